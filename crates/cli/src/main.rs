@@ -1,0 +1,2 @@
+//! The `skyhaul` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Every system call and every `unsafe` line of Skyhaul.
