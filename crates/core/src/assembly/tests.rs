@@ -1,0 +1,303 @@
+//! Single rules one by one, then random worlds against a model.
+
+use super::*;
+use crate::pattern;
+use crate::placement::Grain;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const UNIT: u64 = 16;
+const UNITS: u64 = 10;
+
+fn config() -> Config {
+    Config::new(Geometry { object_bytes: UNIT * UNITS, grain: Grain::Units(UNIT as u32) })
+}
+
+fn place(n: u64) -> Placement {
+    Placement {
+        object: ObjectId(n / UNITS),
+        offset: n % UNITS * UNIT,
+        start: 0,
+        length: UNIT as u32,
+        size: None,
+    }
+}
+
+fn put(a: &mut Assembly<Vec<u8>>, n: u64, now: u64) -> Result<(), Reject> {
+    let placement = place(n);
+    let mut slot = a.reserve(placement, Nanos(now), || Some(vec![0; (UNIT * UNITS) as usize]))?;
+    let range = slot.range();
+    pattern::fill(placement.object.0, placement.offset, &mut slot.block()[range]);
+    slot.commit(Nanos(now));
+    Ok(())
+}
+
+fn units(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
+    ranges.iter().map(|r| r.start / UNIT..r.end / UNIT).collect()
+}
+
+#[test]
+fn a_whole_object_retires_at_once_and_a_later_copy_is_a_duplicate() {
+    let mut a = Assembly::new(config());
+    for n in 0..10 {
+        assert_eq!(put(&mut a, n, 0), Ok(()));
+    }
+    let done = a.poll_retired().unwrap();
+    assert!(done.is_complete());
+    assert_eq!((done.cause, done.range), (Cause::Complete, 0..160));
+    assert_eq!(put(&mut a, 3, 0), Err(Reject::Duplicate));
+    assert_eq!(put(&mut a, 10, 0), Ok(()));
+    assert_eq!(put(&mut a, 10, 0), Err(Reject::Duplicate));
+}
+
+#[test]
+fn a_slot_not_committed_never_happened() {
+    let mut a = Assembly::new(config());
+    drop(a.reserve(place(0), Nanos(0), || Some(vec![0; 160])).unwrap());
+    assert_eq!(put(&mut a, 0, 0), Ok(()));
+}
+
+#[test]
+fn objects_retire_in_order_and_what_is_missing_is_told() {
+    let mut a = Assembly::new(config());
+    for n in (0..30).filter(|n| ![4, 5, 12].contains(n)) {
+        put(&mut a, n, 0).unwrap();
+    }
+    let first = a.poll_retired().unwrap();
+    assert_eq!((first.object.0, first.cause, units(&first.missing)), (0, Cause::Window, std::iter::once(4..6).collect::<Vec<_>>()));
+    assert!(a.poll_retired().is_none(), "object 2 is whole but waits for 1");
+    assert_eq!(put(&mut a, 4, 0), Err(Reject::Late));
+    put(&mut a, 12, 0).unwrap();
+    assert_eq!([a.poll_retired().unwrap().object.0, a.poll_retired().unwrap().object.0], [1, 2]);
+}
+
+#[test]
+fn the_stream_begins_with_its_first_packet_and_ends_with_its_last() {
+    let mut a = Assembly::new(config());
+    for n in 7..25 {
+        put(&mut a, n, 0).unwrap();
+    }
+    a.finish();
+    let parts: Vec<_> = std::iter::from_fn(|| a.poll_retired()).collect();
+    assert_eq!(parts[0].range, 7 * UNIT..160);
+    assert_eq!(parts[2].range, 0..5 * UNIT);
+    assert!(parts.iter().all(Retired::is_complete));
+    assert_eq!(parts[1].after, Some(Mark { object: ObjectId(1), offset: 0 }));
+}
+
+#[test]
+fn beyond_the_object_is_outside() {
+    let mut a = Assembly::<Vec<u8>>::new(config());
+    let mut p = place(9);
+    p.offset += UNIT;
+    assert_eq!(a.reserve(p, Nanos(0), || Some(vec![])).unwrap_err(), Reject::Outside);
+    p.offset = u64::MAX;
+    assert_eq!(a.reserve(p, Nanos(0), || Some(vec![])).unwrap_err(), Reject::Outside);
+    p = Placement { size: Some(8), ..place(0) };
+    assert_eq!(a.reserve(p, Nanos(0), || Some(vec![])).unwrap_err(), Reject::Outside);
+}
+
+#[test]
+fn no_free_block_is_a_refusal_and_costs_the_window_nothing() {
+    let mut a = Assembly::new(config());
+    put(&mut a, 0, 0).unwrap();
+    assert_eq!(a.reserve(place(10), Nanos(0), || None).unwrap_err(), Reject::NoBuffer);
+    put(&mut a, 1, 0).unwrap();
+}
+
+#[test]
+fn one_absurd_packet_is_a_stray_and_moves_nothing() {
+    let mut a = Assembly::new(config());
+    put(&mut a, 0, 0).unwrap();
+    put(&mut a, 1_000_000, 0).unwrap(); // held beside the window
+    assert_eq!(put(&mut a, 2_000_000, 0), Err(Reject::Stray));
+    for n in 1..10 {
+        put(&mut a, n, 1).unwrap();
+    }
+    assert!(a.poll_retired().unwrap().is_complete());
+    a.handle_timeout(Nanos::SECOND);
+    let stray = a.poll_retired().unwrap();
+    assert_eq!((stray.cause, stray.object.0, stray.received()), (Cause::Stray, 100_000, UNIT));
+    put(&mut a, 10, Nanos::SECOND.0).unwrap();
+}
+
+#[test]
+fn a_long_outage_is_followed_without_losing_a_packet() {
+    let mut a = Assembly::new(config());
+    for n in (0..5).chain(5005..5040) {
+        put(&mut a, n, 0).unwrap();
+    }
+    a.finish();
+    let parts: Vec<_> = std::iter::from_fn(|| a.poll_retired()).collect();
+    assert_eq!(parts.iter().map(|p| p.received() / UNIT).sum::<u64>(), 40);
+    assert!(parts.iter().all(|p| p.epoch == 0 && p.cause != Cause::Stray));
+}
+
+#[test]
+fn a_restarted_counter_begins_a_new_epoch() {
+    for start in [0, 50] {
+        let mut a = Assembly::new(Config { resync: 8, ..config() });
+        for n in 0..105 {
+            put(&mut a, n, 0).unwrap();
+        }
+        let lost = (start..start + 200).filter(|&n| put(&mut a, n, 0).is_err()).count();
+        assert!(lost <= 8, "{lost} of the new epoch lost when it starts at {start}");
+        a.finish();
+        let parts: Vec<_> = std::iter::from_fn(|| a.poll_retired()).collect();
+        assert_eq!(a.epoch(), 1);
+        let got: u64 = parts.iter().filter(|p| p.cause != Cause::Stray).map(|p| p.received() / UNIT).sum();
+        assert_eq!(got, 105 + 200 - lost as u64);
+        assert!(parts.is_sorted_by_key(|p| (p.epoch, p.object, p.range.start)));
+    }
+}
+
+#[test]
+fn silence_retires_what_came_and_the_rest_may_follow() {
+    let mut a = Assembly::new(config());
+    put(&mut a, 0, 0).unwrap();
+    put(&mut a, 1, 0).unwrap();
+    assert_eq!(a.poll_timeout(), Some(Nanos::SECOND));
+    a.handle_timeout(Nanos::SECOND);
+    let part = a.poll_retired().unwrap();
+    assert_eq!((part.cause, part.range), (Cause::Idle, 0..2 * UNIT));
+    for n in 3..10 {
+        put(&mut a, n, Nanos::SECOND.0).unwrap();
+    }
+    assert_eq!(put(&mut a, 1, Nanos::SECOND.0), Err(Reject::Duplicate));
+    a.finish();
+    let rest = a.poll_retired().unwrap();
+    assert_eq!((rest.range.clone(), units(&rest.missing)), (2 * UNIT..160, std::iter::once(2..3).collect::<Vec<_>>()));
+    assert_eq!(rest.after, Some(Mark { object: ObjectId(0), offset: 2 * UNIT }));
+}
+
+#[test]
+fn a_slow_stream_is_flushed_in_parts() {
+    let mut a = Assembly::new(config());
+    let second = Nanos::SECOND.0;
+    for n in 0..10 {
+        put(&mut a, n, n * second * 9 / 10).unwrap();
+        a.handle_timeout(Nanos(n * second * 9 / 10));
+    }
+    let parts: Vec<_> = std::iter::from_fn(|| a.poll_retired()).collect();
+    assert_eq!(
+        parts.iter().map(|p| (p.cause, units(std::slice::from_ref(&p.range))[0].clone())).collect::<Vec<_>>(),
+        [(Cause::Flush, 0..7), (Cause::Complete, 7..10)]
+    );
+}
+
+#[test]
+fn an_object_that_nothing_more_comes_for_does_not_hold_up_its_successor() {
+    let mut a = Assembly::new(config());
+    for n in (0..9).chain(10..15) {
+        put(&mut a, n, 0).unwrap();
+    }
+    assert_eq!(a.poll_timeout(), Some(Nanos(200_000_000)));
+    put(&mut a, 15, 200_000_000).unwrap();
+    a.handle_timeout(Nanos(200_000_000));
+    assert_eq!(a.poll_retired().unwrap().cause, Cause::Linger);
+}
+
+#[test]
+fn byte_ranges_of_a_sized_object() {
+    let mut a =
+        Assembly::<Vec<u8>>::new(Config::new(Geometry { object_bytes: 1000, grain: Grain::Bytes(4) }));
+    let mut at = |offset, length| {
+        let p = Placement { object: ObjectId(5), offset, start: 0, length, size: Some(100) };
+        a.reserve(p, Nanos(0), || Some(vec![0; 1000])).map(|s| s.commit(Nanos(0)))
+    };
+    assert_eq!(at(50, 50), Ok(()));
+    assert_eq!(at(40, 20), Err(Reject::Overlap));
+    assert_eq!(at(0, 50), Ok(()));
+    assert_eq!(a.poll_retired().unwrap().range, 0..100);
+}
+
+/// What a random network does to a stream of `total` packets.
+#[derive(Clone, Debug)]
+struct World {
+    total: u64,
+    window: usize,
+    blocks: usize,
+    order: Vec<(u64, u64)>,
+}
+
+fn worlds() -> impl Strategy<Value = World> {
+    (20u64..400, 1usize..5, 1usize..8, 0u64..40, 0u32..30, 0u32..30, any::<u64>()).prop_map(
+        |(total, window, blocks, depth, loss, double, seed)| {
+            let mut x = seed | 1;
+            let mut random = move |n: u64| {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                x % n.max(1)
+            };
+            let mut order: Vec<(u64, u64)> = Vec::new();
+            for n in 0..total {
+                for _ in 0..1 + u64::from(random(100) < u64::from(double)) {
+                    if random(100) >= u64::from(loss) {
+                        order.push((n + random(depth + 1), n));
+                    }
+                }
+            }
+            order.sort_by_key(|&(when, _)| when);
+            World { total, window, blocks: blocks + window, order }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(debug_assertions) { 300 } else { 3000 }))]
+
+    /// Every packet is accepted once or refused for a reason that the model confirms; every accepted byte is
+    /// retired once, in order, in its place; everything else of the stream is told to be missing.
+    #[test]
+    fn every_accepted_byte_is_retired_once_in_order_and_in_place(world in worlds()) {
+        let mut a = Assembly::new(Config { window: world.window, ahead: 3, resync: u32::MAX, ..config() });
+        let mut free: Vec<Vec<u8>> = (0..world.blocks).map(|_| vec![0; 160]).collect();
+        let (mut accepted, mut told) = (BTreeSet::new(), BTreeMap::new());
+        let mut stray = 0;
+        let drain = |a: &mut Assembly<Vec<u8>>, free: &mut Vec<Vec<u8>>, told: &mut BTreeMap<(u32, u64), bool>| {
+            let mut strays = 0;
+            while let Some(r) = a.poll_retired() {
+                if r.cause == Cause::Stray {
+                    strays += r.received() / UNIT;
+                } else {
+                    for at in (r.range.start..r.range.end).step_by(UNIT as usize) {
+                        let missing = r.missing.iter().any(|m| m.contains(&at));
+                        let bytes = &r.block[at as usize..(at + UNIT) as usize];
+                        assert!(missing || pattern::first_error(r.object.0, at, bytes).is_none());
+                        let n = r.object.0 * UNITS + at / UNIT;
+                        assert!(told.last_key_value().is_none_or(|(&last, _)| last < (r.epoch, n)), "out of order");
+                        told.insert((r.epoch, n), !missing);
+                    }
+                }
+                free.push(r.block);
+            }
+            strays
+        };
+        for (i, &(_, n)) in world.order.iter().enumerate() {
+            let now = Nanos(i as u64 * 1000);
+            let placement = place(n);
+            match a.reserve(placement, now, || free.pop()) {
+                Ok(mut slot) => {
+                    let range = slot.range();
+                    pattern::fill(placement.object.0, placement.offset, &mut slot.block()[range]);
+                    slot.commit(now);
+                    prop_assert!(accepted.insert(n));
+                }
+                Err(Reject::Duplicate) => prop_assert!(accepted.contains(&n)),
+                Err(Reject::Late) => prop_assert!(told.last_key_value().is_some() || world.window == 1),
+                Err(Reject::NoBuffer) => prop_assert!(free.is_empty()),
+                Err(Reject::Stray) => {}
+                Err(other) => prop_assert!(false, "{:?}", other),
+            }
+            prop_assert!(a.live.len() <= world.window);
+            stray += drain(&mut a, &mut free, &mut told);
+        }
+        a.finish();
+        stray += drain(&mut a, &mut free, &mut told);
+        prop_assert_eq!(free.len(), world.blocks, "every block comes back");
+        let present = told.values().filter(|&&there| there).count() as u64;
+        prop_assert_eq!(present + stray, accepted.len() as u64);
+        prop_assert!(told.keys().all(|&(_, n)| n < world.total));
+    }
+}
