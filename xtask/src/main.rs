@@ -1,2 +1,58 @@
-//! Repository chores.
-fn main() {}
+//! # Repository chores
+//!
+//! What CI runs, anyone runs: every check of this repository is a subcommand here, and those that need no built
+//! binary are tests as well, so that plain `cargo test` holds them.
+//!
+//! ```text
+//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test for each refusal
+//! cargo xtask arrows        which crate may depend on which; wire and assembly never meet
+//! cargo xtask pure          the core has no clock, socket, file or thread
+//! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
+//! cargo xtask suite         everything `make test` runs, ending in one line of sums
+//! ```
+#![forbid(unsafe_code)]
+
+mod arrows;
+mod generated;
+mod pure;
+mod source;
+mod suite;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | suite";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let flag = |name: &str| words.iter().skip(1).any(|word| word == name);
+    let outcome = match words.first().map(String::as_str) {
+        Some("tidy") => tidy::findings().map(report),
+        Some("arrows") => arrows::findings().map(report),
+        Some("pure") => pure::run(flag("--wasm")).map(report),
+        Some("man") => generated::run(flag("--check")).map(report),
+        Some("suite") => suite::run(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Print the findings of a check; true if there are none.
+#[expect(clippy::needless_pass_by_value, reason = "ends the chain that made them")]
+fn report(findings: Vec<String>) -> bool {
+    for finding in &findings {
+        println!("{finding}");
+    }
+    findings.is_empty()
+}

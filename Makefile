@@ -1,0 +1,54 @@
+# Everything a person types. Each target works in a fresh clone, as root and as an ordinary user, any number of times.
+#
+#   make demo      receive, record, forward and verify a damaged stream on this machine, and show what happened
+#   make test      every test; ends in `N passed, N failed, N skipped` and names each skip
+#   make check     what must hold before a commit, in under three minutes once built
+#   make bench     side-by-side figures (docs/benchmarks.md)
+#   make docs      man pages, completions and the library's pages
+#   make install   the command, its man pages and completions, under PREFIX (default: your own ~/.local)
+#   make fuzz T=vdif [SECONDS=60]    one fuzz target; `make fuzz` lists them
+#   make clean     remove what was built
+
+CARGO  ?= cargo
+PREFIX ?= $(HOME)/.local
+BINARY := target/release/skyhaul
+
+.PHONY: build demo test check bench docs install fuzz clean
+
+build:
+	$(CARGO) build --release --locked --package skyhaul-cli
+
+demo: build
+	$(BINARY) demo
+
+test:
+	$(CARGO) xtask suite
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	$(CARGO) xtask tidy
+	$(CARGO) xtask arrows
+	$(CARGO) xtask pure --wasm
+	$(CARGO) test --quiet --workspace --lib --bins --locked
+
+bench: build
+	$(BINARY) bench
+
+docs: build
+	$(CARGO) xtask man
+	$(CARGO) doc --quiet --no-deps --workspace --locked
+	@echo "man pages: docs/reference/man   library: target/doc/skyhaul/index.html"
+
+install: build
+	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"
+	install -m 755 $(BINARY) "$(DESTDIR)$(PREFIX)/bin/skyhaul"
+	install -m 644 docs/reference/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1/"
+	install -d "$(DESTDIR)$(PREFIX)/share/bash-completion/completions" "$(DESTDIR)$(PREFIX)/share/zsh/site-functions" "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d"
+	install -m 644 docs/reference/completions/skyhaul.bash "$(DESTDIR)$(PREFIX)/share/bash-completion/completions/skyhaul"
+	install -m 644 docs/reference/completions/_skyhaul "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skyhaul"
+	install -m 644 docs/reference/completions/skyhaul.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skyhaul.fish"
+
+clean:
+	$(CARGO) clean
+	rm -rf .venv demo fuzz/target

@@ -1,0 +1,80 @@
+//! Everything `make test` runs, and one line of sums at the end.
+//!
+//! ```text
+//!   prepare (.venv, tshark) ─▶ cargo test ─▶ core for wasm32 ─▶ release binary ─▶ Python interop
+//!                                   └─────────── each a Step ───────────┘
+//!   skipped: interop tshark: not installed (apt-get install tshark)
+//!   412 passed, 0 failed, 1 skipped
+//! ```
+//!
+//! A test that cannot run on this machine prints `SKIPPED: what is missing (how to get it)` and returns; it is then
+//! counted as skipped and named, never as passed. A step that breaks counts as one failure. Full output of each
+//! step is kept in `target/suite/`.
+
+mod prepare;
+mod step;
+mod tally;
+
+use crate::{pure, workspace};
+use anyhow::Result;
+use step::Step;
+use tally::Tally;
+
+/// Run all; true if nothing failed.
+pub(crate) fn run() -> Result<bool> {
+    let started = std::time::Instant::now();
+    let mut tally = Tally::default();
+    let python = prepare::python();
+    let capture_tool = prepare::tshark();
+
+    Step::new("Rust: unit, property, model and documentation tests", "cargo")
+        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
+        .minutes(20)
+        .run(&mut tally)?;
+    core_for_wasm(&mut tally);
+    let built = Step::new("release binary", "cargo")
+        .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
+        .minutes(15)
+        .run(&mut tally)?;
+    match python {
+        Ok(python) if built => {
+            if let Err(why) = capture_tool {
+                tally.note(&why);
+            }
+            Step::new("interop: baseband reads what skyhaul wrote", &python)
+                .args([
+                    "-m",
+                    "pytest",
+                    "tests/interop",
+                    "-q",
+                    "-rsfE",
+                    "--color=no",
+                    "-p",
+                    "no:cacheprovider",
+                ])
+                .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
+                .minutes(10)
+                .run(&mut tally)?;
+        }
+        Ok(_) => tally.skip("interop", "the release binary was not built"),
+        Err(why) => tally.skip("interop (all)", &why),
+    }
+
+    let summary = tally.summary();
+    println!("\n== {} s\n{summary}", started.elapsed().as_secs());
+    let kept = workspace::root().join("target/suite");
+    std::fs::create_dir_all(&kept)?;
+    std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
+    Ok(tally.failed == 0)
+}
+
+fn core_for_wasm(tally: &mut Tally) {
+    const NAME: &str = "core builds for wasm32";
+    println!("\n== {NAME}");
+    match pure::build() {
+        Ok(pure::Build::Done) => tally.pass(),
+        Ok(pure::Build::NoTarget) => tally.skip(NAME, "rustup target add wasm32-unknown-unknown"),
+        Ok(pure::Build::Failed) => tally.fail(NAME),
+        Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
+    }
+}

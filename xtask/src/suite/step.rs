@@ -1,0 +1,96 @@
+//! One command of the suite: run with a time limit, its output kept, read and shown.
+
+use super::tally::Tally;
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Lines of a failed step that are shown again at its end.
+const SHOWN_ON_FAILURE: usize = 80;
+
+/// A command and what to call it.
+pub(super) struct Step {
+    name: String,
+    words: Vec<std::ffi::OsString>,
+    envs: Vec<(String, PathBuf)>,
+    minutes: u32,
+}
+
+impl Step {
+    pub(super) fn new(name: &str, program: impl AsRef<OsStr>) -> Step {
+        let words = vec![program.as_ref().to_owned()];
+        Step { name: name.to_owned(), words, envs: Vec::new(), minutes: 10 }
+    }
+
+    pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Step {
+        self.words.extend(args.iter().map(|word| (*word).into()));
+        self
+    }
+
+    pub(super) fn env(mut self, name: &str, value: &std::path::Path) -> Step {
+        self.envs.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub(super) fn minutes(mut self, minutes: u32) -> Step {
+        self.minutes = minutes;
+        self
+    }
+
+    /// Run it and count what it reports; true if it ended well.
+    pub(super) fn run(self, tally: &mut Tally) -> Result<bool> {
+        println!("\n== {}", self.name);
+        let (reader, writer) = std::io::pipe().context("make a pipe")?;
+        let mut command = Command::new("timeout");
+        command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
+        command.current_dir(workspace::root()).stdin(Stdio::null());
+        command.stdout(writer.try_clone()?).stderr(writer);
+        command.env("CARGO_TERM_COLOR", "never").env("PYTHONDONTWRITEBYTECODE", "1");
+        // The variables of the cargo that runs this program would make every build script run again.
+        command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+        for (name, value) in &self.envs {
+            command.env(name, value);
+        }
+        let mut child = command.spawn().with_context(|| format!("run {:?}", self.words))?;
+        drop(command); // it holds the pipe's writing ends, and the reader waits for all to close
+
+        let failed_before = tally.failed;
+        let log = self.follow(reader, tally)?;
+        let status = child.wait()?;
+        tally.end_of_step();
+        if status.success() {
+            return Ok(true);
+        }
+        if status.code() == Some(124) {
+            tally.fail(&format!("{}: not done after {} minutes", self.name, self.minutes));
+        } else if tally.failed == failed_before {
+            tally.fail(&format!("{}: {status}", self.name));
+        }
+        let from = log.len().saturating_sub(SHOWN_ON_FAILURE);
+        println!("-- the last lines of this step:\n{}", log[from..].join("\n"));
+        Ok(false)
+    }
+
+    fn follow(&self, reader: std::io::PipeReader, tally: &mut Tally) -> Result<Vec<String>> {
+        let kept = workspace::root().join("target/suite");
+        std::fs::create_dir_all(&kept)?;
+        let file: String = self.name.chars().map(|c| if c.is_alphanumeric() { c } else { '-' }).collect();
+        let mut file = std::fs::File::create(kept.join(format!("{file}.log")))?;
+        let mut log = Vec::new();
+        let mut lines = BufReader::new(reader);
+        let mut bytes = Vec::new();
+        while lines.read_until(b'\n', &mut bytes)? > 0 {
+            file.write_all(&bytes)?;
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            bytes.clear();
+            if tally.read(&line) {
+                println!("   {}", line.trim_start());
+            }
+            log.push(line);
+        }
+        Ok(log)
+    }
+}

@@ -1,0 +1,206 @@
+//! Counting what test runners print: Rust's own harness and pytest.
+//!
+//! ```text
+//!   test result: ok. 12 passed; 0 failed; 1 ignored; …          Rust
+//!   ---- net::multicast stdout ----                             a test that found something missing …
+//!   SKIPPED: needs IPv6 on loopback (sysctl …)                  … and said so: not passed, but skipped
+//!   SKIPPED [1] tests/interop/test_wire.py:20: no tshark        pytest -rs
+//!   3 passed, 1 skipped in 2.10s                                pytest
+//! ```
+
+/// Sums over all steps so far.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) passed: usize,
+    pub(super) failed: usize,
+    skipped: usize,
+    failures: Vec<String>,
+    skips: Vec<String>,
+    notes: Vec<String>,
+    /// What is being run now, as the harness named it.
+    binary: String,
+    test: String,
+    /// Tests of the binary being run that the harness will count as passed, but which skipped themselves.
+    skipped_themselves: usize,
+}
+
+impl Tally {
+    pub(super) fn pass(&mut self) {
+        self.passed += 1;
+    }
+
+    pub(super) fn fail(&mut self, what: &str) {
+        self.failed += 1;
+        self.failures.push(what.to_owned());
+    }
+
+    pub(super) fn skip(&mut self, what: &str, why: &str) {
+        self.skipped += 1;
+        self.skips.push(format!("{what}: {why}"));
+    }
+
+    /// Something missing that other skips will follow from.
+    pub(super) fn note(&mut self, text: &str) {
+        self.notes.push(text.to_owned());
+    }
+
+    pub(super) fn end_of_step(&mut self) {
+        self.binary.clear();
+        self.test.clear();
+    }
+
+    /// Count what one line of output says; true if a person watching wants to see it.
+    pub(super) fn read(&mut self, line: &str) -> bool {
+        if let Some(rest) =
+            line.trim_start().strip_prefix("Running ").or(line.trim_start().strip_prefix("Doc-tests "))
+        {
+            rest.split(" (").next().unwrap_or(rest).clone_into(&mut self.binary);
+            return true;
+        }
+        if let Some(result) = line.strip_prefix("test result: ") {
+            self.rust_result(result);
+            return true;
+        }
+        if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
+            name.clone_into(&mut self.test);
+            return false;
+        }
+        if let Some(why) = line.strip_prefix("SKIPPED: ") {
+            self.skipped_themselves += 1;
+            let what = format!("{} {}", self.binary, self.test);
+            self.skip(what.trim(), why);
+            return true;
+        }
+        if let Some(test) = line.strip_prefix("test ") {
+            return self.rust_test(test);
+        }
+        if let Some(skip) = line.strip_prefix("SKIPPED [") {
+            // `SKIPPED [2] place: reason`: the sums come from the last line.
+            self.skips.push(skip.split_once("] ").map_or(skip, |(_, rest)| rest).to_owned());
+            return true;
+        }
+        if let Some(name) = line.strip_prefix("FAILED ").or(line.strip_prefix("ERROR ")) {
+            self.failures.push(name.to_owned());
+            return true;
+        }
+        self.pytest_result(line)
+    }
+
+    fn rust_test(&mut self, test: &str) -> bool {
+        let Some((name, outcome)) = test.rsplit_once(" ... ") else { return false };
+        let what = format!("{} {name}", self.binary);
+        if outcome == "FAILED" {
+            self.failures.push(what);
+        } else if let Some(why) = outcome.strip_prefix("ignored") {
+            let why = why.trim_start_matches(", ");
+            self.skips
+                .push(format!("{what}: {}", if why.is_empty() { "ignored, no reason given" } else { why }));
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn rust_result(&mut self, result: &str) {
+        for part in result.split([';', '.']) {
+            let mut words = part.split_whitespace();
+            if let (Some(Ok(n)), Some(kind)) = (words.next().map(str::parse::<usize>), words.next()) {
+                self.add(kind, n);
+            }
+        }
+        self.passed = self.passed.saturating_sub(std::mem::take(&mut self.skipped_themselves));
+    }
+
+    /// `3 passed, 1 skipped in 2.10s`, with or without a frame of `=`.
+    fn pytest_result(&mut self, line: &str) -> bool {
+        let Some((sums, time)) = line.trim_matches(['=', ' ']).split_once(" in ") else { return false };
+        if !time.starts_with(|c: char| c.is_ascii_digit()) {
+            return false;
+        }
+        let parts: Option<Vec<(usize, &str)>> = sums
+            .split(", ")
+            .map(|part| part.split_once(' ').and_then(|(n, kind)| Some((n.parse().ok()?, kind))))
+            .collect();
+        let known = |kind: &str| {
+            ["passed", "failed", "skipped", "error", "errors", "warning", "warnings", "xfailed", "deselected"]
+                .contains(&kind)
+        };
+        match parts {
+            Some(parts) if parts.iter().all(|(_, kind)| known(kind)) => {
+                for (n, kind) in parts {
+                    self.add(kind, n);
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn add(&mut self, kind: &str, n: usize) {
+        match kind {
+            "passed" => self.passed += n,
+            "failed" | "error" | "errors" => self.failed += n,
+            "ignored" | "skipped" | "xfailed" => self.skipped += n,
+            _ => {}
+        }
+    }
+
+    /// Every failure and skip by name, then the line of sums.
+    pub(super) fn summary(&self) -> String {
+        let mut lines: Vec<String> = self.notes.iter().map(|note| format!("missing: {note}")).collect();
+        lines.extend(self.skips.iter().map(|skip| format!("skipped: {skip}")));
+        lines.extend(self.failures.iter().map(|failure| format!("failed: {failure}")));
+        lines.push(format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped));
+        lines.join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Tally {
+        let mut tally = Tally::default();
+        for line in text.lines() {
+            tally.read(line);
+        }
+        tally
+    }
+
+    #[test]
+    fn the_rust_harness_is_counted() {
+        let tally = read(
+            "     Running unittests src/lib.rs (target/debug/deps/a-1)\n\
+             test a::b ... ok\ntest a::c ... ignored, takes an hour (run with --ignored)\n\
+             ---- a::b stdout ----\nSKIPPED: no IPv6 here (sysctl x)\n\
+             test result: ok. 12 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.21s\n\
+             Doc-tests skyhaul_core\ntest src/lib.rs - x (line 3) ... FAILED\n\
+             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out",
+        );
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (12, 1, 2));
+    }
+
+    #[test]
+    fn a_test_that_skipped_itself_is_not_passed() {
+        let tally = read(
+            "     Running tests/udp.rs (target/debug/deps/a-1)\nrunning 2 tests\n\
+             test a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\nSKIPPED: no IPv6 (sysctl x)\n\n\
+             test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+        );
+        assert_eq!(
+            tally.summary(),
+            "skipped: tests/udp.rs b: no IPv6 (sysctl x)\n1 passed, 0 failed, 1 skipped"
+        );
+    }
+
+    #[test]
+    fn pytest_is_counted() {
+        let tally = read(
+            "SKIPPED [1] tests/interop/test_wire.py:20: no tshark\nFAILED tests/interop/test_a.py::x - assert\n\
+             ====== 1 failed, 3 passed, 1 skipped, 2 warnings in 2.10s ======\nsamples lie in place in 3 frames",
+        );
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (3, 1, 1));
+        assert_eq!(tally.skips, ["tests/interop/test_wire.py:20: no tshark"]);
+        assert_eq!(tally.failures.len(), 1);
+    }
+}

@@ -1,0 +1,227 @@
+//! What a reader of this tree may rely on, held by a check instead of by memory.
+//!
+//! | rule | bound |
+//! |---|---|
+//! | a file, before its tests | 400 lines of code |
+//! | a function, outside tests | 70 lines of code |
+//! | `unsafe` | only in `crates/io`; every other crate says `#![forbid(unsafe_code)]` |
+//! | each reason in `Reject` | has a test that names it |
+//! | any text file | names no directory of one person's machine |
+//!
+//! A line of code is one that is neither blank nor only a comment. What was over a bound when the rule came may
+//! stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line that is no longer needed is
+//! itself a finding.
+
+use crate::source::{Source, words};
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+const FILE_LINES: usize = 400;
+const FUNCTION_LINES: usize = 70;
+const RATCHET: &str = "xtask/ratchet.txt";
+
+/// Everything that breaks a rule, one line each.
+pub(crate) fn findings() -> Result<Vec<String>> {
+    let files = workspace::files()?;
+    let mut rust = BTreeMap::new();
+    for path in files.iter().filter(|path| path.extension().is_some_and(|end| end == "rs")) {
+        rust.insert(path.clone(), read(path)?.unwrap_or_default());
+    }
+    let sources: BTreeMap<PathBuf, Source> =
+        rust.iter().map(|(path, text)| (path.clone(), Source::new(text))).collect();
+    let tests = test_files(&sources);
+
+    let mut over = sizes(&sources, &tests);
+    over.extend(untested_rejects(&sources, &tests));
+    let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
+    found.extend(unsafe_fence(&rust, &sources));
+    for path in &files {
+        if let Some(text) = read(path)? {
+            found.extend(machine_paths(path, &text));
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a file below the root; none if it is absent, large or not text.
+fn read(path: &Path) -> Result<Option<String>> {
+    let full = workspace::root().join(path);
+    match std::fs::read(&full) {
+        Ok(bytes) if bytes.len() < 1 << 20 => Ok(String::from_utf8(bytes).ok()),
+        Ok(_) => Ok(None),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("read {}", full.display())),
+    }
+}
+
+/// Files that hold nothing but tests: in a `tests` or `benches` directory, or declared under `#[cfg(test)]`.
+fn test_files(sources: &BTreeMap<PathBuf, Source>) -> BTreeSet<PathBuf> {
+    let mut tests: BTreeSet<PathBuf> = sources
+        .keys()
+        .filter(|path| {
+            path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "benches")
+        })
+        .cloned()
+        .collect();
+    for (path, source) in sources {
+        let root_like =
+            ["lib", "main", "mod"].iter().any(|stem| path.file_stem().is_some_and(|s| s == *stem));
+        let directory = if root_like { path.with_file_name("") } else { path.with_extension("") };
+        for name in &source.test_modules {
+            tests.insert(directory.join(format!("{name}.rs")));
+            tests.extend(sources.keys().filter(|other| other.starts_with(directory.join(name))).cloned());
+        }
+    }
+    tests
+}
+
+/// One thing that is over its bound: the ratchet's key, its size, and the sentence to print.
+type Over = (String, usize, String);
+
+fn sizes(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<Over> {
+    let mut over = Vec::new();
+    for (path, source) in sources.iter().filter(|(path, _)| !tests.contains(*path)) {
+        let shown = path.display();
+        let lines = source.code_lines();
+        if lines > FILE_LINES {
+            let text = format!("{shown}: {lines} lines of code before tests, bound {FILE_LINES}");
+            over.push((format!("file {shown}"), lines, text));
+        }
+        for f in source.functions().into_iter().filter(|f| f.code_lines > FUNCTION_LINES) {
+            let text = format!(
+                "{shown}:{}: fn {} has {} lines, bound {FUNCTION_LINES}",
+                f.line, f.name, f.code_lines
+            );
+            over.push((format!("function {shown}::{}", f.name), f.code_lines, text));
+        }
+    }
+    over
+}
+
+/// Reasons for refusing a packet that no test names as `Reject::Reason`.
+fn untested_rejects(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<Over> {
+    const HOME: &str = "crates/core/src/placement.rs";
+    let Some(home) = sources.get(Path::new(HOME)) else { return Vec::new() };
+    let variants = home
+        .code
+        .split_once("\nrejects! {")
+        .and_then(|(_, rest)| rest.split_once("\n}"))
+        .map_or(String::new(), |(list, _)| list.to_owned());
+    let mut named = BTreeSet::new();
+    for (path, source) in sources {
+        let text: String = if tests.contains(path) {
+            source.code.clone()
+        } else {
+            source.code.lines().skip(source.body_lines).collect::<Vec<_>>().join("\n")
+        };
+        for (at, word) in words(&text) {
+            if text[..at].ends_with("Reject::") {
+                named.insert(word.to_owned());
+            }
+        }
+    }
+    words(&variants)
+        .filter(|(_, name)| !named.contains(*name))
+        .map(|(_, name)| (format!("reject {name}"), 1, format!("{HOME}: Reject::{name} is named by no test")))
+        .collect()
+}
+
+/// Findings beyond what the ratchet allows, and entries of the ratchet that are out of date.
+fn against_ratchet(over: Vec<Over>, ratchet: &str) -> Vec<String> {
+    let mut allowed: BTreeMap<&str, usize> = ratchet
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter_map(|(key, size)| Some((key, size.parse().ok()?)))
+        .collect();
+    let mut found = Vec::new();
+    for (key, size, text) in over {
+        match allowed.remove(key.as_str()) {
+            Some(bound) if size == bound => {}
+            Some(bound) if size < bound => {
+                found.push(format!("{RATCHET}: {key} shrank to {size}: write that"));
+            }
+            _ => found.push(text),
+        }
+    }
+    found.extend(allowed.keys().map(|key| format!("{RATCHET}: {key} is within bounds now: remove the line")));
+    found
+}
+
+fn unsafe_fence(rust: &BTreeMap<PathBuf, String>, sources: &BTreeMap<PathBuf, Source>) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, source) in sources.iter().filter(|(path, _)| !path.starts_with("crates/io")) {
+        let shown = path.display();
+        for (at, _) in words(&source.code).filter(|&(_, word)| word == "unsafe") {
+            found.push(format!("{shown}:{}: unsafe outside crates/io", source.code[..at].lines().count()));
+        }
+        let is_root = path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
+        let forbids = rust.get(path).is_some_and(|text| text.contains("#![forbid(unsafe_code)]"));
+        // A root of one line has nothing to guard yet.
+        if is_root && !forbids && source.code_lines() > 1 {
+            found.push(format!("{shown}: says no #![forbid(unsafe_code)]"));
+        }
+    }
+    found
+}
+
+/// Directories that exist on one machine only: a home, or the place of this very checkout.
+fn machine_paths(path: &Path, text: &str) -> Vec<String> {
+    // Written in parts, so that this line is not its own finding.
+    let places =
+        [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
+    let mut found = Vec::new();
+    for (n, line) in text.lines().enumerate() {
+        for place in places.iter().filter(|place| line.contains(**place)) {
+            // A directory of that name further down a path or an address is nobody's.
+            let absolute = line.match_indices(place).any(|(at, _)| {
+                !line[..at]
+                    .ends_with(|c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '}' | '~'))
+            });
+            if absolute {
+                found.push(format!("{}:{}: names {place}… of one machine", path.display(), n + 1));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_tidy() {
+        let found = findings().unwrap();
+        assert!(found.is_empty(), "\n{}", found.join("\n"));
+    }
+
+    #[test]
+    fn the_ratchet_only_turns_one_way() {
+        let over = |size| vec![("file a.rs".to_owned(), size, "a.rs is long".to_owned())];
+        assert_eq!(against_ratchet(over(450), "# why\nfile a.rs 450\n"), [""; 0]);
+        assert_eq!(against_ratchet(over(451), "file a.rs 450"), ["a.rs is long"]);
+        assert_eq!(against_ratchet(over(449), "file a.rs 450").len(), 1);
+        assert_eq!(against_ratchet(Vec::new(), "file a.rs 450").len(), 1);
+    }
+
+    #[test]
+    fn a_home_directory_is_found() {
+        let line = format!("see {}someone/x", concat!("/ho", "me/"));
+        assert_eq!(machine_paths(Path::new("a.md"), &line).len(), 1);
+        assert_eq!(machine_paths(Path::new("a.md"), "crates/home/x and ~/x").len(), 0);
+    }
+
+    #[test]
+    fn unsafe_is_found_in_code_only() {
+        let scan = |text: &str| {
+            let rust = BTreeMap::from([(PathBuf::from("crates/core/src/a.rs"), text.to_owned())]);
+            let sources = BTreeMap::from([(PathBuf::from("crates/core/src/a.rs"), Source::new(text))]);
+            unsafe_fence(&rust, &sources).len()
+        };
+        assert_eq!(scan("// unsafe\nfn a() { \"unsafe\"; }"), 0);
+        assert_eq!(scan(concat!("fn a() { un", "safe { b() } }")), 1);
+    }
+}

@@ -1,0 +1,78 @@
+//! The tree this program checks: its root, its files, and what Cargo says of its packages.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The repository's top directory.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}
+
+/// Every file that Git tracks or would track, as paths below the root in sorted order. Without Git (a source
+/// archive, or a tree of another owner), every file outside build directories.
+pub(crate) fn files() -> Result<Vec<PathBuf>> {
+    let root = root();
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(&root)
+        .output();
+    let mut found = match listed {
+        Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout)
+            .split('\0')
+            .filter(|name| !name.is_empty())
+            .map(PathBuf::from)
+            .filter(|name| root.join(name).is_file())
+            .collect(),
+        _ => {
+            let mut found = Vec::new();
+            walk(&root, Path::new(""), &mut found)?;
+            found
+        }
+    };
+    found.sort();
+    Ok(found)
+}
+
+fn walk(root: &Path, below: &Path, found: &mut Vec<PathBuf>) -> Result<()> {
+    const BUILT: [&str; 8] =
+        ["target", ".git", ".venv", "__pycache__", "corpus", "artifacts", "coverage", ".pytest_cache"];
+    let directory = root.join(below);
+    for entry in std::fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))? {
+        let entry = entry?;
+        let path = below.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() && !BUILT.iter().any(|name| entry.file_name() == *name) {
+            walk(root, &path, found)?;
+        } else if kind.is_file() {
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// `cargo metadata` for this host's target, with the graph of what depends on what.
+pub(crate) fn metadata() -> Result<Value> {
+    let output = cargo()
+        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", &host()?])
+        .output()
+        .context("run cargo metadata")?;
+    ensure!(output.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&output.stderr).trim());
+    serde_json::from_slice(&output.stdout).context("read cargo metadata")
+}
+
+/// Cargo, the same that runs this program, in the root.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+fn host() -> Result<String> {
+    let output = Command::new("rustc").arg("-vV").current_dir(root()).output().context("run rustc -vV")?;
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .find_map(|line| line.strip_prefix("host: ").map(str::to_owned))
+        .context("rustc -vV names no host")
+}
