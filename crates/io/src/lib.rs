@@ -1,1 +1,3 @@
 //! Every system call and every `unsafe` line of Skyhaul.
+
+pub mod memory;

@@ -1,0 +1,255 @@
+//! The memory every payload lives in: a fixed pool of aligned blocks.
+//!
+//! All of it is mapped and touched at start, so the receive path never meets a page fault, an allocator or a
+//! lock: [`Pool::take`] pops an index from a lock-free list, dropping the [`Block`] pushes it back. A full pool
+//! is an answer (`None`), not a wait.
+//!
+//! ```text
+//!   one mapping   ┌ block 0 ┬ block 1 ┬ … ┬ block n-1 ┐   huge pages where the machine has them
+//!                      ▲ owner: one Block (writes)
+//!                      ▲ readers: any number of Views (finished bytes only)
+//!   free list     the index returns when the owner and the last View are gone
+//! ```
+//!
+//! ```
+//! use skyhaul_io::memory::{Pool, PoolOptions};
+//! let pool = Pool::new(&PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 18, shared: false })?;
+//! let mut block = pool.take().expect("four blocks are free");
+//! block.place(8, b"frame");
+//! let sent = block.view(8..13); // to a sender's thread; the block stays until it is done
+//! drop(block);
+//! assert_eq!((&sent[..], pool.free()), (&b"frame"[..], 3));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: blocks are multiples of 4096 bytes and begin on 4096 (on 2 MiB where the block size is a multiple of
+//! that); at most 2³² - 1 blocks. With `shared` the pool lies in a sealed memory file that other processes of
+//! the same user may read ([`peek`]).
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+use crossbeam_utils::CachePadded;
+
+mod block;
+mod mapping;
+pub mod peek;
+
+pub use block::{Block, View};
+pub use mapping::Pages;
+
+use mapping::Mapping;
+use peek::{Label, Table};
+
+/// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
+pub const ALIGN: usize = 4096;
+
+/// What a pool is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolOptions {
+    /// All blocks together, in bytes; rounded down to whole blocks.
+    pub total_bytes: u64,
+    /// One block, in bytes; rounded up to 4096.
+    pub block_bytes: usize,
+    /// Let other processes of this user read chunks that are still in memory.
+    pub shared: bool,
+}
+
+impl PoolOptions {
+    /// `total_bytes` in blocks of the usual size ([`default_block_bytes`]).
+    #[must_use]
+    pub fn with_total(total_bytes: u64) -> Self {
+        Self { total_bytes, block_bytes: default_block_bytes(total_bytes), shared: false }
+    }
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::with_total(default_bytes())
+    }
+}
+
+/// A quarter of the machine's memory, at most 4 GiB.
+#[must_use]
+pub fn default_bytes() -> u64 {
+    const MOST: u64 = 4 << 30;
+    meminfo("MemTotal:").map_or(1 << 30, |total| (total / 4).min(MOST))
+}
+
+/// The usual block for a pool of `total_bytes`: 1/256 of it, 1 MiB to 256 MiB, a multiple of 4096.
+#[must_use]
+pub fn default_block_bytes(total_bytes: u64) -> usize {
+    let bytes = (total_bytes / 256).clamp(1 << 20, 256 << 20) as usize;
+    bytes.next_multiple_of(ALIGN)
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo(name: &str) -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+/// A fixed set of blocks. Cloning it is cheap and names the same blocks.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    mapping: Mapping,
+    /// Where block 0 begins in the mapping.
+    first: usize,
+    block_bytes: usize,
+    slots: Box<[CachePadded<Slot>]>,
+    free: ArrayQueue<u32>,
+    table: Option<Table>,
+}
+
+/// What is known of one block.
+#[derive(Debug, Default)]
+struct Slot {
+    /// The owner and the Views that keep the block from the free list.
+    holders: AtomicU32,
+    /// How often the block was taken.
+    generation: AtomicU64,
+    /// Ranges given out as Views of this generation: checked against writes in debug builds.
+    #[cfg(debug_assertions)]
+    viewed: std::sync::Mutex<Vec<Range<usize>>>,
+}
+
+impl Pool {
+    /// Map, touch and divide the memory.
+    ///
+    /// # Errors
+    /// No block fits (`InvalidInput`), the machine has not that much memory free (`OutOfMemory`, with a hint),
+    /// or the system's own error for the mapping.
+    pub fn new(options: &PoolOptions) -> io::Result<Pool> {
+        let block_bytes = options.block_bytes.max(1).next_multiple_of(ALIGN);
+        let count = options.total_bytes / block_bytes as u64;
+        let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
+        let Some(count) = count else {
+            let text = format!("no pool of {} bytes in blocks of {block_bytes} bytes", options.total_bytes);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let bytes = block_bytes * count as usize;
+        check_available(bytes as u64)?;
+        let first = if options.shared { Table::bytes(count) } else { 0 };
+        let mapping =
+            if options.shared { Mapping::memory_file(first + bytes)? } else { Mapping::anonymous(bytes)? };
+        let table = options.shared.then(|| Table::create(&mapping, count, block_bytes, first));
+        let slots = (0..count).map(|_| CachePadded::default()).collect();
+        let free = ArrayQueue::new(count as usize);
+        for index in 0..count {
+            let _ = free.push(index);
+        }
+        Ok(Pool(Arc::new(Inner { mapping, first, block_bytes, slots, free, table })))
+    }
+
+    /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
+    #[must_use]
+    pub fn take(&self) -> Option<Block> {
+        let index = self.0.free.pop()?;
+        let slot = &self.0.slots[index as usize];
+        slot.holders.store(1, Ordering::Relaxed);
+        slot.generation.fetch_add(1, Ordering::Relaxed);
+        #[cfg(debug_assertions)]
+        slot.viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
+        if let Some(table) = &self.0.table {
+            table.invalidate(&self.0.mapping, index);
+        }
+        Some(Block::new(self.clone(), index))
+    }
+
+    /// How many blocks are free now.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.0.free.len()
+    }
+
+    /// How many blocks there are.
+    #[must_use]
+    pub fn blocks(&self) -> usize {
+        self.0.slots.len()
+    }
+
+    /// Size of a block in bytes.
+    #[must_use]
+    pub fn block_bytes(&self) -> usize {
+        self.0.block_bytes
+    }
+
+    /// Size of all blocks in bytes.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        self.block_bytes() as u64 * self.blocks() as u64
+    }
+
+    /// Which pages the kernel gave.
+    #[must_use]
+    pub fn pages(&self) -> Pages {
+        self.0.mapping.pages()
+    }
+
+    /// The memory file behind a shared pool and the pool's identity in it.
+    #[must_use]
+    pub fn shared(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        Some((self.0.mapping.file()?, self.0.table.as_ref()?.id()))
+    }
+
+    /// Whether both are the same pool.
+    #[must_use]
+    pub fn same(&self, other: &Pool) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// First byte of block 0.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.0.mapping.base().wrapping_add(self.0.first)
+    }
+
+    fn start_of(&self, index: u32) -> *mut u8 {
+        self.base().wrapping_add(index as usize * self.0.block_bytes)
+    }
+
+    fn slot(&self, index: u32) -> &Slot {
+        &self.0.slots[index as usize]
+    }
+
+    /// One holder of block `index` is gone.
+    fn release(&self, index: u32) {
+        if self.slot(index).holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // The list has room for every index, and an index is in it at most once.
+            let pushed = self.0.free.push(index);
+            debug_assert!(pushed.is_ok(), "block {index} was released twice");
+        }
+    }
+
+    fn publish(&self, index: u32, label: Label) {
+        if let Some(table) = &self.0.table {
+            table.publish(&self.0.mapping, index, label);
+        }
+    }
+}
+
+/// Refuse what would wake the kernel's out-of-memory killer.
+fn check_available(bytes: u64) -> io::Result<()> {
+    let Some(available) = meminfo("MemAvailable:") else { return Ok(()) };
+    // Huge pages set aside by the administrator do not count as available, yet serve the pool.
+    let huge = meminfo("HugePages_Free:").map_or(0, |kib| kib / 1024 * (2 << 20));
+    if bytes <= (available - available / 10).saturating_add(huge) {
+        return Ok(());
+    }
+    let text = format!(
+        "a pool of {} MiB does not fit: {} MiB are available\nhint: give less with --memory",
+        bytes >> 20,
+        available >> 20
+    );
+    Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,214 @@
+//! One mapping, touched at start, with the largest pages the machine gives.
+//!
+//! Tried in this order: huge pages set aside (`MAP_HUGETLB`), transparent huge pages (`madvise`), 4 KiB pages.
+//! The first two save the translation misses that a payload into a cold slot otherwise pays; see
+//! [`Pages::remedy`] for what to tell the user when neither was given.
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+const HUGE: usize = 2 << 20;
+
+/// Which pages back a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// Huge pages set aside by the administrator (2 MiB).
+    Huge,
+    /// Transparent huge pages (2 MiB), at least for half of the pool.
+    Transparent,
+    /// Ordinary pages (4 KiB).
+    Small,
+}
+
+impl Pages {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Pages::Huge => "huge",
+            Pages::Transparent => "transparent_huge",
+            Pages::Small => "small",
+        }
+    }
+
+    /// What the user can do to get better ones, for a pool of `bytes`.
+    #[must_use]
+    pub fn remedy(self, bytes: u64) -> Option<String> {
+        let pages = bytes.div_ceil(HUGE as u64);
+        (self == Pages::Small).then(|| {
+            format!(
+                "4 KiB pages cost translation misses; as root: `sysctl vm.nr_hugepages={pages}`, or \
+                 `echo madvise > /sys/kernel/mm/transparent_hugepage/enabled` (for a shared pool: \
+                 `echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled`)"
+            )
+        })
+    }
+}
+
+/// A mapping that is unmapped when dropped. Its bytes are reached through raw pointers only.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    /// What the kernel gave, to be given back.
+    raw: NonNull<c_void>,
+    raw_len: usize,
+    /// The aligned part of it that is used.
+    base: NonNull<u8>,
+    len: usize,
+    pages: Pages,
+    file: Option<OwnedFd>,
+}
+
+// SAFETY: a mapping is plain memory of the process, bound to no thread.
+unsafe impl Send for Mapping {}
+// SAFETY: `Mapping` itself reads and writes nothing; who uses its pointers answers for races.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Private memory of `len` bytes, aligned to 2 MiB.
+    pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
+        let whole = len.next_multiple_of(HUGE);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
+        let huge = unsafe {
+            rustix::mm::mmap_anonymous(
+                ptr::null_mut(),
+                whole,
+                protection,
+                MapFlags::PRIVATE | MapFlags::HUGETLB,
+            )
+        };
+        if let Ok(raw) = huge {
+            return Self::finish(raw, whole, len, Pages::Huge, None);
+        }
+        // Ask for 2 MiB more, so that an aligned part of `len` bytes is in it.
+        let raw_len = whole + HUGE;
+        // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
+        let raw =
+            unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), raw_len, protection, MapFlags::PRIVATE) }?;
+        Self::finish(raw, raw_len, len, Pages::Transparent, None)
+    }
+
+    /// Memory of `len` bytes in a memory file that nobody can shrink or grow.
+    pub(super) fn memory_file(len: usize) -> io::Result<Mapping> {
+        let whole = len.next_multiple_of(HUGE);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let huge = Self::over_file(flags | MemfdFlags::HUGETLB, whole, len, Pages::Huge);
+        huge.or_else(|_| Self::over_file(flags, whole, len, Pages::Transparent))
+    }
+
+    fn over_file(flags: MemfdFlags, whole: usize, len: usize, pages: Pages) -> io::Result<Mapping> {
+        let file = rustix::fs::memfd_create("skyhaul-pool", flags)?;
+        rustix::fs::ftruncate(&file, whole as u64)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let raw = map_file(file.as_fd(), whole, ProtFlags::READ | ProtFlags::WRITE)?;
+        Self::finish(raw, whole, len, pages, Some(file))
+    }
+
+    /// Another process's memory file, read only. The caller has checked that it cannot shrink.
+    pub(super) fn read_only(file: OwnedFd, len: usize) -> io::Result<Mapping> {
+        let raw = map_file(file.as_fd(), len, ProtFlags::READ)?;
+        let base = NonNull::new(raw.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let raw = base.cast();
+        Ok(Mapping { raw, raw_len: len, base, len, pages: Pages::Small, file: Some(file) })
+    }
+
+    fn finish(
+        raw: *mut c_void,
+        raw_len: usize,
+        len: usize,
+        pages: Pages,
+        file: Option<OwnedFd>,
+    ) -> io::Result<Mapping> {
+        // A file's mapping is exactly `raw_len` long: it is used from its first byte.
+        let skip = if file.is_some() { 0 } else { (raw as usize).next_multiple_of(HUGE) - raw as usize };
+        let base = NonNull::new(raw.cast::<u8>().wrapping_add(skip)).ok_or(io::ErrorKind::OutOfMemory)?;
+        let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut mapping = Mapping { raw, raw_len, base, len, pages, file };
+        if pages == Pages::Transparent {
+            // SAFETY: the range is our own mapping; the advice changes no contents.
+            let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        }
+        mapping.touch()?;
+        if pages == Pages::Transparent && !mapping.is_huge() {
+            mapping.pages = Pages::Small;
+        }
+        Ok(mapping)
+    }
+
+    /// Make the kernel give every page now.
+    fn touch(&self) -> io::Result<()> {
+        let whole = self.len.next_multiple_of(if self.pages == Pages::Huge { HUGE } else { super::ALIGN });
+        // SAFETY: the range is our own mapping; populating it keeps its (zero) contents.
+        let done =
+            unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), whole, Advice::LinuxPopulateWrite) };
+        match done {
+            Ok(()) => Ok(()),
+            // Kernels before 5.14 do not know it: write a byte to each page.
+            Err(rustix::io::Errno::INVAL) => {
+                for at in (0..self.len).step_by(super::ALIGN) {
+                    let page = self.base.as_ptr().wrapping_add(at);
+                    // SAFETY: `at < len`, and nobody else knows this mapping yet.
+                    unsafe { page.write_volatile(0) };
+                }
+                Ok(())
+            }
+            Err(error) => Err(io::Error::new(
+                io::Error::from(error).kind(),
+                format!("the kernel gave no memory for the pool: {error}\nhint: give less with --memory"),
+            )),
+        }
+    }
+
+    /// Whether at least half of it lies on transparent huge pages, by the kernel's own account.
+    fn is_huge(&self) -> bool {
+        let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
+        let (from, to) = (self.base.as_ptr() as usize, self.base.as_ptr() as usize + self.len);
+        let (mut inside, mut huge_kib) = (false, 0);
+        for line in text.lines() {
+            let word = line.split_whitespace().next().unwrap_or_default();
+            if let Some((a, b)) = word.split_once('-')
+                && let (Ok(a), Ok(b)) = (usize::from_str_radix(a, 16), usize::from_str_radix(b, 16))
+            {
+                inside = a < to && b > from;
+            } else if inside && (word == "AnonHugePages:" || word == "ShmemPmdMapped:") {
+                let kib = line.split_whitespace().nth(1).and_then(|n| n.parse::<usize>().ok());
+                huge_kib += kib.unwrap_or_default();
+            }
+        }
+        huge_kib * 1024 * 2 >= self.len
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {
+        self.file.as_ref().map(AsFd::as_fd)
+    }
+}
+
+fn map_file(file: BorrowedFd<'_>, len: usize, protection: ProtFlags) -> io::Result<*mut c_void> {
+    // SAFETY: a fresh mapping where the kernel likes overlaps nothing; its bytes are reached by raw pointers.
+    let raw = unsafe { rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0) };
+    Ok(raw?)
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `raw` and `raw_len` are what mmap gave; every user of the bytes holds the pool that holds this.
+        let _ = unsafe { rustix::mm::munmap(self.raw.as_ptr(), self.raw_len) };
+    }
+}
