@@ -1,3 +1,4 @@
 //! Every system call and every `unsafe` line of Skyhaul.
 
+pub mod disk;
 pub mod memory;

@@ -1,0 +1,97 @@
+//! Disks that go wrong on demand, so that every failure path runs in tests and can be shown to a user.
+//!
+//! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB`.
+
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What shall go wrong on a disk.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// Every write takes this many times as long as it did.
+    pub slow: Option<f64>,
+    /// Every write takes this much longer.
+    pub latency: Option<Duration>,
+    /// After this many bytes: "no space left on device".
+    pub enospc: Option<u64>,
+    /// After this many bytes: "input/output error", for ever.
+    pub eio: Option<u64>,
+}
+
+impl Faults {
+    /// Whether nothing goes wrong.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Faults::default()
+    }
+
+    /// The error for a write that ends at byte `total` of all that this disk was given.
+    pub(super) fn error_at(&self, total: u64) -> Option<io::Error> {
+        if self.eio.is_some_and(|limit| total > limit) {
+            return Some(rustix::io::Errno::IO.into());
+        }
+        self.enospc.is_some_and(|limit| total > limit).then(|| rustix::io::Errno::NOSPC.into())
+    }
+
+    /// How much longer a write that took `time` shall seem to take.
+    pub(super) fn delay(&self, time: Duration) -> Duration {
+        let slow = self.slow.map_or(Duration::ZERO, |factor| time.mul_f64((factor - 1.0).clamp(0.0, 1e6)));
+        slow + self.latency.unwrap_or_default()
+    }
+}
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut faults = Faults::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=').ok_or_else(|| format!("{part}: not name=value"))?;
+            let bad = || format!("{part}: {value} is no value for {name}");
+            match name {
+                "slow" => {
+                    let factor = value.trim_end_matches('x').parse::<f64>().map_err(|_| bad())?;
+                    faults.slow = Some(factor).filter(|f| (1.0..=1e6).contains(f)).ok_or_else(bad)?.into();
+                }
+                "latency" => faults.latency = Some(duration(value).ok_or_else(bad)?),
+                "enospc" => faults.enospc = Some(bytes(value).ok_or_else(bad)?),
+                "eio" => faults.eio = Some(bytes(value).ok_or_else(bad)?),
+                _ => return Err(format!("{name}: unknown; there are slow, latency, enospc and eio")),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+fn split(text: &str) -> (f64, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    (text[..end].parse().unwrap_or(-1.0), &text[end..])
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(number * scale).ok()
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let (number, unit) = split(text);
+    let scale = match unit {
+        "" | "B" => 1.0,
+        "kB" => 1e3,
+        "MB" => 1e6,
+        "GB" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1_048_576.0,
+        "GiB" => 1_073_741_824.0,
+        _ => return None,
+    };
+    let product = number * scale;
+    (0.0..1e18).contains(&product).then_some(product as u64)
+}

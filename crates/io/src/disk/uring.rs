@@ -1,0 +1,181 @@
+//! The ring: writes and syncs in flight together, without a system call for each.
+//!
+//! The kernel reads the memory of a write until its completion; the ring therefore owns each request (file and
+//! [`View`](crate::memory::View)) from submission to completion, and waits for all of them when dropped.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, opcode, squeue, types};
+
+use super::Waker;
+use super::writer::{Finished, Work};
+use crate::memory::Pool;
+
+/// User data of the request that watches the waker.
+const WAKE: u64 = u64::MAX;
+/// How long a dropped ring waits for a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A ring and all requests the kernel still works on.
+pub(super) struct Ring {
+    ring: IoUring,
+    flying: HashMap<u64, (Work, Instant)>,
+    spans: Vec<(usize, usize)>,
+    pool: Option<Pool>,
+    watching: bool,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ring({} in flight)", self.flying.len())
+    }
+}
+
+impl Ring {
+    /// A ring for `entries` requests; `pool` is registered with it if the kernel lets us.
+    ///
+    /// # Errors
+    /// The ring is forbidden (by sysctl, seccomp or the kernel's age).
+    pub(super) fn new(entries: u32, pool: Option<&Pool>) -> io::Result<Ring> {
+        let ring =
+            IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
+        if !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
+        }
+        let mut ring = Ring { ring, flying: HashMap::new(), spans: Vec::new(), pool: None, watching: false };
+        if let Some(pool) = pool {
+            ring.register(pool);
+        }
+        Ok(ring)
+    }
+
+    fn register(&mut self, pool: &Pool) {
+        let spans = super::spans(pool);
+        let base = pool.base();
+        let buffers: Vec<libc::iovec> = spans
+            .iter()
+            .map(|&(at, len)| libc::iovec { iov_base: base.wrapping_add(at).cast(), iov_len: len })
+            .collect();
+        if buffers.is_empty() {
+            return;
+        }
+        // SAFETY: the memory is the pool's mapping, and `self.pool` keeps it mapped longer than the ring.
+        if unsafe { self.ring.submitter().register_buffers(&buffers) }.is_ok() {
+            self.spans = spans;
+            self.pool = Some(pool.clone());
+        }
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.pool.is_some()
+    }
+
+    pub(super) fn push(&mut self, id: u64, work: Work) -> io::Result<()> {
+        let entry = match &work {
+            Work::Write { file, view, offset } => {
+                let (fd, len) = (types::Fd(file.as_raw_fd()), view.len() as u32);
+                match self.fixed(view) {
+                    Some(buffer) => {
+                        opcode::WriteFixed::new(fd, view.as_ptr(), len, buffer).offset(*offset).build()
+                    }
+                    None => opcode::Write::new(fd, view.as_ptr(), len).offset(*offset).build(),
+                }
+            }
+            Work::Sync { file } => {
+                opcode::Fsync::new(types::Fd(file.as_raw_fd())).flags(types::FsyncFlags::DATASYNC).build()
+            }
+        };
+        self.flying.insert(id, (work, Instant::now()));
+        let pushed = self.push_entry(&entry.user_data(id));
+        if pushed.is_err() {
+            self.flying.remove(&id);
+        }
+        pushed
+    }
+
+    /// The registered buffer that holds `view`.
+    fn fixed(&self, view: &crate::memory::View) -> Option<u16> {
+        if !self.pool.as_ref()?.same(view.pool()) {
+            return None;
+        }
+        let at = view.pool_offset();
+        let index =
+            self.spans.iter().position(|&(start, len)| at >= start && at + view.len() <= start + len)?;
+        u16::try_from(index).ok()
+    }
+
+    fn push_entry(&mut self, entry: &squeue::Entry) -> io::Result<()> {
+        // SAFETY: what the entry points to is owned by `self.flying` (or is no memory at all) until completion.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        if pushed.is_ok() {
+            return Ok(());
+        }
+        self.ring.submit()?;
+        // SAFETY: as above.
+        let pushed = unsafe { self.ring.submission().push(entry) };
+        pushed.map_err(|_| io::Error::other("the io_uring submission queue is full"))
+    }
+
+    /// Submit what was pushed, wait at most `time` for a completion or the waker, and take what is finished.
+    pub(super) fn wait(
+        &mut self,
+        time: Duration,
+        waker: Option<&Waker>,
+        finished: &mut Vec<Finished>,
+    ) -> io::Result<()> {
+        if let Some(waker) = waker
+            && !self.watching
+        {
+            self.watch(waker.0.as_raw_fd())?;
+        }
+        let span = types::Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos());
+        let arguments = types::SubmitArgs::new().timespec(&span);
+        let want = usize::from(!time.is_zero());
+        match self.ring.submitter().submit_with_args(want, &arguments) {
+            Ok(_) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => {}
+            Err(error) => return Err(error),
+        }
+        for completion in self.ring.completion() {
+            let (id, result) = (completion.user_data(), completion.result());
+            if id == WAKE {
+                self.watching = false;
+                if let Some(waker) = waker {
+                    waker.clear();
+                }
+            } else if let Some((_work, begun)) = self.flying.remove(&id) {
+                let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
+                finished.push(Finished { id, result, time: begun.elapsed() });
+            }
+        }
+        Ok(())
+    }
+
+    fn watch(&mut self, fd: RawFd) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).build().user_data(WAKE);
+        self.push_entry(&entry)?;
+        self.watching = true;
+        Ok(())
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        let begun = Instant::now();
+        let mut finished = Vec::new();
+        while !self.flying.is_empty() && begun.elapsed() < PATIENCE {
+            if self.wait(Duration::from_millis(100), None, &mut finished).is_err() {
+                break;
+            }
+        }
+        // A disk that still does not answer keeps its memory: leaking a block is better than handing out one
+        // that the kernel reads.
+        std::mem::forget(std::mem::take(&mut self.flying));
+        if begun.elapsed() >= PATIENCE {
+            std::mem::forget(self.pool.take());
+        }
+    }
+}

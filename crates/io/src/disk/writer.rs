@@ -1,0 +1,380 @@
+//! A disk's files in the making, over either engine.
+
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::plain::Plain;
+use super::uring::Ring;
+use super::{DiskOptions, Engine, Faults, Means, Waker};
+use crate::memory::{ALIGN, Pool, View};
+
+/// A request to an engine. It owns what the kernel uses.
+#[derive(Debug)]
+pub(super) enum Work {
+    Write { file: Arc<File>, view: View, offset: u64 },
+    Sync { file: Arc<File> },
+}
+
+/// A request's end.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) id: u64,
+    pub(super) result: io::Result<usize>,
+    pub(super) time: Duration,
+}
+
+#[derive(Debug)]
+enum Queue {
+    Ring(Box<Ring>),
+    Plain(Plain),
+}
+
+/// What became of a file.
+#[derive(Debug)]
+pub enum Done {
+    /// All of it is written, cut to length and has its name (or why not). Time since [`Disk::start`].
+    Written(u64, io::Result<Duration>),
+    /// It is durable, or why not.
+    Synced(u64, io::Result<()>),
+}
+
+/// What a request was for.
+#[derive(Clone, Copy, Debug)]
+enum Purpose {
+    Piece { token: u64, offset: usize, len: usize },
+    Sync { token: u64 },
+}
+
+/// A file in the making.
+#[derive(Debug)]
+struct Making {
+    file: Arc<File>,
+    name: PathBuf,
+    view: View,
+    length: usize,
+    direct: bool,
+    /// First byte that was not given to the engine.
+    next: usize,
+    in_flight: usize,
+    begun: Instant,
+    error: Option<io::Error>,
+    named: bool,
+}
+
+/// One disk, written to by one thread.
+#[derive(Debug)]
+pub struct Disk {
+    queue: Queue,
+    options: DiskOptions,
+    means: Means,
+    waker: Waker,
+    files: HashMap<u64, Making>,
+    /// Files with pieces that were not given to the engine, oldest first.
+    order: VecDeque<u64>,
+    requests: HashMap<u64, Purpose>,
+    next_id: u64,
+    finished: Vec<Finished>,
+    /// Finished requests that a fault holds back, with the time they may be seen.
+    held: Vec<(Instant, Finished)>,
+    given: u64,
+}
+
+impl Disk {
+    /// Try what `options` ask for; with a `pool`, register it for faster writes.
+    ///
+    /// # Errors
+    /// The engine that was asked for by name is not to be had.
+    pub fn new(options: &DiskOptions, pool: Option<&Pool>) -> io::Result<Disk> {
+        let mut options = options.clone();
+        options.write_bytes = options.write_bytes.clamp(ALIGN, 1 << 30).next_multiple_of(ALIGN);
+        options.depth = options.depth.clamp(1, 1024);
+        let mut notes = Vec::new();
+        let entries = (options.depth * 2).next_power_of_two().max(64) as u32;
+        let queue = match options.engine {
+            Engine::Plain => Queue::Plain(Plain::default()),
+            engine => match Ring::new(entries, pool) {
+                Ok(ring) => {
+                    if pool.is_some() && !ring.is_registered() {
+                        notes.push("buffers not registered: raise the memlock limit (ulimit -l)".to_owned());
+                    }
+                    Queue::Ring(Box::new(ring))
+                }
+                Err(error) if engine == Engine::Uring => return Err(error),
+                Err(error) => {
+                    notes.push(format!("io_uring refused ({error}): see /proc/sys/kernel/io_uring_disabled"));
+                    Queue::Plain(Plain::default())
+                }
+            },
+        };
+        let (engine, registered) = match &queue {
+            Queue::Ring(ring) => ("io_uring", ring.is_registered()),
+            Queue::Plain(_) => ("pwrite", false),
+        };
+        let means = Means { engine, direct: options.direct, registered, notes };
+        Ok(Disk {
+            queue,
+            options,
+            means,
+            waker: Waker::new()?,
+            files: HashMap::new(),
+            order: VecDeque::new(),
+            requests: HashMap::new(),
+            next_id: 0,
+            finished: Vec::new(),
+            held: Vec::new(),
+            given: 0,
+        })
+    }
+
+    /// What is used.
+    #[must_use]
+    pub fn means(&self) -> &Means {
+        &self.means
+    }
+
+    /// To end [`Disk::poll`]'s wait from another thread.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Whether another file should be started now to keep the disk busy.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        let unsent = self.order.len();
+        unsent == 0 || (unsent == 1 && self.requests.len() + 1 >= self.options.depth)
+    }
+
+    /// Whether nothing is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.requests.is_empty() && self.order.is_empty() && self.held.is_empty()
+    }
+
+    /// Begin to write `view` as the new file `name`; `token` names it from here on and is not in use.
+    ///
+    /// # Errors
+    /// The file cannot be created or its space not be had: nothing of it is left, the token is free.
+    pub fn start(&mut self, token: u64, name: &Path, view: View) -> io::Result<()> {
+        if let Some(error) = self.options.faults.error_at(self.given) {
+            return Err(error);
+        }
+        let direct = self.means.direct && view.is_aligned();
+        let padded = view.len().next_multiple_of(ALIGN) as u64;
+        let part = super::part_name(name);
+        let (file, is_direct) = super::create(&part, padded, direct)?;
+        if direct && !is_direct {
+            self.means.direct = false;
+            self.means
+                .notes
+                .push("this file system refuses O_DIRECT: written through the page cache".to_owned());
+        }
+        let making = Making {
+            file: Arc::new(file),
+            name: name.to_owned(),
+            length: view.len(),
+            view: if is_direct { view.padded() } else { view },
+            direct: is_direct,
+            next: 0,
+            in_flight: 0,
+            begun: Instant::now(),
+            error: None,
+            named: false,
+        };
+        self.files.insert(token, making);
+        self.order.push_back(token);
+        self.pump();
+        Ok(())
+    }
+
+    /// Make a written file durable.
+    pub fn sync(&mut self, token: u64) {
+        if let Some(file) = self.files.get(&token).map(|making| making.file.clone()) {
+            self.sync_file(token, file);
+        }
+    }
+
+    /// Make any file or directory durable; [`Done::Synced`] comes with `token`.
+    pub fn sync_file(&mut self, token: u64, file: Arc<File>) {
+        self.push(Purpose::Sync { token }, Work::Sync { file });
+    }
+
+    /// A durable file needs nothing any more.
+    pub fn close(&mut self, token: u64) {
+        self.files.remove(&token);
+    }
+
+    /// Forget a file and remove what is on the disk of it, if the disk still lets us.
+    pub fn discard(&mut self, token: u64) {
+        self.order.retain(|&other| other != token);
+        if let Some(making) = self.files.remove(&token) {
+            let path = if making.named { making.name } else { super::part_name(&making.name) };
+            let _ = rustix::fs::unlink(path);
+        }
+    }
+
+    /// Go on; wait at most `wait` for something to be finished. What is finished is added to `done`.
+    ///
+    /// # Errors
+    /// The ring itself failed: no file can be trusted to be finished.
+    pub fn poll(&mut self, wait: Duration, done: &mut Vec<Done>) -> io::Result<()> {
+        self.pump();
+        let mut finished = std::mem::take(&mut self.finished);
+        // The refused requests are here already: do not wait for others.
+        let wait = if finished.is_empty() { self.until_held(wait) } else { Duration::ZERO };
+        match &mut self.queue {
+            Queue::Ring(ring) => ring.wait(wait, Some(&self.waker), &mut finished)?,
+            Queue::Plain(plain) => plain.wait(wait, &self.waker, &mut finished),
+        }
+        self.hold(&mut finished);
+        for end in finished.drain(..) {
+            self.settle(end, done);
+        }
+        if self.finished.is_empty() {
+            self.finished = finished;
+        }
+        self.pump();
+        Ok(())
+    }
+
+    /// Give pieces to the engine while it has room.
+    fn pump(&mut self) {
+        while self.requests.len() < self.options.depth {
+            let Some(&token) = self.order.front() else { return };
+            let Some(making) = self.files.get_mut(&token) else {
+                self.order.pop_front();
+                continue;
+            };
+            let len = self.options.write_bytes.min(making.view.len() - making.next);
+            if making.error.is_none() && (len > 0 || making.next == 0) {
+                let offset = making.next;
+                making.next += len;
+                self.write_piece(token, offset, len);
+            }
+            let over = self.files.get(&token).is_none_or(|m| m.next >= m.view.len() || m.error.is_some());
+            if over {
+                self.order.pop_front();
+            }
+        }
+    }
+
+    fn write_piece(&mut self, token: u64, offset: usize, len: usize) {
+        let Some(making) = self.files.get_mut(&token) else { return };
+        making.in_flight += 1;
+        let view = making.view.part(offset..offset + len);
+        let work = Work::Write { file: making.file.clone(), view, offset: offset as u64 };
+        self.given += len as u64;
+        self.push(Purpose::Piece { token, offset, len }, work);
+    }
+
+    fn push(&mut self, purpose: Purpose, work: Work) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.requests.insert(id, purpose);
+        let fault = match purpose {
+            Purpose::Piece { .. } => self.options.faults.error_at(self.given),
+            // A broken disk syncs nothing either; a full one does.
+            Purpose::Sync { .. } => {
+                Faults { enospc: None, ..self.options.faults.clone() }.error_at(self.given)
+            }
+        };
+        let refused = match (fault, &mut self.queue) {
+            (Some(error), _) => Some(error),
+            (None, Queue::Ring(ring)) => ring.push(id, work).err(),
+            (None, Queue::Plain(plain)) => {
+                plain.push(id, work);
+                None
+            }
+        };
+        if let Some(error) = refused {
+            self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO });
+        }
+    }
+
+    /// Keep back what a slow disk would not have finished yet; give out what is due.
+    fn hold(&mut self, finished: &mut Vec<Finished>) {
+        if self.options.faults.slow.is_none() && self.options.faults.latency.is_none() {
+            return;
+        }
+        let now = Instant::now();
+        for end in finished.drain(..) {
+            self.held.push((now + self.options.faults.delay(end.time), end));
+        }
+        let (due, later) = std::mem::take(&mut self.held).into_iter().partition(|(when, _)| *when <= now);
+        self.held = later;
+        let due: Vec<(Instant, Finished)> = due;
+        finished.extend(due.into_iter().map(|(_, end)| end));
+    }
+
+    fn until_held(&self, wait: Duration) -> Duration {
+        let now = Instant::now();
+        self.held.iter().map(|(when, _)| when.saturating_duration_since(now)).fold(wait, Duration::min)
+    }
+
+    fn settle(&mut self, end: Finished, done: &mut Vec<Done>) {
+        match self.requests.remove(&end.id) {
+            Some(Purpose::Sync { token }) => done.push(Done::Synced(token, end.result.map(|_| ()))),
+            Some(Purpose::Piece { token, offset, len }) => {
+                self.settle_piece(token, offset, len, end.result, done);
+            }
+            None => {}
+        }
+    }
+
+    fn settle_piece(
+        &mut self,
+        token: u64,
+        offset: usize,
+        len: usize,
+        result: io::Result<usize>,
+        done: &mut Vec<Done>,
+    ) {
+        // A discarded file's pieces end unheard.
+        let Some(making) = self.files.get_mut(&token) else { return };
+        making.in_flight -= 1;
+        match result {
+            Ok(written) if written < len => {
+                // A short write: go on where it stopped, if O_DIRECT can. Nothing at all means no space.
+                let step = if making.direct { written / ALIGN * ALIGN } else { written };
+                if step > 0 && making.error.is_none() {
+                    self.write_piece(token, offset + step, len - step);
+                    return;
+                }
+                making.error.get_or_insert_with(|| rustix::io::Errno::NOSPC.into());
+            }
+            Ok(_) => {}
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
+                self.write_piece(token, offset, len);
+                return;
+            }
+            Err(error) => {
+                making.error.get_or_insert(error);
+            }
+        }
+        let whole = making.next >= making.view.len();
+        if making.in_flight > 0 || !(whole || making.error.is_some()) {
+            return;
+        }
+        let result = making.complete();
+        done.push(Done::Written(token, result.map(|()| making.begun.elapsed())));
+    }
+}
+
+impl Making {
+    /// All pieces are back: cut and name it, or say what went wrong.
+    fn complete(&mut self) -> io::Result<()> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        if !self.length.is_multiple_of(ALIGN) {
+            rustix::fs::ftruncate(&self.file, self.length as u64)?;
+        }
+        super::publish(&super::part_name(&self.name), &self.name)?;
+        self.named = true;
+        Ok(())
+    }
+}
