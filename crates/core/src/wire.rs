@@ -1,1 +1,16 @@
-//! wire
+//! Wire formats: what packets look like, and how they say where their bytes belong.
+//!
+//! One format is one file, and one header is one [table](crate::header) written like its standard's figure. Under the
+//! table stands what its fields mean, and under that the format's [`Layout`](crate::placement::Layout).
+
+pub mod ejfat;
+pub mod fila10g;
+pub mod header;
+pub mod layout;
+pub mod mark5b;
+pub mod spead;
+pub mod vdif;
+pub mod vtp;
+
+pub use header::{Field, Order};
+pub use layout::{AnyLayout, Blocks, Keep, Place};

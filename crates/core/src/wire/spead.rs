@@ -1,0 +1,356 @@
+//! SPEAD: Streaming Protocol for Exchanging Astronomical Data (rev. 1, 2012), the SPEAD-64-XX flavours.
+//!
+//! Big-endian. A packet carries a piece of a heap and says where in the heap it goes.
+//!
+//! ```text
+//!   0x53 'S' │ version 4 │ item pointer width │ heap address width │ reserved, 2 │ number of items, 2
+//!   item pointer × n     │ mode, 1 bit │ item id │ value, or address in the heap │
+//!   payload
+//! ```
+//!
+//! The two widths are in octets and make 8 together: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. The order of
+//! the items is free; heap counter, heap offset and payload length must be there, at most once in effect (the last
+//! counts).
+
+use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};
+
+crate::header! {
+    /// Packet header (§8.1).
+    Spead [8] {
+        be u8 @ 0 { /** 0x53, 'S'. */ magic }
+        be u8 @ 1 { /** 4. */ version }
+        be u8 @ 2 { /** Octets of mode and item id. */ item_width }
+        be u8 @ 3 { /** Octets of value or address. */ address_width }
+        be u16 @ 4 { /** To be ignored. */ reserved }
+        be u16 @ 6 { /** Number of item pointers. */ items }
+    }
+}
+crate::header! {
+    /// Item pointer (§8.2), to be divided as the flavour says; see [`Item`].
+    Pointer [8] {
+        be u64 @ 0 { /** The value is here, not in the heap. */ immediate[63], /** Item id, then value or address. */ rest[62:0] }
+    }
+}
+
+/// Item ids the standard gives a meaning (§8.2).
+pub mod id {
+    /// Padding.
+    pub const NULL: u64 = 0;
+    /// Heap counter: which heap this is.
+    pub const HEAP_COUNTER: u64 = 1;
+    /// Octets of the heap's payload.
+    pub const HEAP_SIZE: u64 = 2;
+    /// Where this packet's payload goes in the heap.
+    pub const HEAP_OFFSET: u64 = 3;
+    /// Octets of this packet's payload.
+    pub const PAYLOAD_LENGTH: u64 = 4;
+    /// Descriptor of an item: itself a packet.
+    pub const DESCRIPTOR: u64 = 5;
+    /// 0 start, 1 descriptors again, 2 stop, 3 descriptors changed.
+    pub const STREAM_CONTROL: u64 = 6;
+    /// Name, in a descriptor.
+    pub const NAME: u64 = 0x10;
+    /// Description, in a descriptor.
+    pub const DESCRIPTION: u64 = 0x11;
+    /// Shape, in a descriptor.
+    pub const SHAPE: u64 = 0x12;
+    /// Type, in a descriptor.
+    pub const TYPE: u64 = 0x13;
+    /// Id, in a descriptor.
+    pub const ID: u64 = 0x14;
+    /// NumPy header, in a descriptor.
+    pub const DTYPE: u64 = 0x15;
+}
+
+/// How the 64 bits of an item pointer divide: SPEAD-64-XX, XX the bits of value or address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Flavour {
+    address_bits: u8,
+}
+
+impl Flavour {
+    /// The flavour with this many bits of value or address: a multiple of 8, 8 to 56.
+    #[must_use]
+    pub fn new(address_bits: u8) -> Option<Flavour> {
+        (address_bits.is_multiple_of(8) && (8..=56).contains(&address_bits))
+            .then_some(Flavour { address_bits })
+    }
+
+    /// Bits of value or address: 40 and 48 are in use.
+    #[must_use]
+    pub fn address_bits(self) -> u8 {
+        self.address_bits
+    }
+
+    /// The parts of an item pointer.
+    #[inline(always)]
+    #[must_use]
+    pub fn item(self, pointer: Pointer) -> Item {
+        let value = pointer.rest & (u64::MAX >> (64 - self.address_bits));
+        Item { immediate: pointer.immediate == 1, id: pointer.rest >> self.address_bits, value }
+    }
+
+    /// The octets of an item; id and value are cut to their fields.
+    #[must_use]
+    pub fn write(self, item: Item) -> [u8; 8] {
+        let value = item.value & (u64::MAX >> (64 - self.address_bits));
+        Pointer { immediate: u64::from(item.immediate), rest: item.id << self.address_bits | value }.write()
+    }
+}
+
+/// An item pointer in its parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Item {
+    /// The value is here; otherwise `value` is an address in the heap's payload.
+    pub immediate: bool,
+    /// Which item.
+    pub id: u64,
+    /// Value or address.
+    pub value: u64,
+}
+
+/// Header, item pointers and payload of a packet, checked against each other but not for what they mean.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// Flavour.
+    pub flavour: Flavour,
+    pointers: &'a [u8],
+    /// What follows the item pointers.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// The parts of `packet`.
+    ///
+    /// # Errors
+    /// [`Reject::Truncated`] where header or items are not all there, [`Reject::BadMagic`], [`Reject::BadVersion`]
+    /// for versions other than 4 and for widths that do not make 8.
+    #[inline]
+    pub fn read(packet: &'a [u8]) -> Result<Packet<'a>, Reject> {
+        let (header, rest) = Spead::read(packet).ok_or(Reject::Truncated)?;
+        if header.magic != 0x53 {
+            return Err(Reject::BadMagic);
+        }
+        if header.version != 4 || u16::from(header.item_width) + u16::from(header.address_width) != 8 {
+            return Err(Reject::BadVersion);
+        }
+        let flavour = Flavour::new(header.address_width * 8).ok_or(Reject::BadVersion)?;
+        let (pointers, payload) =
+            rest.split_at_checked(usize::from(header.items) * Pointer::LEN).ok_or(Reject::Truncated)?;
+        Ok(Packet { flavour, pointers, payload })
+    }
+
+    /// Its items, in order.
+    #[inline]
+    pub fn items(self) -> impl Iterator<Item = Item> + 'a {
+        self.pointers
+            .chunks_exact(Pointer::LEN)
+            .filter_map(move |chunk| Some(self.flavour.item(Pointer::read(chunk)?.0)))
+    }
+
+    /// Whether it ends the stream: an immediate stream control of 2.
+    #[must_use]
+    pub fn is_stop(self) -> bool {
+        self.items().any(|item| item == Item { immediate: true, id: id::STREAM_CONTROL, value: 2 })
+    }
+}
+
+/// The layout of a SPEAD stream: an object is a heap.
+#[derive(Clone, Copy, Debug)]
+pub struct SpeadLayout {
+    /// All packets must have this flavour.
+    pub flavour: Flavour,
+    /// Octets of the largest heap.
+    pub heap_bytes: u64,
+}
+
+/// Separate runs of octets that are tracked in a heap or event.
+pub(crate) const RUNS: u32 = 256;
+
+impl Layout for SpeadLayout {
+    #[inline]
+    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
+        let parts = Packet::read(packet)?;
+        if parts.flavour != self.flavour {
+            return Err(Reject::BadVersion);
+        }
+        let (mut counter, mut size, mut offset, mut length) = (None, None, None, None);
+        for item in parts.items().filter(|item| item.immediate) {
+            match item.id {
+                id::HEAP_COUNTER => counter = Some(item.value),
+                id::HEAP_SIZE => size = Some(item.value),
+                id::HEAP_OFFSET => offset = Some(item.value),
+                id::PAYLOAD_LENGTH => length = Some(item.value),
+                _ => {}
+            }
+        }
+        let (Some(counter), Some(offset), Some(length)) = (counter, offset, length) else {
+            return Err(Reject::BadField);
+        };
+        // A datagram is exactly one packet.
+        let here = parts.payload.len() as u64;
+        if length != here {
+            return Err(if length > here { Reject::Truncated } else { Reject::WrongSize });
+        }
+        // Values have at most 56 bits: the sum does not overflow.
+        if length == 0 {
+            return Err(Reject::BadField);
+        }
+        if offset + length > size.unwrap_or(self.heap_bytes)
+            || size.is_some_and(|size| size > self.heap_bytes)
+        {
+            return Err(Reject::Outside);
+        }
+        let start = (packet.len() - parts.payload.len()) as u32;
+        Ok(Placement { object: ObjectId(counter), offset, start, length: here as u32, size })
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry { object_bytes: self.heap_bytes, grain: Grain::Bytes(RUNS) }
+    }
+
+    /// Unknown: heap counters need not be consecutive.
+    fn units_between(&self, _: ObjectId, _: ObjectId) -> Option<u64> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::header::tests::round_trip;
+    use proptest::prelude::*;
+
+    #[test]
+    fn tables_round_trip() {
+        round_trip!(Spead, Pointer);
+    }
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    }
+
+    /// Sent by spead2 4.5.1: an empty heap, 64-48, counter 7.
+    const EMPTY: &str = "53 04 02 06 00 00 00 05 | 80 01 00 00 00 00 00 07 | 80 02 00 00 00 00 00 01 |
+        80 03 00 00 00 00 00 00 | 80 04 00 00 00 00 00 01 | 00 00 00 00 00 00 00 00 | 00";
+    /// Sent by spead2 4.5.1: 64-40, counter 7, an immediate and an addressed item.
+    const ITEMS: &str = "53 04 03 05 00 00 00 06 | 80 00 01 00 00 00 00 07 | 80 00 02 00 00 00 00 02 |
+        80 00 03 00 00 00 00 00 | 80 00 04 00 00 00 00 02 | 80 10 01 00 00 01 02 03 | 00 10 02 00 00 00 00 00 | 68 69";
+
+    fn layout(bits: u8) -> SpeadLayout {
+        SpeadLayout { flavour: Flavour::new(bits).unwrap(), heap_bytes: 1 << 20 }
+    }
+
+    #[test]
+    fn golden_packets_are_placed() {
+        let place = |start, length| Placement {
+            object: ObjectId(7),
+            offset: 0,
+            start,
+            length,
+            size: Some(u64::from(length)),
+        };
+        assert_eq!(layout(48).place(&bytes(EMPTY)), Ok(place(48, 1)));
+        assert_eq!(layout(40).place(&bytes(ITEMS)), Ok(place(56, 2)));
+        let packet = bytes(ITEMS);
+        let items: Vec<Item> = Packet::read(&packet).unwrap().items().collect();
+        assert_eq!(items[4], Item { immediate: true, id: 0x1001, value: 0x01_0203 });
+        assert_eq!(items[5], Item { immediate: false, id: 0x1002, value: 0 });
+        assert!(!Packet::read(&packet).unwrap().is_stop());
+    }
+
+    #[test]
+    fn a_stop_heap_is_known() {
+        let stop = EMPTY
+            .replace("00 05 |", "00 06 |")
+            .replace("| 00 00 00 00 00 00 00 00", "| 80 06 00 00 00 00 00 02 | 00 00 00 00 00 00 00 00");
+        assert!(Packet::read(&bytes(&stop)).unwrap().is_stop());
+    }
+
+    /// A packet of any flavour with these immediate items and `payload` octets.
+    fn packet(bits: u8, items: &[(u64, u64)], payload: usize) -> Vec<u8> {
+        let flavour = Flavour::new(bits).unwrap();
+        let header = Spead {
+            magic: 0x53,
+            version: 4,
+            item_width: 8 - bits / 8,
+            address_width: bits / 8,
+            reserved: 9,
+            items: items.len() as u16,
+        };
+        let mut packet = header.write().to_vec();
+        for &(id, value) in items {
+            packet.extend(flavour.write(Item { immediate: true, id, value }));
+        }
+        packet.resize(packet.len() + payload, 0);
+        packet
+    }
+
+    #[test]
+    fn each_refusal() {
+        let (layout, good) = (layout(48), bytes(EMPTY));
+        let with = |at: usize, octet: u8| {
+            let mut p = good.clone();
+            p[at] = octet;
+            layout.place(&p).unwrap_err()
+        };
+        assert_eq!(with(0, 0), Reject::BadMagic);
+        assert_eq!(with(1, 3), Reject::BadVersion);
+        assert_eq!(with(2, 3), Reject::BadVersion);
+        assert_eq!(layout.place(&bytes(ITEMS)), Err(Reject::BadVersion), "another flavour");
+        assert_eq!(with(7, 200), Reject::Truncated, "more items than there is room for");
+        assert_eq!(layout.place(&good[..7]), Err(Reject::Truncated));
+        assert_eq!(layout.place(&good[..48]), Err(Reject::Truncated), "payload cut off");
+        assert_eq!(layout.place(&[&good[..], &[0]].concat()), Err(Reject::WrongSize));
+        assert_eq!(with(9, 0x0F), Reject::BadField, "no heap counter");
+        let place = |items: &[(u64, u64)], payload| layout.place(&packet(48, items, payload));
+        assert_eq!(place(&[(1, 7), (3, 0), (4, 0)], 0), Err(Reject::BadField), "nothing to place");
+        assert_eq!(
+            place(&[(1, 7), (2, 9), (3, 4), (4, 6)], 6),
+            Err(Reject::Outside),
+            "beyond the heap's size"
+        );
+        assert_eq!(
+            place(&[(1, 7), (2, 1 << 30), (3, 4), (4, 6)], 6),
+            Err(Reject::Outside),
+            "too large a heap"
+        );
+        assert_eq!(
+            place(&[(1, 7), (3, 1 << 20), (4, 6)], 6),
+            Err(Reject::Outside),
+            "no size, beyond the block"
+        );
+        assert_eq!(place(&[(4, 6), (3, 4), (1, 7)], 6).unwrap().size, None);
+        assert_eq!(layout.units_between(ObjectId(1), ObjectId(2)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn every_flavour_carries_its_items(width in 1u8..8, id: u64, value: u64, immediate: bool) {
+            let flavour = Flavour::new(width * 8).unwrap();
+            let item = Item { immediate, id: id >> (8 * width) >> 1 << (8 * width) >> (8 * width), value: value & (u64::MAX >> (64 - 8 * width)) };
+            let item = Item { id: item.id & (u64::MAX >> (8 * width + 1)), ..item };
+            prop_assert_eq!(flavour.item(Pointer::read(&flavour.write(item)).unwrap().0), item);
+        }
+
+        #[test]
+        fn any_octets_are_placed_inside_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..120),
+                items in proptest::collection::vec((0u64..6, 0u64..200), 0..8), payload in 0usize..50, made: bool) {
+            let raw = if made { packet(48, &items, payload) } else { raw };
+            if let Ok(place) = layout(48).place(&raw) {
+                prop_assert!((place.start + place.length) as usize == raw.len());
+                prop_assert!(place.offset + u64::from(place.length) <= place.size.unwrap_or(1 << 20));
+            }
+        }
+    }
+
+    #[test]
+    fn flavours_are_whole_octets() {
+        assert_eq!([0, 12, 64].map(Flavour::new), [None; 3]);
+        assert_eq!(Flavour::new(40).unwrap().address_bits(), 40);
+    }
+}
