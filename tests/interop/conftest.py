@@ -1,0 +1,116 @@
+"""The skyhaul command under test, and recordings made with it on loopback."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = pathlib.Path(os.environ.get("SKYHAUL_BIN", ROOT / "target/release/skyhaul"))
+CHUNK = re.compile(r"\.(\d{8})$")
+
+
+class Skyhaul:
+    """Runs the command; every call has a time limit, and a failure shows what the command said."""
+
+    def run(self, *words, expect=0, timeout=60):
+        done = subprocess.run([BINARY, *map(str, words)], stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=timeout, check=False)
+        assert done.returncode == expect, f"{words}: exit {done.returncode}\n{done.stderr.decode(errors='replace')}"
+        return done.stdout
+
+    def json(self, *words, **how):
+        return json.loads(self.run(*words, "--json", **how))
+
+
+class Recorder:
+    """One scan being recorded on loopback, to disks that are directories."""
+
+    def __init__(self, skyhaul, directory, *options, form="vdif", scan="exp_sk_no0001", disks=2):
+        self.skyhaul, self.scan = skyhaul, scan
+        self.disks = [directory / f"disk{n}" for n in range(disks)]
+        for disk in self.disks:
+            disk.mkdir(parents=True)
+        self.port = free_port()
+        self.errors = directory / "record.err"
+        words = [BINARY, "record", "--format", form, "--listen", f"udp://127.0.0.1:{self.port}", *self.on_disks(),
+                 "--scan", scan, "--memory", "256MiB", "--json", *options]
+        with self.errors.open("wb") as errors:
+            self.process = subprocess.Popen([str(word) for word in words], stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.PIPE, stderr=errors)
+        self._wait_until_listening()
+
+    def on_disks(self):
+        return [word for disk in self.disks for word in ("--disk", str(disk))]
+
+    def _wait_until_listening(self):
+        wanted = f":{self.port:04X} "
+        for _ in range(200):
+            if self.process.poll() is not None:
+                break
+            with open("/proc/net/udp", encoding="ascii") as table:
+                if any(wanted in line for line in table):
+                    return
+            time.sleep(0.05)
+        self.kill()
+        pytest.fail(f"record does not listen:\n{self.errors.read_text(errors='replace')}")
+
+    def finish(self, settle=0.5):
+        """Ask it to stop, as a user does with Ctrl-C, and give its report."""
+        time.sleep(settle)
+        self.process.send_signal(signal.SIGINT)
+        output, _ = self.process.communicate(timeout=30)
+        said = self.errors.read_text(errors="replace")
+        assert output.strip(), f"record: exit {self.process.returncode}, no report\n{said}"
+        return json.loads(output)
+
+    def kill(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        with contextlib.suppress(ValueError):
+            self.process.communicate()
+
+    def cat(self):
+        return self.skyhaul.run("cat", *self.on_disks(), self.scan)
+
+    def chunks(self):
+        """The chunk files alone, as another program finds them, in the order of their numbers."""
+        files = [path for disk in self.disks for path in disk.rglob("*") if CHUNK.search(path.name)]
+        return sorted(files, key=lambda path: int(CHUNK.search(path.name).group(1)))
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def skyhaul():
+    if not (BINARY.is_file() and os.access(BINARY, os.X_OK)):
+        pytest.skip(f"{BINARY.name} is not built (make build, or name one with SKYHAUL_BIN)")
+    return Skyhaul()
+
+
+@pytest.fixture
+def record(skyhaul, tmp_path):
+    """Starts recorders, and ends those that a failed test has left."""
+    started = []
+
+    def start(*options, **how):
+        recorder = Recorder(skyhaul, tmp_path / f"recorder{len(started)}", *options, **how)
+        started.append(recorder)
+        return recorder
+
+    yield start
+    for recorder in started:
+        recorder.kill()
+    shutil.rmtree(tmp_path, ignore_errors=True)
