@@ -51,10 +51,13 @@ impl Tally {
 
     /// Count what one line of output says; true if a person watching wants to see it.
     pub(super) fn read(&mut self, line: &str) -> bool {
-        if let Some(rest) =
-            line.trim_start().strip_prefix("Running ").or(line.trim_start().strip_prefix("Doc-tests "))
-        {
-            rest.split(" (").next().unwrap_or(rest).clone_into(&mut self.binary);
+        let head = line.trim_start();
+        if let Some(rest) = head.strip_prefix("Running ") {
+            self.binary = binary(rest);
+            return true;
+        }
+        if let Some(crate_name) = head.strip_prefix("Doc-tests ") {
+            self.binary = format!("{crate_name} (documentation)");
             return true;
         }
         if let Some(result) = line.strip_prefix("test result: ") {
@@ -155,6 +158,12 @@ impl Tally {
     }
 }
 
+/// `unittests src/lib.rs (target/debug/deps/skyhaul_io-1f0c)` is of `skyhaul_io`.
+fn binary(running: &str) -> String {
+    let file = running.rsplit(['/', '(']).next().unwrap_or(running).trim_end_matches(')');
+    file.rsplit_once('-').map_or(file, |(name, _)| name).to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -183,14 +192,11 @@ mod tests {
     #[test]
     fn a_test_that_skipped_itself_is_not_passed() {
         let tally = read(
-            "     Running tests/udp.rs (target/debug/deps/a-1)\nrunning 2 tests\n\
+            "     Running tests/udp.rs (target/debug/deps/udp-1f0c)\nrunning 2 tests\n\
              test a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\nSKIPPED: no IPv6 (sysctl x)\n\n\
              test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
-        assert_eq!(
-            tally.summary(),
-            "skipped: tests/udp.rs b: no IPv6 (sysctl x)\n1 passed, 0 failed, 1 skipped"
-        );
+        assert_eq!(tally.summary(), "skipped: udp b: no IPv6 (sysctl x)\n1 passed, 0 failed, 1 skipped");
     }
 
     #[test]
