@@ -55,4 +55,5 @@ pub mod measure;
 pub mod pace;
 pub mod pattern;
 pub mod placement;
+pub mod synth;
 pub mod wire;

@@ -64,7 +64,10 @@ fn objects_retire_in_order_and_what_is_missing_is_told() {
         put(&mut a, n, 0).unwrap();
     }
     let first = a.poll_retired().unwrap();
-    assert_eq!((first.object.0, first.cause, units(&first.missing)), (0, Cause::Window, std::iter::once(4..6).collect::<Vec<_>>()));
+    assert_eq!(
+        (first.object.0, first.cause, units(&first.missing)),
+        (0, Cause::Window, std::iter::once(4..6).collect::<Vec<_>>())
+    );
     assert!(a.poll_retired().is_none(), "object 2 is whole but waits for 1");
     assert_eq!(put(&mut a, 4, 0), Err(Reject::Late));
     put(&mut a, 12, 0).unwrap();
@@ -166,7 +169,10 @@ fn silence_retires_what_came_and_the_rest_may_follow() {
     assert_eq!(put(&mut a, 1, Nanos::SECOND.0), Err(Reject::Duplicate));
     a.finish();
     let rest = a.poll_retired().unwrap();
-    assert_eq!((rest.range.clone(), units(&rest.missing)), (2 * UNIT..160, std::iter::once(2..3).collect::<Vec<_>>()));
+    assert_eq!(
+        (rest.range.clone(), units(&rest.missing)),
+        (2 * UNIT..160, std::iter::once(2..3).collect::<Vec<_>>())
+    );
     assert_eq!(rest.after, Some(Mark { object: ObjectId(0), offset: 2 * UNIT }));
 }
 

@@ -178,6 +178,24 @@ impl View {
         }
     }
 
+    /// Lengthen it by `bytes` that lie directly behind it and are completely written by now (the module's
+    /// contract holds for them from here on).
+    ///
+    /// # Panics
+    /// If they are outside the block.
+    pub fn extend(&mut self, bytes: usize) {
+        let offset = self.start as usize - self.pool.start_of(self.index) as usize;
+        let end = offset + self.len + bytes;
+        assert!(end <= self.pool.block_bytes(), "a view to {end} does not fit into the block");
+        #[cfg(debug_assertions)]
+        {
+            let viewed = &self.pool.slot(self.index).viewed;
+            let mut viewed = viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            viewed.push(offset + self.len..end);
+        }
+        self.len += bytes;
+    }
+
     /// The same view, lengthened to whole pages: what `O_DIRECT` writes of a file's end. Stays in the block,
     /// since that is made of whole pages.
     pub(crate) fn padded(&self) -> View {
