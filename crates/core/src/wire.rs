@@ -2,6 +2,10 @@
 //!
 //! One format is one file, and one header is one [table](crate::header) written like its standard's figure. Under the
 //! table stands what its fields mean, and under that the format's [`Layout`](crate::placement::Layout).
+//!
+//! ```text
+//!   first packets ──Learner──▶ StreamFormat ──layout()──▶ AnyLayout ──place(packet)──▶ Placement
+//! ```
 
 pub mod ejfat;
 pub mod fila10g;
@@ -12,5 +16,10 @@ pub mod spead;
 pub mod vdif;
 pub mod vtp;
 
+mod format;
+mod learn;
+
+pub use format::{Format, FrameTime, Quirk, StreamFormat, Thread, UnknownFormat};
 pub use header::{Field, Order};
 pub use layout::{AnyLayout, Blocks, Keep, Place};
+pub use learn::{LearnOptions, Learner};

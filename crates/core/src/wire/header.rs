@@ -221,7 +221,7 @@ pub(crate) mod tests {
             $crate::wire::header::tests::round_trips(<$table>::FIELDS, <$table>::LEN, |raw| {
                 <$table>::read(raw).map(|(header, _)| header.write().to_vec()).unwrap_or_default()
             });
-            assert_eq!(<$table>::read(&vec![0; <$table>::LEN - 1]), None);
+            assert_eq!(<$table>::read(&[0; <$table>::LEN - 1]), None);
         )+ };
     }
     pub(crate) use round_trip;

@@ -59,7 +59,7 @@ pub fn from_bcd(bcd: u32) -> Option<u32> {
 /// The BCD digits of `value` (its last eight).
 #[must_use]
 pub fn to_bcd(value: u32) -> u32 {
-    (0..8).fold((0, value), |(bcd, rest), digit| (bcd | rest % 10 << (4 * digit), rest / 10)).0
+    (0..8).fold((0, value), |(bcd, rest), digit| (bcd | (rest % 10) << (4 * digit), rest / 10)).0
 }
 
 /// One octet of the CRC at a time.

@@ -48,15 +48,15 @@ pub fn write(psn: u64, order: Order) -> [u8; 8] {
 }
 
 /// The byte order of the sequence numbers with which `packets` begin, in order of arrival: the one in which more
-/// than half of the neighbours are near each other, but not equal. `None` when neither is (a constant, noise), or
-/// with fewer than two packets.
+/// than half of the neighbours that differ are near each other. `None` when neither is (a constant, noise), or with
+/// fewer than two packets.
 pub fn detect<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Option<Order> {
     let mut before = None;
     let (mut pairs, mut little, mut big) = (0u32, 0u32, 0u32);
     for packet in packets {
         let Some(now) = psn(packet, Order::Little).zip(psn(packet, Order::Big)) else { continue };
         if let Some((l, b)) = before.replace(now) {
-            pairs += 1;
+            pairs += u32::from(now.0 != l);
             little += u32::from((1..=NEAR).contains(&now.0.abs_diff(l)));
             big += u32::from((1..=NEAR).contains(&now.1.abs_diff(b)));
         }

@@ -1,0 +1,185 @@
+//! What the first packets of a VDIF stream tell: its threads and their clocks, its rate, its oddities.
+
+use super::{Learner, Sample};
+use crate::{
+    placement::Reject,
+    wire::{
+        format::{Format, Quirk, StreamFormat, Thread},
+        header::Order,
+        layout::Place,
+        vdif::{Extended, Header, Vdif},
+        vtp,
+    },
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A longer second count than any half-year has.
+const HALF_YEAR: u32 = 185 * 86_400;
+/// Clocks of threads that are further apart than this are wrong, not late.
+const CLOCKS_APART: i64 = 10;
+
+fn frames<'a>(mine: &'a [&Sample], network: usize) -> impl Iterator<Item = (Vdif, &'a Sample)> + 'a {
+    mine.iter().filter_map(move |sample| Some((Vdif::read(sample.frame(network))?.0, *sample)))
+}
+
+/// Whether each thread was seen so often that a further one, lost every time, is most unlikely (at 30 % loss
+/// 0.3^12), in more than a few frames.
+pub(super) fn settled(mine: &[&Sample], network: usize) -> bool {
+    let threads: BTreeSet<_> = frames(mine, network).map(|(v, _)| v.thread).collect();
+    let distinct: BTreeSet<_> = frames(mine, network).map(|(v, _)| (v.seconds, v.frame)).collect();
+    distinct.len() >= 4 && mine.len() >= 12 * threads.len()
+}
+
+/// Everything the packets tell.
+pub(super) fn format(
+    learner: &Learner,
+    mine: &[&Sample],
+    network: usize,
+    legacy: bool,
+    length: usize,
+) -> Result<StreamFormat, Reject> {
+    let (vdif, sample) = frames(mine, network).next().ok_or(Reject::Unrecognised)?;
+    let header_bytes = if legacy { 16 } else { 32 };
+    let extended = if legacy { None } else { Extended::read(&sample.frame(network)[16..]) };
+    let extended = extended.unwrap_or(Extended::Legacy);
+    let mut quirks = header_quirks(mine, network);
+
+    let (mut sequence, mut place) = learner.sequence(mine, network)?;
+    if network > 0 && sequence.is_none() {
+        quirks.push(Quirk::NoSequence);
+    }
+    if let Some(order) = sequence {
+        let (per_thread, repeated) = conflicts(mine, network, order);
+        if per_thread {
+            quirks.push(Quirk::SequencePerThread);
+            if learner.options.place == Place::Auto {
+                (sequence, place) = (None, Place::Time);
+            }
+        }
+        quirks.extend(repeated.then_some(Quirk::RepeatedTime));
+    }
+
+    let threads = threads(learner.options.threads.as_deref(), mine, network, header_bytes);
+    let wrong = threads.iter().filter(|t| t.shift != 0);
+    quirks.extend(wrong.map(|t| Quirk::WrongSeconds { thread: t.id, shift: t.shift }));
+    let frames_per_second = match learner.options.frames_per_second {
+        Some(given) => Some(given),
+        None => rate(&Header { vdif, extended }, mine, network, &mut quirks),
+    };
+    Ok(StreamFormat {
+        place,
+        sequence,
+        network_bytes: network,
+        packet_bytes: length + network,
+        frame_bytes: length,
+        header_bytes,
+        threads,
+        frames_per_second,
+        station: Some(vdif.station_text()),
+        edv: extended.edv(),
+        bits: vdif.bits(),
+        channels: vdif.channels(),
+        complex: vdif.complex == 1,
+        quirks,
+        ..learner.blank(Format::Vdif)
+    })
+}
+
+/// Oddities that single headers show, where most of them do.
+fn header_quirks(mine: &[&Sample], network: usize) -> Vec<Quirk> {
+    let most =
+        |odd: fn(&Vdif) -> bool| frames(mine, network).filter(|(v, _)| odd(v)).count() * 2 > mine.len();
+    let first = frames(mine, network).next().map_or(Vdif::default(), |(vdif, _)| vdif);
+    let one_too_many = |v: &Vdif| v.bits() > 2 && (v.bits() - 1).is_power_of_two();
+    [
+        (most(one_too_many), Quirk::BitsPerSample(first.bits())),
+        (most(|v| v.version != 1), Quirk::Version(first.version)),
+        (most(|v| v.unassigned != 0), Quirk::Unassigned),
+        (most(|v| v.seconds > HALF_YEAR), Quirk::OldEpoch),
+    ]
+    .into_iter()
+    .filter_map(|(is, quirk)| is.then_some(quirk))
+    .collect()
+}
+
+/// Whether one sequence number is given to different frames (each thread counts its own), and whether one time and
+/// thread is given to different numbers (several boards send the same thread).
+fn conflicts(mine: &[&Sample], network: usize, order: Order) -> (bool, bool) {
+    let mut by_number = BTreeMap::new();
+    let mut by_time = BTreeMap::new();
+    let (mut same_number, mut same_time) = (0, 0);
+    for (vdif, sample) in frames(mine, network) {
+        let Some(number) = vtp::psn(sample.head(), order) else { continue };
+        let time = (vdif.seconds, vdif.frame, vdif.thread);
+        same_number += usize::from(*by_number.entry(number).or_insert(time) != time);
+        same_time += usize::from(*by_time.entry(time).or_insert(number) != number);
+    }
+    (same_number * 8 > mine.len(), same_time * 8 > mine.len())
+}
+
+/// The threads, ascending (or as given), each with a header and what its clock is wrong by.
+fn threads(given: Option<&[u16]>, mine: &[&Sample], network: usize, header_bytes: usize) -> Vec<Thread> {
+    let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
+    for (vdif, _) in frames(mine, network) {
+        *counts.entry(vdif.thread as u16).or_default() += 1;
+    }
+    // A thread that hardly ever shows is a damaged header.
+    let most = counts.values().copied().max().unwrap_or_default();
+    let often = |count: usize| (count > 1 || most < 4) && count * 8 >= most;
+    let seen = || counts.iter().filter(|&(_, &count)| often(count)).map(|(&id, _)| id);
+    let ids: Vec<u16> = given.map_or_else(|| seen().collect(), <[u16]>::to_vec);
+    let clocks = clocks(&ids, mine, network);
+    let thread = |(id, shift): (u16, i64)| {
+        let template = frames(mine, network).find(|(vdif, _)| vdif.thread == u32::from(id));
+        let header = template.and_then(|(_, sample)| sample.frame(network).get(..header_bytes));
+        Thread { id, shift, header: header.unwrap_or_default().to_vec() }
+    };
+    ids.iter().copied().zip(clocks).map(thread).collect()
+}
+
+/// What each thread's clock is wrong by. Right is what most threads say; on a tie the later.
+fn clocks(ids: &[u16], mine: &[&Sample], network: usize) -> Vec<i64> {
+    let mut by_thread: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
+    for (vdif, _) in frames(mine, network) {
+        by_thread.entry(vdif.thread).or_default().push((vdif.frame, vdif.unix_seconds()));
+    }
+    let median = |id: &u16| {
+        let mut seconds: Vec<i64> =
+            by_thread.get(&u32::from(*id))?.iter().map(|&(_, second)| second).collect();
+        seconds.sort_unstable();
+        seconds.get(seconds.len() / 2).copied()
+    };
+    let medians: Vec<Option<i64>> = ids.iter().map(median).collect();
+    let near = |a: i64, b: i64| (a - b).abs() <= CLOCKS_APART;
+    let votes = |right: &i64| (medians.iter().flatten().filter(|m| near(**m, *right)).count(), *right);
+    let Some(right) = medians.iter().flatten().copied().max_by_key(votes) else { return vec![0; ids.len()] };
+
+    // At the same frame number all threads should have the same second: that is exact where medians are not.
+    let mut second_of: BTreeMap<u32, i64> = BTreeMap::new();
+    for &(frame, second) in by_thread.values().flatten().filter(|(_, second)| near(*second, right)) {
+        second_of.entry(frame).or_insert(second);
+    }
+    let shift = |(id, median): (&u16, &Option<i64>)| {
+        let Some(median) = median.filter(|m| !near(*m, right)) else { return 0 };
+        let mut votes: BTreeMap<i64, usize> = BTreeMap::new();
+        for (frame, second) in by_thread.get(&u32::from(*id)).into_iter().flatten() {
+            if let Some(there) = second_of.get(frame) {
+                *votes.entry(there - second).or_default() += 1;
+            }
+        }
+        votes.into_iter().max_by_key(|&(_, count)| count).map_or(right - median, |(shift, _)| shift)
+    };
+    ids.iter().zip(&medians).map(shift).collect()
+}
+
+/// Frames in a second as the extended data tell, if the frame numbers do not deny it.
+fn rate(header: &Header, mine: &[&Sample], network: usize, quirks: &mut Vec<Quirk>) -> Option<u32> {
+    let told = header.frames_per_second()?;
+    let beyond = |fps: u32| frames(mine, network).filter(|(v, _)| v.frame >= fps).count() * 8 > mine.len();
+    let edv1 = matches!(header.extended, Extended::Nict(_));
+    let rates = [Some(told), told.checked_mul(2).filter(|_| edv1)];
+    let rate = rates.into_iter().flatten().find(|&fps| !beyond(fps));
+    quirks.extend((edv1 && rate.is_some()).then_some(Quirk::RateOfEdv1));
+    quirks.extend(rate.is_none().then_some(Quirk::RateTooLow));
+    rate
+}
