@@ -1,4 +1,5 @@
 //! Every system call and every `unsafe` line of Skyhaul.
 
+pub mod copy;
 pub mod disk;
 pub mod memory;

@@ -1,0 +1,207 @@
+//! The one copy of a payload: from a cache-hot scratch to its final, cold place.
+//!
+//! An ordinary copy reads each destination line into the cache before overwriting it, which doubles the memory
+//! traffic and throws useful lines out. *Non-temporal* stores write whole lines past the cache. The right form is
+//! chosen once, at run time, from what the CPU can do.
+//!
+//! ```text
+//!   src (hot)   ┌───────────────────────────────────────────┐
+//!   dst (cold)      head │ line │ line │ ··· │ line │ tail
+//!                plain copy   streamed past the cache  plain copy
+//! ```
+//!
+//! ```
+//! let mut slot = vec![0u8; 1000];
+//! skyhaul_io::copy::place(&mut slot[3..903], &[7; 900]);
+//! skyhaul_io::copy::fence(); // once, after the last packet of a train
+//! assert!(slot[3..903].iter().all(|&b| b == 7));
+//! ```
+//!
+//! Limits: pays only where the destination is not read again soon. Streamed stores are weakly ordered: another
+//! thread (or a disk) may be told of the bytes only after [`fence`].
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Below this many bytes the destination lines are mostly partial, and a plain copy is faster.
+const SMALL: usize = 192;
+
+const UNKNOWN: u8 = 0;
+const PLAIN: u8 = 1;
+#[cfg(target_arch = "x86_64")]
+const AVX2: u8 = 2;
+#[cfg(target_arch = "x86_64")]
+const AVX512: u8 = 3;
+
+/// What this CPU can do, found at the first copy.
+static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Copy `src` into `dst`, past the cache where that pays.
+///
+/// # Panics
+/// If the lengths differ, like `copy_from_slice`: both come from one checked placement.
+#[inline]
+pub fn place(dst: &mut [u8], src: &[u8]) {
+    assert_eq!(dst.len(), src.len(), "a payload and its slot are of one length");
+    if dst.len() < SMALL {
+        dst.copy_from_slice(src);
+        return;
+    }
+    match LEVEL.load(Ordering::Relaxed) {
+        #[cfg(target_arch = "x86_64")]
+        AVX512 => {
+            // SAFETY: this level is only stored after the CPU was found to have AVX-512F.
+            unsafe { x86::place_avx512(dst, src) }
+        }
+        #[cfg(target_arch = "x86_64")]
+        AVX2 => {
+            // SAFETY: this level is only stored after the CPU was found to have AVX2.
+            unsafe { x86::place_avx2(dst, src) }
+        }
+        PLAIN => dst.copy_from_slice(src),
+        _ => {
+            LEVEL.store(detect(), Ordering::Relaxed);
+            place(dst, src);
+        }
+    }
+}
+
+/// Make all earlier [`place`]s visible before anything written later. Call once per train, before its objects may
+/// be handed to another thread.
+#[inline]
+pub fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    x86::fence();
+}
+
+/// The name of the copy in use, for reports.
+#[must_use]
+pub fn name() -> &'static str {
+    match detect() {
+        #[cfg(target_arch = "x86_64")]
+        AVX512 => "avx512-stream",
+        #[cfg(target_arch = "x86_64")]
+        AVX2 => "avx2-stream",
+        _ => "memcpy",
+    }
+}
+
+fn detect() -> u8 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            return AVX512;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            return AVX2;
+        }
+    }
+    PLAIN
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use std::arch::x86_64::{
+        __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512,
+        _mm512_stream_si512,
+    };
+
+    /// Octets in a cache line, and in the widest store.
+    const LINE: usize = 64;
+
+    #[inline]
+    pub(super) fn fence() {
+        // SAFETY: every x86-64 CPU has this instruction; it touches no memory of ours.
+        unsafe { _mm_sfence() }
+    }
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn place_avx512(dst: &mut [u8], src: &[u8]) {
+        by_lines(dst, src, |to, from| {
+            let from: *const __m512i = from.as_ptr().cast();
+            // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
+            let line = unsafe { _mm512_loadu_si512(from) };
+            // SAFETY: `to` is 64 writable octets, and `by_lines` hands out only arrays aligned to 64.
+            unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), line) };
+        });
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn place_avx2(dst: &mut [u8], src: &[u8]) {
+        by_lines(dst, src, |to, from| {
+            for (to, from) in to.as_chunks_mut::<32>().0.iter_mut().zip(from.as_chunks::<32>().0) {
+                let from: *const __m256i = from.as_ptr().cast();
+                // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
+                let half = unsafe { _mm256_loadu_si256(from) };
+                // SAFETY: `to` is 32 writable octets, the first or second half of a 64-aligned array.
+                unsafe { _mm256_stream_si256(to.as_mut_ptr().cast(), half) };
+            }
+        });
+    }
+
+    /// Copy the unaligned head and tail, and give each whole aligned line to `stream`.
+    #[inline(always)]
+    fn by_lines(dst: &mut [u8], src: &[u8], stream: impl Fn(&mut [u8; LINE], &[u8; LINE])) {
+        let head = dst.as_ptr().align_offset(LINE).min(dst.len());
+        let (dst_head, dst) = dst.split_at_mut(head);
+        let (src_head, src) = src.split_at(head);
+        dst_head.copy_from_slice(src_head);
+        let (dst_lines, dst_tail) = dst.as_chunks_mut::<LINE>();
+        let (src_lines, src_tail) = src.as_chunks::<LINE>();
+        for (to, from) in dst_lines.iter_mut().zip(src_lines) {
+            stream(to, from);
+        }
+        dst_tail.copy_from_slice(src_tail);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Copy = fn(&mut [u8], &[u8]);
+
+    fn forms() -> Vec<(&'static str, Copy)> {
+        let mut forms: Vec<(&'static str, Copy)> = vec![("place", place)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::arch::is_x86_feature_detected!("avx2") {
+                // SAFETY: AVX2 was just detected.
+                forms.push(("avx2", |d, s| unsafe { x86::place_avx2(d, s) }));
+            }
+            if std::arch::is_x86_feature_detected!("avx512f") {
+                // SAFETY: AVX-512F was just detected.
+                forms.push(("avx512", |d, s| unsafe { x86::place_avx512(d, s) }));
+            }
+        }
+        forms
+    }
+
+    #[test]
+    fn every_alignment_and_size_equals_a_plain_copy_and_touches_nothing_else() {
+        let source: Vec<u8> = (0..10_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let sizes = (0..300).chain([511, 512, 513, 1408, 1472, 5032, 8000, 8032, 9000]);
+        for (name, copy) in forms() {
+            for size in sizes.clone() {
+                for (to, from) in [(0, 0), (1, 0), (0, 1), (31, 7), (32, 5), (63, 63), (64, 1), (17, 48)] {
+                    let mut wrote = vec![0xA5u8; size + 256];
+                    let mut expected = wrote.clone();
+                    expected[to..to + size].copy_from_slice(&source[from..from + size]);
+                    copy(&mut wrote[to..to + size], &source[from..from + size]);
+                    fence();
+                    assert!(wrote == expected, "{name}: {size} bytes, offsets {to} and {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "one length")]
+    fn different_lengths_are_refused() {
+        place(&mut [0; 4], &[0; 5]);
+    }
+
+    #[test]
+    fn the_choice_has_a_name() {
+        assert!(["avx512-stream", "avx2-stream", "memcpy"].contains(&name()));
+    }
+}
