@@ -3,3 +3,4 @@
 pub mod copy;
 pub mod disk;
 pub mod memory;
+pub mod quantity;
