@@ -1,5 +1,6 @@
 //! Every system call and every `unsafe` line of Skyhaul.
 
+pub mod address;
 pub mod copy;
 pub mod disk;
 pub mod memory;

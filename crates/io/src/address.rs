@@ -1,0 +1,356 @@
+//! Where packets come from or go to, in one line of text.
+//!
+//! ```text
+//!   udp://239.1.2.3:2630?iface=eth1&source=10.0.0.7&rcvbuf=256MiB
+//!   └─┬┘  └──────┬─────┘ └───────────────┬─────────────────────┘
+//!  transport  address              options, any order
+//! ```
+//!
+//! | option | receiving | sending |
+//! |---|---|---|
+//! | `iface` | interface (name, or one of its addresses) packets must come in on, or a group is joined on | interface they leave by |
+//! | `source` | only this sender (source-specific multicast) | local address to send from |
+//! | `rcvbuf`, `sndbuf` | socket buffer | socket buffer |
+//! | `ttl` | | hops multicast or unicast packets may travel |
+//!
+//! ```
+//! use skyhaul_io::address::Endpoint;
+//! let at: Endpoint = "udp://[ff02::5]:2630?iface=eth0".parse()?;
+//! assert!(at.is_multicast());
+//! assert_eq!(at.to_string(), "udp://[ff02::5]:2630?iface=eth0");
+//! # Ok::<(), skyhaul_io::address::NotAnEndpoint>(())
+//! ```
+//!
+//! Limits: numeric addresses only (a name may mean several hosts, and a recording must not hang on a resolver);
+//! an empty address (`udp://:2630`) is every IPv4 address of this host; port 0 asks the system for a free one.
+
+use crate::quantity::Size;
+use std::{
+    fmt, io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    str::FromStr,
+};
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// Datagrams.
+    Udp,
+    /// A byte stream that is cut into packets again.
+    Tcp,
+}
+
+impl Transport {
+    /// As in addresses.
+    #[must_use]
+    pub const fn scheme(self) -> &'static str {
+        match self {
+            Transport::Udp => "udp",
+            Transport::Tcp => "tcp",
+        }
+    }
+}
+
+/// One end of a path: transport, address, and how to use it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Address and port; a multicast group for group traffic.
+    pub address: SocketAddr,
+    /// Interface name, or an address of it.
+    pub iface: Option<String>,
+    /// Receiving: the only sender wanted. Sending: the address to send from.
+    pub source: Option<IpAddr>,
+    /// Receive buffer to ask the kernel for.
+    pub rcvbuf: Option<Size>,
+    /// Send buffer to ask the kernel for.
+    pub sndbuf: Option<Size>,
+    /// Time to live (IPv4) or hop limit (IPv6).
+    pub ttl: Option<u8>,
+}
+
+/// Text that is not an [`Endpoint`]: what is wrong with it and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAnEndpoint {
+    text: String,
+    wrong: String,
+    hint: &'static str,
+}
+
+impl fmt::Display for NotAnEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "address '{}': {}; hint: {}", self.text, self.wrong, self.hint)
+    }
+}
+
+impl std::error::Error for NotAnEndpoint {}
+
+impl Endpoint {
+    /// An endpoint without options.
+    #[must_use]
+    pub const fn new(transport: Transport, address: SocketAddr) -> Self {
+        Self { transport, address, iface: None, source: None, rcvbuf: None, sndbuf: None, ttl: None }
+    }
+
+    /// `udp://address`, without options.
+    #[must_use]
+    pub const fn udp(address: SocketAddr) -> Self {
+        Self::new(Transport::Udp, address)
+    }
+
+    /// `tcp://address`, without options.
+    #[must_use]
+    pub const fn tcp(address: SocketAddr) -> Self {
+        Self::new(Transport::Tcp, address)
+    }
+
+    /// The same, at another address (the port the system chose).
+    #[must_use]
+    pub fn at(&self, address: SocketAddr) -> Self {
+        Self { address, ..self.clone() }
+    }
+
+    /// Whether the address is a group.
+    #[must_use]
+    pub fn is_multicast(&self) -> bool {
+        self.address.ip().is_multicast()
+    }
+
+    /// `error` with the operation that failed, this address, and what to do about it where that is known.
+    #[must_use]
+    pub fn failed(&self, operation: &str, error: &io::Error) -> io::Error {
+        let hint = hint(self, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
+        io::Error::new(error.kind(), format!("{operation} {self}: {}{hint}", plain(error)))
+    }
+}
+
+impl Endpoint {
+    /// [`failed`](Self::failed), for `map_err`.
+    pub(crate) fn failing<'a>(&'a self, operation: &'a str) -> impl Fn(io::Error) -> io::Error + 'a {
+        move |error| self.failed(operation, &error)
+    }
+}
+
+/// The system's words without Rust's "(os error 98)".
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or_default().to_owned()
+}
+
+fn hint(at: &Endpoint, error: &io::Error) -> Option<String> {
+    let (scheme, port) = (at.transport.scheme(), at.address.port());
+    Some(match error.raw_os_error()? {
+        libc::EADDRINUSE => {
+            let flags = if scheme == "udp" { "-ulnp" } else { "-tlnp" };
+            format!("see who has the port with: ss {flags} 'sport = :{port}'; or take another port")
+        }
+        libc::EADDRNOTAVAIL => "no interface of this host has that address: see `ip addr`".to_owned(),
+        libc::EACCES | libc::EPERM if port != 0 && port < 1024 => {
+            "ports below 1024 need CAP_NET_BIND_SERVICE; take a higher port".to_owned()
+        }
+        libc::EACCES => "a broadcast address, or a firewall rule, forbids this".to_owned(),
+        libc::ENODEV => {
+            "no such interface, or it has no address: see `ip addr`; name one with ?iface=".to_owned()
+        }
+        libc::ENETUNREACH | libc::EHOSTUNREACH => {
+            format!("no route: see `ip route get {}`", at.address.ip())
+        }
+        libc::ECONNREFUSED => format!("nobody listens there; start the receiver first (port {port})"),
+        libc::EMFILE => "raise the limit on open files: ulimit -n 65536".to_owned(),
+        libc::EAFNOSUPPORT => "this host has that address family switched off".to_owned(),
+        _ => return None,
+    })
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}", self.transport.scheme(), self.address)?;
+        let options = [
+            self.iface.as_ref().map(|v| format!("iface={v}")),
+            self.source.map(|v| format!("source={v}")),
+            self.rcvbuf.map(|v| format!("rcvbuf={v}")),
+            self.sndbuf.map(|v| format!("sndbuf={v}")),
+            self.ttl.map(|v| format!("ttl={v}")),
+        ];
+        for (n, option) in options.into_iter().flatten().enumerate() {
+            write!(f, "{}{option}", if n == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = NotAnEndpoint;
+
+    fn from_str(text: &str) -> Result<Self, NotAnEndpoint> {
+        let wrong =
+            |wrong: String, hint| NotAnEndpoint { text: text.chars().take(200).collect(), wrong, hint };
+        let (transport, rest) = match text.split_once("://") {
+            Some(("udp", rest)) => (Transport::Udp, rest),
+            Some(("tcp", rest)) => (Transport::Tcp, rest),
+            Some((other, _)) => {
+                return Err(wrong(format!("'{other}' is no transport"), "write udp:// or tcp://"));
+            }
+            None => {
+                return Err(wrong("no transport".into(), "write udp://10.0.0.1:2630 or tcp://[::1]:2630"));
+            }
+        };
+        let (address, options) = rest.split_once('?').unwrap_or((rest, ""));
+        let address = address.strip_suffix('/').unwrap_or(address);
+        let mut endpoint = Self::new(transport, parse_address(address).map_err(|(w, h)| wrong(w, h))?);
+        for option in options.split('&').filter(|o| !o.is_empty()) {
+            let (key, value) = option.split_once('=').unwrap_or((option, ""));
+            endpoint.set(key, value).map_err(|(w, h)| wrong(w, h))?;
+        }
+        endpoint.check().map_err(|(w, h)| wrong(w, h))?;
+        Ok(endpoint)
+    }
+}
+
+type Wrong = (String, &'static str);
+
+fn parse_address(text: &str) -> Result<SocketAddr, Wrong> {
+    if let Some(port) = text.strip_prefix(':').and_then(|p| p.parse().ok()) {
+        return Ok(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let hint = if text.matches(':').count() > 1 && !text.starts_with('[') {
+        "write IPv6 addresses in brackets, and a port: [2001:db8::1]:2630"
+    } else if !text.contains(':') || text.ends_with(']') {
+        "the port is missing: write 10.0.0.1:2630 or [fe80::1]:2630"
+    } else {
+        "write the numeric address, `getent hosts NAME` shows it, and a port from 0 to 65535"
+    };
+    Err((format!("'{text}' is no address and port"), hint))
+}
+
+impl Endpoint {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), Wrong> {
+        let size = || value.parse::<Size>().map_err(|e| (e.to_string(), "such as rcvbuf=256MiB"));
+        match key {
+            "iface" => {
+                let name = !value.is_empty() && value.len() <= 15 && !value.contains(['/', ' ', '&', '?']);
+                if !name && value.parse::<IpAddr>().is_err() {
+                    return Err((format!("iface '{value}' is no interface"), "`ip -br addr` lists them"));
+                }
+                self.iface = Some(value.to_owned());
+            }
+            "source" => {
+                let source = value.parse().map_err(|_| {
+                    (
+                        format!("source '{value}' is no address"),
+                        "a numeric address without port: source=10.0.0.7",
+                    )
+                })?;
+                self.source = Some(source);
+            }
+            "rcvbuf" => self.rcvbuf = Some(size()?),
+            "sndbuf" => self.sndbuf = Some(size()?),
+            "ttl" => {
+                let ttl = value.parse().ok().filter(|&t| t > 0);
+                self.ttl = Some(ttl.ok_or_else(|| (format!("ttl '{value}' is out of range"), "1 to 255"))?);
+            }
+            _ => {
+                let hint = "the options are iface, source, rcvbuf, sndbuf, ttl";
+                return Err((format!("unknown option '{key}'"), hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// What no single part shows to be wrong.
+    fn check(&self) -> Result<(), Wrong> {
+        if self.source.is_some_and(|s| s.is_ipv4() != self.address.is_ipv4()) {
+            return Err(("address and source are of different families".into(), "both IPv4 or both IPv6"));
+        }
+        if self.source.is_some_and(|s| s.is_multicast()) {
+            return Err(("the source is a multicast group".into(), "a source is one sender's own address"));
+        }
+        if self.transport == Transport::Tcp && self.is_multicast() {
+            return Err(("TCP has no multicast".into(), "use udp:// for groups"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn endpoint(text: &str) -> Endpoint {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_forms_people_write() {
+        let e = endpoint("udp://127.0.0.1:2630");
+        assert_eq!((e.transport, e.address), (Transport::Udp, "127.0.0.1:2630".parse().unwrap()));
+        assert_eq!(endpoint("tcp://[::1]:0").address, "[::1]:0".parse().unwrap());
+        assert_eq!(endpoint("udp://:2630/").address, "0.0.0.0:2630".parse().unwrap());
+        let e = endpoint("udp://232.1.2.3:50000?iface=eth0&source=10.0.0.1&rcvbuf=64MiB&sndbuf=8MB&ttl=4");
+        assert_eq!(e.iface.as_deref(), Some("eth0"));
+        assert_eq!(e.source, Some("10.0.0.1".parse().unwrap()));
+        assert_eq!(e.rcvbuf, Some(Size::from_bytes(64 << 20)));
+        assert_eq!((e.sndbuf, e.ttl), (Some(Size::from_bytes(8_000_000)), Some(4)));
+        assert!(e.is_multicast());
+    }
+
+    #[test]
+    fn shown_and_read_back_is_the_same() {
+        for text in [
+            "udp://127.0.0.1:2630",
+            "tcp://[2001:db8::1]:1",
+            "udp://232.1.2.3:50000?iface=eth0&source=10.0.0.1&rcvbuf=64MiB&sndbuf=8MB&ttl=4",
+            "udp://[ff02::5%3]:9?iface=fe80::1",
+        ] {
+            assert_eq!(endpoint(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn each_mistake_has_its_own_message_and_hint() {
+        for (text, wrong, hint) in [
+            ("127.0.0.1:2630", "no transport", "write udp://"),
+            ("http://127.0.0.1:80", "'http' is no transport", "udp:// or tcp://"),
+            ("udp://127.0.0.1", "'127.0.0.1' is no address and port", "the port is missing"),
+            ("udp://::1:2630", "'::1:2630' is no address", "in brackets"),
+            ("udp://host:2630", "'host:2630' is no address", "getent hosts"),
+            ("udp://127.0.0.1:66000", "no address", "65535"),
+            ("udp://127.0.0.1:1?iface=", "iface ''", "ip -br addr"),
+            ("udp://127.0.0.1:1?source=x", "source 'x'", "source=10.0.0.7"),
+            ("udp://127.0.0.1:1?rcvbuf=64M", "'64M' is not a size", "rcvbuf=256MiB"),
+            ("udp://127.0.0.1:1?ttl=0", "ttl '0'", "1 to 255"),
+            ("udp://127.0.0.1:1?mtu=9000", "unknown option 'mtu'", "iface, source"),
+            ("udp://127.0.0.1:1?source=::1", "different families", "both IPv4"),
+            ("udp://232.0.0.1:1?source=239.0.0.1", "multicast group", "one sender"),
+            ("tcp://239.0.0.1:1", "TCP has no multicast", "udp://"),
+        ] {
+            let said = text.parse::<Endpoint>().unwrap_err().to_string();
+            assert!(said.contains(wrong), "{text}: {said}");
+            assert!(said.split_once("hint: ").unwrap().1.contains(hint), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_failed_call_names_operation_address_and_remedy() {
+        let at = endpoint("udp://127.0.0.1:2630");
+        let said = at.failed("bind", &io::Error::from_raw_os_error(libc::EADDRINUSE));
+        assert_eq!(said.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(
+            said.to_string(),
+            "bind udp://127.0.0.1:2630: Address already in use; hint: see who has the port with: \
+             ss -ulnp 'sport = :2630'; or take another port"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_panics(text in "(udp://|tcp://)?\\PC*") {
+            let _ = text.parse::<Endpoint>();
+        }
+    }
+}
