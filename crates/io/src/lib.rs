@@ -3,5 +3,7 @@
 pub mod address;
 pub mod copy;
 pub mod disk;
+pub mod host;
 pub mod memory;
 pub mod quantity;
+pub mod source;

@@ -1,0 +1,231 @@
+//! Where packets come from: one trait for sockets, packet rings, captures and injected faults.
+//!
+//! Packets are handed over in *trains*: equal packets lying one behind the other, as the kernel coalesces them.
+//! What is decided per train (whose stream it is, when it came) is decided once for up to 64 packets.
+//!
+//! ```text
+//!   Train.bytes  │ packet │ packet │ packet │ pack │      the last may be shorter
+//!                 ◀stride▶ ◀stride▶ ◀stride▶
+//! ```
+//!
+//! The loop of every receiver:
+//!
+//! ```no_run
+//! use skyhaul_io::{source::Source, udp::{UdpOptions, UdpSource}};
+//! use std::time::Duration;
+//! let mut source = UdpSource::open(&"udp://127.0.0.1:2630".parse()?, &UdpOptions::default())?;
+//! loop {
+//!     source.poll(Duration::from_millis(10), &mut |train| {
+//!         for packet in train.packets() {
+//!             println!("{} bytes from {}", packet.len(), train.sender);
+//!         }
+//!     })?;
+//!     // here: timeouts, retired objects, stop conditions
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: a train lives only during the call; whoever needs its bytes later copies them.
+
+use crate::host::interface::InterfaceCounters;
+use skyhaul_core::placement::Nanos;
+use std::{io, iter::FusedIterator, net::SocketAddr, time::Duration};
+
+/// Equal packets of one sender, one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub struct Train<'a> {
+    /// The packets' bytes (datagram payloads), without gaps.
+    pub bytes: &'a [u8],
+    /// Length of each packet but the last, which may be shorter. Zero only when `bytes` is empty: an empty packet.
+    pub stride: usize,
+    /// Who sent it.
+    pub sender: &'a SocketAddr,
+    /// When the kernel took it in (`CLOCK_REALTIME`), where time stamps are on.
+    pub time: Option<Nanos>,
+    /// How many *arrivals* (packets or whole trains, see [`SourceStats::socket_drops`]) the kernel threw away at
+    /// this socket between the previous train and this one, because it was not emptied fast enough.
+    pub dropped: u32,
+}
+
+impl<'a> Train<'a> {
+    /// A train of one packet.
+    #[must_use]
+    pub const fn single(packet: &'a [u8], sender: &'a SocketAddr) -> Self {
+        Self { bytes: packet, stride: packet.len(), sender, time: None, dropped: 0 }
+    }
+
+    /// The packets, first to last.
+    #[inline]
+    #[must_use]
+    pub fn packets(&self) -> Packets<'a> {
+        Packets { rest: Some(self.bytes), stride: self.stride }
+    }
+
+    /// How many packets.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> usize {
+        let whole = self.stride == 0 || self.bytes.len() <= self.stride;
+        if whole { 1 } else { self.bytes.len().div_ceil(self.stride) }
+    }
+}
+
+/// The packets of a [`Train`].
+#[derive(Clone, Debug)]
+pub struct Packets<'a> {
+    rest: Option<&'a [u8]>,
+    stride: usize,
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let rest = self.rest?;
+        if rest.len() > self.stride && self.stride > 0 {
+            let (packet, rest) = rest.split_at(self.stride);
+            self.rest = Some(rest);
+            Some(packet)
+        } else {
+            self.rest.take()
+        }
+    }
+}
+
+impl FusedIterator for Packets<'_> {}
+
+/// Anything that packets come from.
+pub trait Source: Send {
+    /// Hand what has arrived to `each`, waiting at most about `wait` (a scheduler tick more) for the first train.
+    /// Bounded: returns after some tens of trains even when more wait. Returns how many packets it handed on.
+    ///
+    /// # Errors
+    /// What makes going on impossible, with operation and address. A signal, or an ICMP error, is not an error.
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize>;
+
+    /// What was received and lost so far. Costs some system calls: for reports, not for every packet.
+    fn stats(&self) -> SourceStats;
+
+    /// Address and tier in one line, for people.
+    fn describe(&self) -> String;
+
+    /// Whether nothing can come any more (a capture at its end; never a socket).
+    fn is_finished(&self) -> bool {
+        false
+    }
+}
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        (**self).poll(wait, each)
+    }
+    fn stats(&self) -> SourceStats {
+        (**self).stats()
+    }
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+    fn is_finished(&self) -> bool {
+        (**self).is_finished()
+    }
+}
+
+/// What a source received, what it lost and where, and what would help.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// Packets handed on.
+    pub packets: u64,
+    /// Bytes in them (datagram payload).
+    pub bytes: u64,
+    /// Trains they came in.
+    pub trains: u64,
+    /// Packets cut because they were longer than the scratch or ring could take.
+    pub truncated: u64,
+    /// Packets that could not be read as what they claim to be (lengths, checksums, framing).
+    pub malformed: u64,
+    /// Datagrams that came in IP fragments to a tier that cannot join them.
+    pub fragments: u64,
+    /// Arrivals the kernel threw away at this socket or ring: its buffer was full, or a checksum was wrong. One
+    /// arrival is one packet, or with GRO one whole train.
+    pub socket_drops: u64,
+    /// TCP: connections accepted so far.
+    pub connections: u64,
+    /// TCP: connections that ended in the middle of a packet, by reset, or by garbage.
+    pub broken: u64,
+    /// The kernel's buffer for this source.
+    pub buffer: Option<Buffer>,
+    /// The tier in use: `stage`, `plain`, `ring`, `tcp`, `pcap`.
+    pub tier: &'static str,
+    /// Why that tier.
+    pub because: String,
+    /// What passed through the interface meanwhile.
+    pub interface: Option<InterfaceWatch>,
+    /// What would help, as exact commands, each with what it costs to leave it.
+    pub remedies: Vec<String>,
+}
+
+/// A kernel buffer: bytes asked for and bytes given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Buffer {
+    /// Bytes asked for.
+    pub asked: u64,
+    /// Bytes granted (the kernel books packet overhead against twice this).
+    pub granted: u64,
+}
+
+/// An interface's counters when the source was opened, and now. All traffic of the interface is in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceWatch {
+    /// Its name, or `all` where the address does not belong to one.
+    pub name: String,
+    /// At opening.
+    pub start: InterfaceCounters,
+    /// At the time of the report.
+    pub now: InterfaceCounters,
+}
+
+impl InterfaceWatch {
+    /// Start watching `name`, or the sum over all interfaces.
+    #[must_use]
+    pub fn start(name: Option<String>) -> Self {
+        let start = InterfaceCounters::read(name.as_deref()).unwrap_or_default();
+        Self { name: name.unwrap_or_else(|| "all".into()), start, now: start }
+    }
+
+    /// The same, with fresh counters.
+    #[must_use]
+    pub fn read(&self) -> Self {
+        let name = (self.name != "all").then_some(self.name.as_str());
+        Self { now: InterfaceCounters::read(name).unwrap_or(self.now), ..self.clone() }
+    }
+
+    /// What passed between the two readings.
+    #[must_use]
+    pub fn difference(&self) -> InterfaceCounters {
+        self.now.since(&self.start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(bytes: &[u8], stride: usize) -> Vec<usize> {
+        let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+        let train = Train { bytes, stride, ..Train::single(&[], &sender) };
+        let lengths: Vec<usize> = train.packets().map(<[u8]>::len).collect();
+        assert_eq!(lengths.len(), train.count());
+        lengths
+    }
+
+    #[test]
+    fn a_train_falls_into_its_packets() {
+        assert_eq!(lengths(&[0; 10], 4), [4, 4, 2]);
+        assert_eq!(lengths(&[0; 8], 4), [4, 4]);
+        assert_eq!(lengths(&[0; 3], 4), [3]);
+        assert_eq!(lengths(&[0; 4], 4), [4]);
+        assert_eq!(lengths(&[], 0), [0], "an empty datagram is a packet");
+        assert_eq!(lengths(&[0; 4], 0), [4], "a stride of zero cannot loop for ever");
+    }
+}
