@@ -7,3 +7,4 @@ pub mod host;
 pub mod memory;
 pub mod quantity;
 pub mod source;
+pub mod udp;

@@ -1,0 +1,103 @@
+//! UDP: receiving in tiers, sending in trains.
+//!
+//! Receiving, one tier is used at a time, and all pass the same suite:
+//!
+//! | tier | how | for |
+//! |---|---|---|
+//! | [`Tier::Stage`] | `recvmmsg` with `UDP_GRO` into a scratch that stays in the cache | the default |
+//! | [`Tier::Plain`] | the same without GRO: one packet, one message | comparing, and kernels older than 5.0 |
+//!
+//! Sending is in [`send`].
+//!
+//! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
+
+mod batch;
+mod open;
+mod option;
+pub mod selftest;
+pub mod send;
+mod socket;
+
+use crate::{
+    address::Endpoint,
+    quantity::Size,
+    source::{Source, SourceStats, Train},
+};
+use socket::SocketTier;
+use std::{io, net::SocketAddr, time::Duration};
+
+/// How packets are taken from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// The best the host and the traffic allow.
+    #[default]
+    Auto,
+    /// Coalesced trains (GRO) into a cache-hot scratch.
+    Stage,
+    /// Single packets, many per system call.
+    Plain,
+}
+
+/// How to receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpOptions {
+    /// How packets are taken from the kernel.
+    pub tier: Tier,
+    /// Receive buffer to ask for, unless the address says `rcvbuf=`.
+    pub buffer: Size,
+    /// Share the port with other sockets: the kernel spreads senders over them.
+    pub reuse_port: bool,
+    /// Ask for the kernel's arrival times.
+    pub timestamps: bool,
+    /// Spin this long in the kernel before sleeping.
+    pub busy_poll: Option<Duration>,
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self {
+            tier: Tier::Auto,
+            buffer: Size::from_bytes(256 << 20),
+            reuse_port: false,
+            timestamps: true,
+            busy_poll: None,
+        }
+    }
+}
+
+/// A UDP port, or multicast group, as a [`Source`].
+pub struct UdpSource {
+    tier: SocketTier,
+}
+
+impl UdpSource {
+    /// Bind (and join). Packets are kept by the kernel from here on.
+    ///
+    /// # Errors
+    /// Operation, address and a hint. What was only refused as a privilege is no error but a remedy in the
+    /// [`stats`](Source::stats).
+    pub fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
+        Ok(Self { tier: SocketTier::open(at, options)? })
+    }
+
+    /// Where it listens: with the port the system chose, if that was left to it.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.tier.endpoint().address
+    }
+}
+
+impl Source for UdpSource {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        self.tier.poll(wait, each)
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.tier.stats()
+    }
+
+    fn describe(&self) -> String {
+        let stats = self.stats();
+        format!("{}, tier {} ({})", self.tier.endpoint(), stats.tier, stats.because)
+    }
+}

@@ -1,0 +1,152 @@
+//! Opening receiving sockets: buffer, groups, sharing of the port, and what was refused.
+
+use super::{
+    UdpOptions,
+    option::{get, set},
+};
+use crate::{address::Endpoint, host::interface::interface_index, quantity::Size, source::Buffer};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::{
+    io, mem,
+    net::SocketAddr,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// A socket ready to receive, and what it did not get.
+pub(super) struct Opened {
+    pub(super) socket: Socket,
+    pub(super) at: Endpoint,
+    pub(super) buffer: Buffer,
+    pub(super) remedies: Vec<String>,
+}
+
+/// Bind (and join), with everything set before the first packet can come.
+pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
+    if let Some(source) = at.source.filter(|_| !at.is_multicast()) {
+        let text = format!(
+            "open {at}: source={source} asks for source-specific multicast, but {} is no group; hint: leave source= away",
+            at.address.ip()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    let failed = |operation| at.failing(operation);
+    let socket = Socket::new(Domain::for_address(at.address), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(failed("open a socket for"))?;
+    let mut remedies = Vec::new();
+    if at.address.is_ipv6() {
+        // An IPv6 address means IPv6 everywhere: every tier then sees the same packets.
+        socket.set_only_v6(true).map_err(failed("set IPV6_V6ONLY on"))?;
+    }
+    let asked = at.rcvbuf.map_or(options.buffer.bytes(), Size::bytes);
+    let buffer = size_receive_buffer(socket.as_fd(), asked);
+    remedies.extend(buffer_remedy(buffer));
+    if options.reuse_port {
+        socket.set_reuse_port(true).map_err(failed("set SO_REUSEPORT on"))?;
+    }
+    if at.is_multicast() {
+        // Several receivers of one group each get every packet.
+        socket.set_reuse_address(true).map_err(failed("set SO_REUSEADDR on"))?;
+    }
+    let fd = socket.as_fd();
+    set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1i32).map_err(failed("set SO_RXQ_OVFL on"))?;
+    if options.timestamps {
+        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32).map_err(failed("set SO_TIMESTAMPNS on"))?;
+    }
+    if let Some(spin) = options.busy_poll {
+        let micros = i32::try_from(spin.as_micros()).unwrap_or(i32::MAX);
+        if let Err(error) = set(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros) {
+            remedies.push(format!(
+                "busy polling refused ({error}): wake-ups cost some microseconds each; `sysctl -w net.core.busy_read={micros}` as root, or CAP_NET_ADMIN"
+            ));
+        }
+    }
+    if at.is_multicast() {
+        join(fd, at).map_err(failed("join"))?;
+    } else if let Some(name) = &at.iface {
+        bind_to_interface(&socket, name).map_err(failed("bind to the interface of"))?;
+    }
+    socket.bind(&SockAddr::from(at.address)).map_err(failed("bind"))?;
+    let bound = socket.local_addr()?.as_socket().unwrap_or(at.address);
+    let bound = if at.is_multicast() { SocketAddr::new(at.address.ip(), bound.port()) } else { bound };
+    Ok(Opened { socket, at: at.at(bound), buffer, remedies })
+}
+
+/// Packets of other interfaces are not taken, even for our address.
+pub(super) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+    let index = interface_index(name)?;
+    let mut buffer = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: `buffer` has room for IF_NAMESIZE bytes, which is all the call writes.
+    let found = unsafe { libc::if_indextoname(index, buffer.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let name = buffer.split(|&b| b == 0).next().unwrap_or_default();
+    socket.bind_device(Some(name))
+}
+
+/// As much as may be had: beyond `rmem_max` with CAP_NET_ADMIN, up to it without.
+fn size_receive_buffer(fd: BorrowedFd<'_>, asked: u64) -> Buffer {
+    // The kernel doubles what it is given, in an i32.
+    let bytes = i32::try_from(asked.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
+    // Refusals show in what is granted.
+    if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes);
+    }
+    let granted = get::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+    Buffer { asked, granted: u64::try_from(granted).unwrap_or(0) / 2 }
+}
+
+/// The exact command, and what it costs not to give it.
+fn buffer_remedy(buffer: Buffer) -> Option<String> {
+    if buffer.granted >= buffer.asked {
+        return None;
+    }
+    Some(format!(
+        "receive buffer: asked {}, the kernel granted {}; at 8 Gb/s that covers only {:.1} ms of this process not running; as root: sysctl -w net.core.rmem_max={}",
+        Size::from_bytes(buffer.asked),
+        Size::from_bytes(buffer.granted),
+        buffer.granted as f64 / 1e6, // 8 Gb/s is one byte a nanosecond
+        buffer.asked
+    ))
+}
+
+/// Join the group, on the interface asked for or the one the routes lead to, from any source or only one.
+fn join(fd: BorrowedFd<'_>, at: &Endpoint) -> io::Result<()> {
+    let (level, all) = match at.address {
+        SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MULTICAST_ALL),
+        SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MULTICAST_ALL),
+    };
+    // Without this, a socket also gets the groups that other processes joined.
+    set(fd, level, all, &0i32)?;
+    let scope = match at.address {
+        SocketAddr::V6(v6) => v6.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
+    let index = at.iface.as_deref().map_or(Ok(scope), interface_index)?;
+    let group = storage(at.address);
+    match at.source {
+        None => {
+            let request = libc::group_req { gr_interface: index, gr_group: group };
+            set(fd, level, libc::MCAST_JOIN_GROUP, &request)
+        }
+        Some(source) => {
+            let source = storage(SocketAddr::new(source, 0));
+            let request =
+                libc::group_source_req { gsr_interface: index, gsr_group: group, gsr_source: source };
+            set(fd, level, libc::MCAST_JOIN_SOURCE_GROUP, &request)
+        }
+    }
+}
+
+/// An address in the kernel's widest form.
+fn storage(address: SocketAddr) -> libc::sockaddr_storage {
+    let address = SockAddr::from(address);
+    // SAFETY: sockaddr_storage is integers, for which zero is a value.
+    let mut storage: libc::sockaddr_storage = unsafe { mem::zeroed() };
+    let length = (address.len() as usize).min(mem::size_of_val(&storage));
+    // SAFETY: both are at least `length` bytes long and do not overlap.
+    unsafe {
+        std::ptr::copy_nonoverlapping(address.as_ptr().cast::<u8>(), (&raw mut storage).cast(), length);
+    };
+    storage
+}

@@ -1,0 +1,95 @@
+//! Does this kernel cut trains into the packets it was given?
+//!
+//! Some kernels (7.0 until fixes in 7.1) corrupt a `UDP_SEGMENT` train whose last packet is as long as the others,
+//! which is just what telescopes' formats make. So before the first train of a process, a few go over the loopback
+//! to a socket without GRO, and every byte of every packet is compared. It takes well under a millisecond.
+//!
+//! Limits: the loopback has no device that segments in hardware; a device's own faults show as wrong checksums at
+//! the receiver (`--verify` with the pattern payload proves a path end to end).
+
+use super::{
+    option::set,
+    send::{Packets, SendMode, submit},
+};
+use std::{
+    io::{self, IoSlice},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
+    os::fd::AsFd,
+    sync::OnceLock,
+    time::Duration,
+};
+
+/// The outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SelfTest {
+    /// Every packet came back whole.
+    Passed,
+    /// Not what was sent: how it differed, or that the kernel refused.
+    Failed(String),
+    /// It could not be tried: no loopback in this network namespace.
+    Untried(String),
+}
+
+/// Packets in a train and their length: short and many, MTU 1500 filled, jumbo.
+const TRAINS: [(usize, usize); 3] = [(64, 100), (44, 1472), (7, 8972)];
+
+/// Test once per process; the answer is remembered.
+pub fn gso_self_test() -> &'static SelfTest {
+    static OUTCOME: OnceLock<SelfTest> = OnceLock::new();
+    OUTCOME.get_or_init(|| {
+        let v4 = over(Ipv4Addr::LOCALHOST.into());
+        if matches!(v4, SelfTest::Untried(_)) { over(Ipv6Addr::LOCALHOST.into()) } else { v4 }
+    })
+}
+
+fn over(loopback: IpAddr) -> SelfTest {
+    let sockets = || -> io::Result<(UdpSocket, UdpSocket)> {
+        let (to, from) = (UdpSocket::bind((loopback, 0))?, UdpSocket::bind((loopback, 0))?);
+        to.set_read_timeout(Some(Duration::from_millis(500)))?;
+        // Enough for a train of small packets with the kernel's overhead; capped silently by rmem_max.
+        set(to.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &(1i32 << 20))?;
+        from.connect(to.local_addr()?)?;
+        Ok((to, from))
+    };
+    let (to, from) = match sockets() {
+        Ok(pair) => pair,
+        Err(error) => return SelfTest::Untried(format!("{loopback}: {error}")),
+    };
+    for (count, length) in TRAINS {
+        if let Err(why) = one_train(&to, &from, count, length) {
+            return SelfTest::Failed(format!("{count} packets of {length} bytes: {why}"));
+        }
+    }
+    SelfTest::Passed
+}
+
+fn one_train(to: &UdpSocket, from: &UdpSocket, count: usize, length: usize) -> Result<(), String> {
+    let bytes: Vec<u8> = (0..count * length).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect();
+    let packets: Vec<IoSlice<'_>> = bytes.chunks(length).map(IoSlice::new).collect();
+    let packets = Packets { slices: &packets, each: 1 };
+    let (groups, n) = packets.cut(0, SendMode::Gso);
+    submit(from.as_fd(), packets, &groups[..n], true).map_err(|e| format!("refused: {e}"))?;
+    let source = from.local_addr().map_err(|e| e.to_string())?;
+    let mut packet = vec![0; 65_536];
+    for (n, expected) in bytes.chunks(length).enumerate() {
+        let (got, sender) = to.recv_from(&mut packet).map_err(|e| format!("packet {n} did not come: {e}"))?;
+        if packet[..got] != *expected || sender != source {
+            return Err(format!("packet {n} came changed"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_passes_or_says_why() {
+        match gso_self_test() {
+            SelfTest::Passed => {}
+            other => eprintln!("SKIPPED: segmentation is not usable here: {other:?}"),
+        }
+        assert!(matches!(over("192.0.2.1".parse().unwrap()), SelfTest::Untried(_)));
+    }
+}

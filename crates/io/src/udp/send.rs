@@ -1,0 +1,464 @@
+//! Sending: equal packets as one train in one system call, gathered from where they lie.
+//!
+//! ```text
+//!   packets   [header 0, payload 0] [header 1, payload 1] [header 2, payload 2]      slices, nothing is copied
+//!                └──────────────────────── one sendmsg, UDP_SEGMENT = length ─┘
+//!   wire      ▐header 0 payload 0▌ ▐header 1 payload 1▌ ▐header 2 payload 2▌
+//! ```
+//!
+//! A train ends where the length changes (after the first shorter packet), at 64 packets, and at 65,507 bytes.
+//! Several trains go in one `sendmmsg`. What a socket's path cannot do (`EIO`, `EINVAL`, `EMSGSIZE`) is not tried
+//! again on that socket: it falls back from trains to many single packets per call. A kernel whose segmentation
+//! corrupts packets is found by a [self-test](super::selftest) before the first train.
+//!
+//! ```no_run
+//! use skyhaul_io::udp::send::{SendOptions, UdpSender};
+//! use std::io::IoSlice;
+//! let mut sender = UdpSender::open(&"udp://10.0.0.9:2630".parse()?, &SendOptions::default())?;
+//! let (headers, payload) = ([[1u8; 8], [2u8; 8]], vec![0u8; 16_000]);
+//! let packets: Vec<[IoSlice; 2]> = headers.iter().zip(payload.chunks(8000))
+//!     .map(|(h, p)| [IoSlice::new(h), IoSlice::new(p)]).collect();
+//! sender.send_train(&packets)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: no pacing here (the caller's clock says when); up to 8 slices to a packet.
+
+use super::{
+    open::bind_to_interface,
+    option::{get, set},
+    selftest::{SelfTest, gso_self_test},
+};
+use crate::{
+    address::Endpoint,
+    host::interface::interface_index,
+    quantity::Size,
+    source::{Buffer, Train},
+};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::{
+    io::{self, IoSlice},
+    mem::{self, MaybeUninit},
+    net::SocketAddr,
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+};
+
+/// Most packets in a train: what every kernel with `UDP_SEGMENT` takes.
+pub const TRAIN_PACKETS: usize = 64;
+/// Most bytes in a train, and in a packet: what fits an IPv4 datagram.
+pub const TRAIN_BYTES: usize = 65_507;
+/// Most messages (trains, or single packets) in one system call, and bytes after which it takes no more.
+const CALLS: usize = 32;
+const CALL_BYTES: usize = 4 * TRAIN_BYTES;
+
+/// How packets are given to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SendMode {
+    /// Trains where this kernel segments them rightly, otherwise single packets.
+    #[default]
+    Auto,
+    /// Trains (`UDP_SEGMENT`), self-test or not.
+    Gso,
+    /// Single packets, many per system call (`sendmmsg`).
+    Mmsg,
+    /// Single packets, one per system call.
+    Plain,
+}
+
+impl SendMode {
+    /// As in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            SendMode::Auto => "auto",
+            SendMode::Gso => "gso",
+            SendMode::Mmsg => "mmsg",
+            SendMode::Plain => "plain",
+        }
+    }
+}
+
+/// How to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendOptions {
+    /// How packets are given to the kernel.
+    pub mode: SendMode,
+    /// Send buffer to ask for, unless the address says `sndbuf=`.
+    pub buffer: Size,
+    /// Whether this host gets its own multicast too.
+    pub multicast_loop: bool,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self { mode: SendMode::Auto, buffer: Size::from_bytes(16 << 20), multicast_loop: true }
+    }
+}
+
+/// What one call sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets the kernel took.
+    pub packets: usize,
+    /// Bytes in them.
+    pub bytes: usize,
+    /// Packets the kernel had no room for (only of the calls that never wait).
+    pub refused: usize,
+}
+
+/// What a sender did so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SenderStats {
+    /// Packets the kernel took.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Packets refused for lack of room, by the calls that never wait.
+    pub refused: u64,
+    /// Errors that peers or routers reported for earlier packets (nobody listens there).
+    pub unreachable: u64,
+    /// System calls.
+    pub calls: u64,
+    /// The way in use.
+    pub mode: SendMode,
+    /// Why that way.
+    pub because: String,
+    /// The send buffer.
+    pub buffer: Buffer,
+}
+
+/// A connected UDP socket that sends.
+pub struct UdpSender {
+    socket: Socket,
+    at: Endpoint,
+    stats: SenderStats,
+}
+
+impl UdpSender {
+    /// Open and connect.
+    ///
+    /// # Errors
+    /// Operation, address and a hint.
+    pub fn open(at: &Endpoint, options: &SendOptions) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(at.address), Type::DGRAM, Some(Protocol::UDP))
+            .map_err(at.failing("open a socket for"))?;
+        let asked = at.sndbuf.unwrap_or(options.buffer).bytes();
+        let bytes = i32::try_from(asked).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+        // Refusals show in what is granted.
+        if set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
+            let _ = set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+        }
+        let granted = get::<i32>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+        route(&socket, at, options)?;
+        socket.connect(&SockAddr::from(at.address)).map_err(at.failing("connect"))?;
+        let (mode, because) = choose(options.mode);
+        let buffer = Buffer { asked, granted: u64::try_from(granted).unwrap_or(0) / 2 };
+        let stats =
+            SenderStats { packets: 0, bytes: 0, refused: 0, unreachable: 0, calls: 0, mode, because, buffer };
+        Ok(Self { socket, at: at.clone(), stats })
+    }
+
+    /// The address it sends from.
+    ///
+    /// # Errors
+    /// What the system call says.
+    pub fn local(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    }
+
+    /// What was sent so far, and how.
+    #[must_use]
+    pub fn stats(&self) -> &SenderStats {
+        &self.stats
+    }
+
+    /// Where it sends to, and how, in one line.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{}, {} ({})", self.at, self.stats.mode.name(), self.stats.because)
+    }
+
+    /// Send all `packets`, each gathered from its slices, waiting for room in the socket if there is none.
+    /// Equal lengths make the longest trains; a slice of several trains saves system calls. What an unreachable
+    /// peer reports is counted, not an error.
+    ///
+    /// # Errors
+    /// What makes going on impossible: a packet longer than 65,507 bytes, a vanished interface.
+    pub fn send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
+        const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
+        self.send_all(Packets { slices: packets.as_flattened(), each: N }, true)
+    }
+
+    /// The same, but what the socket has no room for now is refused and counted, never waited for: for mirrors,
+    /// which must not slow down what they copy.
+    ///
+    /// # Errors
+    /// As [`send_train`](Self::send_train).
+    pub fn try_send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
+        const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
+        self.send_all(Packets { slices: packets.as_flattened(), each: N }, false)
+    }
+
+    /// Send a train on as it was received: the same packets, from where they lie, without waiting.
+    ///
+    /// # Errors
+    /// As [`send_train`](Self::send_train).
+    pub fn try_forward(&mut self, train: &Train<'_>) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        let mut slices = [IoSlice::new(&[]); TRAIN_PACKETS];
+        let mut packets = train.packets().peekable();
+        while packets.peek().is_some() {
+            let mut n = 0;
+            for (slice, packet) in slices.iter_mut().zip(&mut packets) {
+                *slice = IoSlice::new(packet);
+                n += 1;
+            }
+            let more = self.send_all(Packets { slices: &slices[..n], each: 1 }, false)?;
+            sent.packets += more.packets;
+            sent.bytes += more.bytes;
+            sent.refused += more.refused;
+        }
+        Ok(sent)
+    }
+
+    fn send_all(&mut self, packets: Packets<'_>, wait: bool) -> io::Result<Sent> {
+        let (mut sent, mut at, mut retries) = (Sent::default(), 0, 0);
+        while at < packets.count() {
+            let (groups, n) = packets.cut(at, self.stats.mode);
+            self.stats.calls += 1;
+            match submit(self.socket.as_fd(), packets, &groups[..n], wait) {
+                Ok(taken) => {
+                    for group in groups.iter().take(taken) {
+                        at += group.packets;
+                        sent.packets += group.packets;
+                        sent.bytes += group.bytes;
+                    }
+                    retries = 0;
+                }
+                Err(error) => match self.judge(&error, groups[0].packets > 1, wait, retries)? {
+                    Then::Again => retries += 1,
+                    Then::Refuse => {
+                        sent.refused = packets.count() - at;
+                        break;
+                    }
+                },
+            }
+        }
+        self.stats.packets += sent.packets as u64;
+        self.stats.bytes += sent.bytes as u64;
+        self.stats.refused += sent.refused as u64;
+        Ok(sent)
+    }
+
+    /// What an error means for this socket, and whether to try the same packets again.
+    fn judge(&mut self, error: &io::Error, train: bool, wait: bool, retries: u32) -> io::Result<Then> {
+        let give_up = || Err(self.at.failed("send to", error));
+        match error.raw_os_error().unwrap_or(0) {
+            libc::EINTR => Ok(Then::Again),
+            // The kernel reports here, once, what came back for earlier packets.
+            libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN if retries < 2 => {
+                self.stats.unreachable += 1;
+                Ok(Then::Again)
+            }
+            libc::EAGAIN | libc::ENOBUFS if !wait => Ok(Then::Refuse),
+            // The device queue is full; nothing tells when it is not.
+            libc::EAGAIN | libc::ENOBUFS if retries < NO_ROOM_RETRIES => {
+                std::thread::sleep(NO_ROOM_PAUSE);
+                Ok(Then::Again)
+            }
+            libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP if train => {
+                self.fall_back(SendMode::Mmsg, &format!("trains refused on this path: {error}"));
+                Ok(Then::Again)
+            }
+            libc::ENOSYS | libc::EINVAL if self.stats.mode == SendMode::Mmsg => {
+                self.fall_back(SendMode::Plain, &format!("sendmmsg refused: {error}"));
+                Ok(Then::Again)
+            }
+            _ => give_up(),
+        }
+    }
+
+    fn fall_back(&mut self, mode: SendMode, because: &str) {
+        self.stats.mode = mode;
+        because.clone_into(&mut self.stats.because);
+    }
+}
+
+/// How often, and how long each, a full device queue is waited for: one second in all.
+const NO_ROOM_RETRIES: u32 = 10_000;
+const NO_ROOM_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
+
+enum Then {
+    Again,
+    Refuse,
+}
+
+/// Packets as one flat list of slices, `each` slices to a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Packets<'a> {
+    pub(super) slices: &'a [IoSlice<'a>],
+    pub(super) each: usize,
+}
+
+/// Packets that go out as one message: one packet, or a train.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Group {
+    first: usize,
+    packets: usize,
+    bytes: usize,
+    segment: usize,
+}
+
+impl Packets<'_> {
+    fn count(&self) -> usize {
+        self.slices.len() / self.each
+    }
+
+    #[inline]
+    fn length(&self, packet: usize) -> usize {
+        self.slices[packet * self.each..][..self.each].iter().map(|s| s.len()).sum()
+    }
+
+    /// Cut what follows packet `at` into the messages of one system call.
+    pub(super) fn cut(&self, mut at: usize, mode: SendMode) -> ([Group; CALLS], usize) {
+        let mut groups = [Group::default(); CALLS];
+        let (mut n, mut bytes) = (0, 0);
+        let most = if mode == SendMode::Plain { 1 } else { CALLS };
+        while n < most && at < self.count() && bytes < CALL_BYTES {
+            let group = if mode == SendMode::Gso { self.train(at) } else { self.single(at) };
+            groups[n] = group;
+            n += 1;
+            at += group.packets;
+            bytes += group.bytes;
+        }
+        (groups, n)
+    }
+
+    fn single(&self, at: usize) -> Group {
+        let bytes = self.length(at);
+        Group { first: at, packets: 1, bytes, segment: bytes }
+    }
+
+    /// The longest train that starts with packet `at`.
+    fn train(&self, at: usize) -> Group {
+        let mut group = self.single(at);
+        let most = TRAIN_PACKETS.min(self.count() - at);
+        while group.packets < most && group.segment > 0 {
+            let length = self.length(at + group.packets);
+            if length == 0 || length > group.segment || group.bytes + length > TRAIN_BYTES {
+                break;
+            }
+            group.packets += 1;
+            group.bytes += length;
+            if length < group.segment {
+                break;
+            }
+        }
+        group
+    }
+}
+
+/// A control message saying how long each packet of a train is: header (16), 16-bit length, padding.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Segment {
+    header: libc::cmsghdr,
+    length: u16,
+}
+
+/// One system call for all `groups`; returns how many of them the kernel took.
+pub(super) fn submit(
+    fd: BorrowedFd<'_>,
+    packets: Packets<'_>,
+    groups: &[Group],
+    wait: bool,
+) -> io::Result<usize> {
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALLS];
+    let mut segments = [const { MaybeUninit::<Segment>::uninit() }; CALLS];
+    for ((group, header), segment) in groups.iter().zip(&mut headers).zip(&mut segments) {
+        // SAFETY: mmsghdr is integers and pointers, for which zero is a value.
+        let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
+        let slices = &packets.slices[group.first * packets.each..][..group.packets * packets.each];
+        // An IoSlice is an iovec by the standard library's promise.
+        message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
+        message.msg_hdr.msg_iovlen = slices.len() as _;
+        if group.packets > 1 {
+            let length = mem::offset_of!(Segment, length) + mem::size_of::<u16>();
+            // SAFETY: cmsghdr is integers, for which zero is a value.
+            let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
+            (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+            header.cmsg_len = length as _;
+            // No train is longer than 65,507 bytes, so no segment is.
+            let note = segment.write(Segment { header, length: group.segment as u16 });
+            message.msg_hdr.msg_control = (&raw mut *note).cast();
+            message.msg_hdr.msg_controllen = mem::size_of::<Segment>() as _;
+        }
+        header.write(message);
+    }
+    let count = groups.len().min(CALLS) as u32;
+    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
+    if let [_] = groups {
+        // SAFETY: the first header was written above.
+        let message = unsafe { headers[0].assume_init_ref() };
+        // SAFETY: the message points to slices and a control message that live until after the call.
+        let done = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message.msg_hdr, flags) };
+        return if done < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
+    }
+    // SAFETY: the first `count` headers were written above; what they point to lives until after the call.
+    let done = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count, flags as _) };
+    usize::try_from(done).map_err(|_| io::Error::last_os_error())
+}
+
+/// The way to send, and why.
+fn choose(mode: SendMode) -> (SendMode, String) {
+    match (mode, gso_self_test()) {
+        (SendMode::Auto, SelfTest::Passed) => (SendMode::Gso, "segmentation passed its self-test".into()),
+        (SendMode::Auto, SelfTest::Failed(why)) => {
+            (SendMode::Mmsg, format!("segmentation failed its self-test: {why}"))
+        }
+        (SendMode::Auto, SelfTest::Untried(why)) => {
+            (SendMode::Mmsg, format!("segmentation could not be tested here: {why}"))
+        }
+        (mode, _) => (mode, "asked for".into()),
+    }
+}
+
+/// Interface, source address, hops.
+fn route(socket: &Socket, at: &Endpoint, options: &SendOptions) -> io::Result<()> {
+    if let Some(source) = at.source {
+        let source = SockAddr::from(SocketAddr::new(source, 0));
+        socket.bind(&source).map_err(at.failing("bind the source address of"))?;
+    }
+    let failed = |e| at.failed("route", &e);
+    match (at.address, at.is_multicast()) {
+        (_, false) => {
+            if let Some(name) = &at.iface {
+                bind_to_interface(socket, name).map_err(failed)?;
+            }
+        }
+        (SocketAddr::V4(_), true) => {
+            socket.set_multicast_loop_v4(options.multicast_loop).map_err(failed)?;
+            if let Some(name) = &at.iface {
+                let any = libc::in_addr { s_addr: 0 };
+                let index = interface_index(name).map_err(failed)?.cast_signed();
+                let on = libc::ip_mreqn { imr_multiaddr: any, imr_address: any, imr_ifindex: index };
+                set(socket.as_fd(), libc::SOL_IP, libc::IP_MULTICAST_IF, &on).map_err(failed)?;
+            }
+        }
+        (SocketAddr::V6(_), true) => {
+            socket.set_multicast_loop_v6(options.multicast_loop).map_err(failed)?;
+            if let Some(name) = &at.iface {
+                let index = interface_index(name).map_err(failed)?;
+                socket.set_multicast_if_v6(index).map_err(failed)?;
+            }
+        }
+    }
+    let Some(ttl) = at.ttl.map(u32::from) else { return Ok(()) };
+    match (at.address.is_ipv4(), at.is_multicast()) {
+        (true, false) => socket.set_ttl_v4(ttl),
+        (true, true) => socket.set_multicast_ttl_v4(ttl),
+        (false, false) => socket.set_unicast_hops_v6(ttl),
+        (false, true) => socket.set_multicast_hops_v6(ttl),
+    }
+    .map_err(failed)
+}

@@ -1,0 +1,224 @@
+//! The tiers that read a socket: `stage` with GRO, `plain` without.
+//!
+//! ```text
+//!   kernel ──recvmmsg──▶ scratch (in L2) ──Train──▶ parse, then one copy to the final slot
+//! ```
+//!
+//! Only the first call of a [`poll`](SocketTier::poll) waits, so a busy receiver makes no extra call, and an idle
+//! one sleeps in the kernel.
+
+use super::{
+    Tier, UdpOptions,
+    batch::{Batch, DEPTH},
+    open::{Opened, open},
+    option::{RawAddress, decode, drops, set},
+};
+use crate::{
+    address::Endpoint,
+    host::interface::interface_of,
+    source::{Buffer, InterfaceWatch, SourceStats, Train},
+};
+use socket2::Socket;
+use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
+
+/// Most trains one poll hands on.
+const TRAINS: usize = 64;
+/// Bytes one system call should bring at most, so that they stay in a 1 MiB L2 cache.
+const HOT: usize = 256 << 10;
+
+/// A socket, its scratch, and what passed through.
+pub(super) struct SocketTier {
+    socket: Socket,
+    at: Endpoint,
+    batch: Batch,
+    /// Datagrams to ask for in one call: few while trains are long, many while they are short.
+    depth: usize,
+    /// The time limit set on the socket.
+    limit: Option<Duration>,
+    raw: RawAddress,
+    sender: SocketAddr,
+    counts: Counts,
+    tier: &'static str,
+    because: String,
+    buffer: Buffer,
+    interface: InterfaceWatch,
+    remedies: Vec<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    packets: u64,
+    bytes: u64,
+    trains: u64,
+    truncated: u64,
+    /// The kernel's drop count at the last train.
+    dropped: u32,
+    /// How often that count has wrapped, times 2^32, by the trains.
+    epochs: u64,
+}
+
+impl SocketTier {
+    pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
+        let Opened { socket, at, buffer, remedies } = open(at, options)?;
+        let (mut tier, mut because) = ("plain", "asked for".to_owned());
+        if options.tier != Tier::Plain {
+            match set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1i32) {
+                Ok(()) if options.tier == Tier::Stage => tier = "stage",
+                Ok(()) => (tier, because) = ("stage", "the kernel coalesces (UDP_GRO)".to_owned()),
+                Err(error) if options.tier == Tier::Stage => return Err(at.failed("set UDP_GRO on", &error)),
+                Err(error) => because = format!("no UDP_GRO in this kernel: {error}"),
+            }
+        }
+        let name = interface_of(at.address.ip());
+        let name = at.iface.clone().filter(|n| n.parse::<std::net::IpAddr>().is_err()).or(name);
+        Ok(Self {
+            socket,
+            batch: Batch::new(),
+            depth: DEPTH,
+            limit: None,
+            raw: [0; 28],
+            sender: SocketAddr::from(([0; 4], 0)),
+            counts: Counts::default(),
+            tier,
+            because,
+            buffer,
+            interface: InterfaceWatch::start(name),
+            remedies,
+            at,
+        })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.at
+    }
+
+    pub(super) fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let mut may_wait = !wait.is_zero();
+        if may_wait {
+            self.limit_wait(wait)?;
+        }
+        let (mut packets, mut trains) = (0, 0);
+        loop {
+            let n = match self.batch.receive(self.socket.as_fd(), self.depth, may_wait) {
+                Ok(n) => n,
+                Err(error) if is_nothing(&error) => return Ok(packets),
+                Err(error) => return Err(self.at.failed("receive from", &error)),
+            };
+            packets += self.hand_on(n, each);
+            trains += n;
+            // A call that brought less than it could has emptied the socket.
+            if n < self.depth || trains >= TRAINS {
+                return Ok(packets);
+            }
+            may_wait = false;
+        }
+    }
+
+    fn hand_on(&mut self, n: usize, each: &mut dyn FnMut(Train<'_>)) -> usize {
+        let (mut packets, mut bytes) = (0, 0);
+        for datagram in (0..n).map(|i| self.batch.datagram(i)) {
+            if *datagram.sender != self.raw {
+                self.raw = *datagram.sender;
+                if let Some(sender) = decode(&self.raw) {
+                    self.sender = sender;
+                }
+            }
+            let dropped = datagram.notes.drops.map_or(0, |now| self.counts.dropped_up_to(now));
+            let length = datagram.bytes.len();
+            let stride = datagram.notes.segment.map_or(length, usize::from);
+            let train = Train {
+                bytes: datagram.bytes,
+                stride: if stride == 0 { length } else { stride },
+                sender: &self.sender,
+                time: datagram.notes.time,
+                dropped,
+            };
+            self.counts.truncated += u64::from(datagram.truncated);
+            packets += train.count();
+            bytes += length;
+            each(train);
+        }
+        self.counts.packets += packets as u64;
+        self.counts.bytes += bytes as u64;
+        self.counts.trains += n as u64;
+        if n == self.depth {
+            self.depth = (HOT * n / bytes.max(1)).clamp(4, DEPTH);
+        }
+        packets
+    }
+
+    /// Let the socket sleep at most `wait`. A system call only when it changes.
+    fn limit_wait(&mut self, wait: Duration) -> io::Result<()> {
+        if self.limit != Some(wait) {
+            // A limit that rounds to zero would mean for ever.
+            let bounded = wait.clamp(Duration::from_micros(1), Duration::from_secs(3600));
+            self.socket
+                .set_read_timeout(Some(bounded))
+                .map_err(|e| self.at.failed("set SO_RCVTIMEO on", &e))?;
+            self.limit = Some(wait);
+        }
+        Ok(())
+    }
+
+    pub(super) fn stats(&self) -> SourceStats {
+        let now = drops(self.socket.as_fd()).unwrap_or(self.counts.dropped);
+        SourceStats {
+            packets: self.counts.packets,
+            bytes: self.counts.bytes,
+            trains: self.counts.trains,
+            truncated: self.counts.truncated,
+            socket_drops: { self.counts }.total_drops(now),
+            buffer: Some(self.buffer),
+            tier: self.tier,
+            because: self.because.clone(),
+            interface: Some(self.interface.read()),
+            remedies: self.remedies.clone(),
+            ..SourceStats::default()
+        }
+    }
+}
+
+impl Counts {
+    /// The kernel's count stands at `now`: how much that is more than before.
+    #[inline]
+    fn dropped_up_to(&mut self, now: u32) -> u32 {
+        let more = now.wrapping_sub(self.dropped);
+        // Each packet carries the count at its arrival, and counts only rise; anything else is a stale one.
+        if more == 0 || more > u32::MAX / 2 {
+            return 0;
+        }
+        self.epochs += u64::from(now < self.dropped) << 32;
+        self.dropped = now;
+        more
+    }
+
+    /// All drops, if the kernel's count stands at `now`.
+    fn total_drops(mut self, now: u32) -> u64 {
+        self.dropped_up_to(now);
+        self.epochs + u64::from(self.dropped)
+    }
+}
+
+/// Time is up, a signal came, or an earlier packet *from* this port could not be delivered.
+fn is_nothing(error: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    let icmp = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EMSGSIZE, libc::EPROTO];
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted)
+        || error.raw_os_error().is_some_and(|code| icmp.contains(&code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drop_count_survives_wrapping_and_stale_values() {
+        let mut counts = Counts::default();
+        assert_eq!(counts.dropped_up_to(5), 5);
+        assert_eq!(counts.dropped_up_to(5), 0);
+        assert_eq!(counts.dropped_up_to(3), 0, "stale");
+        counts.dropped = u32::MAX - 1;
+        assert_eq!(counts.dropped_up_to(3), 5);
+        assert_eq!(counts.total_drops(4), (1 << 32) + 4);
+    }
+}
