@@ -26,7 +26,9 @@ test:
 
 check:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --quiet --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --quiet --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --lib --bin smoke --locked -- -D warnings
 	$(CARGO) xtask tidy
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm
@@ -49,6 +51,10 @@ install: build
 	install -m 644 docs/reference/completions/_skyhaul "$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_skyhaul"
 	install -m 644 docs/reference/completions/skyhaul.fish "$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/skyhaul.fish"
 
+# `make fuzz T=vdif SECONDS=600`
+fuzz:
+	$(CARGO) xtask fuzz $(T) $(SECONDS)
+
 clean:
 	$(CARGO) clean
-	rm -rf .venv demo fuzz/target
+	rm -rf .venv demo

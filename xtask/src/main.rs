@@ -8,11 +8,13 @@
 //! cargo xtask arrows        which crate may depend on which; wire and assembly never meet
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
+//! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
 //! ```
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod fuzz;
 mod generated;
 mod pure;
 mod source;
@@ -22,7 +24,8 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | suite";
+const USAGE: &str =
+    "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -33,6 +36,10 @@ fn main() -> ExitCode {
         Some("pure") => pure::run(flag("--wasm")).map(report),
         Some("man") => generated::run(flag("--check")).map(report),
         Some("suite") => suite::run(),
+        Some("fuzz") => {
+            let seconds = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(60);
+            fuzz::run(words.get(1).map(String::as_str), seconds)
+        }
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -1,8 +1,7 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark) ─▶ cargo test ─▶ core for wasm32 ─▶ release binary ─▶ Python interop
-//!                                   └─────────── each a Step ───────────┘
+//!   prepare (.venv, tshark) ─▶ cargo test ─▶ core for wasm32 ─▶ fuzz ─▶ release binary ─▶ Python interop
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -32,6 +31,19 @@ pub(crate) fn run() -> Result<bool> {
         .minutes(20)
         .run(&mut tally)?;
     core_for_wasm(&mut tally);
+    Step::new("fuzz: every target for a moment", "cargo")
+        .args([
+            "run",
+            "--release",
+            "--locked",
+            "--manifest-path",
+            "fuzz/Cargo.toml",
+            "--target-dir",
+            "target/fuzz",
+        ])
+        .args(["--bin", "smoke", "--", "--executions", "200000"])
+        .minutes(10)
+        .run(&mut tally)?;
     let built = Step::new("release binary", "cargo")
         .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
         .minutes(15)

@@ -69,7 +69,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-fn host() -> Result<String> {
+/// The target triple this toolchain builds for by itself.
+pub(crate) fn host() -> Result<String> {
     let output = Command::new("rustc").arg("-vV").current_dir(root()).output().context("run rustc -vV")?;
     String::from_utf8_lossy(&output.stdout)
         .lines()

@@ -91,6 +91,7 @@ impl Tally {
 
     fn rust_test(&mut self, test: &str) -> bool {
         let Some((name, outcome)) = test.rsplit_once(" ... ") else { return false };
+        let outcome = outcome.trim();
         let what = format!("{} {name}", self.binary);
         if outcome == "FAILED" {
             self.failures.push(what);

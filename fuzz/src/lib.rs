@@ -1,0 +1,46 @@
+//! # Fuzz targets
+//!
+//! Each target takes any bytes and must answer without a panic, in bounded memory, and with what it promises: a
+//! placed payload lies inside its packet and its object, a header that was read writes back to the same bytes, the
+//! assembly hands on each part once. Arithmetic overflow and assertions are on, as in a debug build.
+//!
+//! Two drivers run the same targets:
+//!
+//! ```text
+//!   smoke    in this crate, no tools: seeds and mutations from one seed number, always the same   make test
+//!   guided   libFuzzer, guided by coverage                                                        make fuzz T=vdif
+//! ```
+#![forbid(unsafe_code)]
+
+mod assembly;
+pub mod mutate;
+mod wire;
+
+/// One thing to throw bytes at.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// What `make fuzz T=` calls it.
+    pub name: &'static str,
+    /// Takes any bytes; panics where a promise is broken.
+    pub run: fn(&[u8]),
+    /// Bytes that reach deep, to begin from.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "vdif", run: wire::vdif, seeds: wire::vdif_seeds },
+    Target { name: "vtp", run: wire::vtp, seeds: wire::vtp_seeds },
+    Target { name: "mark5b", run: wire::mark5b, seeds: wire::mark5b_seeds },
+    Target { name: "fila10g", run: wire::fila10g, seeds: wire::fila10g_seeds },
+    Target { name: "spead", run: wire::spead, seeds: wire::spead_seeds },
+    Target { name: "ejfat", run: wire::ejfat, seeds: wire::ejfat_seeds },
+    Target { name: "assembly_units", run: assembly::units, seeds: assembly::seeds },
+    Target { name: "assembly_bytes", run: assembly::bytes, seeds: assembly::seeds },
+];
+
+/// The target of this name.
+#[must_use]
+pub fn target(name: &str) -> Option<Target> {
+    TARGETS.iter().copied().find(|target| target.name == name)
+}
