@@ -9,17 +9,24 @@
 
 pub mod ejfat;
 pub mod fila10g;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod header;
+pub mod inspect;
 pub mod layout;
 pub mod mark5b;
 pub mod spead;
 pub mod vdif;
 pub mod vtp;
 
+mod fill;
 mod format;
 mod learn;
+mod restamp;
 
+pub use fill::{Filled, Filler};
 pub use format::{Format, FrameTime, Quirk, StreamFormat, Thread, UnknownFormat};
 pub use header::{Field, Order};
 pub use layout::{AnyLayout, Blocks, Keep, Place};
 pub use learn::{LearnOptions, Learner};
+pub use restamp::{RestampError, Restamper};

@@ -6,6 +6,7 @@
 use super::{
     ejfat::EjfatLayout,
     fila10g::{Fila10gLayout, Phase},
+    fill::Filler,
     header::Order,
     layout::{AnyLayout, Blocks, Keep, Place},
     mark5b::{self, Mark5b, Mark5bLayout},
@@ -137,6 +138,17 @@ impl fmt::Display for Quirk {
     }
 }
 
+/// Second and frame number of the frame `steps` further on, of the same thread. Where the rate is unknown the second
+/// stays; `None` where that cannot be, or no such time is.
+#[must_use]
+pub(crate) fn step(second: u64, frame: u32, steps: i64, fps: Option<u32>) -> Option<(u64, u32)> {
+    let Some(fps) = fps.filter(|&fps| fps > 0).map(u64::from) else {
+        return Some((second, u32::try_from(i64::from(frame).checked_add(steps)?).ok()?));
+    };
+    let linear = second.checked_mul(fps)?.checked_add(u64::from(frame))?.checked_add_signed(steps)?;
+    Some((linear / fps, (linear % fps) as u32))
+}
+
 /// When the samples of a frame were taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FrameTime {
@@ -263,6 +275,12 @@ impl StreamFormat {
         }
         let threads: Vec<(u16, i64)> = self.threads.iter().map(|thread| (thread.id, thread.shift)).collect();
         VdifLayout::by_time(blocks, &frame, &threads, self.frames_per_second)
+    }
+
+    /// What fills the holes of its objects.
+    #[must_use]
+    pub fn filler(&self) -> Filler {
+        Filler::new(self.clone())
     }
 
     /// Take this as the frames of one thread in a second.

@@ -96,7 +96,7 @@ impl Sample {
 
 /// What a packet on its own looks like. Packets of the same shape vote for the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shape {
+pub(crate) enum Shape {
     Vdif { network: usize, legacy: bool, length: usize },
     Mark5b { network: usize },
     Fila10g,
@@ -107,7 +107,7 @@ enum Shape {
 impl Shape {
     /// The shape of a packet, the most telling signs first. One shape is not told by one packet alone: half of a
     /// FILA10G's datagrams are samples only, so any datagram of that size may be one.
-    fn of(packet: &[u8], asked: Format) -> Option<Shape> {
+    pub(crate) fn of(packet: &[u8], asked: Format) -> Option<Shape> {
         let wanted = |format| asked == Format::Auto || asked == format;
         let find =
             |format, shape: fn(&[u8]) -> Option<Shape>| wanted(format).then(|| shape(packet)).flatten();

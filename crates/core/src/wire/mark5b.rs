@@ -154,6 +154,29 @@ impl Mark5b {
     }
 }
 
+impl Mark5b {
+    /// The same header `seconds` later, for this frame (16 bits where the rate needs them). A formatter that writes
+    /// neither fraction nor CRC is followed in that; where the rate is unknown the fraction stays as it is.
+    #[must_use]
+    pub fn moved(mut self, seconds: i64, frame: u32, fps: Option<u32>) -> Mark5b {
+        let none = self.crc == 0 && self.fraction_bcd == 0;
+        if let Some((day, second)) = from_bcd(self.day_bcd).zip(from_bcd(self.second_bcd)) {
+            let total = (i64::from(day) * 86_400 + i64::from(second)).saturating_add(seconds);
+            let total = total.rem_euclid(1000 * 86_400) as u32;
+            (self.day_bcd, self.second_bcd) = (to_bcd(total / 86_400), to_bcd(total % 86_400));
+        }
+        if fps.is_none_or(|fps| fps > FRAMES_15) {
+            self.test = frame >> 15 & 1;
+        }
+        self.frame = frame & 0x7FFF;
+        if let Some(fps) = fps.filter(|&fps| fps > 0 && !none) {
+            self.fraction_bcd = to_bcd((u64::from(frame) * 10_000 / u64::from(fps)) as u32) & 0xFFFF;
+        }
+        self.crc = if self.crc == 0 { 0 } else { self.computed_crc() };
+        self
+    }
+}
+
 /// Unix time of `second` of the day with this MJD modulo 1000: of all such days the one nearest to `near`.
 #[must_use]
 pub fn unix_seconds(day: u32, second: u32, near: i64) -> i64 {

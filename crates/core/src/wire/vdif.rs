@@ -201,12 +201,18 @@ impl Header {
     /// [`Reject::Truncated`] where `frame` is shorter than its header, or than the length the header claims;
     /// [`Reject::BadField`] where that length does not even hold the header and one word of samples.
     pub fn read(frame: &[u8]) -> Result<Header, Reject> {
-        let (vdif, rest) = Vdif::read(frame).ok_or(Reject::Truncated)?;
+        let header = Header::read_alone(frame)?;
+        if header.vdif.frame_bytes() > frame.len() { Err(Reject::Truncated) } else { Ok(header) }
+    }
+
+    /// The header in `octets`, which need not hold the frame.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but for the length that is claimed.
+    pub fn read_alone(octets: &[u8]) -> Result<Header, Reject> {
+        let (vdif, rest) = Vdif::read(octets).ok_or(Reject::Truncated)?;
         if vdif.frame_bytes() <= vdif.header_bytes() {
             return Err(Reject::BadField);
-        }
-        if vdif.frame_bytes() > frame.len() {
-            return Err(Reject::Truncated);
         }
         let extended = match vdif.legacy {
             1 => Extended::Legacy,
@@ -225,6 +231,21 @@ impl Header {
             out[16..].copy_from_slice(&words);
         }
         (out, if legacy { 16 } else { 32 })
+    }
+
+    /// The same header for another frame of its thread: `packets` further in the stream, at this time in the same
+    /// epoch. All that counts along in the extended data does: EDV 2's sequence number, 0xAB's Mark 5B header.
+    #[must_use]
+    pub fn moved(mut self, packets: i64, seconds: u32, frame: u32, fps: Option<u32>) -> Header {
+        let later = i64::from(seconds) - i64::from(self.vdif.seconds);
+        (self.vdif.seconds, self.vdif.frame) = (seconds, frame);
+        match &mut self.extended {
+            Extended::Mark5b(mark5b) => *mark5b = mark5b.moved(later, frame, fps),
+            Extended::Alma(alma) => alma.psn = alma.psn.wrapping_add_signed(packets),
+            Extended::R2dbe(r2dbe) => r2dbe.psn = r2dbe.psn.wrapping_add_signed(packets),
+            _ => {}
+        }
+        self
     }
 
     /// Frames of one thread in a second, where the extended data tell the sample rate.

@@ -1,0 +1,274 @@
+//! What stands where a frame was lost: what correlators recognise as no data.
+//!
+//! Best for every reader is a legal header with the predicted time, the same thread, station, size and extended data,
+//! marked invalid, before samples of 0x11223344: baseband looks at the invalid bit, DiFX at the last word.
+//!
+//! ```text
+//!   unit     0      1      2      3      4      5        two threads, unit 2 to 4 lost
+//!          A 17   B 17   ░░░░   ░░░░   ░░░░   B 19
+//!          A 17   B 17   A 18!  B 18!  A 19!  B 19       ! invalid, samples 44 33 22 11
+//! ```
+//!
+//! A header is predicted from the frame of the same thread before it (which may itself be predicted), or the next
+//! one after it, or, placed by time, from any frame and the thread's learned header. Where the frame rate is unknown
+//! it is taken from the block, if a second ends in it. What cannot be predicted is 0x11223344 altogether.
+//!
+//! Limits: placed by sequence number, threads are taken to alternate regularly. Where objects may be short
+//! ([`AnyLayout::short_objects`](super::AnyLayout::short_objects)), the caller must not ask to fill beyond the end of
+//! the second.
+
+use super::{
+    fila10g::Fila10g,
+    format::{Format, StreamFormat, step},
+    layout::Place,
+    mark5b::{self, Mark5b},
+    vdif::{FILL, Header},
+    vtp,
+};
+use std::ops::Range;
+
+/// What was filled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filled {
+    /// Units with a legal header (or, as second half frames, none to have).
+    pub predicted: u64,
+    /// Units of fill only.
+    pub unpredicted: u64,
+}
+
+/// Fills the holes of one stream's objects.
+#[derive(Clone, Debug)]
+pub struct Filler {
+    format: StreamFormat,
+}
+
+impl Filler {
+    /// A filler for streams of this format.
+    #[must_use]
+    pub fn new(format: StreamFormat) -> Filler {
+        Filler { format }
+    }
+
+    /// Fill the units `missing` (ascending) of `block`, an object's octets. What lies outside the block is ignored.
+    /// Streams without units (SPEAD, EJFAT) have octets in their place, which become zero.
+    pub fn fill(&self, block: &mut [u8], missing: &[Range<u32>]) -> Filled {
+        let mut filled = Filled::default();
+        let unit = self.format.unit_bytes();
+        if unit == 0 {
+            for range in missing {
+                let end = block.len().min(range.end as usize);
+                let hole = block.get_mut(range.start as usize..end).unwrap_or_default();
+                hole.fill(0);
+                filled.unpredicted += hole.len() as u64;
+            }
+            return filled;
+        }
+        let units = block.len() / unit;
+        let group = self.format.group();
+        let mut holes = Holes {
+            format: &self.format,
+            block,
+            missing,
+            unit,
+            units,
+            group,
+            fps: None,
+            ahead: vec![0; group],
+        };
+        holes.fps = self.format.frames_per_second.or_else(|| holes.rate_in_block());
+        for range in missing {
+            for index in range.start as usize..units.min(range.end as usize) {
+                let predicted = holes.fill(index);
+                filled.predicted += u64::from(predicted);
+                filled.unpredicted += u64::from(!predicted);
+            }
+        }
+        filled
+    }
+}
+
+/// A block while its holes are filled.
+struct Holes<'a> {
+    format: &'a StreamFormat,
+    block: &'a mut [u8],
+    missing: &'a [Range<u32>],
+    unit: usize,
+    units: usize,
+    group: usize,
+    fps: Option<u32>,
+    /// For each rank the next unit that has a header, as far as it was looked for; `units` if none.
+    ahead: Vec<usize>,
+}
+
+impl Holes<'_> {
+    fn unit(&self, index: usize) -> &[u8] {
+        self.block.get(index * self.unit..(index + 1) * self.unit).unwrap_or_default()
+    }
+
+    /// The frame in a unit, where its header was kept.
+    fn frame(&self, index: usize) -> &[u8] {
+        self.format.header_at().and_then(|at| self.unit(index).get(at..)).unwrap_or_default()
+    }
+
+    fn is_missing(&self, index: usize) -> bool {
+        let after = self.missing.partition_point(|range| range.end as usize <= index);
+        self.missing.get(after).is_some_and(|range| range.start as usize <= index)
+    }
+
+    /// Whether a unit begins with a header of this stream: fill does not.
+    fn has_header(&self, index: usize) -> bool {
+        match self.format.format {
+            Format::Vdif => Header::read_alone(self.frame(index)).is_ok_and(|header| {
+                header.vdif.frame_bytes() == self.format.frame_bytes
+                    && header.vdif.header_bytes() == self.format.header_bytes
+            }),
+            _ => Mark5b::read(self.frame(index)).is_some_and(|(header, _)| header.sync == mark5b::SYNC),
+        }
+    }
+
+    /// The nearest unit of the same rank to predict from: the one before, else the next that arrived.
+    fn reference(&mut self, index: usize) -> Option<usize> {
+        let before = index.checked_sub(self.group).filter(|&before| self.has_header(before));
+        before.or_else(|| {
+            let rank = index % self.group;
+            let mut ahead = self.ahead[rank];
+            // Looked for once: a rank of which nothing arrived must not cost a search for each unit.
+            if ahead <= index {
+                ahead = index + self.group;
+                while ahead < self.units && (self.is_missing(ahead) || !self.has_header(ahead)) {
+                    ahead += self.group;
+                }
+                self.ahead[rank] = ahead;
+            }
+            (ahead < self.units).then_some(ahead)
+        })
+    }
+
+    /// Any unit to predict from: the one before, or the next of any rank.
+    fn neighbour(&mut self, index: usize) -> Option<usize> {
+        let before = index.checked_sub(1).filter(|&before| self.has_header(before));
+        before.or_else(|| {
+            (index + 1..self.units.min(index + self.group)).find_map(|next| {
+                let arrived = !self.is_missing(next) && self.has_header(next);
+                if arrived { Some(next) } else { self.reference(next) }
+            })
+        })
+    }
+
+    /// Write fill into a unit; whether its header could be predicted.
+    fn fill(&mut self, index: usize) -> bool {
+        let header = self.header(index);
+        let prefix = self.prefix(index);
+        let header_at = self.format.header_at();
+        let unit = &mut self.block[index * self.unit..(index + 1) * self.unit];
+        let mut at = 0;
+        if let Some(prefix) = prefix {
+            unit[..prefix.len()].copy_from_slice(&prefix);
+            at = prefix.len();
+        }
+        if let Some(((octets, length), header_at)) = header.as_ref().zip(header_at) {
+            // Without a sequence number to write, what precedes the frame is zero.
+            unit[at..at.max(header_at)].fill(0);
+            unit[header_at..header_at + length].copy_from_slice(&octets[..*length]);
+            at = header_at + length;
+        }
+        let mut words = unit[at..].chunks_exact_mut(FILL.len());
+        words.by_ref().for_each(|word| word.copy_from_slice(&FILL));
+        let rest = words.into_remainder();
+        rest.iter_mut().zip(FILL).for_each(|(to, from)| *to = from);
+        header.is_some()
+    }
+
+    /// What precedes the frame, where it is kept and counts packets.
+    fn prefix(&mut self, index: usize) -> Option<[u8; 8]> {
+        if self.format.header_at() != Some(8) {
+            return None;
+        }
+        let from = self.reference(index).or_else(|| self.neighbour(index)).filter(|&from| from != index)?;
+        let packets = index as i64 - from as i64;
+        if self.format.format == Format::Fila10g {
+            let (prefix, _) = Fila10g::read(self.unit(from))?;
+            let counter = prefix.counter.wrapping_add(packets as u32);
+            return Some(Fila10g { counter, ..prefix }.write());
+        }
+        let order = self.format.sequence?;
+        Some(vtp::write(vtp::psn(self.unit(from), order)?.wrapping_add_signed(packets), order))
+    }
+
+    /// The header predicted for a unit, and its length.
+    fn header(&mut self, index: usize) -> Option<([u8; 32], usize)> {
+        self.format.header_at()?;
+        if self.format.format == Format::Fila10g && index % 2 == 1 {
+            return Some(([0; 32], 0));
+        }
+        let header = match (self.reference(index), self.format.format) {
+            (Some(from), Format::Vdif) => {
+                let header = Header::read_alone(self.frame(from)).ok()?;
+                self.vdif(header, header, from, index)
+            }
+            (Some(from), _) => self.mark5b(from, index),
+            (None, Format::Vdif) if self.format.place == Place::Time => self.vdif_of_template(index),
+            (None, _) => None,
+        };
+        header.filter(|(_, length)| self.format.header_at().is_some_and(|at| at + length <= self.unit))
+    }
+
+    /// `like` at the time of unit `index`, which is so far from unit `from` with the time of `clock`.
+    fn vdif(&self, like: Header, clock: Header, from: usize, index: usize) -> Option<([u8; 32], usize)> {
+        let steps = (index / self.group) as i64 - (from / self.group) as i64;
+        let (second, frame) = step(u64::from(clock.vdif.seconds), clock.vdif.frame, steps, self.fps)?;
+        let seconds = u32::try_from(second).ok().filter(|second| *second < 1 << 30)?;
+        let mut header = like.moved(index as i64 - from as i64, seconds, frame, self.fps);
+        header.vdif.invalid = 1;
+        (frame < 1 << 24).then(|| header.write())
+    }
+
+    /// Of a thread none of whose frames are in the block: its learned header, at the time of any other thread.
+    fn vdif_of_template(&mut self, index: usize) -> Option<([u8; 32], usize)> {
+        let from = self.neighbour(index)?;
+        let thread = self.format.threads.get(index % self.group)?;
+        let mut clock = Header::read_alone(self.frame(from)).ok()?;
+        let other = self.format.threads.get(from % self.group)?;
+        let shifted = i64::from(clock.vdif.seconds).checked_add(other.shift)?.checked_sub(thread.shift)?;
+        clock.vdif.seconds = u32::try_from(shifted).ok()?;
+        let mut like = Header::read_alone(&thread.header).ok()?;
+        like.vdif.epoch = clock.vdif.epoch;
+        self.vdif(like, clock, from, index)
+    }
+
+    fn mark5b(&self, from: usize, index: usize) -> Option<([u8; 32], usize)> {
+        let (header, _) = Mark5b::read(self.frame(from))?;
+        let steps = (index / self.group) as i64 - (from / self.group) as i64;
+        let fifteen = self.fps.is_some_and(|fps| fps <= 1 << 15);
+        let number = if fifteen { header.frame } else { header.frame16() };
+        // Any second does: only the difference is added to the header's own.
+        let (second, frame) = step(1 << 32, number, steps, self.fps)?;
+        let mut out = [0; 32];
+        let moved = header.moved(second as i64 - (1 << 32), frame, self.fps);
+        out[..Mark5b::LEN].copy_from_slice(&moved.write());
+        (frame < 1 << 16).then_some((out, Mark5b::LEN))
+    }
+
+    /// Frames in a second, from the first and last frame of a rank with a new second between them.
+    fn rate_in_block(&self) -> Option<u32> {
+        (0..self.group.min(8)).find_map(|rank| {
+            let mut arrived = (rank..self.units)
+                .step_by(self.group)
+                .filter(|&index| !self.is_missing(index) && self.has_header(index));
+            let (first, last) = (arrived.next()?, arrived.next_back()?);
+            let (a, b) = (self.time(first)?, self.time(last)?);
+            let frames = (last - first) as i64 / self.group as i64 + i64::from(a.1) - i64::from(b.1);
+            let seconds = b.0 - a.0;
+            let fps =
+                (seconds > 0 && frames % seconds == 0).then(|| u32::try_from(frames / seconds).ok())??;
+            (fps > a.1.max(b.1)).then_some(fps)
+        })
+    }
+
+    fn time(&self, index: usize) -> Option<(i64, u32)> {
+        self.format.frame_time(self.unit(index)).map(|time| (time.unix_seconds, time.frame))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! A recording sent again and again, its time running on.
+//!
+//! The frames of a file are taken as they lie there; frame *i* of each thread in loop *n* gets the time that follows
+//! on loop *n* − 1. Payloads stay where they are, so a sender gathers `[sequence number | new header] + payload`.
+//!
+//! ```text
+//!   file       A0 B0 A1 B1           frames in the second 0, 1 of threads A, B
+//!   loop 0     A0 B0 A1 B1
+//!   loop 1     A2 B2 A3 B3           then the second rolls over at the frame rate
+//! ```
+//!
+//! Times are counted, not copied: holes in the file close, and a thread whose clock was wrong is right again.
+
+use super::{
+    format::{Format, step},
+    mark5b::{self, Mark5b},
+    vdif::{self, Header, Vdif},
+};
+use crate::placement::Reject;
+use std::{collections::BTreeMap, fmt, ops::Range};
+
+/// Why the frames of a file cannot be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestampError {
+    /// There is no frame in it.
+    Empty,
+    /// The frame that starts at this octet cannot be read.
+    Broken {
+        /// Octet of the file.
+        at: usize,
+        /// What is wrong with it.
+        reason: Reject,
+    },
+    /// Neither the headers nor the file tell how many frames a second has; give it.
+    RateUnknown,
+    /// A rate that no header can count.
+    BadRate,
+    /// Files of this format have no frames.
+    NoFrames(Format),
+}
+
+impl fmt::Display for RestampError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RestampError::Empty => f.write_str("no frame in the file"),
+            RestampError::Broken { at, reason } => {
+                write!(f, "frame at octet {at} cannot be read: {}", reason.name())
+            }
+            RestampError::RateUnknown => {
+                f.write_str("frames per second are not told by the headers: give them")
+            }
+            RestampError::BadRate => {
+                f.write_str("frames per second must be 1 to 16777216 (65536 for mark5b)")
+            }
+            RestampError::NoFrames(format) => write!(f, "{format} has no frames of fixed time"),
+        }
+    }
+}
+
+impl std::error::Error for RestampError {}
+
+/// One frame of the file.
+#[derive(Clone, Debug)]
+struct Frame {
+    payload: Range<usize>,
+    /// How many frames of its thread precede it.
+    number: u32,
+    header: Stamp,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Stamp {
+    Vdif(Header),
+    Mark5b(Mark5b),
+}
+
+/// Gives each frame of a file its time in each loop.
+#[derive(Clone, Debug)]
+pub struct Restamper {
+    frames: Vec<Frame>,
+    fps: u32,
+    /// Frames of one thread in a loop.
+    length: u64,
+    /// Second (in the header's own count) and frame with which the first loop starts.
+    start: (u64, u32),
+    epoch: u32,
+}
+
+impl Restamper {
+    /// Reads all headers of `file`: whole frames, one after the other. [`Format::Auto`] tells VDIF from Mark 5B;
+    /// [`Format::Fila10g`] is Mark 5B. `fps`, frames of one thread in a second, is needed where neither headers nor
+    /// the end of a second in the file tell it.
+    ///
+    /// # Errors
+    /// See [`RestampError`].
+    pub fn new(file: &[u8], format: Format, fps: Option<u32>) -> Result<Restamper, RestampError> {
+        let is_mark5b = file.starts_with(&mark5b::SYNC.to_le_bytes());
+        match format {
+            Format::Mark5b | Format::Fila10g => Self::mark5b(file, fps),
+            Format::Auto if is_mark5b => Self::mark5b(file, fps),
+            Format::Auto | Format::Vdif => Self::vdif(file, fps),
+            other => Err(RestampError::NoFrames(other)),
+        }
+    }
+
+    fn vdif(file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
+        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+        let mut frames = Vec::new();
+        let mut start: Option<Vdif> = None;
+        let mut told = None;
+        let mut before: BTreeMap<u32, Vdif> = BTreeMap::new();
+        for found in vdif::frames(file) {
+            let (at, header) = found.map_err(|(at, reason)| RestampError::Broken { at, reason })?;
+            let vdif = header.vdif;
+            let count = counts.entry(vdif.thread).or_default();
+            // Threads whose clock is wrong lag far behind, so the latest start is the right one.
+            if *count == 0 && start.is_none_or(|s| s.seconds_since_2000() < vdif.seconds_since_2000()) {
+                start = Some(vdif);
+            }
+            if let Some(last) = before.insert(vdif.thread, vdif)
+                && (last.seconds + 1, 0) == (vdif.seconds, vdif.frame)
+            {
+                told = told.or(Some(last.frame + 1));
+            }
+            let payload = at + vdif.header_bytes()..at + vdif.frame_bytes();
+            frames.push(Frame { payload, number: *count, header: Stamp::Vdif(header) });
+            *count += 1;
+        }
+        let start = start.ok_or(RestampError::Empty)?;
+        let header = frames.first().and_then(|frame| match frame.header {
+            Stamp::Vdif(header) => header.frames_per_second().filter(|&fps| fps > start.frame),
+            Stamp::Mark5b(_) => None,
+        });
+        let fps = fps.or(header).or(told).ok_or(RestampError::RateUnknown)?;
+        if fps == 0 || fps > 1 << 24 {
+            return Err(RestampError::BadRate);
+        }
+        let length = counts.values().copied().max().map_or(1, u64::from);
+        Ok(Restamper {
+            frames,
+            fps,
+            length,
+            start: (u64::from(start.seconds), start.frame),
+            epoch: start.epoch,
+        })
+    }
+
+    fn mark5b(file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
+        let mut frames = Vec::new();
+        let mut headers = Vec::new();
+        for (number, frame) in file.chunks(mark5b::FRAME).enumerate() {
+            let at = number * mark5b::FRAME;
+            let broken = |reason| RestampError::Broken { at, reason };
+            let (header, _) = Mark5b::read(frame).ok_or(broken(Reject::Truncated))?;
+            header.time().map_err(broken)?;
+            if frame.len() < mark5b::FRAME {
+                return Err(broken(Reject::Truncated));
+            }
+            let payload = at + Mark5b::LEN..at + mark5b::FRAME;
+            frames.push(Frame { payload, number: number as u32, header: Stamp::Mark5b(header) });
+            headers.push(header);
+        }
+        let first = headers.first().ok_or(RestampError::Empty)?;
+        let fps = fps.or_else(|| mark5b::frames_per_second(&headers)).ok_or(RestampError::RateUnknown)?;
+        if fps == 0 || fps > 1 << 16 {
+            return Err(RestampError::BadRate);
+        }
+        let time = first.time().map_err(|reason| RestampError::Broken { at: 0, reason })?;
+        let second = u64::from(time.day) * 86_400 + u64::from(time.second);
+        let frame = if fps <= 1 << 15 { time.frame & 0x7FFF } else { time.frame };
+        let length = frames.len() as u64;
+        Ok(Restamper { frames, fps, length, start: (second, frame), epoch: 0 })
+    }
+
+    /// Let the first loop start with this second, at frame 0. Times that the format cannot tell are left alone.
+    #[must_use]
+    pub fn starting_at(mut self, unix_seconds: i64) -> Restamper {
+        match self.frames[0].header {
+            Stamp::Vdif(_) => {
+                if let Some(vdif) = Vdif::default().at(unix_seconds, 0) {
+                    (self.start, self.epoch) = ((u64::from(vdif.seconds), 0), vdif.epoch);
+                }
+            }
+            Stamp::Mark5b(_) => {
+                let day = (unix_seconds.div_euclid(86_400) + 40_587).rem_euclid(1000);
+                self.start = ((day * 86_400 + unix_seconds.rem_euclid(86_400)) as u64, 0);
+            }
+        }
+        self
+    }
+
+    /// Frames of one thread in a second.
+    #[must_use]
+    pub fn frames_per_second(&self) -> u32 {
+        self.fps
+    }
+
+    /// Frames (of all threads) in a loop; at least 1.
+    #[must_use]
+    pub fn frames_per_loop(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Seconds that a loop lasts, as frames of one thread over frames per second.
+    #[must_use]
+    pub fn loop_length(&self) -> (u64, u32) {
+        (self.length, self.fps)
+    }
+
+    /// Where in the file the payload of frame `index` lies; empty beyond the last.
+    #[must_use]
+    pub fn payload(&self, index: usize) -> Range<usize> {
+        self.frames.get(index).map_or(0..0, |frame| frame.payload.clone())
+    }
+
+    /// Write the header of frame `index` in this loop to the front of `out`, and return its length: 0 beyond the last
+    /// frame, or where `out` is shorter than the header (at most 32 octets).
+    pub fn header(&self, iteration: u64, index: usize, out: &mut [u8]) -> usize {
+        let Some(frame) = self.frames.get(index) else { return 0 };
+        let steps = iteration.wrapping_mul(self.length).wrapping_add(u64::from(frame.number)) as i64;
+        let Some((second, number)) = step(self.start.0, self.start.1, steps, Some(self.fps)) else {
+            return 0;
+        };
+        let fps = Some(self.fps);
+        let (octets, length) = match frame.header {
+            Stamp::Vdif(mut header) => {
+                header.vdif.epoch = self.epoch;
+                let packets = iteration.wrapping_mul(self.frames.len() as u64) as i64;
+                header.moved(packets, second as u32, number, fps).write()
+            }
+            Stamp::Mark5b(header) => {
+                let own =
+                    header.time().map_or(0, |time| i64::from(time.day) * 86_400 + i64::from(time.second));
+                let mut octets = [0; 32];
+                let moved = header.moved(second as i64 - own, number, fps);
+                octets[..Mark5b::LEN].copy_from_slice(&moved.write());
+                (octets, Mark5b::LEN)
+            }
+        };
+        match out.get_mut(..length) {
+            Some(out) => {
+                out.copy_from_slice(&octets[..length]);
+                length
+            }
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::vdif::{Extended, extended::Words};
+
+    fn file(extended: Extended, frames: u32, threads: u32) -> Vec<u8> {
+        let mut file = Vec::new();
+        for n in 0..frames * threads {
+            let shape = Vdif::shape(5000, 1, 2, false, extended == Extended::Legacy).unwrap();
+            let vdif =
+                Vdif { thread: n % threads, ..shape.at(1_767_225_600 + 99, 1598 + n / threads).unwrap() };
+            let (octets, length) = Header { vdif, extended }.write();
+            file.extend(&octets[..length]);
+            file.resize(file.len() + 5000, n as u8);
+        }
+        file
+    }
+
+    /// Every frame of some loops, put together again.
+    fn sent(file: &[u8], restamper: &Restamper, loops: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (iteration, index) in
+            (0..loops).flat_map(|n| (0..restamper.frames_per_loop()).map(move |i| (n, i)))
+        {
+            let mut header = [0; 32];
+            let length = restamper.header(iteration, index, &mut header);
+            out.extend(&header[..length]);
+            out.extend(&file[restamper.payload(index)]);
+        }
+        out
+    }
+
+    #[test]
+    fn vdif_runs_on_across_the_second() {
+        let vlba = Extended::vlba(32_000_000, false).unwrap();
+        let file = file(vlba, 2, 8);
+        let restamper = Restamper::new(&file, Format::Auto, None).unwrap();
+        assert_eq!(
+            (restamper.frames_per_second(), restamper.frames_per_loop(), restamper.loop_length()),
+            (1600, 16, (2, 1600))
+        );
+        let out = sent(&file, &restamper, 3);
+        assert_eq!(out[..file.len()], file, "the first loop is the file itself");
+        let times: Vec<_> =
+            vdif::frames(&out).map(|f| f.unwrap().1.vdif).map(|v| (v.thread, v.seconds, v.frame)).collect();
+        assert_eq!(times[15], (7, 99, 1599));
+        assert_eq!(times[16], (0, 100, 0));
+        assert_eq!(times[47], (7, 100, 3));
+        let later = restamper.starting_at(1_782_864_000 + 5);
+        let (_, first) = vdif::frames(&sent(&file, &later, 1)).next().unwrap().unwrap();
+        assert_eq!((first.vdif.unix_seconds(), first.vdif.frame, first.vdif.epoch), (1_782_864_005, 0, 53));
+    }
+
+    #[test]
+    fn a_wrong_clock_is_set_right_and_a_sequence_number_goes_on() {
+        let r2dbe = Extended::read(&Words { edv: 2, word6: 40, ..Words::default() }.write()).unwrap();
+        let mut file = file(r2dbe, 2, 2);
+        file[5032..5036].copy_from_slice(&7u32.to_le_bytes());
+        let out = sent(&file, &Restamper::new(&file, Format::Vdif, Some(1600)).unwrap(), 2);
+        let headers: Vec<_> = vdif::frames(&out).map(|f| f.unwrap().1).collect();
+        assert_eq!(
+            headers.iter().map(|h| h.vdif.seconds).collect::<Vec<_>>(),
+            [99, 99, 99, 99, 100, 100, 100, 100]
+        );
+        assert_eq!((headers[0].extended.psn(), headers[4].extended.psn()), (Some(40), Some(44)));
+    }
+
+    #[test]
+    fn the_end_of_a_second_in_the_file_tells_the_rate() {
+        let plain = Extended::Plain(Words::default());
+        let mut file = file(plain, 3, 1);
+        assert_eq!(Restamper::new(&file, Format::Vdif, None).unwrap_err(), RestampError::RateUnknown);
+        file[2 * 5032..][..8].copy_from_slice(&[100, 0, 0, 0, 0, 0, 0, 52]);
+        assert_eq!(Restamper::new(&file, Format::Vdif, None).unwrap().frames_per_second(), 1600);
+    }
+
+    #[test]
+    fn mark5b_runs_on_with_bcd_and_crc_also_inside_vdif() {
+        let time = mark5b::Time { day: 999, second: 86_399, frame: 6399 };
+        let mark = Mark5b::new(time, 9998);
+        let file: Vec<u8> = [&mark.write()[..], &[3; mark5b::PAYLOAD]].concat();
+        let restamper = Restamper::new(&file, Format::Auto, Some(6400)).unwrap();
+        let out = sent(&file, &restamper, 3);
+        let (second, _) = Mark5b::read(&out[mark5b::FRAME..]).unwrap();
+        assert_eq!(second, Mark5b::new(mark5b::Time { day: 0, second: 0, frame: 0 }, 0));
+        assert_eq!(Mark5b::read(&out[2 * mark5b::FRAME..]).unwrap().0.fraction_bcd, 1);
+        let begun = restamper.starting_at(1_767_225_600 + 7);
+        let (first, _) = Mark5b::read(&sent(&file, &begun, 1)).unwrap();
+        assert_eq!(mark5b::unix_seconds(first.time().unwrap().day, 7, 1_767_225_600), 1_767_225_607);
+
+        let vdif = Vdif::shape(10_000, 8, 2, false, false).unwrap().at(1_767_225_600, 6399).unwrap();
+        let (octets, _) = Header { vdif, extended: Extended::Mark5b(mark) }.write();
+        let file = [&octets[..], &[3; 10_000]].concat();
+        let out = sent(&file, &Restamper::new(&file, Format::Auto, Some(6400)).unwrap(), 2);
+        let (_, next) = vdif::frames(&out).last().unwrap().unwrap();
+        assert_eq!((next.vdif.seconds, next.vdif.frame), (1, 0));
+        assert_eq!(
+            next.extended,
+            Extended::Mark5b(Mark5b::new(mark5b::Time { day: 0, second: 0, frame: 0 }, 0))
+        );
+    }
+
+    #[test]
+    fn each_refusal() {
+        let plain = Extended::Plain(Words::default());
+        let new = |file: &[u8], format, fps| Restamper::new(file, format, fps).unwrap_err();
+        assert_eq!(new(&[], Format::Auto, Some(1)), RestampError::Empty);
+        assert_eq!(new(&[], Format::Mark5b, Some(1)), RestampError::Empty);
+        let cut = &file(plain, 2, 1)[..9000];
+        assert_eq!(
+            new(cut, Format::Vdif, Some(1)),
+            RestampError::Broken { at: 5032, reason: Reject::Truncated }
+        );
+        assert_eq!(new(&file(plain, 1, 1), Format::Vdif, Some(0)), RestampError::BadRate);
+        assert_eq!(
+            new(&[0; 20_000], Format::Mark5b, Some(1)),
+            RestampError::Broken { at: 0, reason: Reject::BadMagic }
+        );
+        assert_eq!(new(&[], Format::Spead, None), RestampError::NoFrames(Format::Spead));
+        let one = file(plain, 1, 1);
+        let restamper = Restamper::new(&one, Format::Vdif, Some(2000)).unwrap();
+        assert_eq!((restamper.header(0, 1, &mut [0; 32]), restamper.header(0, 0, &mut [0; 31])), (0, 0));
+        assert_eq!(restamper.payload(1), 0..0);
+        assert!(restamper.header(u64::MAX, 0, &mut [0; 32]) <= 32);
+    }
+}
