@@ -121,7 +121,7 @@ impl Endpoint {
     #[must_use]
     pub fn failed(&self, operation: &str, error: &io::Error) -> io::Error {
         let hint = hint(self, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
-        io::Error::new(error.kind(), format!("{operation} {self}: {}{hint}", plain(error)))
+        io::Error::new(error.kind(), format!("{operation} {self}: {}{hint}", system_text(error)))
     }
 }
 
@@ -133,7 +133,7 @@ impl Endpoint {
 }
 
 /// The system's words without Rust's "(os error 98)".
-fn plain(error: &io::Error) -> String {
+pub(crate) fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

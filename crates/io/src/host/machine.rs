@@ -1,0 +1,120 @@
+//! The machine that a figure was measured on, and its energy meter.
+
+use std::{fs, time::Duration};
+
+/// What stands beside every measured figure.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// CPU model as the kernel names it.
+    pub cpu: String,
+    /// CPUs this process may use.
+    pub cores: usize,
+    /// Memory in bytes.
+    pub memory: u64,
+    /// Kernel name and release.
+    pub kernel: String,
+    /// Host name.
+    pub host: String,
+    /// The copy used for payloads (see [`crate::copy`]).
+    pub copy: &'static str,
+}
+
+impl Machine {
+    /// This one.
+    #[must_use]
+    pub fn this() -> Self {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let (info, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+        let field = |text: &str, name: &str| {
+            let line = text.lines().find(|l| l.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let model = ["model name", "Model", "CPU implementer", "cpu"].iter().find_map(|n| field(&info, n));
+        let kib = field(&memory, "MemTotal").and_then(|m| m.split(' ').next()?.parse::<u64>().ok());
+        let system = rustix::system::uname();
+        Self {
+            cpu: model.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            memory: kib.unwrap_or(0) * 1024,
+            kernel: format!("{} {}", system.sysname().to_string_lossy(), system.release().to_string_lossy()),
+            host: system.nodename().to_string_lossy().into_owned(),
+            copy: crate::copy::name(),
+        }
+    }
+}
+
+/// Joules used by the CPU packages, where they are metered (RAPL) and may be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Energy {
+    /// For each package: its name, microjoules at start, and the value after which the meter starts again.
+    packages: Vec<(String, u64, u64)>,
+}
+
+impl Energy {
+    /// Start metering; nothing where there is no meter or it is not readable (usually root only).
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        Self::start_in("/sys/class/powercap")
+    }
+
+    fn start_in(root: &str) -> Option<Self> {
+        let mut packages = Vec::new();
+        for entry in fs::read_dir(root).ok()?.flatten() {
+            // intel-rapl:0 is a package; intel-rapl:0:0 a part of it.
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.matches(':').count() == 1 {
+                let path = entry.path().to_string_lossy().into_owned();
+                if let (Some(now), Some(range)) =
+                    (micros(&path, "energy_uj"), micros(&path, "max_energy_range_uj"))
+                {
+                    packages.push((path, now, range));
+                }
+            }
+        }
+        (!packages.is_empty()).then_some(Self { packages })
+    }
+
+    /// Joules since the start. A meter that started again is seen once; poll it at least every few minutes.
+    #[must_use]
+    pub fn joules(&self) -> f64 {
+        let used = |(path, start, range): &(String, u64, u64)| {
+            let now = micros(path, "energy_uj").unwrap_or(*start);
+            if now >= *start { now - start } else { now + range.saturating_sub(*start) }
+        };
+        Duration::from_micros(self.packages.iter().map(used).sum()).as_secs_f64()
+    }
+}
+
+fn micros(path: &str, name: &str) -> Option<u64> {
+    fs::read_to_string(format!("{path}/{name}")).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_a_cpu_memory_and_kernel() {
+        let machine = Machine::this();
+        assert!(!machine.cpu.is_empty() && machine.cores > 0 && machine.memory > 1 << 20, "{machine:?}");
+        assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
+    }
+
+    #[test]
+    fn energy_is_read_over_the_meters_end() {
+        let root = tempfile::tempdir().unwrap();
+        let package = root.path().join("intel-rapl:0");
+        for (dir, value) in [(package.clone(), "900"), (root.path().join("intel-rapl:0:0"), "5")] {
+            fs::create_dir(&dir).unwrap();
+            fs::write(dir.join("energy_uj"), value).unwrap();
+            fs::write(dir.join("max_energy_range_uj"), "1000\n").unwrap();
+        }
+        let energy = Energy::start_in(root.path().to_str().unwrap()).unwrap();
+        assert_eq!(energy.packages.len(), 1);
+        fs::write(package.join("energy_uj"), "950").unwrap();
+        assert!((energy.joules() - 50e-6).abs() < 1e-12);
+        fs::write(package.join("energy_uj"), "100").unwrap();
+        assert!((energy.joules() - 200e-6).abs() < 1e-12);
+        assert_eq!(Energy::start_in("/nonexistent"), None);
+    }
+}
