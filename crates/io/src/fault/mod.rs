@@ -1,0 +1,228 @@
+//! Networks lose, repeat, reorder and damage packets: here they do so on purpose, by a seed.
+//!
+//! ```text
+//!   loss=0.01,burst=500@0.0001,reorder=64@0.1,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7
+//! ```
+//!
+//! | fault | meaning |
+//! |---|---|
+//! | `loss=P` | each packet is lost with probability P |
+//! | `burst=N@P` | with probability P a packet begins a burst: it and the next N-1 are lost |
+//! | `reorder=N@P` | with probability P (0.1 if left out) a packet comes 1 to N places later than it should |
+//! | `duplicate=P` | with probability P a packet comes twice: at once, or with `reorder` up to N places later |
+//! | `corrupt=P` | with probability P one bit of the packet is flipped |
+//! | `truncate=P` | with probability P the packet is cut short |
+//! | `seed=S` | the same seed and the same packets give the same faults |
+//!
+//! One engine serves both ends: [`FaultPlan`] says what becomes of packet after packet, [`Line`] holds back what is
+//! late, [`FaultSource`] does it to any [`Source`](crate::source::Source). A sender does it to itself with a `Line`
+//! of packet numbers:
+//!
+//! ```
+//! use skyhaul_io::fault::{Faults, Line};
+//! let faults: Faults = "loss=0.1,reorder=4,duplicate=0.05,seed=7".parse()?;
+//! let mut line = Line::new(&faults);
+//! let mut sent = Vec::new();
+//! for number in 0..1000u64 {
+//!     line.pass(number, &mut |number, _damage| sent.push(number));
+//! }
+//! line.flush(&mut |number, _damage| sent.push(number));
+//! let did = line.injected();
+//! assert_eq!(sent.len() as u64, 1000 - did.lost() + did.duplicated);
+//! let lost: u64 = did.lost_packets.ranges().iter().map(|r| r.end - r.start).sum();
+//! assert_eq!(lost, did.lost());
+//! # Ok::<(), skyhaul_io::fault::NotFaults>(())
+//! ```
+//!
+//! Limits: what is late is held back in at most 2 × (N + 1) packets, N at most 65,536; the list of what was lost
+//! has at most a million ranges, and says when there were more.
+
+mod line;
+mod plan;
+mod source;
+
+pub use line::Line;
+pub use plan::{Damage, Fate, FaultPlan, Injected, LostPackets};
+pub use source::FaultSource;
+
+use std::{fmt, str::FromStr};
+
+/// How likely each fault is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Faults {
+    /// A packet is lost.
+    pub loss: f64,
+    /// Length of a burst of losses.
+    pub burst: u32,
+    /// A packet begins a burst.
+    pub burst_chance: f64,
+    /// Most places a packet is late.
+    pub reorder: u32,
+    /// A packet is late.
+    pub reorder_chance: f64,
+    /// A packet comes twice.
+    pub duplicate: f64,
+    /// One bit of a packet is flipped.
+    pub corrupt: f64,
+    /// A packet is cut short.
+    pub truncate: f64,
+    /// Where the random numbers start.
+    pub seed: u64,
+}
+
+/// Most places a packet may be late.
+pub const DEEPEST: u32 = 65_536;
+/// How likely a packet is late, if only the depth was said.
+const REORDER_CHANCE: f64 = 0.1;
+
+impl Faults {
+    /// No faults.
+    pub const NONE: Faults = Faults {
+        loss: 0.0,
+        burst: 0,
+        burst_chance: 0.0,
+        reorder: 0,
+        reorder_chance: 0.0,
+        duplicate: 0.0,
+        corrupt: 0.0,
+        truncate: 0.0,
+        seed: 1,
+    };
+
+    /// Whether any fault can happen.
+    #[must_use]
+    pub fn any(&self) -> bool {
+        Faults { seed: 1, ..*self } != Self::NONE
+    }
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// Text that does not describe faults, and what would.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotFaults(String);
+
+impl fmt::Display for NotFaults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let example =
+            "loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7";
+        write!(f, "faults: {}; hint: any of {example}", self.0)
+    }
+}
+
+impl std::error::Error for NotFaults {}
+
+impl FromStr for Faults {
+    type Err = NotFaults;
+
+    fn from_str(text: &str) -> Result<Self, NotFaults> {
+        let mut faults = Self::NONE;
+        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| NotFaults(format!("'{part}' has no value")))?;
+            match key {
+                "loss" => faults.loss = probability(key, value)?,
+                "duplicate" => faults.duplicate = probability(key, value)?,
+                "corrupt" => faults.corrupt = probability(key, value)?,
+                "truncate" => faults.truncate = probability(key, value)?,
+                "burst" => {
+                    let (length, chance) = value.split_once('@').ok_or_else(|| {
+                        NotFaults(format!("burst '{value}' says not how often: write burst=500@0.0001"))
+                    })?;
+                    faults.burst = count(key, length)?;
+                    faults.burst_chance = probability(key, chance)?;
+                }
+                "reorder" => {
+                    let (depth, chance) = value.split_once('@').unwrap_or((value, ""));
+                    faults.reorder = count(key, depth)?;
+                    faults.reorder_chance = REORDER_CHANCE;
+                    if !chance.is_empty() {
+                        faults.reorder_chance = probability(key, chance)?;
+                    }
+                }
+                "seed" => {
+                    faults.seed =
+                        value.parse().map_err(|_| NotFaults(format!("seed '{value}' is no number")))?;
+                }
+                _ => return Err(NotFaults(format!("'{key}' is no fault"))),
+            }
+        }
+        Ok(faults)
+    }
+}
+
+/// `0.01`, `1e-5` or `1%`.
+fn probability(key: &str, text: &str) -> Result<f64, NotFaults> {
+    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
+    let value = number.parse::<f64>().ok().map(|p| p / scale).filter(|p| (0.0..=1.0).contains(p));
+    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is no probability from 0 to 1")))
+}
+
+fn count(key: &str, text: &str) -> Result<u32, NotFaults> {
+    let value = text.parse::<u32>().ok().filter(|n| (1..=DEEPEST).contains(n));
+    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is no number of packets from 1 to {DEEPEST}")))
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, chance) in [
+            ("loss", self.loss),
+            ("duplicate", self.duplicate),
+            ("corrupt", self.corrupt),
+            ("truncate", self.truncate),
+        ] {
+            if chance > 0.0 {
+                write!(f, "{key}={chance},")?;
+            }
+        }
+        if self.burst > 0 {
+            write!(f, "burst={}@{},", self.burst, self.burst_chance)?;
+        }
+        if self.reorder > 0 {
+            write!(f, "reorder={}@{},", self.reorder, self.reorder_chance)?;
+        }
+        write!(f, "seed={}", self.seed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_text_is_read_and_shown() {
+        let text =
+            "loss=0.01,duplicate=0.02,corrupt=0.00001,truncate=0.001,burst=500@0.0001,reorder=64@0.5,seed=7";
+        let faults: Faults = text.parse().unwrap();
+        assert_eq!((faults.loss, faults.burst, faults.burst_chance, faults.seed), (0.01, 500, 0.0001, 7));
+        assert_eq!(faults.to_string(), text);
+        assert_eq!(
+            "loss=1%, reorder=64".parse::<Faults>().unwrap().to_string(),
+            "loss=0.01,reorder=64@0.1,seed=1"
+        );
+        assert!(!"seed=9".parse::<Faults>().unwrap().any());
+        assert!("loss=1e-9".parse::<Faults>().unwrap().any());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, wrong) in [
+            ("loss", "'loss' has no value"),
+            ("loss=2", "loss '2' is no probability"),
+            ("loss=NaN", "no probability"),
+            ("loss=-0.1", "no probability"),
+            ("burst=500", "says not how often"),
+            ("burst=0@0.1", "from 1 to 65536"),
+            ("reorder=100000", "from 1 to 65536"),
+            ("delay=3", "'delay' is no fault"),
+            ("seed=x", "no number"),
+        ] {
+            let said = text.parse::<Faults>().unwrap_err().to_string();
+            assert!(said.contains(wrong) && said.contains("hint: any of loss="), "{text}: {said}");
+        }
+    }
+}
