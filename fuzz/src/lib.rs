@@ -13,7 +13,9 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod learn;
 pub mod mutate;
+mod text;
 mod wire;
 
 /// One thing to throw bytes at.
@@ -35,6 +37,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fila10g", run: wire::fila10g, seeds: wire::fila10g_seeds },
     Target { name: "spead", run: wire::spead, seeds: wire::spead_seeds },
     Target { name: "ejfat", run: wire::ejfat, seeds: wire::ejfat_seeds },
+    Target { name: "learn", run: learn::run, seeds: learn::seeds },
+    Target { name: "quantity", run: text::quantity, seeds: text::quantity_seeds },
+    Target { name: "address", run: text::address, seeds: text::address_seeds },
     Target { name: "assembly_units", run: assembly::units, seeds: assembly::seeds },
     Target { name: "assembly_bytes", run: assembly::bytes, seeds: assembly::seeds },
 ];

@@ -15,7 +15,7 @@ const FRAME: usize = 40;
 const UNIX: i64 = 1_795_231_799;
 
 /// A payload that was given a place lies in its packet and in its object.
-fn placed(layout: &impl Layout, packet: &[u8]) {
+pub(crate) fn placed(layout: &impl Layout, packet: &[u8]) {
     if let Ok(place) = layout.place(packet) {
         assert!(place.length > 0, "nothing was placed");
         assert!(place.start as usize + place.length as usize <= packet.len(), "{place:?} leaves the packet");

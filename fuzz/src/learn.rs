@@ -1,0 +1,85 @@
+//! Target for the learner: the bytes are a script of packets, good and bad, of one sender.
+//!
+//! ```text
+//!   first octet  what is asked for (format, what to keep, how to place) and whether to conclude early
+//!   then         length octet · that many octets, each set after the first differing from the one before
+//! ```
+//!
+//! Held: whatever is concluded has a layout, and every packet that layout places lies inside.
+
+use crate::wire;
+use skyhaul_core::placement::Layout;
+use skyhaul_core::wire::{Format, Keep, LearnOptions, Learner, Place};
+
+/// Repeats of the script, so that a short one gives packets enough to conclude from.
+const ROUNDS: u8 = 4;
+
+pub(crate) fn run(script: &[u8]) {
+    let Some((&asked, packets)) = script.split_first() else { return };
+    let options = LearnOptions {
+        format: Format::ALL[usize::from(asked & 7) % Format::ALL.len()],
+        keep: [Keep::StripNetwork, Keep::All, Keep::StripLeading(8)][usize::from(asked >> 3 & 3) % 3],
+        place: [Place::Auto, Place::Sequence, Place::Time][usize::from(asked >> 5 & 3) % 3],
+        object_bytes: 1 << 20,
+        ..LearnOptions::default()
+    };
+    let mut learner = Learner::new(options);
+    let mut seen = Vec::new();
+    for round in 0..ROUNDS {
+        let mut rest = packets;
+        while let Some((&length, tail)) = rest.split_first() {
+            let (head, tail) = tail.split_at(usize::from(length).min(tail.len()));
+            rest = tail;
+            let mut packet = head.to_vec();
+            // The script gives heads; large frames are made whole, and counters move on.
+            if let Some(octet) = packet.first_mut() {
+                *octet = octet.wrapping_add(round.wrapping_mul(packets.len() as u8));
+            }
+            if head.len() > 60 {
+                packet.resize(skyhaul_core::wire::mark5b::FRAME + 8 * usize::from(head[0] & 1), 0);
+            }
+            learner.observe(&packet);
+            seen.push(packet);
+        }
+    }
+    let Some(Ok(mut format)) = learner.conclude(asked & 0x80 != 0) else { return };
+    let layout = format.layout().expect("what is concluded has a layout");
+    assert!(layout.geometry().object_bytes <= 1 << 20);
+    for packet in &seen {
+        wire::placed(&layout, packet);
+        let _ = (layout.key(packet), format.frame_time(packet));
+    }
+    let _ = (format.describe(), format.quirks.iter().map(ToString::to_string).collect::<Vec<_>>());
+    if format.set_frames_per_second(u32::from(asked)).is_ok() {
+        let layout = format.layout().expect("a rate that was taken fits");
+        seen.iter().for_each(|packet| wire::placed(&layout, packet));
+    }
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = Vec::new();
+    for (asked, heads) in [
+        (0x80, wire::vdif_seeds()),
+        (0x81, wire::vdif_seeds()),
+        (0xC1, wire::vdif_seeds()),
+        (0x80, wire::mark5b_seeds()),
+        (0x84, wire::spead_seeds()),
+        (0x85, wire::ejfat_seeds()),
+    ] {
+        let mut all = vec![asked];
+        for head in heads {
+            let mut one = vec![asked];
+            for n in 0..12u8 {
+                let mut packet = head.clone();
+                packet[0] = packet[0].wrapping_add(n);
+                one.push(packet.len() as u8);
+                one.extend(&packet);
+            }
+            all.push(head.len() as u8);
+            all.extend(&head);
+            seeds.push(one);
+        }
+        seeds.push(all);
+    }
+    seeds
+}
