@@ -1,7 +1,8 @@
 //! An append-only file that is locked as long as its writer lives.
 //!
 //! Space is taken ahead of need, so that a full disk can still say what is on it. The lock (`flock`) goes with
-//! the process, however it ends: [`is_locked`] tells a reader whether the writer is still there.
+//! the process, however it ends: [`is_locked`] tells a reader whether the writer is still there. After a kill the
+//! kernel takes some milliseconds to end the writes that were in a ring, and gives up the lock after that.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -30,7 +31,14 @@ impl Log {
         let mut options = File::options();
         options.append(true).read(true);
         let file = if existing { options.open(path) } else { options.create_new(true).open(path) }?;
-        if !super::lock(&file, FlockOperation::NonBlockingLockExclusive) {
+        // `is_locked` holds the lock for a moment, too: ask more than once.
+        let locked = (0..20).any(|attempt| {
+            if attempt > 0 {
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            super::lock(&file, FlockOperation::NonBlockingLockExclusive)
+        });
+        if !locked {
             return Err(io::Error::new(
                 io::ErrorKind::WouldBlock,
                 format!("{} is being written by another process", path.display()),
