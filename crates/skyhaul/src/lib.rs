@@ -1,1 +1,3 @@
 //! The library people use.
+
+pub mod recording;

@@ -1,0 +1,54 @@
+//! Recordings: written to many disks at once, provable afterwards.
+//!
+//! ```text
+//!   submit(chunk) ─▶ striping ─▶ disk 0 ┐  fill holes · checksum · write (O_DIRECT) · fdatasync
+//!                            ├─▶ disk 1 │  then one durable index record per chunk = acknowledged
+//!                            └─▶ disk n ┘
+//!
+//!   <disk>/<scan>/<scan>.00000012      raw frames: what FlexBuff, DiFX and baseband read as it is
+//!   <disk>/<scan>_ds1/<scan>_ds1.0…    a further datastream of the same scan
+//!   <disk>/<scan>/<scan>.index         one self-checking record a line, on every disk
+//! ```
+//!
+//! * A [`Writer`] takes chunks and never blocks who gives them. A slow disk gets less, a full, broken or
+//!   vanished one nothing; what was under way to it is written elsewhere, from memory, under the same number.
+//! * A chunk is *acknowledged* when its data and its index record are durable. Opening after `kill -9` or power
+//!   loss finds every acknowledged chunk and names what is not.
+//! * A [`Recording`] reads, follows, lists and proves scans, with or without an index (plain FlexBuff).
+//!
+//! Limits: at most 10⁸ chunks a datastream (eight digits in the file name); a label has no `.` or `/`.
+
+mod check;
+mod dispatch;
+mod drive;
+mod follow;
+mod index;
+mod ledger;
+mod list;
+mod names;
+mod open;
+mod read;
+mod record;
+mod report;
+mod striping;
+mod writer;
+
+pub use check::{
+    CheckOptions, CheckReport, DatastreamCheck, Finding, FrameReader, FrameSeen, Frames, Verdict, repair,
+};
+pub use index::{IndexReader, Tally};
+pub use ledger::DatastreamReport;
+pub use list::{ScanSummary, ls};
+pub use names::{Label, LabelError};
+pub use open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
+pub use read::{Piece, ReadOptions, Reader};
+pub use record::{
+    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
+};
+pub use report::{DiskState, DiskStatus, Histogram, RecordingReport};
+pub use writer::{
+    Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,
+};
+
+#[cfg(test)]
+mod tests;

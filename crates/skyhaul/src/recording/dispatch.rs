@@ -1,0 +1,444 @@
+//! What the disks' threads and the caller share: who has which chunk, and how each disk is.
+//!
+//! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
+//! system call that can wait.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use skyhaul_io::disk::{Disk, Means, Waker};
+use skyhaul_io::memory::View;
+
+use super::ledger::Ledger;
+use super::record::{ChunkMeta, Event, LostChunk, Record};
+use super::report::{DiskState, DiskStatus, Histogram};
+use super::striping::{self, Candidate};
+use super::writer::{Chunk, SyncPolicy, WriterOptions};
+
+/// What is assumed of a disk that was not measured yet, in seconds a byte (1 GB/s).
+pub(super) const ASSUMED: f64 = 1e-9;
+/// More different disks than this a chunk is not given to.
+const MOST_ATTEMPTS: u64 = 16;
+
+/// A chunk that is filled and waits for a disk, or is written.
+#[derive(Debug)]
+pub(super) struct Ready {
+    pub(super) datastream: u32,
+    pub(super) number: u32,
+    pub(super) view: View,
+    pub(super) meta: ChunkMeta,
+    pub(super) crc32c: OnceLock<u32>,
+    /// Acknowledged by some disk.
+    pub(super) settled: AtomicBool,
+    /// One bit for each disk (modulo 64) that failed it.
+    pub(super) avoid: AtomicU64,
+    pub(super) attempts: AtomicU64,
+}
+
+/// What a disk can be given.
+#[derive(Debug)]
+pub(super) enum Work {
+    Fresh(Box<Chunk>),
+    Again(Arc<Ready>),
+}
+
+impl Work {
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Work::Fresh(chunk) => chunk.range.len() as u64,
+            Work::Again(ready) => ready.view.len() as u64,
+        }
+    }
+
+    fn avoids(&self, disk: usize) -> bool {
+        match self {
+            Work::Fresh(_) => false,
+            Work::Again(ready) => ready.avoid.load(Ordering::Relaxed) >> (disk % 64) & 1 == 1,
+        }
+    }
+}
+
+/// A line for a disk's index, and the directory that it needs.
+#[derive(Clone, Debug)]
+pub(super) struct Note {
+    pub(super) line: String,
+    pub(super) directory: Option<(u32, String)>,
+}
+
+/// A chunk that a disk is writing.
+#[derive(Debug)]
+pub(super) struct Flying {
+    pub(super) ready: Arc<Ready>,
+    pub(super) since: Instant,
+    pub(super) written: bool,
+}
+
+/// What is known of a disk.
+#[derive(Debug)]
+pub(super) struct LaneState {
+    pub(super) notes: VecDeque<Note>,
+    pub(super) work: VecDeque<Work>,
+    pub(super) flying: BTreeMap<u64, Flying>,
+    pub(super) health: DiskState,
+    pub(super) error: Option<String>,
+    pub(super) seconds_per_byte: f64,
+    /// Free beyond the reserve when it was last asked, less what was started since.
+    pub(super) free: u64,
+    pub(super) free_bytes: u64,
+    pub(super) given: u64,
+    pub(super) chunks: u64,
+    pub(super) bytes: u64,
+    pub(super) acknowledged_bytes: u64,
+    pub(super) latency: Histogram,
+    pub(super) means: Means,
+}
+
+impl LaneState {
+    fn backlog(&self) -> u64 {
+        let flying = self.flying.values().filter(|flying| !flying.written);
+        self.work.iter().map(Work::bytes).sum::<u64>()
+            + flying.map(|f| f.ready.view.len() as u64).sum::<u64>()
+    }
+
+    /// For how long its oldest write is under way.
+    pub(super) fn oldest(&self) -> Duration {
+        let unwritten = self.flying.values().filter(|flying| !flying.written);
+        unwritten.map(|flying| flying.since.elapsed()).max().unwrap_or_default()
+    }
+
+    fn candidate(&self) -> Candidate {
+        Candidate {
+            usable: self.health == DiskState::Active,
+            backlog: self.backlog(),
+            seconds_per_byte: self.seconds_per_byte,
+            oldest: self.oldest().as_secs_f64(),
+            free: self.free,
+            given: self.given,
+        }
+    }
+}
+
+/// One disk, as the others see it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) path: PathBuf,
+    waker: Waker,
+    state: Mutex<LaneState>,
+}
+
+impl Lane {
+    pub(super) fn new(path: PathBuf, disk: &Disk) -> Lane {
+        let state = LaneState {
+            notes: VecDeque::new(),
+            work: VecDeque::new(),
+            flying: BTreeMap::new(),
+            health: DiskState::Active,
+            error: None,
+            seconds_per_byte: ASSUMED,
+            free: 0,
+            free_bytes: 0,
+            given: 0,
+            chunks: 0,
+            bytes: 0,
+            acknowledged_bytes: 0,
+            latency: Histogram::default(),
+            means: disk.means().clone(),
+        };
+        Lane { path, waker: disk.waker(), state: Mutex::new(state) }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, LaneState> {
+        // What the lock guards is a set of counters and queues, sound at every step.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All that is shared.
+#[derive(Debug)]
+pub(super) struct Dispatch {
+    pub(super) lanes: Vec<Lane>,
+    ledger: Mutex<Ledger>,
+    settled: Condvar,
+    units: Mutex<HashMap<u32, u32>>,
+    pub(super) session: u64,
+    pub(super) sync: SyncPolicy,
+    pub(super) reserve: u64,
+    pub(super) stall: Duration,
+    closed: AtomicBool,
+    ending: AtomicBool,
+}
+
+impl Dispatch {
+    pub(super) fn new(lanes: Vec<Lane>, session: u64, options: &WriterOptions) -> Dispatch {
+        let dispatch = Dispatch {
+            lanes,
+            ledger: Mutex::default(),
+            settled: Condvar::new(),
+            units: Mutex::default(),
+            session,
+            sync: options.sync,
+            reserve: options.reserve_bytes,
+            stall: options.stall,
+            closed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+        };
+        for lane in &dispatch.lanes {
+            let free = skyhaul_io::disk::free_bytes(&lane.path).unwrap_or_default();
+            let mut state = lane.state();
+            (state.free_bytes, state.free) = (free, free.saturating_sub(dispatch.reserve));
+        }
+        dispatch
+    }
+
+    pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes of a datastream's unit.
+    pub(super) fn unit(&self, datastream: u32) -> usize {
+        let units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
+        units.get(&datastream).copied().unwrap_or_default() as usize
+    }
+
+    pub(super) fn set_unit(&self, datastream: u32, bytes: u32) {
+        self.units.lock().unwrap_or_else(PoisonError::into_inner).insert(datastream, bytes);
+    }
+
+    /// Give `work` to the disk that suits it, or back if there is none.
+    pub(super) fn give(&self, work: Work, attempt: u64) -> Result<(), Work> {
+        if attempt > MOST_ATTEMPTS {
+            return Err(work);
+        }
+        let mut candidates: Vec<Candidate> = self.lanes.iter().map(|lane| lane.state().candidate()).collect();
+        for (disk, candidate) in candidates.iter_mut().enumerate() {
+            candidate.usable &= !work.avoids(disk);
+        }
+        let Some(index) = striping::choose(&candidates, work.bytes()) else { return Err(work) };
+        let lane = &self.lanes[index];
+        {
+            let mut state = lane.state();
+            if state.health != DiskState::Active {
+                // It broke in between: choose again.
+                drop(state);
+                return self.give(work, attempt + 1);
+            }
+            let bytes = work.bytes();
+            state.given += bytes;
+            state.free = state.free.saturating_sub(bytes);
+            state.work.push_back(work);
+        }
+        lane.waker.wake();
+        Ok(())
+    }
+
+    /// Give a chunk that a disk failed to another one, or count it as lost.
+    pub(super) fn give_again(&self, work: Work) {
+        if let Work::Again(ready) = &work {
+            if ready.settled.load(Ordering::Acquire) {
+                return;
+            }
+            self.ledger().rewrite(ready.datastream);
+        }
+        let attempt = match &work {
+            Work::Again(ready) => ready.attempts.fetch_add(1, Ordering::Relaxed),
+            Work::Fresh(_) => 0,
+        };
+        if let Err(work) = self.give(work, attempt) {
+            let (datastream, number) = match &work {
+                Work::Fresh(chunk) => (chunk.datastream.0, chunk.number),
+                Work::Again(ready) => (ready.datastream, ready.number),
+            };
+            self.lose(datastream, number, "every disk failed it");
+        }
+    }
+
+    /// A waiting chunk of a disk so far behind that disk `thief`, which has nothing to do, would be faster.
+    pub(super) fn steal(&self, thief: usize) -> Option<Work> {
+        let mine = self.lanes[thief].state().candidate();
+        if !mine.usable {
+            return None;
+        }
+        for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != thief) {
+            let mut state = lane.state();
+            let Some(bytes) = state.work.back().map(Work::bytes) else { continue };
+            let late = state.candidate().finish(0) > 3.0 * mine.finish(bytes) + 0.02;
+            let idle = state.health != DiskState::Active;
+            if !(late || idle)
+                || mine.free < bytes
+                || state.work.back().is_some_and(|work| work.avoids(thief))
+            {
+                continue;
+            }
+            let work = state.work.pop_back();
+            state.given = state.given.saturating_sub(bytes);
+            state.free += bytes;
+            drop(state);
+            debug_assert_ne!(index, thief);
+            let mut state = self.lanes[thief].state();
+            state.given += bytes;
+            state.free = state.free.saturating_sub(bytes);
+            return work;
+        }
+        None
+    }
+
+    pub(super) fn acknowledge(&self, ready: &Ready) -> bool {
+        ready.settled.store(true, Ordering::Release);
+        let first = self.ledger().acknowledge(ready.datastream, ready.number, ready.view.len() as u64);
+        self.settled.notify_all();
+        first
+    }
+
+    /// Count a chunk as lost, and say so on every disk that is left.
+    pub(super) fn lose(&self, datastream: u32, number: u32, reason: &str) {
+        if !self.ledger().lose(datastream, number) {
+            return;
+        }
+        self.settled.notify_all();
+        let name = self.ledger().name(datastream).unwrap_or_default().to_owned();
+        let text = format!("{name}.{number:08}: {reason}");
+        self.ledger().note(Event::now("chunk_lost", None, text));
+        let lost = LostChunk { datastream, number, reason: reason.to_owned() };
+        self.broadcast(&Note { line: Record::Lost(lost).to_line(), directory: None });
+    }
+
+    /// Keep an event, and write it to every index but `except`'s.
+    pub(super) fn event(&self, event: Event, except: Option<usize>) {
+        let note = Note { line: Record::Event(event.clone()).to_line(), directory: None };
+        self.ledger().note(event);
+        for index in (0..self.lanes.len()).filter(|&index| Some(index) != except) {
+            self.tell(index, note.clone());
+        }
+    }
+
+    pub(super) fn broadcast(&self, note: &Note) {
+        (0..self.lanes.len()).for_each(|index| self.tell(index, note.clone()));
+    }
+
+    fn tell(&self, index: usize, note: Note) {
+        // A disk that hangs must not pile up lines without end.
+        const MOST_NOTES: usize = 10_000;
+        let lane = &self.lanes[index];
+        let mut state = lane.state();
+        if state.notes.len() < MOST_NOTES {
+            state.notes.push_back(note);
+        }
+        drop(state);
+        lane.waker.wake();
+    }
+
+    /// Take a disk out: its waiting chunks go to others. True for the first time.
+    pub(super) fn retire(&self, index: usize, health: DiskState, error: &str) -> bool {
+        let lane = &self.lanes[index];
+        let mut state = lane.state();
+        let first = matches!(state.health, DiskState::Active | DiskState::Stalled);
+        if first {
+            state.health = health;
+            state.error = Some(error.to_owned());
+        }
+        let waiting: Vec<Work> = state.work.drain(..).collect();
+        drop(state);
+        if first {
+            let kind = if health == DiskState::Full { "disk_full" } else { "disk_failed" };
+            self.event(Event::now(kind, Some(lane.path.clone()), error.to_owned()), Some(index));
+        }
+        waiting.into_iter().for_each(|work| self.give_again(work));
+        first
+    }
+
+    /// Give what hangs on other disks to those that work; called by each disk's thread now and then.
+    pub(super) fn watch(&self, watcher: usize) {
+        for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != watcher) {
+            let mut state = lane.state();
+            let oldest = state.oldest();
+            if state.health != DiskState::Active || oldest < self.stall {
+                continue;
+            }
+            state.health = DiskState::Stalled;
+            let mut work: Vec<Work> = state.work.drain(..).collect();
+            work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
+            drop(state);
+            let text = format!("a write takes longer than {:.1} s", oldest.as_secs_f64());
+            self.event(Event::now("disk_stalled", Some(lane.path.clone()), text), Some(index));
+            for work in work {
+                if let Work::Again(ready) = &work {
+                    ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
+                }
+                self.hedge(work);
+            }
+        }
+    }
+
+    /// Like [`Dispatch::give_again`], but a chunk that nobody else can take stays with its disk.
+    fn hedge(&self, work: Work) {
+        match work {
+            Work::Fresh(_) => self.give_again(work),
+            Work::Again(ready) if !ready.settled.load(Ordering::Acquire) => {
+                if self.give(Work::Again(ready.clone()), 0).is_ok() {
+                    self.ledger().rewrite(ready.datastream);
+                }
+            }
+            Work::Again(_) => {}
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.lanes.iter().for_each(|lane| lane.waker.wake());
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Wait until every chunk's fate is known, at most until `end`.
+    pub(super) fn wait_settled(&self, end: Instant) {
+        let mut ledger = self.ledger();
+        while !ledger.is_settled() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            let wait = self.settled.wait_timeout(ledger, left.min(Duration::from_millis(100)));
+            ledger = wait.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The threads may go.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        self.lanes.iter().for_each(|lane| lane.waker.wake());
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+
+    pub(super) fn status(&self) -> Vec<DiskStatus> {
+        let status = |lane: &Lane| {
+            let state = lane.state();
+            DiskStatus {
+                path: lane.path.clone(),
+                state: state.health,
+                engine: state.means.engine.to_owned(),
+                direct: state.means.direct,
+                registered: state.means.registered,
+                notes: state.means.notes.clone(),
+                chunks: state.chunks,
+                bytes: state.bytes,
+                acknowledged_bytes: state.acknowledged_bytes,
+                queue_chunks: (state.work.len() + state.flying.values().filter(|f| !f.written).count())
+                    as u64,
+                queue_bytes: state.backlog(),
+                rate: if state.chunks > 0 { 1.0 / state.seconds_per_byte } else { 0.0 },
+                latency: state.latency.clone(),
+                free_bytes: state.free_bytes,
+                error: state.error.clone(),
+            }
+        };
+        self.lanes.iter().map(status).collect()
+    }
+}

@@ -1,0 +1,141 @@
+//! Following a scan while it is recorded.
+//!
+//! The follower reads the growing indexes and gives each chunk when it is acknowledged, in order of its number,
+//! whichever disk has it. It asks the recorder for nothing: the recorder does not know it is there. Chunks that
+//! still lie in the recorder's memory are copied from there (and believed only with their checksum), the others
+//! are read from disk.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use skyhaul_io::disk;
+use skyhaul_io::memory::peek::Peek;
+
+use super::drive::stream_key;
+use super::index::IndexReader;
+use super::names;
+use super::open::{ChunkEntry, Recording};
+use super::record::{ChunkRecord, Record};
+
+/// Time between looks at the indexes.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// One disk's index, as far as it was read.
+#[derive(Debug)]
+struct Tail {
+    disk: PathBuf,
+    path: PathBuf,
+    reader: Option<IndexReader>,
+    names: HashMap<u32, String>,
+    ended: bool,
+}
+
+/// Gives chunks as they are acknowledged.
+#[derive(Debug)]
+pub(super) struct Follower {
+    name: String,
+    tails: Vec<Tail>,
+    chunks: BTreeMap<u32, (usize, ChunkRecord)>,
+    lost: BTreeSet<u32>,
+    next: u32,
+    ended: bool,
+    memory: Option<(Peek, u64)>,
+}
+
+impl Follower {
+    pub(super) fn new(recording: &Recording, name: &str) -> Follower {
+        let tail = |disk: &PathBuf| Tail {
+            disk: disk.clone(),
+            path: recording.label.index(disk),
+            reader: None,
+            names: HashMap::new(),
+            ended: false,
+        };
+        let memory = recording.sessions.iter().find_map(|session| {
+            let file = session.memory?;
+            let number = u64::from_str_radix(&session.session, 16).ok()?;
+            Some((Peek::open(session.pid, file.fd, file.id).ok()?, number))
+        });
+        Follower {
+            name: name.to_owned(),
+            tails: recording.disks.iter().map(tail).collect(),
+            chunks: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            next: 0,
+            ended: false,
+            memory,
+        }
+    }
+
+    /// The next chunk in order. Waits for it, until the recorder ends or is dead or `wanted` says no.
+    pub(super) fn next(&mut self, wanted: impl Fn() -> bool) -> Option<ChunkEntry> {
+        loop {
+            while self.lost.remove(&self.next) {
+                self.next += 1;
+            }
+            if self.ended && !self.chunks.contains_key(&self.next) {
+                // What is missing now will never come.
+                self.next = *self.chunks.range(self.next..).next()?.0;
+            }
+            if let Some((tail, record)) = self.chunks.remove(&self.next) {
+                self.next += 1;
+                let disk = self.tails[tail].disk.clone();
+                let path = names::chunk_path(&disk, &self.name, record.number);
+                let (number, bytes) = (record.number, Some(record.bytes));
+                return Some(ChunkEntry { number, disk: tail, path, bytes, record: Some(record) });
+            }
+            if !wanted() {
+                return None;
+            }
+            // Asked before reading: what was written before the recorder died is then read.
+            let alive = self.tails.iter().any(|tail| disk::is_locked(&tail.path));
+            let before = (self.chunks.len(), self.lost.len());
+            self.read_indexes();
+            self.ended |= !alive;
+            if before == (self.chunks.len(), self.lost.len()) && !self.ended {
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn read_indexes(&mut self) {
+        let Follower { name, tails, chunks, lost, next, ended, .. } = self;
+        for (index, tail) in tails.iter_mut().enumerate() {
+            if tail.reader.is_none() {
+                tail.reader = IndexReader::open(&tail.path).ok();
+            }
+            let Some(reader) = &mut tail.reader else { continue };
+            let (names, end) = (&mut tail.names, &mut tail.ended);
+            // A disk that broke gives no more; the others tell what became of its chunks.
+            let _ = reader.read(|record| match record {
+                Record::Datastream(stream) => {
+                    names.insert(stream.datastream, stream.name);
+                }
+                Record::Chunk(record)
+                    if names.get(&record.datastream) == Some(name) && record.number >= *next =>
+                {
+                    chunks.entry(record.number).or_insert((index, record));
+                }
+                Record::Lost(chunk)
+                    if names.get(&chunk.datastream) == Some(name) && chunk.number >= *next =>
+                {
+                    lost.insert(chunk.number);
+                }
+                Record::End(_) => *end = true,
+                _ => {}
+            });
+        }
+        // In each index the end comes after the last chunk.
+        *ended |= tails.iter().all(|tail| tail.ended);
+    }
+
+    /// The chunk's bytes, if they still lie in the recorder's memory.
+    pub(super) fn recall(&mut self, record: &ChunkRecord) -> Option<Vec<u8>> {
+        let (peek, session) = self.memory.as_ref()?;
+        let mut bytes = Vec::new();
+        let found = peek.read(stream_key(*session, record.datastream), u64::from(record.number), &mut bytes);
+        let proven = found && bytes.len() as u64 == record.bytes && crc32c::crc32c(&bytes) == record.crc32c;
+        proven.then_some(bytes)
+    }
+}

@@ -1,0 +1,229 @@
+//! What the index says: one record a line, `crc32c SPACE json NEWLINE`.
+//!
+//! ```text
+//!   8d5e2f01 {"record":"chunk","datastream":0,"number":12,"bytes":255995904,"crc32c":…,"missing":[[3,9]],…}
+//! ```
+//!
+//! The checksum (eight hexadecimal digits, of the JSON's bytes) tells a torn or rotten line from a whole one, so
+//! a reader needs no other structure than lines: it skips what does not check and goes on. JSON, because a
+//! recording must explain itself to whoever finds the disk.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::report::RecordingReport;
+
+/// Version of the index's records.
+pub(crate) const VERSION: u32 = 1;
+/// No honest line is longer, in bytes.
+pub(crate) const LONGEST_LINE: usize = 8 << 20;
+
+/// One line of the index.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// A recorder began.
+    Session(Session),
+    /// A datastream is part of the scan.
+    Datastream(Datastream),
+    /// A chunk is durable on this disk.
+    Chunk(ChunkRecord),
+    /// A chunk was given to the recorder, and no disk could take it.
+    Lost(LostChunk),
+    /// Something an operator should know.
+    Event(Event),
+    /// The recorder ended in order.
+    End(Box<RecordingReport>),
+}
+
+/// A recorder's beginning, on each of its disks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Session {
+    /// Version of the index's records.
+    pub index: u32,
+    /// A random number, in hexadecimal: equal on all disks of one session.
+    pub session: String,
+    /// Version of the software.
+    pub version: String,
+    /// The scan's label.
+    pub scan: String,
+    /// All disks of the session.
+    pub disks: Vec<PathBuf>,
+    /// Which of them this index is on.
+    pub disk: usize,
+    /// When it began (RFC 3339).
+    pub started: String,
+    /// The recorder's process.
+    pub pid: u32,
+    /// Where the chunks still lie in its memory, if others may read them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryFile>,
+    /// What the caller wants to be remembered.
+    #[serde(default)]
+    pub metadata: Value,
+}
+
+/// A shared pool: see `skyhaul_io::memory::peek`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryFile {
+    /// Descriptor in the recorder's process.
+    pub fd: i32,
+    /// Identity of the pool.
+    pub id: u64,
+}
+
+/// What a caller says of a datastream.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatastreamInfo {
+    /// Behind the scan's label in names: empty for the first one, then `_ds1`, …
+    pub suffix: String,
+    /// Who sends it.
+    pub sender: Option<String>,
+    /// Bytes of a unit (frame) on disk; 0 if the units differ.
+    pub unit_bytes: u32,
+    /// Units of a whole chunk.
+    pub units: u32,
+    /// Frames a second of one thread: makes time gaps countable.
+    pub frames_per_second: Option<u32>,
+    /// Units that share one frame number (threads); 0 counts as 1.
+    #[serde(default)]
+    pub lanes: u32,
+    /// What the format's reader needs.
+    #[serde(default)]
+    pub format: Value,
+}
+
+/// A datastream of the scan.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Datastream {
+    /// Its number in the session.
+    pub datastream: u32,
+    /// Its directory and file name.
+    pub name: String,
+    /// What the caller said of it.
+    #[serde(flatten)]
+    pub info: DatastreamInfo,
+}
+
+/// What a chunk holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChunkMeta {
+    /// Number of the object (block of frames) it is.
+    pub object: u64,
+    /// The stream's epoch: it steps when a stream jumps (a formatter was restarted).
+    #[serde(default)]
+    pub epoch: u64,
+    /// Units in it, missing ones included.
+    pub units: u32,
+    /// Ranges of units that never came: they are filled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "pairs")]
+    pub missing: Vec<Range<u32>>,
+    /// Unix second and frame number of the first unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_time: Option<(i64, u32)>,
+    /// Unix second and frame number of the last unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_time: Option<(i64, u32)>,
+    /// When its first packet came: Unix time in nanoseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received_at: Option<i64>,
+}
+
+impl ChunkMeta {
+    /// Units that never came.
+    #[must_use]
+    pub fn missing_units(&self) -> u64 {
+        self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
+    }
+}
+
+/// A durable chunk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ChunkRecord {
+    /// Its datastream.
+    pub datastream: u32,
+    /// Its number: the file's.
+    pub number: u32,
+    /// Length of the file.
+    pub bytes: u64,
+    /// CRC-32C of the file.
+    pub crc32c: u32,
+    /// True if the record was made from the file afterwards, not by the recorder.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
+    /// What it holds.
+    #[serde(flatten)]
+    pub meta: ChunkMeta,
+}
+
+/// A chunk that no disk could take.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LostChunk {
+    /// Its datastream.
+    pub datastream: u32,
+    /// Its number.
+    pub number: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// Something an operator should know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// When (RFC 3339).
+    pub at: String,
+    /// A short name: `disk_failed`, `disk_full`, `disk_stalled`, `restart`, …
+    pub kind: String,
+    /// The disk, if it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk: Option<PathBuf>,
+    /// What happened.
+    pub text: String,
+}
+
+impl Event {
+    pub(crate) fn now(kind: &str, disk: Option<PathBuf>, text: String) -> Event {
+        Event { at: jiff::Timestamp::now().to_string(), kind: kind.to_owned(), disk, text }
+    }
+}
+
+impl Record {
+    /// The record as a line.
+    #[must_use]
+    pub fn to_line(&self) -> String {
+        // Only maps with keys that are not text cannot be JSON, and no record has one.
+        let json = serde_json::to_string(self).unwrap_or_default();
+        format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))
+    }
+
+    /// The record of a line (without its end), or `None` if it does not check.
+    #[must_use]
+    pub fn parse(line: &[u8]) -> Option<Record> {
+        let (crc, rest) = line.split_at_checked(8)?;
+        let json = rest.strip_prefix(b" ")?;
+        let crc = std::str::from_utf8(crc).ok().filter(|text| text.bytes().all(|b| b.is_ascii_hexdigit()))?;
+        if u32::from_str_radix(crc, 16).ok()? != crc32c::crc32c(json) {
+            return None;
+        }
+        serde_json::from_slice(json).ok()
+    }
+}
+
+/// Ranges as `[[from, to], …]`: shorter and plainer than serde's own form.
+mod pairs {
+    use std::ops::Range;
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(ranges: &[Range<u32>], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(ranges.iter().map(|range| (range.start, range.end)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Range<u32>>, D::Error> {
+        let pairs = Vec::<(u32, u32)>::deserialize(from)?;
+        Ok(pairs.into_iter().map(|(from, to)| from..to).collect())
+    }
+}

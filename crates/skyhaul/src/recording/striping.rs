@@ -1,0 +1,117 @@
+//! Which disk takes the next chunk.
+//!
+//! The one that would finish it first, by its measured speed and what is already queued there. Among those that
+//! are about as fast, the one that has used the smallest part of its space: equal disks fill equally, and a
+//! larger one takes more. A slow disk so gets what its speed allows; a disk without space, or one that broke,
+//! gets nothing.
+
+/// What is known of a disk.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Candidate {
+    /// It may be given chunks.
+    pub(super) usable: bool,
+    /// Bytes waiting or being written there.
+    pub(super) backlog: u64,
+    /// Its measured speed.
+    pub(super) seconds_per_byte: f64,
+    /// For how long its oldest write is under way, in seconds.
+    pub(super) oldest: f64,
+    /// Bytes free beyond its reserve.
+    pub(super) free: u64,
+    /// Bytes it was given in this session.
+    pub(super) given: u64,
+}
+
+/// Disks within this factor of the fastest, plus [`SLACK`] seconds, count as equally fast.
+const EQUAL: f64 = 1.5;
+const SLACK: f64 = 0.005;
+
+impl Candidate {
+    /// Seconds until a chunk of `bytes` given now would be done. A write that is under way for long says that
+    /// the disk is slower than was measured.
+    pub(super) fn finish(&self, bytes: u64) -> f64 {
+        let estimate = (self.backlog + bytes) as f64 * self.seconds_per_byte;
+        estimate.max(2.0 * self.oldest)
+    }
+
+    fn used(&self) -> f64 {
+        self.given as f64 / (self.given + self.free).max(1) as f64
+    }
+}
+
+/// The disk for a chunk of `bytes`, or `None` if none can take it.
+pub(super) fn choose(disks: &[Candidate], bytes: u64) -> Option<usize> {
+    let able = || disks.iter().enumerate().filter(|(_, disk)| disk.usable && disk.free >= bytes);
+    let first = able().map(|(_, disk)| disk.finish(bytes)).min_by(f64::total_cmp)?;
+    able()
+        .filter(|(_, disk)| disk.finish(bytes) <= first * EQUAL + SLACK)
+        .min_by(|(_, a), (_, b)| a.used().total_cmp(&b.used()))
+        .map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1_000_000_000;
+
+    fn disk() -> Candidate {
+        Candidate { usable: true, backlog: 0, seconds_per_byte: 1e-9, oldest: 0.0, free: 1000 * GB, given: 0 }
+    }
+
+    /// Give 1000 chunks of 16 MB at `rate` bytes a second to disks of `speeds`; how many each got.
+    fn simulate(mut disks: Vec<Candidate>, rate: f64) -> Vec<u64> {
+        let bytes = 16_000_000;
+        let mut got = vec![0; disks.len()];
+        for _ in 0..1000 {
+            for disk in &mut disks {
+                let done = (bytes as f64 / rate / disk.seconds_per_byte) as u64;
+                disk.backlog = disk.backlog.saturating_sub(done);
+            }
+            let Some(index) = choose(&disks, bytes) else { continue };
+            got[index] += 1;
+            disks[index].backlog += bytes;
+            disks[index].given += bytes;
+            disks[index].free -= bytes;
+        }
+        got
+    }
+
+    #[test]
+    fn equal_disks_share_equally_idle_or_busy() {
+        for rate in [0.1e9, 3.5e9] {
+            let got = simulate(vec![disk(); 4], rate);
+            assert!(got.iter().all(|&n| (240..=260).contains(&n)), "{got:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_disk_gets_less_and_nothing_waits_for_it() {
+        let slow = Candidate { seconds_per_byte: 200e-9, ..disk() };
+        let got = simulate(vec![disk(), slow, disk()], 1.5e9);
+        assert!(got[1] <= 10, "{got:?}");
+        assert_eq!(got.iter().sum::<u64>(), 1000);
+    }
+
+    #[test]
+    fn a_larger_disk_takes_more() {
+        let got = simulate(vec![disk(), Candidate { free: 3000 * GB, ..disk() }], 0.2e9);
+        assert!((700..=800).contains(&got[1]), "{got:?}");
+    }
+
+    #[test]
+    fn full_and_broken_disks_get_nothing() {
+        let full = Candidate { free: 100, ..disk() };
+        let broken = Candidate { usable: false, ..disk() };
+        assert_eq!(choose(&[full, broken, disk()], 1000), Some(2));
+        assert_eq!(choose(&[full, broken], 1000), None);
+        assert_eq!(choose(&[], 0), None);
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_left_before_it_says_so() {
+        let hangs = Candidate { oldest: 1.0, ..disk() };
+        let busy = Candidate { backlog: GB / 2, given: GB, ..disk() };
+        assert_eq!(choose(&[hangs, busy], 1000), Some(1));
+    }
+}

@@ -1,0 +1,421 @@
+//! The recorder's writing half, as its caller sees it.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use skyhaul::recording::*;
+//! use skyhaul_io::memory::{Pool, PoolOptions};
+//!
+//! let pool = Pool::new(&PoolOptions::default())?;
+//! let options = WriterOptions { pool: Some(pool.clone()), ..WriterOptions::new(["/data/d1", "/data/d2"], "exp_st_no0001") };
+//! let mut writer = Writer::create(&options)?;
+//! let stream = writer.add_datastream(&DatastreamInfo { unit_bytes: 8032, units: 2000, ..Default::default() });
+//! let mut block = pool.take().expect("the pool is not empty");
+//! block.place(0, &[0; 8032]);
+//! let meta = ChunkMeta { units: 1, ..Default::default() };
+//! writer.submit(Chunk { datastream: stream, number: 0, block, range: 0..8032, meta, finish: None })?;
+//! let report = writer.finish(Duration::from_secs(60));
+//! assert!(report.is_whole());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use skyhaul_io::disk::{self, Disk, DiskOptions, Engine, Faults, Log};
+use skyhaul_io::memory::{Block, Pool};
+
+use super::dispatch::{Dispatch, Lane, Note, Work};
+use super::drive::Drive;
+use super::names::{LAST_NUMBER, Label, LabelError};
+use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
+use super::report::{DiskStatus, RecordingReport};
+
+/// When data are made durable, and so when a chunk counts as acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncPolicy {
+    /// Each chunk as soon as it is written; chunks that come together share one sync.
+    #[default]
+    Chunk,
+    /// At most this often; memory holds the chunks until then.
+    Interval(Duration),
+    /// Never: acknowledged chunks survive the recorder's death, not the machine's.
+    None,
+}
+
+/// What to do when the scan's label is on a disk already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Existing {
+    /// Put a letter behind it, a-z then A-Z, as FlexBuff does.
+    #[default]
+    Letter,
+    /// Refuse.
+    Refuse,
+}
+
+/// What to record to, and how.
+#[derive(Clone, Debug)]
+pub struct WriterOptions {
+    /// Directories, each on a disk of its own; they exist.
+    pub disks: Vec<PathBuf>,
+    /// The scan's label.
+    pub scan: String,
+    /// When data are made durable.
+    pub sync: SyncPolicy,
+    /// Which system calls write.
+    pub engine: Engine,
+    /// Write past the page cache where the file system allows it.
+    pub direct: bool,
+    /// What to do when the label is taken.
+    pub existing: Existing,
+    /// Kept in the index's session record.
+    pub metadata: Value,
+    /// Bytes that are left free on each disk.
+    pub reserve_bytes: u64,
+    /// A write that takes longer is given to another disk.
+    pub stall: Duration,
+    /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
+    pub pool: Option<Pool>,
+    /// What shall go wrong on which disk (by its place in `disks`), for tests.
+    pub faults: Vec<(usize, Faults)>,
+}
+
+impl WriterOptions {
+    /// `scan` to `disks`, the rest as usual.
+    pub fn new<P: Into<PathBuf>>(disks: impl IntoIterator<Item = P>, scan: &str) -> Self {
+        Self {
+            disks: disks.into_iter().map(Into::into).collect(),
+            scan: scan.to_owned(),
+            sync: SyncPolicy::default(),
+            engine: Engine::Auto,
+            direct: true,
+            existing: Existing::default(),
+            metadata: Value::Null,
+            reserve_bytes: 64 << 20,
+            stall: Duration::from_secs(5),
+            pool: None,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// Why a recording cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterError {
+    /// The label cannot be a name on disk.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    /// There is nowhere to write to.
+    #[error("no disk to record to\nhint: name one with --disk")]
+    NoDisk,
+    /// The label is taken (and, with [`Existing::Letter`], all letters behind it).
+    #[error("scan {0} exists\nhint: choose another label, or remove the old scan")]
+    Exists(String),
+    /// One of the disks cannot be written to.
+    #[error("{}: {error}\nhint: check that the disk is mounted and that you may write to it", path.display())]
+    Disk {
+        /// Its directory.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// A datastream of a [`Writer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatastreamId(pub u32);
+
+/// Fills a hole: the chunk's account, the units that are missing, and their bytes. Run on a disk's thread.
+pub type Fill = Arc<dyn Fn(&ChunkMeta, Range<u32>, &mut [u8]) + Send + Sync>;
+
+/// One chunk: a block in which nothing is written any more.
+pub struct Chunk {
+    /// Which datastream it is part of.
+    pub datastream: DatastreamId,
+    /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
+    pub number: u32,
+    /// Its memory.
+    pub block: Block,
+    /// Which bytes of the block it is. A start that is no multiple of 4096 costs a slower write.
+    pub range: Range<usize>,
+    /// What it holds.
+    pub meta: ChunkMeta,
+    /// Fills each range of missing units, if the datastream's units are of one size.
+    pub finish: Option<Fill>,
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({}.{:08}, {:?})", self.datastream.0, self.number, self.range)
+    }
+}
+
+/// Why a chunk was not taken. The chunk comes back with it.
+#[derive(Debug, thiserror::Error)]
+#[error("{chunk:?} was refused: {reason}")]
+pub struct Refused {
+    /// Why.
+    pub reason: Refusal,
+    /// The chunk.
+    pub chunk: Box<Chunk>,
+}
+
+/// Why a chunk was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No disk can take it: it is counted (and recorded on what disks are left) as lost.
+    #[error("no disk can take it")]
+    NoDisk,
+    /// The recording is ending.
+    #[error("the recording is ending")]
+    Closed,
+    /// There is no such datastream, its number has more than eight digits or is under way, or its range is not
+    /// in its block.
+    #[error("it has no such datastream, number or range")]
+    Invalid,
+}
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    dispatch: Arc<Dispatch>,
+    threads: Vec<JoinHandle<()>>,
+    label: Label,
+    session: String,
+    started: (jiff::Timestamp, Instant),
+    finished: bool,
+}
+
+impl Writer {
+    /// Make the scan's directories and indexes, and start one thread for each disk.
+    ///
+    /// # Errors
+    /// The label is bad or taken, or one of the disks cannot be written to: nothing is then recorded.
+    pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
+        let wanted = Label::new(&options.scan)?;
+        if options.disks.is_empty() {
+            return Err(WriterError::NoDisk);
+        }
+        let label = claim(&wanted, options)?;
+        let number = random_number();
+        let started = (jiff::Timestamp::now(), Instant::now());
+        let session = Session {
+            index: VERSION,
+            session: format!("{number:016x}"),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            scan: label.to_string(),
+            disks: options.disks.clone(),
+            disk: 0,
+            started: started.0.to_string(),
+            pid: std::process::id(),
+            memory: memory_file(options.pool.as_ref()),
+            metadata: options.metadata.clone(),
+        };
+        let mut parts = Vec::new();
+        for (index, path) in options.disks.iter().enumerate() {
+            let record = Record::Session(Session { disk: index, ..session.clone() });
+            let part = arm(options, index, &label.index(path), &record);
+            parts.push(part.map_err(|error| WriterError::Disk { path: path.clone(), error })?);
+        }
+        let lanes = options.disks.iter().zip(&parts);
+        let lanes = lanes.map(|(path, (disk, _))| Lane::new(path.clone(), disk)).collect();
+        let dispatch = Arc::new(Dispatch::new(lanes, number, options));
+        note_shared_devices(&dispatch, &options.disks);
+        let mut threads = Vec::new();
+        for (index, (disk, log)) in parts.into_iter().enumerate() {
+            let drive = Drive::new(index, dispatch.clone(), disk, log);
+            let thread = std::thread::Builder::new().name(format!("disk-{index}")).spawn(move || drive.run());
+            let path = || options.disks[index].clone();
+            threads.push(thread.map_err(|error| WriterError::Disk { path: path(), error })?);
+        }
+        let session = session.session;
+        Ok(Writer { dispatch, threads, label, session, started, finished: false })
+    }
+
+    /// The scan's label as it is on disk.
+    #[must_use]
+    pub fn scan(&self) -> &str {
+        self.label.as_str()
+    }
+
+    /// A new datastream; may be called while others are recorded.
+    pub fn add_datastream(&mut self, info: &DatastreamInfo) -> DatastreamId {
+        // A suffix must not lead out of the disk's directory, nor break FlexBuff's names.
+        let suffix: String = info
+            .suffix
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' })
+            .collect();
+        let name = format!("{}{suffix}", self.label);
+        let datastream = self.dispatch.ledger().open(name.clone(), info.sender.clone());
+        let line =
+            Record::Datastream(Datastream { datastream, name: name.clone(), info: info.clone() }).to_line();
+        self.dispatch.set_unit(datastream, info.unit_bytes);
+        self.dispatch.broadcast(&Note { line, directory: Some((datastream, name)) });
+        DatastreamId(datastream)
+    }
+
+    /// Give a chunk to the disks. Never blocks.
+    ///
+    /// # Errors
+    /// The chunk comes back with the reason; `NoDisk` is counted as a loss.
+    pub fn submit(&self, chunk: Chunk) -> Result<(), Refused> {
+        let refuse = |reason, chunk| Err(Refused { reason, chunk });
+        let chunk = Box::new(chunk);
+        if self.dispatch.is_closed() {
+            return refuse(Refusal::Closed, chunk);
+        }
+        let range = &chunk.range;
+        if chunk.number > LAST_NUMBER || range.start >= range.end || range.end > chunk.block.len() {
+            return refuse(Refusal::Invalid, chunk);
+        }
+        let (bytes, missing) = (range.len() as u64, chunk.meta.missing_units());
+        if !self.dispatch.ledger().submit(chunk.datastream.0, chunk.number, bytes, missing) {
+            return refuse(Refusal::Invalid, chunk);
+        }
+        let (datastream, number) = (chunk.datastream.0, chunk.number);
+        match self.dispatch.give(Work::Fresh(chunk), 0) {
+            Ok(()) => Ok(()),
+            Err(Work::Fresh(chunk)) => {
+                self.dispatch.lose(datastream, number, "no disk can take it");
+                refuse(Refusal::NoDisk, chunk)
+            }
+            // What comes back is what was given.
+            Err(Work::Again(_)) => Ok(()),
+        }
+    }
+
+    /// Keep `text` in the report and in every index, under a short `kind`.
+    pub fn note(&self, kind: &str, text: &str) {
+        self.dispatch.event(Event::now(kind, None, text.to_owned()), None);
+    }
+
+    /// Each disk as it is now.
+    #[must_use]
+    pub fn status(&self) -> Vec<DiskStatus> {
+        self.dispatch.status()
+    }
+
+    /// The account as it is now.
+    #[must_use]
+    pub fn report(&self) -> RecordingReport {
+        let (events, events_dropped) = self.dispatch.ledger().events();
+        let datastreams = self.dispatch.ledger().reports();
+        RecordingReport {
+            scan: self.label.to_string(),
+            session: self.session.clone(),
+            started: self.started.0.to_string(),
+            ended: jiff::Timestamp::now().to_string(),
+            seconds: self.started.1.elapsed().as_secs_f64(),
+            datastreams,
+            disks: self.dispatch.status(),
+            events,
+            events_dropped,
+        }
+    }
+
+    /// Take no more, wait at most `deadline` until all is durable, write the account to every index, and stop.
+    #[must_use]
+    pub fn finish(mut self, deadline: Duration) -> RecordingReport {
+        self.end(deadline)
+    }
+
+    fn end(&mut self, deadline: Duration) -> RecordingReport {
+        self.finished = true;
+        let end = Instant::now() + deadline;
+        self.dispatch.close();
+        self.dispatch.wait_settled(end);
+        let line = Record::End(Box::new(self.report())).to_line();
+        self.dispatch.broadcast(&Note { line, directory: None });
+        self.dispatch.end();
+        // A thread in a system call that does not return is left behind; the process's end takes it along.
+        let patience = end.max(Instant::now() + Duration::from_secs(3));
+        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
+            if thread.join().is_err() {
+                self.dispatch.ledger().note(Event::now("bug", None, "a disk's thread panicked".to_owned()));
+            }
+        }
+        self.report()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.end(Duration::from_secs(5));
+        }
+    }
+}
+
+/// Find a label that no disk has and make its directories.
+fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
+    let most = if options.existing == Existing::Letter { 53 } else { 1 };
+    for label in wanted.variants().take(most) {
+        if options.disks.iter().any(|disk| !label.directories(disk).is_empty()) {
+            continue;
+        }
+        let mut taken = false;
+        for path in &options.disks {
+            match std::fs::create_dir(path.join(label.as_str())) {
+                Ok(()) => {}
+                // Two of the disks are one directory, or another recorder was faster.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = true,
+                Err(error) => return Err(WriterError::Disk { path: path.clone(), error }),
+            }
+        }
+        if !taken {
+            return Ok(label);
+        }
+    }
+    Err(WriterError::Exists(wanted.to_string()))
+}
+
+/// Make one disk ready: its engine, and its index with the session's record, durable.
+fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> io::Result<(Disk, Log)> {
+    let faults = options.faults.iter().find(|(disk, _)| *disk == index);
+    let disk_options = DiskOptions {
+        engine: options.engine,
+        direct: options.direct,
+        faults: faults.map(|(_, faults)| faults.clone()).unwrap_or_default(),
+        ..DiskOptions::default()
+    };
+    let disk = Disk::new(&disk_options, options.pool.as_ref())?;
+    let mut log = Log::open(path, false)?;
+    log.reserve(64 << 10)?;
+    log.append(record.to_line().as_bytes())?;
+    log.file().sync_all()?;
+    for directory in path.ancestors().skip(1).take(2) {
+        disk::open_directory(directory)?.sync_all()?;
+    }
+    Ok((disk, log))
+}
+
+fn note_shared_devices(dispatch: &Dispatch, disks: &[PathBuf]) {
+    let devices: Vec<_> = disks.iter().map(|path| disk::device(path).ok()).collect();
+    for (index, device) in devices.iter().enumerate() {
+        if device.is_some() && devices[..index].contains(device) {
+            let text = "lies on the same file system as another disk: they share its speed and its fate";
+            dispatch.ledger().note(Event::now("same_device", Some(disks[index].clone()), text.to_owned()));
+        }
+    }
+}
+
+fn memory_file(pool: Option<&Pool>) -> Option<MemoryFile> {
+    use std::os::fd::AsRawFd;
+    pool?.shared().map(|(fd, id)| MemoryFile { fd: fd.as_raw_fd(), id })
+}
+
+/// A number that no other session has.
+fn random_number() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    // The standard library seeds each of these from the system's randomness.
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
