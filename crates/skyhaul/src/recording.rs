@@ -19,6 +19,7 @@
 //! Limits: at most 10⁸ chunks a datastream (eight digits in the file name); a label has no `.` or `/`.
 
 mod check;
+mod commit;
 mod dispatch;
 mod drive;
 mod follow;
@@ -29,12 +30,13 @@ mod names;
 mod open;
 mod read;
 mod record;
+mod repair;
 mod report;
 mod striping;
 mod writer;
 
 pub use check::{
-    CheckOptions, CheckReport, DatastreamCheck, Finding, FrameReader, FrameSeen, Frames, Verdict, repair,
+    CheckOptions, CheckReport, DatastreamCheck, Finding, FrameReader, FrameSeen, Frames, Verdict,
 };
 pub use index::{IndexReader, Tally};
 pub use ledger::DatastreamReport;
@@ -45,6 +47,7 @@ pub use read::{Piece, ReadOptions, Reader};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };
+pub use repair::repair;
 pub use report::{DiskState, DiskStatus, Histogram, RecordingReport};
 pub use writer::{
     Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,

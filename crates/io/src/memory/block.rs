@@ -118,10 +118,11 @@ impl Block {
     }
 }
 
-/// The one copy of a payload into its slot.
+/// The one copy of a payload into its slot, past the cache. Its weakly ordered stores are complete before the next
+/// locked instruction, so before any view, drop or queue tells another thread of them.
 #[inline]
 fn copy_in(to: &mut [u8], from: &[u8]) {
-    to.copy_from_slice(from);
+    crate::copy::place(to, from);
 }
 
 impl Deref for Block {

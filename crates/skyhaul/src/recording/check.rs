@@ -17,17 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skyhaul_io::disk::{Log, Source, read_buffers};
+use skyhaul_io::disk::{Source, read_buffers};
 
 use super::index::Tally;
 use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
-use super::record::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record};
+use super::record::Datastream;
 
-const READ_BYTES: usize = 4 << 20;
+pub(super) const READ_BYTES: usize = 4 << 20;
 /// Findings that are kept; more are counted only.
 const MOST_FINDINGS: usize = 1000;
-/// First number of datastreams that no recorder numbered.
-const ADOPTED: u32 = 1_000_000;
 
 /// What one frame is, to who knows its format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,10 +153,10 @@ impl CheckReport {
 
 /// What reading one chunk gave.
 #[derive(Debug, Default)]
-struct Seen {
-    bytes: u64,
-    crc32c: u32,
-    error: Option<String>,
+pub(super) struct Seen {
+    pub(super) bytes: u64,
+    pub(super) crc32c: u32,
+    pub(super) error: Option<String>,
     frames: u64,
     illegal: u64,
     illegal_why: Option<&'static str>,
@@ -269,7 +267,7 @@ impl Findings {
 }
 
 /// Cuts a stream of bytes into frames.
-struct FrameCutter {
+pub(super) struct FrameCutter {
     unit: usize,
     rest: Vec<u8>,
     reader: Box<dyn FrameReader>,
@@ -315,7 +313,7 @@ impl Seen {
     }
 }
 
-fn read_chunk(
+pub(super) fn read_chunk(
     chunk: &ChunkEntry,
     mut block: skyhaul_io::memory::Block,
     mut frames: Option<FrameCutter>,
@@ -485,60 +483,4 @@ fn check_time(
         format!("its time is {} frames before the end of the chunk before it", -step)
     };
     findings.add(Verdict::Holes, Some(&chunk.path), text);
-}
-
-/// Make index records for files that no index knows: they then count as acknowledged, and say that they were
-/// adopted. How many were.
-///
-/// # Errors
-/// The scan is being recorded, or an index cannot be written to.
-pub fn repair(recording: &Recording) -> io::Result<u64> {
-    let mut adopted = 0;
-    for (disk, path) in recording.disks.iter().enumerate() {
-        let index = recording.label.index(path);
-        let mut text = String::from("\n");
-        let buffers = read_buffers(1, READ_BYTES)?;
-        for (place, stream) in recording.datastreams.iter().enumerate() {
-            let unknown =
-                |chunk: &&ChunkEntry| chunk.disk == disk && chunk.bytes.is_some() && chunk.record.is_none();
-            let mut chunks = stream.chunks.values().filter(unknown).peekable();
-            if chunks.peek().is_none() {
-                continue;
-            }
-            let about = stream.datastream.clone().unwrap_or_else(|| {
-                let suffix =
-                    stream.name.strip_prefix(recording.label.as_str()).unwrap_or_default().to_owned();
-                let info = DatastreamInfo { suffix, ..DatastreamInfo::default() };
-                // Far from the numbers that a recorder gives.
-                let datastream = ADOPTED + place as u32;
-                Datastream { datastream, name: stream.name.clone(), info }
-            });
-            text.push_str(&Record::Datastream(about.clone()).to_line());
-            for chunk in chunks {
-                let block = buffers.take().ok_or(io::ErrorKind::OutOfMemory)?;
-                let record = adopt(chunk, read_chunk(chunk, block, None, |_| {}), &about)?;
-                text.push_str(&Record::Chunk(record).to_line());
-                adopted += 1;
-            }
-        }
-        if text.len() > 1 {
-            if let Some(directory) = index.parent() {
-                std::fs::create_dir_all(directory)?;
-            }
-            let mut log = Log::open(&index, index.exists())?;
-            log.append(text.as_bytes())?;
-            log.finish()?;
-        }
-    }
-    Ok(adopted)
-}
-
-fn adopt(chunk: &ChunkEntry, seen: Seen, about: &Datastream) -> io::Result<ChunkRecord> {
-    if let Some(error) = seen.error {
-        return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
-    }
-    let units = seen.bytes.checked_div(u64::from(about.info.unit_bytes)).unwrap_or_default();
-    let meta = ChunkMeta { object: u64::from(chunk.number), units: units as u32, ..ChunkMeta::default() };
-    let (bytes, crc32c) = (seen.bytes, seen.crc32c);
-    Ok(ChunkRecord { datastream: about.datastream, number: chunk.number, bytes, crc32c, adopted: true, meta })
 }

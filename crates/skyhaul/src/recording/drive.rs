@@ -11,7 +11,6 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -19,49 +18,34 @@ use std::time::{Duration, Instant};
 use skyhaul_io::disk::{self, Disk, Done, Log};
 use skyhaul_io::memory;
 
+use super::commit::{Commit, MOST_UNCOMMITTED};
 use super::dispatch::{ASSUMED, Dispatch, Flying, Lane, Ready, Work};
 use super::names;
-use super::record::{ChunkRecord, Record};
 use super::report::DiskState;
-use super::writer::{Chunk, SyncPolicy};
+use super::writer::Chunk;
 
-/// Tokens of syncs that are of no chunk.
-const INDEX: u64 = u64::MAX;
-const DIRECTORY: u64 = u64::MAX - 1;
-/// Chunks written but not committed, at most (each holds an open file).
-const MOST_UNCOMMITTED: usize = 64;
 /// Time between looks at free space and at other disks.
-const TICK: Duration = Duration::from_millis(250);
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long a chunk's record may be, without its missing ranges.
 const RECORD_BYTES: u64 = 1024;
-
-/// Chunks on their way to durability.
-#[derive(Debug)]
-struct Commit {
-    tokens: Vec<u64>,
-    waiting: usize,
-    /// Data are durable, records are being synced.
-    recorded: bool,
-    error: Option<io::Error>,
-}
 
 /// One disk's thread.
 #[derive(Debug)]
 pub(super) struct Drive {
-    index: usize,
-    dispatch: Arc<Dispatch>,
-    disk: Disk,
-    log: Log,
-    directories: HashMap<u32, (String, Arc<File>)>,
-    dirty_directories: BTreeSet<u32>,
-    jobs: HashMap<u64, Arc<Ready>>,
-    next_token: u64,
-    written: Vec<u64>,
-    commit: Option<Commit>,
-    log_dirty: bool,
-    committed_at: Instant,
-    ticked_at: Instant,
-    done_at: Instant,
+    pub(super) index: usize,
+    pub(super) dispatch: Arc<Dispatch>,
+    pub(super) disk: Disk,
+    pub(super) log: Log,
+    pub(super) directories: HashMap<u32, (String, Arc<File>)>,
+    pub(super) dirty_directories: BTreeSet<u32>,
+    pub(super) jobs: HashMap<u64, Arc<Ready>>,
+    pub(super) next_token: u64,
+    pub(super) written: Vec<u64>,
+    pub(super) commit: Option<Commit>,
+    pub(super) log_dirty: bool,
+    pub(super) committed_at: Instant,
+    pub(super) ticked_at: Instant,
+    pub(super) done_at: Instant,
 }
 
 impl Drive {
@@ -85,7 +69,7 @@ impl Drive {
         }
     }
 
-    fn lane(&self) -> &Lane {
+    pub(super) fn lane(&self) -> &Lane {
         &self.dispatch.lanes[self.index]
     }
 
@@ -268,145 +252,13 @@ impl Drive {
         self.written.push(token);
     }
 
-    fn until_commit(&self) -> Duration {
-        match self.dispatch.sync {
-            SyncPolicy::Interval(time) if !self.written.is_empty() => {
-                time.saturating_sub(self.committed_at.elapsed())
-            }
-            _ => TICK,
-        }
-    }
-
-    fn commit_if_due(&mut self) {
-        if self.commit.is_some() || (self.written.is_empty() && !self.log_dirty) {
-            return;
-        }
-        let due = match self.dispatch.sync {
-            SyncPolicy::Chunk | SyncPolicy::None => true,
-            SyncPolicy::Interval(time) => {
-                self.committed_at.elapsed() >= time
-                    || self.written.len() >= MOST_UNCOMMITTED
-                    || self.dispatch.is_closed()
-                    || self.memory_is_short()
-            }
-        };
-        if !due {
-            return;
-        }
-        self.committed_at = Instant::now();
-        let tokens = std::mem::take(&mut self.written);
-        let (late, tokens) = tokens.into_iter().partition(|token| self.is_settled(*token));
-        // Another disk was faster with these.
-        let late: Vec<u64> = late;
-        for token in late {
-            self.disk.discard(token);
-            self.forget(token);
-        }
-        let mut commit = Commit { tokens, waiting: 0, recorded: false, error: None };
-        if self.dispatch.sync != SyncPolicy::None {
-            for &token in &commit.tokens {
-                self.disk.sync(token);
-                commit.waiting += 1;
-            }
-            for datastream in std::mem::take(&mut self.dirty_directories) {
-                if let Some((_, directory)) = self.directories.get(&datastream) {
-                    self.disk.sync_file(DIRECTORY, directory.clone());
-                    commit.waiting += 1;
-                }
-            }
-        }
-        self.commit = Some(commit);
-        self.commit_on();
-    }
-
-    fn is_settled(&self, token: u64) -> bool {
-        self.jobs.get(&token).is_none_or(|ready| ready.settled.load(Ordering::Acquire))
-    }
-
-    fn memory_is_short(&self) -> bool {
-        let pool = self.jobs.values().next().map(|ready| ready.view.pool());
-        pool.is_some_and(|pool| pool.free() * 4 < pool.blocks())
-    }
-
-    fn synced(&mut self, token: u64, result: io::Result<()>) {
-        let Some(commit) = &mut self.commit else { return };
-        commit.waiting = commit.waiting.saturating_sub(1);
-        match result {
-            Ok(()) => {}
-            Err(error) if token == INDEX || token == DIRECTORY => commit.error = Some(error),
-            Err(error) => {
-                commit.tokens.retain(|&other| other != token);
-                self.spoil(token, &error);
-            }
-        }
-        self.commit_on();
-    }
-
-    /// The next step of the commit, when the last one is over.
-    fn commit_on(&mut self) {
-        let Some(mut commit) = self.commit.take_if(|commit| commit.waiting == 0) else { return };
-        if commit.error.is_none() && !commit.recorded {
-            commit.recorded = true;
-            match self.append_records(&commit.tokens) {
-                Err(error) => commit.error = Some(error),
-                Ok(()) if self.dispatch.sync == SyncPolicy::None => {}
-                Ok(()) => {
-                    commit.waiting = 1;
-                    self.disk.sync_file(INDEX, self.log.file().clone());
-                    self.commit = Some(commit);
-                    return;
-                }
-            }
-        }
-        for token in commit.tokens {
-            match &commit.error {
-                Some(error) => self.spoil(token, error),
-                None => self.acknowledge(token),
-            }
-        }
-        if let Some(error) = commit.error {
-            self.trouble(&error);
-        }
-    }
-
-    fn append_records(&mut self, tokens: &[u64]) -> io::Result<()> {
-        self.log_dirty = false;
-        if self.log.file().metadata()?.nlink() == 0 {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the scan's directory was removed"));
-        }
-        let mut text = String::new();
-        for ready in tokens.iter().filter_map(|token| self.jobs.get(token)) {
-            let record = ChunkRecord {
-                datastream: ready.datastream,
-                number: ready.number,
-                bytes: ready.view.len() as u64,
-                crc32c: *ready.crc32c.get_or_init(|| crc32c::crc32c(&ready.view)),
-                adopted: false,
-                meta: ready.meta.clone(),
-            };
-            text.push_str(&Record::Chunk(record).to_line());
-        }
-        if text.is_empty() {
-            return Ok(());
-        }
-        self.log.append(text.as_bytes())
-    }
-
-    fn acknowledge(&mut self, token: u64) {
-        self.disk.close(token);
-        let Some(ready) = self.forget(token) else { return };
-        if self.dispatch.acknowledge(&ready) {
-            self.lane().state().acknowledged_bytes += ready.view.len() as u64;
-        }
-    }
-
-    fn forget(&mut self, token: u64) -> Option<Arc<Ready>> {
+    pub(super) fn forget(&mut self, token: u64) -> Option<Arc<Ready>> {
         self.lane().state().flying.remove(&token);
         self.jobs.remove(&token)
     }
 
     /// This disk failed a chunk: what is on it of the chunk is removed, another disk gets it.
-    fn spoil(&mut self, token: u64, error: &io::Error) {
+    pub(super) fn spoil(&mut self, token: u64, error: &io::Error) {
         self.disk.discard(token);
         self.written.retain(|&other| other != token);
         let Some(ready) = self.forget(token) else { return };
@@ -416,7 +268,7 @@ impl Drive {
     }
 
     /// Judge the disk by an error it gave.
-    fn trouble(&self, error: &io::Error) {
+    pub(super) fn trouble(&self, error: &io::Error) {
         let health = match error.kind() {
             // Somebody else's file has the name: no fault of the disk.
             io::ErrorKind::AlreadyExists => return,
