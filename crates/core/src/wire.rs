@@ -22,6 +22,7 @@ pub mod vtp;
 mod fill;
 mod format;
 mod learn;
+mod rate;
 mod restamp;
 
 pub use fill::{Filled, Filler};
@@ -29,4 +30,5 @@ pub use format::{Format, FrameTime, Quirk, StreamFormat, Thread, UnknownFormat};
 pub use header::{Field, Order};
 pub use layout::{AnyLayout, Blocks, Keep, Place};
 pub use learn::{LearnOptions, Learner};
+pub use rate::RateWatch;
 pub use restamp::{RestampError, Restamper};

@@ -1,0 +1,115 @@
+//! The frame rate of a stream whose headers do not tell it, seen where seconds end.
+//!
+//! A second that was seen from its start to its end has as many frames as its highest frame number, and one. Loss can
+//! only make that smaller, so the rate is what two seconds in a row agree on. It takes three to four seconds of data.
+//!
+//! ```
+//! use skyhaul_core::wire::{FrameTime, RateWatch};
+//!
+//! let mut watch = RateWatch::default();
+//! let mut times = (70..500).map(|n| FrameTime { unix_seconds: n / 100, frame: (n % 100) as u32, thread: 0 });
+//! assert_eq!(times.find_map(|time| watch.observe(time)), Some(100));
+//! ```
+
+use super::format::FrameTime;
+
+/// How many more frames must be of quite another second than of this before they are followed.
+const STRAYS: u32 = 64;
+
+/// Watches seconds end.
+#[derive(Clone, Debug, Default)]
+pub struct RateWatch {
+    second: Option<i64>,
+    /// Highest frame number of this second, of the one before (whose last frames may still come), and the number of
+    /// frames of the one before that.
+    highest: u32,
+    before: Option<u32>,
+    ended: Option<u32>,
+    /// How many seconds have begun since the stream was followed; the first was not seen from its start.
+    begun: u32,
+    strays: u32,
+}
+
+impl RateWatch {
+    /// Take a frame into account; the rate, once it is certain.
+    pub fn observe(&mut self, time: FrameTime) -> Option<u32> {
+        let ahead = self.second.and_then(|second| time.unix_seconds.checked_sub(second));
+        match ahead {
+            Some(0) => self.highest = self.highest.max(time.frame),
+            Some(-1) => self.before = self.before.map(|highest| highest.max(time.frame)),
+            Some(1) => return self.begin(time),
+            _ => {
+                self.strays += 1;
+                if self.second.is_none() || self.strays > STRAYS {
+                    *self =
+                        RateWatch { second: Some(time.unix_seconds), highest: time.frame, ..Self::default() };
+                }
+                return None;
+            }
+        }
+        self.strays = self.strays.saturating_sub(1);
+        None
+    }
+
+    /// A new second begins: the one before the last is now certainly over.
+    fn begin(&mut self, time: FrameTime) -> Option<u32> {
+        let frames = self.before.and_then(|highest| highest.checked_add(1));
+        let agreed = frames.filter(|_| self.ended == frames);
+        self.ended = frames;
+        self.before = (self.begun > 0).then_some(self.highest);
+        (self.second, self.highest) = (Some(time.unix_seconds), time.frame);
+        self.begun = self.begun.saturating_add(1);
+        self.strays = self.strays.saturating_sub(1);
+        agreed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn time(n: i64, fps: i64) -> FrameTime {
+        FrameTime { unix_seconds: n.div_euclid(fps), frame: n.rem_euclid(fps) as u32, thread: 0 }
+    }
+
+    fn watch(times: impl IntoIterator<Item = FrameTime>) -> Option<u32> {
+        let mut watch = RateWatch::default();
+        times.into_iter().find_map(|time| watch.observe(time))
+    }
+
+    #[test]
+    fn loss_at_the_end_of_a_second_and_strays_are_outlived() {
+        let lost = |n: &i64| ![399, 398].contains(n);
+        assert_eq!(watch((70..1000).filter(lost).map(|n| time(n, 100))), Some(100));
+        let stray = FrameTime { unix_seconds: 1 << 40, frame: 9999, thread: 0 };
+        let times =
+            (70..1000).flat_map(|n| [time(n, 100), stray].into_iter().take(1 + usize::from(n % 3 == 0)));
+        assert_eq!(watch([stray].into_iter().chain(times)), Some(100));
+        assert_eq!(watch((70..299).map(|n| time(n, 100))), None, "too early to say");
+    }
+
+    proptest! {
+        #[test]
+        fn reordering_hides_no_frame(fps in 20i64..300, from: u16, depth in 1u64..16, seed in 1u64..) {
+            let mut random = seed;
+            let mut numbers: Vec<i64> = (0..8 * fps).map(|n| n + i64::from(from)).collect();
+            numbers.sort_by_cached_key(|n| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                n + (random % depth) as i64
+            });
+            prop_assert_eq!(watch(numbers.iter().map(|&n| time(n, fps))), Some(fps as u32));
+        }
+
+        #[test]
+        fn any_times_are_survived(times in proptest::collection::vec((any::<i64>(), any::<u32>()), 0..200), near: bool) {
+            let mut watch = RateWatch::default();
+            for (second, frame) in times {
+                let unix_seconds = if near { second % 3 } else { second };
+                watch.observe(FrameTime { unix_seconds, frame, thread: 0 });
+            }
+        }
+    }
+}
