@@ -151,7 +151,8 @@ impl Rate {
     /// `frames` is the first frame number that cannot be, `threads` the frames that share a number.
     ///
     /// # Errors
-    /// [`Reject::BadField`] for a rate of 0, or so high that positions would not fit 64 bits.
+    /// [`Reject::BadField`] for a rate of 0, or so high that positions might not fit 64 bits: more than 2^30 frames
+    /// in a second, with less than 2^33 seconds.
     pub(crate) fn new(
         fps: Option<u32>,
         frames: u32,
@@ -160,7 +161,7 @@ impl Rate {
     ) -> Result<Rate, Reject> {
         let units = u64::from(frames) * threads as u64;
         match fps {
-            Some(fps) if fps == 0 || u64::from(fps) * threads as u64 > 1 << 32 => Err(Reject::BadField),
+            Some(fps) if fps == 0 || u64::from(fps) * threads as u64 > 1 << 30 => Err(Reject::BadField),
             Some(fps) => Ok(Rate::Known(fps)),
             None => Ok(Rate::Stride(units.div_ceil(blocks.units))),
         }

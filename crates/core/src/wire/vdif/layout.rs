@@ -16,6 +16,8 @@ pub const THREADS: usize = 1024;
 const FRAMES: u32 = 1 << 24;
 /// No rank: not a thread of this stream.
 const NONE: u16 = u16::MAX;
+/// No clock is further wrong: more than a header can tell.
+const SHIFT: i64 = 1 << 32;
 
 /// What the position of a frame is read from.
 #[derive(Clone, Debug)]
@@ -61,7 +63,8 @@ impl VdifLayout {
     /// second, is unknown, every second starts a new object and [`short_objects`](Self::short_objects) is true.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such frames; [`Reject::BadField`] for a rate that cannot be;
+    /// [`Reject::WrongSize`] where `blocks` are not of such frames; [`Reject::BadField`] for a rate or a shift that
+    /// cannot be;
     /// [`Reject::UnknownThread`] for no threads, or one above 1023, or one twice.
     pub fn by_time(
         blocks: Blocks,
@@ -78,6 +81,9 @@ impl VdifLayout {
         }
         if threads.is_empty() || !blocks.units.is_multiple_of(ranks.count) {
             return Err(Reject::UnknownThread);
+        }
+        if threads.iter().any(|&(_, shift)| shift.unsigned_abs() > SHIFT.unsigned_abs()) {
+            return Err(Reject::BadField);
         }
         if threads.iter().any(|&(_, shift)| shift != 0) {
             ranks.shift = threads.iter().map(|&(_, shift)| shift).collect();
@@ -223,7 +229,7 @@ mod tests {
         let even = layout.place(&packet(None, at(2000, 3, 0))).unwrap();
         let odd = layout.place(&packet(None, at(1000, 3, 1))).unwrap();
         assert_eq!((even.object, even.offset + 40), (odd.object, odd.offset));
-        let hopeless = timed(Some(5), &[(0, i64::MIN)]);
+        let hopeless = timed(Some(5), &[(0, -SHIFT)]);
         assert_eq!(hopeless.place(&packet(None, at(0, 0, 0))), Err(Reject::BadField));
     }
 
@@ -251,6 +257,9 @@ mod tests {
         assert_eq!(make(&[(7, 0), (7, 0)], None), Reject::UnknownThread);
         assert_eq!(make(&[], None), Reject::UnknownThread);
         assert_eq!(make(&[(0, 0)], Some(0)), Reject::BadField);
+        assert_eq!(make(&[(0, i64::MAX)], None), Reject::BadField);
+        let latest = timed(Some(1 << 30), &[(0, SHIFT)]);
+        assert!(latest.place(&packet(None, Vdif { seconds: u32::MAX, epoch: 63, ..shape() })).is_ok());
     }
 
     proptest! {
