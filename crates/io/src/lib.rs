@@ -8,4 +8,5 @@ pub mod host;
 pub mod memory;
 pub mod quantity;
 pub mod source;
+pub mod tcp;
 pub mod udp;

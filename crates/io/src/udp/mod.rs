@@ -23,6 +23,7 @@ use crate::{
     quantity::Size,
     source::{Source, SourceStats, Train},
 };
+pub(crate) use open::bind_to_interface;
 use socket::SocketTier;
 use std::{io, net::SocketAddr, time::Duration};
 

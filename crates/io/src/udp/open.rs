@@ -72,7 +72,7 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
 }
 
 /// Packets of other interfaces are not taken, even for our address.
-pub(super) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
+pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
     let index = interface_index(name)?;
     let mut buffer = [0u8; libc::IF_NAMESIZE];
     // SAFETY: `buffer` has room for IF_NAMESIZE bytes, which is all the call writes.

@@ -1,0 +1,51 @@
+//! TCP: packets that say their own length, in a stream.
+//!
+//! ```text
+//!   connection  ▐ packet ▐ packet ▐ pack┆et ▐ packet ▐      ┆ where one read ended
+//!               └──────── Train ───┘
+//! ```
+//!
+//! The formats carried are self-describing, so nothing is put around them: a [`Framer`] reads a packet's length from
+//! its first bytes. [`TcpSource`] takes any number of connections; each is one sender. [`TcpSender`] writes whole
+//! packets or none.
+//!
+//! Limits: a stream in which the length of a packet is wrong cannot be trusted any more, and is closed and counted.
+
+mod receive;
+mod send;
+
+pub use receive::{TcpOptions, TcpSource};
+pub use send::{TcpSendOptions, TcpSender, TcpSenderStats};
+
+/// What the first bytes of a packet say of its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// Too few bytes to tell.
+    Incomplete,
+    /// The packet is this long, counted from its first byte.
+    Packet(usize),
+    /// This is no packet.
+    Garbage,
+}
+
+/// Finds where packets end in a stream.
+pub trait Framer: Send {
+    /// The length of the packet that begins with `head` (at least one byte; perhaps much more than the packet).
+    fn frame(&self, head: &[u8]) -> Frame;
+}
+
+impl<F: Fn(&[u8]) -> Frame + Send> Framer for F {
+    fn frame(&self, head: &[u8]) -> Frame {
+        self(head)
+    }
+}
+
+/// All packets are of one length: Mark 5B frames, or any stream whose length the user gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixed(pub usize);
+
+impl Framer for Fixed {
+    fn frame(&self, _: &[u8]) -> Frame {
+        Frame::Packet(self.0)
+    }
+}

@@ -1,0 +1,232 @@
+//! The suite for TCP: whole packets in, whole packets out, whatever the stream does.
+
+#![allow(clippy::unwrap_used)]
+mod common;
+use common::*;
+use skyhaul_io::{
+    address::Endpoint,
+    source::{Source, Train},
+    tcp::{Fixed, Frame, TcpOptions, TcpSendOptions, TcpSender, TcpSource},
+};
+use std::{
+    io::{IoSlice, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
+
+/// Bytes 8 to 12 of a packet are its length.
+fn by_length(head: &[u8]) -> Frame {
+    match head.get(8..12).and_then(|b| b.first_chunk()) {
+        None => Frame::Incomplete,
+        Some(b) => Frame::Packet(u32::from_be_bytes(*b) as usize),
+    }
+}
+
+fn sized(who: u8, n: u64, length: usize) -> Vec<u8> {
+    let mut bytes = packet(who, n, length);
+    bytes[8..12].copy_from_slice(&(length as u32).to_be_bytes());
+    bytes
+}
+
+fn source(at: &str) -> TcpSource {
+    TcpSource::open(&at.parse().unwrap(), Box::new(by_length), &TcpOptions::default()).unwrap()
+}
+
+fn sender(to: SocketAddr) -> TcpSender {
+    TcpSender::open(&Endpoint::tcp(to), &TcpSendOptions::default()).unwrap()
+}
+
+fn parts(packets: &[Vec<u8>]) -> Vec<[IoSlice<'_>; 2]> {
+    packets.iter().map(|p| p.split_at(12)).map(|(h, p)| [IoSlice::new(h), IoSlice::new(p)]).collect()
+}
+
+#[test]
+fn every_length_arrives_whole_and_in_order() {
+    for at in ["tcp://127.0.0.1:0", "tcp://[::1]:0"] {
+        if at.contains("::1") && !has_ipv6() {
+            continue;
+        }
+        for length in [12, 13, 100, 1472, 8032, 65_000, 1 << 20] {
+            let mut source = source(at);
+            let packets: Vec<_> =
+                (0..(3 << 20) / length as u64).take(5000).map(|n| sized(0, n, length)).collect();
+            let to = source.local();
+            let arrived = std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut sender = sender(to);
+                    let sent = sender.send(&parts(&packets)).unwrap();
+                    assert_eq!((sent.packets, sent.bytes), (packets.len(), packets.len() * length));
+                    assert_eq!(sender.finish().unwrap().broken, 0);
+                });
+                collect(&mut source, packets.len())
+            });
+            assert_same(arrived.values().next().unwrap(), &packets, at);
+            let stats = source.stats();
+            assert_counted(&stats, packets.len(), packets.len() * length, at);
+            assert_eq!((stats.connections, stats.broken, source.connections()), (1, 0, 0));
+        }
+    }
+}
+
+#[test]
+fn connections_are_senders_and_lengths_may_change() {
+    let mut source = source("tcp://127.0.0.1:0");
+    let mut senders: Vec<_> = (0..50).map(|_| TcpStream::connect(source.local()).unwrap()).collect();
+    let packets = |who: usize| {
+        (0..40).map(|n| sized(who as u8, n, 12 + (who * 31 + n as usize * 7) % 900)).collect::<Vec<_>>()
+    };
+    let streams: Vec<Vec<u8>> = (0..50).map(|who| packets(who).concat()).collect();
+    let mut arrived = Arrived::new();
+    let (mut seen, mut at) = (0, 0);
+    // In crumbs that end anywhere.
+    while seen < 50 * 40 {
+        for (sender, stream) in senders.iter_mut().zip(&streams) {
+            sender.write_all(&stream[at.min(stream.len())..(at + 777).min(stream.len())]).unwrap();
+        }
+        at += 777;
+        seen += collect_once(&mut source, &mut arrived, Duration::from_millis(1));
+    }
+    for (who, sender) in senders.iter().enumerate() {
+        assert_same(&arrived[&sender.local_addr().unwrap()], &packets(who), "crumbs");
+    }
+}
+
+#[test]
+fn a_stream_that_ends_within_a_packet_is_counted() {
+    let mut source = source("tcp://127.0.0.1:0");
+    let mut stream = TcpStream::connect(source.local()).unwrap();
+    stream.write_all(&sized(0, 0, 100)).unwrap();
+    stream.write_all(&sized(0, 1, 100)[..60]).unwrap();
+    drop(stream);
+    let mut reset = TcpStream::connect(source.local()).unwrap();
+    reset.write_all(&[0; 3]).unwrap();
+    socket2::SockRef::from(&reset).set_linger(Some(Duration::ZERO)).unwrap();
+    assert_eq!(collect(&mut source, 1).values().map(Vec::len).sum::<usize>(), 1);
+    drop(reset);
+    while source.connections() > 0 {
+        source.poll(Duration::from_millis(20), &mut |_| ()).unwrap();
+    }
+    assert_eq!((source.stats().packets, source.stats().broken, source.stats().malformed), (1, 2, 0));
+}
+
+#[test]
+fn garbage_closes_its_connection_and_no_other() {
+    let mut source = source("tcp://127.0.0.1:0");
+    let mut honest = TcpStream::connect(source.local()).unwrap();
+    let mut hostile = TcpStream::connect(source.local()).unwrap();
+    hostile.write_all(&[0xFF; 5000]).unwrap();
+    honest.write_all(&sized(1, 0, 100)).unwrap();
+    assert_eq!(collect(&mut source, 1).len(), 1);
+    honest.write_all(&sized(1, 1, 100)).unwrap();
+    assert_eq!(collect(&mut source, 1).len(), 1);
+    assert_eq!((source.stats().malformed, source.connections()), (1, 1));
+}
+
+#[test]
+fn more_connections_than_allowed_wait_their_turn() {
+    let options = TcpOptions { connections: 2, ..TcpOptions::default() };
+    let mut source =
+        TcpSource::open(&"tcp://127.0.0.1:0".parse().unwrap(), Box::new(Fixed(10)), &options).unwrap();
+    let mut senders: Vec<_> = (0..3).map(|_| TcpStream::connect(source.local()).unwrap()).collect();
+    for sender in &mut senders {
+        sender.write_all(&[7; 10]).unwrap();
+    }
+    assert_eq!(collect(&mut source, 2).values().map(Vec::len).sum::<usize>(), 2);
+    assert_eq!(source.connections(), 2);
+    senders.remove(0);
+    assert_eq!(collect(&mut source, 1).values().map(Vec::len).sum::<usize>(), 1);
+}
+
+#[test]
+fn a_slow_reader_gets_whole_packets_and_the_rest_is_refused() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = sender(listener.local_addr().unwrap());
+    let (mut slow, _) = listener.accept().unwrap();
+    let (mut taken, mut refused) = (Vec::new(), 0);
+    let mut number = 0;
+    let offer = |sender: &mut TcpSender, taken: &mut Vec<Vec<u8>>, number: &mut u64| {
+        let packets: Vec<_> = (0..10).map(|n| sized(0, *number + n, 5032)).collect();
+        *number += 10;
+        let start = Instant::now();
+        let sent = sender.try_send(&parts(&packets)).unwrap();
+        assert!(start.elapsed() < Duration::from_millis(500), "it waited");
+        assert_eq!(sent.packets + sent.refused, 10);
+        assert_eq!(sent.bytes, sent.packets * 5032);
+        taken.extend_from_slice(&packets[..sent.packets]);
+        sent.refused
+    };
+    while refused < 100 {
+        refused += offer(&mut sender, &mut taken, &mut number);
+    }
+    // It reads a little, more is taken; then it reads all.
+    let mut got = vec![0; taken.len() * 5032 / 2];
+    slow.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    slow.read_exact(&mut got).unwrap();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(2));
+        offer(&mut sender, &mut taken, &mut number);
+    }
+    let stats = std::thread::scope(|scope| {
+        scope.spawn(|| slow.read_to_end(&mut got));
+        sender.finish().unwrap()
+    });
+    assert!(
+        got == taken.concat(),
+        "the stream is whole packets: {} of {} bytes",
+        got.len(),
+        taken.len() * 5032
+    );
+    assert_eq!(stats.packets, taken.len() as u64);
+    assert!(stats.refused >= 100 && stats.broken == 0);
+}
+
+#[test]
+fn a_broken_connection_is_an_error_or_made_again() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = Endpoint::tcp(listener.local_addr().unwrap());
+    let mut plain = TcpSender::open(&to, &TcpSendOptions::default()).unwrap();
+    let patient = TcpSendOptions { reconnect: Some(Duration::from_millis(1)), ..TcpSendOptions::default() };
+    let mut again = TcpSender::open(&to, &patient).unwrap();
+    drop((listener.accept().unwrap(), listener.accept().unwrap()));
+    let packets = vec![sized(0, 0, 1000)];
+    let error = (0..100).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        plain.try_send(&parts(&packets)).err()
+    });
+    let text = error.unwrap().to_string();
+    assert!(text.starts_with(&format!("send to {to}: ")), "{text}");
+    assert!(plain.send(&parts(&packets)).is_err());
+
+    let (mut refused, deadline) = (0, Instant::now() + Duration::from_secs(5));
+    while again.stats().broken == 0 || !again.is_connected() {
+        refused += again.try_send(&parts(&packets)).unwrap().refused;
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(Instant::now() < deadline, "{:?}", again.stats());
+    }
+    assert!(refused > 0 && again.stats().last_break.is_some());
+    let (mut peer, _) = listener.accept().unwrap();
+    let bytes = packets[0].clone();
+    again.try_forward(&Train::single(&bytes, &to.address)).unwrap();
+    again.finish().unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert!(
+        !got.is_empty() && got.chunks(1000).all(|p| p == packets[0]),
+        "only whole packets after the break"
+    );
+}
+
+#[test]
+fn nobody_there_says_so() {
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let Err(error) = TcpSender::open(&Endpoint::tcp(gone), &TcpSendOptions::default()) else {
+        panic!("connected")
+    };
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "connect tcp://{gone}: Connection refused; hint: nobody listens there; start the receiver first (port {})",
+            gone.port()
+        )
+    );
+}
