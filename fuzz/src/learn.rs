@@ -46,22 +46,36 @@ pub(crate) fn run(script: &[u8]) {
     let layout = format.layout().expect("what is concluded has a layout");
     assert!(layout.geometry().object_bytes <= 1 << 20);
     for packet in &seen {
-        wire::placed(&layout, packet);
+        placed(&layout, packet);
         let _ = (layout.key(packet), format.frame_time(packet));
     }
     let _ = (format.describe(), format.quirks.iter().map(ToString::to_string).collect::<Vec<_>>());
     if format.set_frames_per_second(u32::from(asked)).is_ok() {
         let layout = format.layout().expect("a rate that was taken fits");
-        seen.iter().for_each(|packet| wire::placed(&layout, packet));
+        seen.iter().for_each(|packet| placed(&layout, packet));
     }
+}
+
+/// A payload that was given a place lies in its packet and in its object.
+fn placed(layout: &impl Layout, packet: &[u8]) {
+    if let Ok(place) = layout.place(packet) {
+        assert!(place.start as usize + place.length as usize <= packet.len(), "{place:?} leaves the packet");
+        let end = place.offset.checked_add(u64::from(place.length)).expect("no wrap");
+        assert!(end <= layout.geometry().object_bytes, "{place:?} leaves the largest object");
+    }
+}
+
+/// Packets of one size, one after the other, for the core's own entry.
+pub(crate) fn equal_seeds() -> Vec<Vec<u8>> {
+    wire::frames().iter().map(|frame| [&[frame.len() as u8][..], &frame.repeat(40)].concat()).collect()
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (asked, heads) in [
-        (0x80, wire::vdif_seeds()),
-        (0x81, wire::vdif_seeds()),
-        (0xC1, wire::vdif_seeds()),
+        (0x80, wire::frames()),
+        (0x81, wire::frames()),
+        (0xC1, wire::frames()),
         (0x80, wire::mark5b_seeds()),
         (0x84, wire::spead_seeds()),
         (0x85, wire::ejfat_seeds()),

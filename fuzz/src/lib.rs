@@ -18,6 +18,8 @@ pub mod mutate;
 mod text;
 mod wire;
 
+use skyhaul_core::wire::fuzzing;
+
 /// One thing to throw bytes at.
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -34,12 +36,15 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vdif", run: wire::vdif, seeds: wire::vdif_seeds },
     Target { name: "vtp", run: wire::vtp, seeds: wire::vtp_seeds },
     Target { name: "mark5b", run: wire::mark5b, seeds: wire::mark5b_seeds },
-    Target { name: "fila10g", run: wire::fila10g, seeds: wire::fila10g_seeds },
     Target { name: "spead", run: wire::spead, seeds: wire::spead_seeds },
     Target { name: "ejfat", run: wire::ejfat, seeds: wire::ejfat_seeds },
     Target { name: "learn", run: learn::run, seeds: learn::seeds },
+    Target { name: "fill", run: fuzzing::learn, seeds: learn::equal_seeds },
+    Target { name: "inspect", run: fuzzing::inspect, seeds: wire::frames },
+    Target { name: "restamp", run: fuzzing::restamp, seeds: wire::restamp_seeds },
     Target { name: "quantity", run: text::quantity, seeds: text::quantity_seeds },
     Target { name: "address", run: text::address, seeds: text::address_seeds },
+    Target { name: "faults", run: text::faults, seeds: text::faults_seeds },
     Target { name: "assembly_units", run: assembly::units, seeds: assembly::seeds },
     Target { name: "assembly_bytes", run: assembly::bytes, seeds: assembly::seeds },
 ];

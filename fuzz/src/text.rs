@@ -1,6 +1,7 @@
 //! Targets for what a person types: whatever was understood reads back as the same when it is shown.
 
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::fault::Faults;
 use skyhaul_io::quantity::{Rate, Size, Span};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -42,4 +43,24 @@ pub(crate) fn address_seeds() -> Vec<Vec<u8>> {
     ]
     .map(|text| text.as_bytes().to_vec())
     .to_vec()
+}
+
+pub(crate) fn faults(bytes: &[u8]) {
+    if let Ok(faults) = String::from_utf8_lossy(bytes).parse::<Faults>() {
+        let chances = [
+            faults.loss,
+            faults.burst_chance,
+            faults.reorder_chance,
+            faults.duplicate,
+            faults.corrupt,
+            faults.truncate,
+        ];
+        assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)), "{faults:?}");
+    }
+}
+
+pub(crate) fn faults_seeds() -> Vec<Vec<u8>> {
+    ["loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7", "reorder=8@1"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
 }

@@ -1,58 +1,42 @@
-//! Targets for the wire formats: what is read writes back, what is placed lies inside.
+//! Targets for the wire formats: what is read writes back; the core's own entries hold the rest.
 
-use skyhaul_core::placement::{Layout, Reject};
-use skyhaul_core::wire::ejfat::{self, BalancerV2, EjfatLayout, Reassembly};
-use skyhaul_core::wire::fila10g::{self, Fila10gLayout, Phase};
-use skyhaul_core::wire::layout::Blocks;
-use skyhaul_core::wire::mark5b::{self as m5b, Mark5b, Mark5bLayout, Time};
-use skyhaul_core::wire::spead::{Flavour, Item, Packet, Spead, SpeadLayout, id};
-use skyhaul_core::wire::vdif::{Extended, Header, Vdif, VdifLayout};
-use skyhaul_core::wire::{Order, vtp as transport};
+use skyhaul_core::wire::ejfat::{self, BalancerV2, Reassembly};
+use skyhaul_core::wire::fuzzing;
+use skyhaul_core::wire::mark5b::{self as m5b, Mark5b, Time};
+use skyhaul_core::wire::spead::{Flavour, Item, Packet, Pointer, Spead, id};
+use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+use skyhaul_core::wire::{Order, fila10g::Fila10g, vtp as transport};
 
 const ORDERS: [Order; 2] = [Order::Little, Order::Big];
 /// Small frames, so that whole ones are cheap to make and to mutate.
 const FRAME: usize = 40;
 const UNIX: i64 = 1_795_231_799;
 
-/// A payload that was given a place lies in its packet and in its object.
-pub(crate) fn placed(layout: &impl Layout, packet: &[u8]) {
-    if let Ok(place) = layout.place(packet) {
-        assert!(place.length > 0, "nothing was placed");
-        assert!(place.start as usize + place.length as usize <= packet.len(), "{place:?} leaves the packet");
-        let end = place.offset.checked_add(u64::from(place.length)).expect("no wrap");
-        assert!(end <= layout.geometry().object_bytes, "{place:?} leaves the largest object");
-        assert!(place.size.is_none_or(|size| end <= size), "{place:?} leaves its object");
-    }
-}
-
-fn made<L>(layout: Result<L, Reject>) -> L {
-    layout.unwrap_or_else(|why| panic!("a legal layout was refused: {why:?}"))
-}
-
-fn blocks(packet: usize, start: usize, group: usize) -> Blocks {
-    made(Blocks::new(packet, start, group, 1 << 20))
-}
-
+/// The first octet chooses the layout.
 pub(crate) fn vdif(bytes: &[u8]) {
-    if let Ok(header) = Header::read(bytes) {
+    let packet = bytes.get(1..).unwrap_or_default();
+    if let Ok(header) = Header::read(packet) {
         let (octets, length) = header.write();
-        assert_eq!(&octets[..length], &bytes[..length], "a header does not write back");
+        assert_eq!(&octets[..length], &packet[..length], "a header does not write back");
         let vdif = header.vdif;
         let _ =
             (vdif.samples(), vdif.channels(), vdif.station_text(), vdif.unix_seconds(), vdif.payload_bytes());
         let _ =
             (header.extended.edv(), header.extended.psn(), header.extended.sample_rate(vdif.complex == 1));
     }
-    let Some(shape) = Vdif::shape(FRAME - 32, 1, 2, false, false) else { return };
-    for fps in [None, Some(5)] {
-        placed(&made(VdifLayout::by_time(blocks(FRAME, 0, 2), &shape, &[(0, 0), (1, -7)], fps)), bytes);
-    }
-    for order in ORDERS {
-        placed(&made(VdifLayout::by_sequence(blocks(FRAME + 8, 8, 1), &shape, order)), bytes);
-    }
+    fuzzing::vdif(bytes);
 }
 
 pub(crate) fn vdif_seeds() -> Vec<Vec<u8>> {
+    let chosen = |(n, frame): (usize, Vec<u8>)| {
+        let choice = ((n * 36) as u8) | u8::from(frame.len() > FRAME);
+        [&[choice][..], &frame].concat()
+    };
+    frames().into_iter().enumerate().map(chosen).collect()
+}
+
+/// One frame of each extended data version, each with and without a sequence number.
+pub(crate) fn frames() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     let extended = [
         Some(Extended::Legacy),
@@ -95,6 +79,7 @@ pub(crate) fn vtp_seeds() -> Vec<Vec<u8>> {
     ORDERS.map(run).to_vec()
 }
 
+/// Mark 5B and the half frames of a FILA10G.
 pub(crate) fn mark5b(bytes: &[u8]) {
     if let Some((header, _)) = Mark5b::read(bytes) {
         assert_eq!(header.write(), bytes[..Mark5b::LEN], "a header does not write back");
@@ -106,59 +91,26 @@ pub(crate) fn mark5b(bytes: &[u8]) {
             bytes.chunks_exact(Mark5b::LEN).filter_map(|c| Some(Mark5b::read(c)?.0)).collect();
         let _ = m5b::frames_per_second(&headers);
     }
-    // A whole frame is large: its header is mutated, the samples behind it do not matter.
-    let mut packet = bytes.to_vec();
-    for fps in [None, Some(200), Some(51_200)] {
-        packet.resize(m5b::FRAME, 0);
-        placed(&made(Mark5bLayout::new(blocks(m5b::FRAME, 0, 1), None, fps)), &packet);
-        packet.resize(m5b::FRAME + 8, 0);
-        placed(&made(Mark5bLayout::new(blocks(m5b::FRAME + 8, 8, 1), Some(Order::Little), fps)), &packet);
-    }
-    placed(&made(Mark5bLayout::new(blocks(m5b::FRAME, 0, 1), None, None)), bytes);
+    fuzzing::mark5b(bytes);
 }
 
 pub(crate) fn mark5b_seeds() -> Vec<Vec<u8>> {
     let header =
         |frame: u32, fraction| Mark5b::new(Time { day: 821, second: 19_801, frame }, fraction).write();
     let three = [header(0, 0), header(1, 1), header(2, 3)].concat();
-    vec![header(0, 0).to_vec(), header(40_000, 7812).to_vec(), three, [&[7; 8][..], &header(5, 250)].concat()]
-}
-
-pub(crate) fn fila10g(bytes: &[u8]) {
-    let mut packet = bytes.to_vec();
-    packet.resize(fila10g::DATAGRAM, 0);
-    for datagram in [bytes, &packet[..]] {
-        let _ = fila10g::read(datagram);
-        for phase in [Phase::Even, Phase::Odd] {
-            placed(&made(Fila10gLayout::new(blocks(fila10g::DATAGRAM, 8, 2), phase)), datagram);
-        }
-    }
-}
-
-pub(crate) fn fila10g_seeds() -> Vec<Vec<u8>> {
-    let datagram = |counter: u32, word: u32| [0, counter, word].map(u32::to_le_bytes).concat();
-    vec![datagram(40, m5b::SYNC), datagram(41, m5b::SYNC), datagram(u32::MAX, 7)]
+    let half = |counter| [&Fila10g { filler: 9, counter }.write()[..], &header(5, 250)].concat();
+    vec![header(0, 0).to_vec(), header(40_000, 7812).to_vec(), three, half(40), half(41)]
 }
 
 pub(crate) fn spead(bytes: &[u8]) {
     if let Ok(packet) = Packet::read(bytes) {
         for item in packet.items() {
-            assert_eq!(
-                packet.flavour.item(made_pointer(packet.flavour, item)),
-                item,
-                "an item does not write back"
-            );
+            let (pointer, _) = Pointer::read(&packet.flavour.write(item)).expect("eight octets");
+            assert_eq!(packet.flavour.item(pointer), item, "an item does not write back");
         }
         let _ = packet.is_stop();
     }
-    for flavour in (1..8).filter_map(|octets| Flavour::new(octets * 8)) {
-        placed(&SpeadLayout { flavour, heap_bytes: 1 << 20 }, bytes);
-    }
-}
-
-fn made_pointer(flavour: Flavour, item: Item) -> skyhaul_core::wire::spead::Pointer {
-    let octets = flavour.write(item);
-    skyhaul_core::wire::spead::Pointer::read(&octets).map(|(pointer, _)| pointer).expect("eight octets")
+    fuzzing::spead(bytes);
 }
 
 pub(crate) fn spead_seeds() -> Vec<Vec<u8>> {
@@ -191,9 +143,7 @@ pub(crate) fn ejfat(bytes: &[u8]) {
         let at = bytes.len() - payload.len() - Reassembly::LEN;
         assert_eq!(header.write(), bytes[at..at + Reassembly::LEN], "a header does not write back");
     }
-    for data_id in [None, Some(5)] {
-        placed(&EjfatLayout { data_id, event_bytes: 1 << 20 }, bytes);
-    }
+    fuzzing::ejfat(bytes);
 }
 
 pub(crate) fn ejfat_seeds() -> Vec<Vec<u8>> {
@@ -214,4 +164,14 @@ pub(crate) fn ejfat_seeds() -> Vec<Vec<u8>> {
         [&header.write()[..], &bare(1)].concat()
     };
     vec![bare(0), bare(1), bare(2), balanced(2), balanced(3)]
+}
+
+/// A file of whole frames, sent again with new times.
+pub(crate) fn restamp_seeds() -> Vec<Vec<u8>> {
+    let mut seeds: Vec<Vec<u8>> =
+        frames().into_iter().filter(|frame| frame.len() == FRAME).map(|frame| frame.repeat(3)).collect();
+    let mut mark5b = Mark5b::new(Time { day: 821, second: 19_801, frame: 0 }, 0).write().to_vec();
+    mark5b.resize(m5b::FRAME, 0);
+    seeds.push(mark5b);
+    seeds
 }
