@@ -22,10 +22,14 @@
 //! doubled, and when only such come, a new *epoch* begins.
 
 pub mod coverage;
+mod retire;
 mod suspect;
+
+pub use retire::{Cause, Mark, Retired};
 
 use crate::placement::{Geometry, Nanos, ObjectId, Placement, Reject};
 use coverage::Coverage;
+use retire::Tombstone;
 use std::collections::VecDeque;
 use std::ops::Range;
 use suspect::Suspect;
@@ -42,7 +46,8 @@ pub struct Config {
     pub ahead: u64,
     /// How many packets must agree before the stream is followed forward over more than `ahead` objects.
     pub confirm: u32,
-    /// How many late or doubled packets in a row, with no other between them, begin a new epoch.
+    /// How many late or doubled packets in a row, with no other between them, begin a new epoch. More than a
+    /// network may double at a time, a whole train included.
     pub resync: u32,
     /// An object with a successor is retired when nothing came for it for this long.
     pub linger: Nanos,
@@ -50,12 +55,13 @@ pub struct Config {
     pub idle: Nanos,
     /// A slow stream's newest object is retired in parts, each about this old.
     pub flush: Nanos,
-    /// The last object of a second has no known end: what lies behind its last frame is not missing.
+    /// The last object of a second has no known end: what lies behind its last frame is not missing, unless the
+    /// object that follows it is there.
     pub open_ended: bool,
 }
 
 impl Config {
-    /// Limits that suit a fast stream: window 2, 1 object ahead, 8 packets to follow a jump forward and 64 to
+    /// Limits that suit a fast stream: window 2, 1 object ahead, 8 packets to follow a jump forward and 256 to
     /// follow a restart, 0.2 s linger, 1 s idle, 5 s flush.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
@@ -64,80 +70,12 @@ impl Config {
             window: 2,
             ahead: 1,
             confirm: 8,
-            resync: 64,
+            resync: 256,
             linger: Nanos(200_000_000),
             idle: Nanos::SECOND,
             flush: Nanos(5_000_000_000),
             open_ended: false,
         }
-    }
-}
-
-/// Why an object was retired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
-    /// All of it is there.
-    Complete,
-    /// The window moved on.
-    Window,
-    /// Nothing more came for it while its successor was filling.
-    Linger,
-    /// The stream fell silent.
-    Idle,
-    /// It was filling slowly; this is the part so far.
-    Flush,
-    /// The stream's counter restarted: this is as far as the old epoch came.
-    Restart,
-    /// It was a suspect that nothing confirmed: not part of the stream. Count what it holds as
-    /// [`Reject::Stray`] and give the block back.
-    Stray,
-    /// [`Assembly::finish`] was called.
-    Finish,
-}
-
-/// A position in the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark {
-    /// The object.
-    pub object: ObjectId,
-    /// The byte in it.
-    pub offset: u64,
-}
-
-/// An object, or a part of one, that nothing more will be added to.
-#[derive(Debug)]
-pub struct Retired<B> {
-    /// Its number as the packets said it.
-    pub object: ObjectId,
-    /// Counts the restarts of the stream's counter.
-    pub epoch: u32,
-    /// The block that holds it.
-    pub block: B,
-    /// The bytes of the block that are this object's: what is neither here nor missing was retired before.
-    pub range: Range<u64>,
-    /// What of `range` did not come: ascending, disjoint byte ranges.
-    pub missing: Vec<Range<u64>>,
-    /// Where the part retired before this one (in this epoch) ended.
-    pub after: Option<Mark>,
-    /// Arrival of its first payload.
-    pub first: Nanos,
-    /// Arrival of its latest payload.
-    pub last: Nanos,
-    /// Why now.
-    pub cause: Cause,
-}
-
-impl<B> Retired<B> {
-    /// Whether nothing is missing.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    /// Bytes that arrived.
-    #[must_use]
-    pub fn received(&self) -> u64 {
-        self.range.end - self.range.start - self.missing.iter().map(|m| m.end - m.start).sum::<u64>()
     }
 }
 
@@ -153,11 +91,28 @@ struct Live<B> {
     last: Nanos,
 }
 
-/// What was there when an object retired, to tell a duplicate from a late packet.
-#[derive(Debug)]
-struct Tombstone {
-    object: ObjectId,
-    seen: Coverage,
+impl<B> Live<B> {
+    /// Whether a part may be written, of a packet that tells `size`.
+    #[inline(always)]
+    fn admits(&self, part: &Range<u64>, size: Option<u64>) -> Result<(), Reject> {
+        let beyond = match (self.size, size) {
+            (Some(size), _) => part.end > size,
+            (None, Some(size)) => self.seen.high() > size,
+            (None, None) => false,
+        };
+        if beyond {
+            return Err(Reject::Outside);
+        }
+        if part.start < self.from {
+            return Err(Reject::Late);
+        }
+        self.seen.admits(part)
+    }
+
+    /// Nothing came for it: its only slot was dropped.
+    fn is_empty(&self) -> bool {
+        self.seen.bytes() == 0 && self.size != Some(0)
+    }
 }
 
 /// A window of objects under construction, oldest first. See the [module](self).
@@ -172,9 +127,10 @@ pub struct Assembly<B> {
     epoch: u32,
     tombstones: VecDeque<Tombstone>,
     suspect: Option<Suspect<B>>,
-    /// Late or doubled packets since one was last accepted.
+    /// Late or doubled packets since one was last accepted into the window.
     refused: u32,
     retired: VecDeque<Retired<B>>,
+    /// When a packet was last accepted into the window.
     last_arrival: Nanos,
 }
 
@@ -237,96 +193,40 @@ impl<B> Assembly<B> {
     ) -> Result<Slot<'_, B>, Reject> {
         let end = placement.offset.checked_add(u64::from(placement.length)).ok_or(Reject::Outside)?;
         let part = placement.offset..end;
-        if end > placement.size.unwrap_or(u64::MAX).min(self.config.geometry.object_bytes) {
+        let most = self.config.geometry.object_bytes;
+        if placement.size.map_or(end > most, |size| end > size || size > most) {
             return Err(Reject::Outside);
         }
         let at = match self.live.get(self.hint) {
             Some(live) if live.object == placement.object => self.hint,
             _ => self.find_or_open(placement.object, &part, now, &mut take)?,
         };
-        let live = self.at(at);
-        if live.size.is_some_and(|size| end > size) {
-            return Err(Reject::Outside);
-        }
-        if part.start < live.from {
-            let why = self.bury(placement.object, &part);
-            return Err(self.refuse(why));
-        }
-        match live.seen.admits(&part) {
+        match self.at(at).admits(&part, placement.size) {
             Ok(()) => Ok(Slot { assembly: self, at, part, size: placement.size }),
-            Err(Reject::Duplicate) if at != SUSPECT => self.reserve_doubled(placement, part, now, &mut take),
+            Err(why @ (Reject::Late | Reject::Duplicate)) if at != SUSPECT => {
+                self.reserve_again(placement, part, now, why, &mut take)
+            }
             Err(why) => Err(self.refuse(why)),
         }
     }
 
-    /// A doubled packet; or, after several in a row, the first of a restarted counter.
+    /// A part that came before; or, after several in a row, the first of a restarted counter.
     #[cold]
-    fn reserve_doubled(
+    fn reserve_again(
         &mut self,
         placement: Placement,
         part: Range<u64>,
         now: Nanos,
+        why: Reject,
         take: &mut impl FnMut() -> Option<B>,
     ) -> Result<Slot<'_, B>, Reject> {
-        let why = self.refuse(Reject::Duplicate);
-        if self.suspect.as_ref().is_none_or(|s| s.live.object != placement.object) {
-            self.suspect(placement.object, now, take, why, true)?;
+        let why = if why == Reject::Late { self.bury(placement.object, &part) } else { why };
+        let why = self.refuse(why);
+        let at = self.suspect(placement.object, &part, now, take, why, true)?;
+        match self.at(at).admits(&part, placement.size) {
+            Ok(()) => Ok(Slot { assembly: self, at, part, size: placement.size }),
+            Err(_) => Err(why),
         }
-        match self.at(SUSPECT).seen.admits(&part) {
-            Ok(()) => Ok(Slot { assembly: self, at: SUSPECT, part, size: placement.size }),
-            Err(why) => Err(why),
-        }
-    }
-
-    /// The next finished object, in stream order.
-    pub fn poll_retired(&mut self) -> Option<Retired<B>> {
-        self.retired.pop_front()
-    }
-
-    /// When [`Assembly::handle_timeout`] next has something to do, if nothing arrives before.
-    #[must_use]
-    pub fn poll_timeout(&self) -> Option<Nanos> {
-        let c = &self.config;
-        let newest = self.live.back();
-        [
-            newest.map(|_| self.last_arrival.plus(c.idle)),
-            newest.filter(|_| self.live.len() == 1).map(|live| self.flush_due(live)),
-            (self.live.len() > 1).then(|| self.live[0].last.plus(c.linger)),
-            self.suspect.as_ref().map(|s| s.live.last.plus(c.linger)),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-    }
-
-    /// Retire what time has finished.
-    pub fn handle_timeout(&mut self, now: Nanos) {
-        if self.suspect.as_ref().is_some_and(|s| now.since(s.live.last) >= self.config.linger) {
-            self.dismiss();
-        }
-        if now.since(self.last_arrival) >= self.config.idle {
-            return self.retire_all(Cause::Idle);
-        }
-        while self.live.len() > 1 && now.since(self.live[0].last) >= self.config.linger {
-            self.retire_front(Cause::Linger);
-        }
-        if self.live.len() == 1 && now >= self.flush_due(&self.live[0]) {
-            self.retire_front(Cause::Flush);
-        }
-    }
-
-    /// When a slowly filling object is retired as far as it came. Without a gap nothing can still come for that
-    /// part; with one, it is given as long again.
-    fn flush_due(&self, live: &Live<B>) -> Nanos {
-        let due = live.first.plus(self.config.flush);
-        let whole = live.seen.prefix(self.start(live)) == live.seen.high();
-        if whole { due } else { due.plus(self.config.flush) }
-    }
-
-    /// Retire everything as it stands: the stream has ended.
-    pub fn finish(&mut self) {
-        self.retire_all(Cause::Finish);
-        self.dismiss();
     }
 
     /// How often the stream's counter has restarted.
@@ -388,12 +288,18 @@ impl<B> Assembly<B> {
     ) -> Result<usize, Reject> {
         let at = match self.find(object, part) {
             Found::Live(at) => at,
-            Found::Suspect => return Ok(SUSPECT),
-            Found::New(from) => self.open(object, from, now, take)?,
-            Found::Far => return self.suspect(object, now, take, Reject::Stray, false),
+            Found::Suspect => {
+                self.reach_suspect(true);
+                match self.find(object, part) {
+                    Found::Live(at) => at,
+                    _ => return Ok(SUSPECT),
+                }
+            }
+            Found::New(from) => self.open(object, from, part, now, take)?,
+            Found::Far => return self.suspect(object, part, now, take, Reject::Stray, false),
             Found::Old(why) => {
                 let why = self.refuse(why);
-                return self.suspect(object, now, take, why, true);
+                return self.suspect(object, part, now, take, why, true);
             }
         };
         self.hint = at;
@@ -404,26 +310,41 @@ impl<B> Assembly<B> {
         &mut self,
         object: ObjectId,
         from: u64,
+        part: &Range<u64>,
         now: Nanos,
         take: &mut impl FnMut() -> Option<B>,
     ) -> Result<usize, Reject> {
-        let block = take().ok_or(Reject::NoBuffer)?;
-        let geometry = self.config.geometry;
-        let seen = Coverage::new(geometry.grain, geometry.object_bytes);
-        let live = Live { object, block, seen, from, size: None, first: now, last: now };
+        let live = self.begin(object, from, part, now, || take().ok_or(Reject::NoBuffer))?;
+        if self.suspect.as_ref().is_some_and(|s| !s.backward && s.live.object < object) {
+            self.reach_suspect(true);
+        }
         self.admit(live);
-        self.reach_suspect();
+        self.reach_suspect(false);
         self.live.binary_search_by_key(&object, |l| l.object).map_err(|_| Reject::Late)
     }
 
-    /// Put an object into the window, retiring the oldest if it is full.
-    fn admit(&mut self, live: Live<B>) -> usize {
-        if self.live.len() == self.config.window {
-            self.retire_front(Cause::Window);
-        }
+    /// An object with a block of its own, if `part` can be a part of any object.
+    fn begin(
+        &self,
+        object: ObjectId,
+        from: u64,
+        part: &Range<u64>,
+        now: Nanos,
+        take: impl FnOnce() -> Result<B, Reject>,
+    ) -> Result<Live<B>, Reject> {
+        let geometry = self.config.geometry;
+        let seen = Coverage::new(geometry.grain, geometry.object_bytes);
+        seen.admits(part)?;
+        Ok(Live { object, block: take()?, seen, from, size: None, first: now, last: now })
+    }
+
+    /// Put an object into the window, retiring the oldest if there are too many.
+    fn admit(&mut self, live: Live<B>) {
         let at = self.live.partition_point(|l| l.object < live.object);
         self.live.insert(at, live);
-        at
+        if self.live.len() > self.config.window {
+            self.retire_front(Cause::Window);
+        }
     }
 
     /// Count a late or doubled packet.
@@ -432,73 +353,6 @@ impl<B> Assembly<B> {
             self.refused = self.refused.saturating_add(1);
         }
         why
-    }
-
-    /// Late or doubled? A tombstone knows what was there.
-    fn bury(&self, object: ObjectId, part: &Range<u64>) -> Reject {
-        let mut graves = self.tombstones.iter().rev().filter(|t| t.object == object);
-        match graves.any(|t| t.seen.admits(part) == Err(Reject::Duplicate)) {
-            true => Reject::Duplicate,
-            false => Reject::Late,
-        }
-    }
-
-    /// Where an object's own bytes start: at the stream's very beginning, with its first payload.
-    fn start(&self, live: &Live<B>) -> u64 {
-        if self.horizon.is_none() { live.seen.low().unwrap_or(live.from).max(live.from) } else { live.from }
-    }
-
-    fn retire_all(&mut self, cause: Cause) {
-        while !self.live.is_empty() {
-            self.retire_front(cause);
-        }
-    }
-
-    fn retire_front(&mut self, cause: Cause) {
-        let Some(live) = self.live.pop_front() else { return };
-        self.hint = self.hint.saturating_sub(1);
-        let start = self.start(&live);
-        let cut = matches!(cause, Cause::Idle | Cause::Flush | Cause::Restart | Cause::Finish);
-        let last = self.live.is_empty();
-        let end = match live.size {
-            _ if (cut && last) || self.config.open_ended => live.seen.high().max(start),
-            Some(size) => size,
-            None => self.config.geometry.object_bytes,
-        };
-        let missing = live.seen.missing(start..end);
-        let after = self.horizon;
-        // What was cut off may still come; a whole object cannot.
-        let done = !(cut && last) || end >= live.size.unwrap_or(self.config.geometry.object_bytes);
-        let object = if done { ObjectId(live.object.0.saturating_add(1)) } else { live.object };
-        self.horizon = Some(Mark { object, offset: if done { 0 } else { end } });
-        if self.tombstones.len() > self.config.window {
-            self.tombstones.pop_front();
-        }
-        self.tombstones.push_back(Tombstone { object: live.object, seen: live.seen });
-        if end > start || live.size == Some(0) {
-            self.retired.push_back(Retired {
-                object: live.object,
-                epoch: self.epoch,
-                block: live.block,
-                range: start..end,
-                missing,
-                after,
-                first: live.first,
-                last: live.last,
-                cause,
-            });
-        }
-    }
-
-    /// Retire from the front all that is complete.
-    fn retire_complete(&mut self) {
-        while let Some(live) = self.live.front() {
-            let size = live.size.unwrap_or(self.config.geometry.object_bytes);
-            if live.seen.high() < size || live.seen.bytes() < size.saturating_sub(live.from) {
-                return;
-            }
-            self.retire_front(Cause::Complete);
-        }
     }
 }
 
@@ -527,11 +381,13 @@ impl<B> Slot<'_, B> {
         let (bytes, high, from) = (live.seen.bytes(), live.seen.high(), live.from);
         let full = live.size.is_some_and(|size| high >= size)
             || bytes >= assembly.config.geometry.object_bytes.saturating_sub(from);
-        assembly.last_arrival = now;
         if at == SUSPECT {
             return assembly.believe();
         }
-        assembly.refused = 0;
+        assembly.last_arrival = now;
+        if assembly.refused != 0 {
+            assembly.doubt();
+        }
         if full {
             assembly.retire_complete();
         }

@@ -118,6 +118,13 @@ impl Coverage {
                     }
                     at = to;
                 }
+                // Ends of an object, or of a part of it, that are no ends of a unit.
+                if let Some(first) = out.first_mut() {
+                    first.start = first.start.max(within.start);
+                }
+                if let Some(last) = out.last_mut() {
+                    last.end = last.end.min(within.end);
+                }
             }
             Kind::Runs { runs, .. } => {
                 let mut at = within.start;
@@ -236,6 +243,14 @@ mod tests {
         assert_eq!(c.admits(&(4..12)), Err(Reject::Outside));
         assert_eq!(c.admits(&(8..12)), Err(Reject::Outside));
         assert_eq!(c.admits(&(8..16)), Ok(()));
+    }
+
+    #[test]
+    fn what_is_missing_lies_within_what_was_asked_for() {
+        let mut c = Coverage::new(Grain::Units(16), 64);
+        c.insert(&(16..32));
+        assert_eq!(c.missing(5..60), [5..16, 32..60]);
+        assert_eq!(c.missing(3..9), std::iter::once(3..9).collect::<Vec<_>>());
     }
 
     proptest! {

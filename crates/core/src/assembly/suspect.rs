@@ -4,111 +4,164 @@
 //! outage or a restarted counter. It opens an object *beside* the window. Packets that follow it there confirm
 //! it, and the window moves with nothing lost; if none do, the object is dismissed as [`Cause::Stray`] with the
 //! window untouched.
+//!
+//! ```text
+//!   forward    more than `ahead` beyond the newest     `confirm` packets for it, or one for its successor
+//!   backward   late or doubled, several in a row       `resync` in a row for it or for what follows it
+//! ```
 
-use super::{Assembly, Cause, Coverage, Live, SUSPECT};
+use super::{Assembly, Cause, Found, Live, Mark, SUSPECT};
 use crate::placement::{Nanos, ObjectId, Reject};
+use std::ops::Range;
 
 #[derive(Debug)]
 pub(super) struct Suspect<B> {
     pub(super) live: Live<B>,
     /// It is behind the window: believing it begins a new epoch.
-    backward: bool,
+    pub(super) backward: bool,
+    /// Packets that agree with it.
     packets: u32,
 }
 
 impl<B> Assembly<B> {
+    /// Late or doubled packets in a row that are only refused: single ones are everyday and must cost no block.
+    fn patience(&self) -> u32 {
+        (self.config.resync / 32).max(1)
+    }
+
     /// Open a suspect for a packet that was refused for `why`, or say so.
     pub(super) fn suspect(
         &mut self,
         object: ObjectId,
+        part: &Range<u64>,
         now: Nanos,
         take: &mut impl FnMut() -> Option<B>,
         why: Reject,
         backward: bool,
     ) -> Result<usize, Reject> {
-        if let Some(held) = &self.suspect {
-            // The suspect's own successor confirms it as well as packets of its own do.
-            let successor = held.backward == backward && object.0.checked_sub(held.live.object.0) == Some(1);
-            if !successor || (backward && self.refused < self.config.resync) {
+        match &self.suspect {
+            Some(held) if held.backward != backward => Err(why),
+            Some(held) if held.live.object == object => Ok(SUSPECT),
+            Some(_) => self.follow_suspect(object, part, now, take, why),
+            None if backward && self.refused < self.patience() => Err(why),
+            None => {
+                // A late packet stays one where there is no block to doubt it with.
+                let none = if backward { why } else { Reject::NoBuffer };
+                let live = self.begin(object, 0, part, now, || take().ok_or(none))?;
+                self.suspect = Some(Suspect { live, backward, packets: 0 });
+                Ok(SUSPECT)
+            }
+        }
+    }
+
+    /// What follows the suspect confirms it as well as packets of its own do: the next object of a stream that
+    /// jumped forward, any near one of a stream that restarted.
+    fn follow_suspect(
+        &mut self,
+        object: ObjectId,
+        part: &Range<u64>,
+        now: Nanos,
+        take: &mut impl FnMut() -> Option<B>,
+        why: Reject,
+    ) -> Result<usize, Reject> {
+        let needed = self.config.resync.saturating_sub(self.patience());
+        let near = self.config.ahead.max(u64::from(self.config.resync));
+        let Some(held) = &mut self.suspect else { return Err(why) };
+        match object.0.checked_sub(held.live.object.0) {
+            Some(beyond) if beyond <= if held.backward { near } else { 1 } => {}
+            _ => return Err(why),
+        }
+        if held.backward {
+            held.packets = held.packets.saturating_add(1);
+            if held.packets < needed {
                 return Err(why);
             }
-            self.believe_now();
-            return match self.find(object, &(0..0)) {
-                super::Found::Live(at) => Ok(at),
-                super::Found::New(from) => self.open(object, from, now, take),
-                _ => Err(why),
-            };
         }
-        // Single duplicates are everyday and must cost no block.
-        if backward && self.refused < self.config.resync / 8 {
-            return Err(why);
+        self.believe_now();
+        match self.find(object, part) {
+            Found::Live(at) => Ok(at),
+            Found::New(from) => self.open(object, from, part, now, take),
+            Found::Far => self.suspect(object, part, now, take, Reject::Stray, false),
+            Found::Suspect | Found::Old(_) => Err(why),
         }
-        let block = take().ok_or(Reject::NoBuffer)?;
-        let geometry = self.config.geometry;
-        let seen = Coverage::new(geometry.grain, geometry.object_bytes);
-        let live = Live { object, block, seen, from: 0, size: None, first: now, last: now };
-        self.suspect = Some(Suspect { live, backward, packets: 0 });
-        Ok(SUSPECT)
     }
 
     /// One more packet came for the suspect. Enough of them move the window there.
     pub(super) fn believe(&mut self) {
+        let restart = self.config.resync.saturating_sub(self.patience());
         let Some(suspect) = &mut self.suspect else { return };
-        suspect.packets += 1;
+        suspect.packets = suspect.packets.saturating_add(1);
+        let enough = if suspect.backward { restart } else { self.config.confirm };
         if suspect.backward {
             self.refused = self.refused.saturating_add(1);
         }
-        let enough = match suspect.backward {
-            false => suspect.packets >= self.config.confirm,
-            true => self.refused >= self.config.resync,
-        };
-        if enough {
+        if suspect.packets >= enough {
             self.believe_now();
         }
     }
 
-    /// The window came near the suspect by itself: it is no suspect any more.
-    pub(super) fn reach_suspect(&mut self) {
-        let (Some(suspect), Some(newest)) = (&self.suspect, self.live.back()) else { return };
-        let (object, newest) = (suspect.live.object, newest.object);
-        if suspect.backward || object.0.saturating_sub(newest.0) > self.config.ahead {
+    /// The window goes on: what was late or doubled was no restart.
+    #[cold]
+    pub(super) fn doubt(&mut self) {
+        self.refused = 0;
+        if let Some(suspect) = self.suspect.as_mut().filter(|suspect| suspect.backward) {
+            suspect.packets = 0;
+        }
+    }
+
+    /// The window came near the suspect by itself: it is no suspect any more. Without `now`, only where the window
+    /// has room for it: nothing is retired before one more packet, or time, asks for it.
+    pub(super) fn reach_suspect(&mut self, now: bool) {
+        let newest = self.live.back().map(|l| l.object).or(self.horizon.map(|h| h.object));
+        let (Some(suspect), Some(newest)) = (&self.suspect, newest) else { return };
+        let object = suspect.live.object;
+        if suspect.backward
+            || object.0.saturating_sub(newest.0) > self.config.ahead
+            || (!now && self.live.len() == self.config.window)
+        {
             return;
         }
-        if self.horizon.is_some_and(|h| object < h.object) || self.live.iter().any(|l| l.object == object) {
+        if self.has_passed(object) || self.live.iter().any(|l| l.object == object) {
             return self.dismiss();
         }
         if let Some(suspect) = self.suspect.take() {
             self.admit(suspect.live);
+            self.retire_complete();
         }
+    }
+
+    fn has_passed(&self, object: ObjectId) -> bool {
+        self.horizon.is_some_and(|horizon| Mark { object, offset: 0 } < horizon)
     }
 
     fn believe_now(&mut self) {
         let Some(suspect) = self.suspect.take() else { return };
         self.refused = 0;
+        self.last_arrival = suspect.live.last;
         if suspect.backward {
             self.retire_all(Cause::Restart);
-            self.epoch += 1;
+            self.epoch = self.epoch.saturating_add(1);
             self.horizon = None;
             self.tombstones.clear();
+        } else if self.has_passed(suspect.live.object) {
+            return self.hand_back(suspect.live);
         }
-        self.hint = self.admit(suspect.live);
+        self.admit(suspect.live);
         self.retire_complete();
+    }
+
+    /// When an unconfirmed suspect is dismissed: soon if the window went on since, else as late as a slow stream
+    /// may need to confirm it.
+    pub(super) fn suspect_due(&self) -> Option<Nanos> {
+        let last = self.suspect.as_ref()?.live.last;
+        let contradicted = self.last_arrival >= last;
+        Some(last.plus(if contradicted { self.config.linger } else { self.config.flush }))
     }
 
     /// Nothing confirmed the suspect: hand its block back, marked as no part of the stream.
     pub(super) fn dismiss(&mut self) {
-        let Some(Suspect { live, .. }) = self.suspect.take() else { return };
-        let range = live.seen.low().unwrap_or(0)..live.seen.high();
-        self.retired.push_back(super::Retired {
-            object: live.object,
-            epoch: self.epoch,
-            block: live.block,
-            missing: live.seen.missing(range.clone()),
-            range,
-            after: None,
-            first: live.first,
-            last: live.last,
-            cause: Cause::Stray,
-        });
+        if let Some(suspect) = self.suspect.take() {
+            self.hand_back(suspect.live);
+        }
     }
 }

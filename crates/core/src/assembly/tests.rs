@@ -217,6 +217,208 @@ fn byte_ranges_of_a_sized_object() {
     assert_eq!(a.poll_retired().unwrap().range, 0..100);
 }
 
+fn parts(a: &mut Assembly<Vec<u8>>) -> Vec<Retired<Vec<u8>>> {
+    std::iter::from_fn(|| a.poll_retired()).collect()
+}
+
+/// Found by fuzzing: the index that `suspect` gives was ignored, and the suspect, believed by then, not there.
+#[test]
+fn a_doubled_packet_of_the_suspects_successor_confirms_a_restart() {
+    let mut a = Assembly::new(Config { window: 8, resync: 64, ..config() });
+    for n in (0..80).filter(|n| n % 10 != 9) {
+        put(&mut a, n, 0).unwrap();
+    }
+    for n in (0..80).filter(|n| n % 10 != 9).chain(10..19) {
+        let _ = put(&mut a, n, 0);
+    }
+    assert_eq!(a.epoch(), 1);
+}
+
+#[test]
+fn the_last_object_that_can_be_numbered_retires_once() {
+    let mut a = Assembly::new(config());
+    let last = |n: u64| Placement { object: ObjectId(u64::MAX), ..place(n) };
+    for n in 0..10 {
+        a.reserve(last(n), Nanos(0), || Some(vec![0; 160])).unwrap().commit(Nanos(0));
+    }
+    assert_eq!(a.poll_retired().map(|r| r.cause), Some(Cause::Complete));
+    assert_eq!(a.reserve(last(3), Nanos(0), || Some(vec![0; 160])).unwrap_err(), Reject::Duplicate);
+    a.finish();
+    assert_eq!(parts(&mut a).len(), 0);
+}
+
+#[test]
+fn what_only_a_dropped_slot_opened_is_given_back_and_never_told() {
+    let mut a = Assembly::new(config());
+    (0..5).for_each(|n| put(&mut a, n, 0).unwrap());
+    drop(a.reserve(place(10), Nanos(0), || Some(vec![0; 160])).unwrap());
+    a.finish();
+    let all = parts(&mut a);
+    assert_eq!(
+        all.iter().map(|p| (p.cause, p.received())).collect::<Vec<_>>(),
+        [(Cause::Stray, 0), (Cause::Finish, 80)]
+    );
+    assert!(all[1].is_complete(), "the stream ends with its last packet");
+
+    let mut a = Assembly::new(config());
+    drop(a.reserve(place(0), Nanos(0), || Some(vec![0; 160])).unwrap());
+    (10..40).for_each(|n| put(&mut a, n, 0).unwrap());
+    let all = parts(&mut a);
+    assert_eq!(
+        all.iter().map(|p| p.cause).collect::<Vec<_>>(),
+        [Cause::Stray, Cause::Complete, Cause::Complete, Cause::Complete]
+    );
+    assert_eq!(all[1].after, None, "the stream begins with its first packet");
+}
+
+#[test]
+fn a_part_that_fits_no_object_opens_none() {
+    let mut a = Assembly::<Vec<u8>>::new(config());
+    let odd = Placement { offset: 3, ..place(0) };
+    assert_eq!(a.reserve(odd, Nanos(0), || panic!("took a block")).unwrap_err(), Reject::Outside);
+    let huge = Placement { size: Some(1 << 40), ..place(0) };
+    assert_eq!(a.reserve(huge, Nanos(0), || panic!("took a block")).unwrap_err(), Reject::Outside);
+    assert_eq!(a.poll_timeout(), None);
+}
+
+#[test]
+fn a_size_smaller_than_what_came_is_outside() {
+    let mut a =
+        Assembly::<Vec<u8>>::new(Config::new(Geometry { object_bytes: 1000, grain: Grain::Bytes(4) }));
+    let mut at = |offset, length, size| {
+        let p = Placement { object: ObjectId(5), offset, start: 0, length, size };
+        a.reserve(p, Nanos(0), || Some(vec![0; 1000])).map(|s| s.commit(Nanos(0)))
+    };
+    assert_eq!(at(400, 100, None), Ok(()));
+    assert_eq!(at(0, 50, Some(300)), Err(Reject::Outside), "450 bytes would be lost");
+    assert_eq!(at(0, 50, None), Ok(()));
+    a.finish();
+    let part = a.poll_retired().unwrap();
+    assert_eq!((part.range.clone(), part.received()), (0..500, 150));
+}
+
+#[test]
+fn an_object_of_unknown_size_ends_with_what_came() {
+    let mut a =
+        Assembly::<Vec<u8>>::new(Config::new(Geometry { object_bytes: 1000, grain: Grain::Bytes(4) }));
+    for object in 1..4 {
+        let p = Placement { object: ObjectId(object), offset: 100, start: 0, length: 50, size: None };
+        a.reserve(p, Nanos(0), || Some(vec![0; 1000])).unwrap().commit(Nanos(0));
+    }
+    a.finish();
+    let ranges: Vec<_> = parts(&mut a).into_iter().map(|p| (p.range, p.missing)).collect();
+    let hole = std::iter::once(0..100).collect::<Vec<_>>();
+    assert_eq!(ranges, [(100..150, vec![]), (0..150, hole.clone()), (0..150, hole)]);
+}
+
+#[test]
+fn a_near_stray_does_not_push_the_window_on() {
+    for window in [1, 2] {
+        let mut a = Assembly::new(Config { window, ..config() });
+        put(&mut a, 0, 0).unwrap();
+        put(&mut a, 20, 0).unwrap(); // two ahead: held beside the window
+        for n in (1..9).chain(10..12) {
+            put(&mut a, n, 0).unwrap();
+        }
+        assert_eq!(put(&mut a, 9, 0).is_ok(), window == 2, "reordering within the window");
+        for n in (12..20).chain(21..30) {
+            put(&mut a, n, 0).unwrap();
+        }
+        let all = parts(&mut a);
+        assert_eq!(all.iter().map(|p| p.received() / UNIT).collect::<Vec<_>>(), [8 + window as u64, 10, 10]);
+        assert!(all.iter().all(|p| p.cause != Cause::Stray));
+    }
+}
+
+#[test]
+fn a_slow_stream_is_followed_too() {
+    let second = Nanos::SECOND.0;
+    for jump in [0, 5000] {
+        let mut a = Assembly::new(Config { resync: 8, ..config() });
+        let mut now = 0;
+        for n in (1000..1005).chain(jump..jump + 40) {
+            now += second * 2;
+            let _ = put(&mut a, n, now);
+            a.handle_timeout(Nanos(now + second));
+        }
+        a.finish();
+        let lost: u64 = 45
+            - parts(&mut a)
+                .iter()
+                .filter(|p| p.cause != Cause::Stray)
+                .map(|p| p.received() / UNIT)
+                .sum::<u64>();
+        assert!(lost <= 1, "{lost} lost after a jump to {jump}");
+    }
+}
+
+#[test]
+fn a_late_packet_stays_late_where_no_block_is_free() {
+    let mut a = Assembly::new(config());
+    (0..20).for_each(|n| put(&mut a, n, 0).unwrap());
+    for _ in 0..100 {
+        assert_eq!(a.reserve(place(3), Nanos(0), || None).unwrap_err(), Reject::Duplicate);
+    }
+}
+
+#[test]
+fn packets_for_a_suspect_do_not_keep_a_silent_stream_waiting() {
+    let mut a = Assembly::new(config());
+    put(&mut a, 0, 0).unwrap();
+    put(&mut a, 1_000_000, Nanos::SECOND.0 * 9 / 10).unwrap();
+    a.handle_timeout(Nanos::SECOND);
+    assert_eq!(a.poll_retired().map(|p| p.cause), Some(Cause::Idle));
+}
+
+#[test]
+fn late_garbage_that_agrees_on_nothing_is_no_restart() {
+    let mut a = Assembly::new(Config { resync: 16, ..config() });
+    (100_000..100_005).for_each(|n| put(&mut a, n, 0).unwrap());
+    for n in 0..200u64 {
+        let _ = put(&mut a, 99_000 - n * 437 % 90_000, 0);
+    }
+    assert_eq!(a.epoch(), 0);
+}
+
+#[test]
+fn a_doubled_train_is_no_restart() {
+    let mut a = Assembly::new(config());
+    let train = 0..128;
+    train.clone().for_each(|n| put(&mut a, n, 0).unwrap());
+    let doubled = train.filter(|&n| put(&mut a, n, 0).is_err()).count();
+    assert!(doubled >= 100, "{doubled}");
+    (128..200).for_each(|n| put(&mut a, n, 0).unwrap());
+    assert_eq!(a.epoch(), 0);
+}
+
+#[test]
+fn a_restart_inside_a_flushed_object_is_followed() {
+    let mut a = Assembly::new(Config { resync: 4, ..config() });
+    (0..8).for_each(|n| put(&mut a, n, 0).unwrap());
+    a.handle_timeout(Nanos::SECOND);
+    put(&mut a, 8, Nanos::SECOND.0).unwrap();
+    for n in 0..8 {
+        let _ = put(&mut a, n, Nanos::SECOND.0);
+    }
+    assert_eq!(a.epoch(), 1);
+}
+
+#[test]
+fn the_tail_of_an_object_is_missing_if_its_successor_is_there() {
+    let mut a = Assembly::new(Config { open_ended: true, ..config() });
+    // Object 0 loses its tail; 2 is the last of its second and short; 50 begins the next one.
+    for n in (0..7).chain(10..24).chain(500..510) {
+        put(&mut a, n, 0).unwrap();
+    }
+    a.finish();
+    let told: Vec<_> = parts(&mut a)
+        .into_iter()
+        .map(|p| (p.object.0, units(&[p.range])[0].end, units(&p.missing)))
+        .collect();
+    let tail = std::iter::once(7..10).collect::<Vec<_>>();
+    assert_eq!(told, [(0, 10, tail), (1, 10, vec![]), (2, 4, vec![]), (50, 10, vec![])]);
+}
+
 /// What a random network does to a stream of `total` packets.
 #[derive(Clone, Debug)]
 struct World {
