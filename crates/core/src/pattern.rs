@@ -41,6 +41,12 @@ pub fn slice(object: u64, offset: u64, length: usize) -> &'static [u8] {
     &TABLE[place..place + length.min(LONGEST)]
 }
 
+/// The object whose pattern the payload of a frame carries: its own time and thread, so that a frame proves itself.
+#[must_use]
+pub fn frame_object(unix_seconds: i64, frame: u32, thread: u16) -> u64 {
+    (unix_seconds as u64) << 34 ^ u64::from(frame) << 10 ^ u64::from(thread)
+}
+
 /// Fill `payload` with the pattern of `object` from byte `offset` on.
 pub fn fill(object: u64, offset: u64, payload: &mut [u8]) {
     for (i, part) in payload.chunks_mut(LONGEST).enumerate() {

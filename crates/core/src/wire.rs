@@ -25,7 +25,7 @@ mod learn;
 mod rate;
 mod restamp;
 
-pub use fill::{Filled, Filler};
+pub use fill::{Filled, Filler, Octets};
 pub use format::{Format, FrameTime, Quirk, StreamFormat, Thread, UnknownFormat};
 pub use header::{Field, Order};
 pub use layout::{AnyLayout, Blocks, Keep, Place};

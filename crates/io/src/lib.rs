@@ -4,6 +4,7 @@ pub mod address;
 pub mod copy;
 pub mod disk;
 pub mod fault;
+pub mod file;
 pub mod host;
 pub mod memory;
 pub mod quantity;

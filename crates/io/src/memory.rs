@@ -27,7 +27,6 @@
 //! the same user may read ([`peek`]).
 
 use std::io;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -118,7 +117,7 @@ struct Slot {
     generation: AtomicU64,
     /// Ranges given out as Views of this generation: checked against writes in debug builds.
     #[cfg(debug_assertions)]
-    viewed: std::sync::Mutex<Vec<Range<usize>>>,
+    viewed: std::sync::Mutex<Vec<std::ops::Range<usize>>>,
 }
 
 impl Pool {

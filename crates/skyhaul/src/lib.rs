@@ -1,3 +1,26 @@
-//! The library people use.
+//! # Skyhaul
+//!
+//! Receive, record and send telescope and detector streams at the rate the hardware allows.
+//!
+//! ```text
+//!   Source ─▶ receive ─▶ Assembly ─▶ recorder ─▶ recording (many disks)
+//!                 └────▶ mirror (other hosts)          └─▶ send
+//! ```
+//!
+//! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through
+//! [`recording`]; [`mirror`] sends on what arrives; [`send`] makes packets from files, recordings, patterns and
+//! noise; [`report`] is what all of them say at the end.
+#![forbid(unsafe_code)]
 
+pub mod frames;
+pub mod mirror;
+pub mod receive;
+pub mod recorder;
 pub mod recording;
+pub mod report;
+pub mod send;
+pub mod time;
+
+pub use skyhaul_core as core;
+pub use skyhaul_core::wire;
+pub use skyhaul_io as io;

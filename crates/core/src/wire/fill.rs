@@ -27,6 +27,31 @@ use super::{
 };
 use std::ops::Range;
 
+/// Memory that is read and written part by part: a slice, or a block of which other parts are in use.
+pub trait Octets {
+    /// How many octets there are.
+    fn length(&self) -> usize;
+    /// Some of them; empty where they are not all there.
+    fn read(&self, range: Range<usize>) -> &[u8];
+    /// Some of them, to write to.
+    ///
+    /// # Panics
+    /// If they are not all there.
+    fn write(&mut self, range: Range<usize>) -> &mut [u8];
+}
+
+impl Octets for [u8] {
+    fn length(&self) -> usize {
+        self.len()
+    }
+    fn read(&self, range: Range<usize>) -> &[u8] {
+        self.get(range).unwrap_or_default()
+    }
+    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self[range]
+    }
+}
+
 /// What was filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
@@ -51,19 +76,19 @@ impl Filler {
 
     /// Fill the units `missing` (ascending) of `block`, an object's octets. What lies outside the block is ignored.
     /// Streams without units (SPEAD, EJFAT) have octets in their place, which become zero.
-    pub fn fill(&self, block: &mut [u8], missing: &[Range<u32>]) -> Filled {
+    pub fn fill(&self, block: &mut (impl Octets + ?Sized), missing: &[Range<u32>]) -> Filled {
         let mut filled = Filled::default();
         let unit = self.format.unit_bytes();
         if unit == 0 {
             for range in missing {
-                let end = block.len().min(range.end as usize);
-                let hole = block.get_mut(range.start as usize..end).unwrap_or_default();
+                let end = block.length().min(range.end as usize);
+                let hole = block.write((range.start as usize).min(end)..end);
                 hole.fill(0);
                 filled.unpredicted += hole.len() as u64;
             }
             return filled;
         }
-        let units = block.len() / unit;
+        let units = block.length() / unit;
         let group = self.format.group();
         let mut holes = Holes {
             format: &self.format,
@@ -88,9 +113,9 @@ impl Filler {
 }
 
 /// A block while its holes are filled.
-struct Holes<'a> {
+struct Holes<'a, O: ?Sized> {
     format: &'a StreamFormat,
-    block: &'a mut [u8],
+    block: &'a mut O,
     missing: &'a [Range<u32>],
     unit: usize,
     units: usize,
@@ -100,9 +125,9 @@ struct Holes<'a> {
     ahead: Vec<usize>,
 }
 
-impl Holes<'_> {
+impl<O: Octets + ?Sized> Holes<'_, O> {
     fn unit(&self, index: usize) -> &[u8] {
-        self.block.get(index * self.unit..(index + 1) * self.unit).unwrap_or_default()
+        self.block.read(index * self.unit..(index + 1) * self.unit)
     }
 
     /// The frame in a unit, where its header was kept.
@@ -160,7 +185,7 @@ impl Holes<'_> {
         let header = self.header(index);
         let prefix = self.prefix(index);
         let header_at = self.format.header_at();
-        let unit = &mut self.block[index * self.unit..(index + 1) * self.unit];
+        let unit = self.block.write(index * self.unit..(index + 1) * self.unit);
         let mut at = 0;
         if let Some(prefix) = prefix {
             unit[..prefix.len()].copy_from_slice(&prefix);

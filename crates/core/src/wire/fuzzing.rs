@@ -101,7 +101,7 @@ pub fn learn(input: &[u8]) {
         let Ok(layout) = learned.layout() else { continue };
         packets.clone().for_each(|packet| place(&layout, packet));
         let mut block = input.to_vec();
-        let filled = learned.filler().fill(&mut block, &[1..2, 3..9]);
+        let filled = learned.filler().fill(block.as_mut_slice(), &[1..2, 3..9]);
         assert!(filled.predicted + filled.unpredicted <= 7);
     }
 }

@@ -10,6 +10,7 @@ use std::slice;
 use std::sync::atomic::Ordering;
 
 use super::{ALIGN, Pool, peek::Label};
+use crate::copy;
 
 /// One block, owned: goes back to its pool when dropped and no [`View`] of it is left.
 #[derive(Debug)]
@@ -48,13 +49,14 @@ impl Block {
         &self.pool
     }
 
-    /// Write `bytes` at `offset`; other parts may be in use by [`View`]s.
+    /// Write `bytes` at `offset`, past the caches; other parts may be in use by [`View`]s. The bytes are there for
+    /// other threads after [`copy::fence`](crate::copy::fence), to be called once for each train.
     ///
     /// # Panics
     /// If the bytes do not fit into the block, as with a slice. In debug builds also if they touch a view.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
-        copy_in(self.part_mut(offset..offset + bytes.len()), bytes);
+        copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
     }
 
     /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.
@@ -116,13 +118,6 @@ impl Block {
     pub fn publish(&self, label: Label) {
         self.pool.publish(self.index, label);
     }
-}
-
-/// The one copy of a payload into its slot, past the cache. Its weakly ordered stores are complete before the next
-/// locked instruction, so before any view, drop or queue tells another thread of them.
-#[inline]
-fn copy_in(to: &mut [u8], from: &[u8]) {
-    crate::copy::place(to, from);
 }
 
 impl Deref for Block {

@@ -3,7 +3,7 @@
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -162,7 +162,6 @@ pub(super) struct Dispatch {
     pub(super) lanes: Vec<Lane>,
     ledger: Mutex<Ledger>,
     settled: Condvar,
-    units: Mutex<HashMap<u32, u32>>,
     pub(super) session: u64,
     pub(super) sync: SyncPolicy,
     pub(super) reserve: u64,
@@ -177,7 +176,6 @@ impl Dispatch {
             lanes,
             ledger: Mutex::default(),
             settled: Condvar::new(),
-            units: Mutex::default(),
             session,
             sync: options.sync,
             reserve: options.reserve_bytes,
@@ -195,16 +193,6 @@ impl Dispatch {
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes of a datastream's unit.
-    pub(super) fn unit(&self, datastream: u32) -> usize {
-        let units = self.units.lock().unwrap_or_else(PoisonError::into_inner);
-        units.get(&datastream).copied().unwrap_or_default() as usize
-    }
-
-    pub(super) fn set_unit(&self, datastream: u32, bytes: u32) {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner).insert(datastream, bytes);
     }
 
     /// Give `work` to the disk that suits it, or back if there is none.

@@ -194,17 +194,8 @@ impl Drive {
     /// Fill the holes; from here on nothing in the block changes.
     fn prepare(&self, chunk: Chunk) -> Ready {
         let Chunk { datastream, number, mut block, range, meta, finish } = chunk;
-        let unit = self.dispatch.unit(datastream.0);
-        if let Some(fill) = finish
-            && unit > 0
-        {
-            for missing in &meta.missing {
-                let from = range.start + missing.start as usize * unit;
-                let to = range.start + missing.end as usize * unit;
-                if from < to && to <= range.end {
-                    fill(&meta, missing.clone(), block.part_mut(from..to));
-                }
-            }
+        if let Some(fill) = finish.filter(|_| !meta.missing.is_empty()) {
+            fill(&meta, &mut block, range.clone());
         }
         let stream = stream_key(self.dispatch.session, datastream.0);
         let (start, length) = (range.start as u64, range.len() as u64);

@@ -130,8 +130,9 @@ pub enum WriterError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatastreamId(pub u32);
 
-/// Fills a hole: the chunk's account, the units that are missing, and their bytes. Run on a disk's thread.
-pub type Fill = Arc<dyn Fn(&ChunkMeta, Range<u32>, &mut [u8]) + Send + Sync>;
+/// Fills the holes of a chunk: its account, its block, and where in the block it lies. Run on a disk's thread. Parts
+/// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
+pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
 
 /// One chunk: a block in which nothing is written any more.
 pub struct Chunk {
@@ -145,7 +146,7 @@ pub struct Chunk {
     pub range: Range<usize>,
     /// What it holds.
     pub meta: ChunkMeta,
-    /// Fills each range of missing units, if the datastream's units are of one size.
+    /// Fills what is missing.
     pub finish: Option<Fill>,
 }
 
@@ -255,7 +256,6 @@ impl Writer {
         let datastream = self.dispatch.ledger().open(name.clone(), info.sender.clone());
         let line =
             Record::Datastream(Datastream { datastream, name: name.clone(), info: info.clone() }).to_line();
-        self.dispatch.set_unit(datastream, info.unit_bytes);
         self.dispatch.broadcast(&Note { line, directory: Some((datastream, name)) });
         DatastreamId(datastream)
     }

@@ -54,7 +54,7 @@ impl Stream {
         for index in missing.iter().flat_map(|r| r.start..r.end.min(count)) {
             block[index as usize * unit..][..unit].fill(0xCC);
         }
-        let filled = format.filler().fill(&mut block, missing);
+        let filled = format.filler().fill(block.as_mut_slice(), missing);
         (format, block.chunks(unit).map(<[u8]>::to_vec).collect(), filled)
     }
 
@@ -163,11 +163,11 @@ fn mark5b_frames_have_their_time_and_crc() {
     let format = mark5b_format(Format::Mark5b, 0, mark5b::FRAME, Keep::StripNetwork);
     let mut block: Vec<u8> = (0..6).flat_map(mark5b_frame).collect();
     block[mark5b::FRAME..4 * mark5b::FRAME].fill(0);
-    assert_eq!(format.filler().fill(&mut block, &[1..4]).predicted, 3);
+    assert_eq!(format.filler().fill(block.as_mut_slice(), &[1..4]).predicted, 3);
     (1..4).for_each(|n| assert_eq!(block[n as usize * mark5b::FRAME..][..mark5b::FRAME], mark5b_fill(n)));
     // Nothing before it: from the frame after.
     block[..mark5b::FRAME].fill(0);
-    format.filler().fill(&mut block, &[0..1]);
+    format.filler().fill(block.as_mut_slice(), &[0..1]);
     assert_eq!(block[..mark5b::FRAME], mark5b_fill(0));
 }
 
@@ -177,7 +177,7 @@ fn half_frames_are_filled_and_counted() {
     let whole: Vec<u8> = (0..6).flat_map(mark5b_frame).collect();
     let mut block = whole.clone();
     block[4 * 5008..7 * 5008].fill(0);
-    assert_eq!(format.filler().fill(&mut block, &[4..7]).predicted, 3);
+    assert_eq!(format.filler().fill(block.as_mut_slice(), &[4..7]).predicted, 3);
     assert_eq!(block[4 * 5008..6 * 5008], mark5b_fill(2));
     assert_eq!(block[6 * 5008..7 * 5008], mark5b_fill(3)[..5008]);
     assert_eq!(block[7 * 5008..], whole[7 * 5008..]);
@@ -188,7 +188,7 @@ fn half_frames_are_filled_and_counted() {
     };
     let mut block: Vec<u8> = (0..12).flat_map(unit).collect();
     block[4 * 5016..6 * 5016].fill(0);
-    format.filler().fill(&mut block, &[4..6]);
+    format.filler().fill(block.as_mut_slice(), &[4..6]);
     assert_eq!(block[4 * 5016..][..8], unit(4)[..8]);
     assert_eq!(block[5 * 5016..][..8], unit(5)[..8]);
 }
@@ -200,7 +200,7 @@ fn octets_of_heaps_become_zero() {
     learner.observe(&[&header.write()[..], &[0; 50]].concat());
     let filler = learner.conclude(true).unwrap().unwrap().filler();
     let mut block = [7; 10];
-    assert_eq!(filler.fill(&mut block, &[2..4, 9..99, 50..60]).unpredicted, 3);
+    assert_eq!(filler.fill(block.as_mut_slice(), &[2..4, 9..99, 50..60]).unpredicted, 3);
     assert_eq!(block, [7, 7, 0, 0, 7, 7, 7, 7, 7, 0]);
 }
 
@@ -237,6 +237,6 @@ proptest! {
         stream.packets(40).iter().for_each(|packet| learner.observe(packet));
         let mut block = block;
         let holes: Vec<Range<u32>> = holes.into_iter().map(|(a, b)| a..b).collect();
-        learner.conclude(true).unwrap().unwrap().filler().fill(&mut block, &holes);
+        learner.conclude(true).unwrap().unwrap().filler().fill(block.as_mut_slice(), &holes);
     }
 }

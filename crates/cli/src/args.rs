@@ -1,0 +1,527 @@
+//! What can be typed. One definition feeds the parser, `--help`, the man pages and the completions.
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::fault::Faults;
+use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::wire::Format;
+use std::path::PathBuf;
+
+/// Receive, record, send and measure telescope and detector data.
+///
+/// Sizes are written like 64MiB, rates like 8Gbps, times like 10s or 250ms, addresses like
+/// udp://[ip]:port?iface=eth0 or tcp://ip:port.
+#[derive(Debug, Parser)]
+#[command(name = "skyhaul", version, propagate_version = true, max_term_width = 110, after_help = EXIT)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+const EXIT: &str = "Exit status: 0 done; 1 it did not hold, or data were lost where none may be; 2 wrong use, or \
+                    something could not be opened.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Watch the main job on this machine, with nothing to set up
+    Demo(DemoArgs),
+    /// Send a file, a recording, a pattern or noise as packets
+    Send(SendArgs),
+    /// Receive streams to nowhere, a file or standard output
+    Receive(ReceiveArgs),
+    /// Record streams onto disks, and send them on
+    Record(RecordArgs),
+    /// List recordings
+    Ls(LsArgs),
+    /// Prove that a recording is what was acknowledged
+    Check(CheckArgs),
+    /// Write a recording to standard output
+    Cat(CatArgs),
+    /// Show packets of a file, a capture or a live port, field by field
+    Inspect(InspectArgs),
+    /// Measure this machine's receive, send and record paths beside bare loops
+    Bench(BenchArgs),
+    /// Write man pages or shell completions
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+/// How streams are recognised.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StreamArgs {
+    /// Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat
+    #[arg(long, default_value = "auto")]
+    pub(crate) format: Format,
+    /// Frames per second of each thread, where the headers do not tell
+    #[arg(long, value_name = "N")]
+    pub(crate) frame_rate: Option<u32>,
+    /// VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)
+    #[arg(long, value_name = "LIST", value_parser = thread_list)]
+    pub(crate) threads: Option<ThreadList>,
+    /// What tells a packet's place: its sequence number, or the time in its frame
+    #[arg(long, value_enum, default_value_t = Place::Auto)]
+    pub(crate) place: Place,
+    /// What is kept of each packet
+    #[arg(long, value_enum, default_value_t = KeepArg::Frame)]
+    pub(crate) keep: KeepArg,
+    /// Drop this many leading bytes of each packet (instead of --keep)
+    #[arg(long, value_name = "BYTES", conflicts_with = "keep")]
+    pub(crate) strip: Option<u32>,
+}
+
+/// VDIF thread numbers.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadList(pub(crate) Vec<u16>);
+
+fn thread_list(text: &str) -> Result<ThreadList, String> {
+    let mut out = Vec::new();
+    for part in text.split(',') {
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let number = |s: &str| s.trim().parse::<u16>().ok().filter(|&n| n < 1024);
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to => out.extend(from..=to),
+            _ => return Err(format!("`{part}` is no thread or range of threads (0 to 1023)")),
+        }
+    }
+    out.sort_unstable();
+    out.dedup();
+    Ok(ThreadList(out))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Place {
+    /// Sequence number where packets carry one, else time
+    Auto,
+    /// Sequence number
+    Sequence,
+    /// Time in the frame header
+    Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeepArg {
+    /// The frame with its header, without the network's sequence number
+    Frame,
+    /// The whole packet
+    Packet,
+}
+
+/// How packets are taken in.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ReceiveCommon {
+    /// Where to listen; may be given several times
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "pcap")]
+    pub(crate) listen: Vec<Endpoint>,
+    /// Read packets from a capture file instead
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "listen")]
+    pub(crate) pcap: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) stream: StreamArgs,
+    /// How UDP is received
+    #[arg(long, value_enum, default_value_t = TierArg::Auto)]
+    pub(crate) tier: TierArg,
+    /// Sockets and threads for each UDP address; senders are spread over them
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) receive_threads: usize,
+    /// Processors for the receiving threads, like 2,3
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) cpus: Vec<usize>,
+    /// Real-time priority of the receiving threads, 1 to 99
+    #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(1..=99))]
+    pub(crate) realtime: Option<u8>,
+    /// Socket buffer to ask for
+    #[arg(long, default_value = "256MiB", value_name = "SIZE")]
+    pub(crate) socket_buffer: Size,
+    /// Memory for packets (default: a quarter of the machine's, at most 4 GiB)
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) memory: Option<Size>,
+    /// Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) chunk: Option<Size>,
+    /// Blocks under construction for each stream: how much reordering is put right
+    #[arg(long, default_value_t = 2, value_name = "BLOCKS")]
+    pub(crate) window: usize,
+    /// Most senders followed at a time
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    pub(crate) max_streams: usize,
+    /// How old a slow stream's data may grow in memory
+    #[arg(long, default_value = "5s", value_name = "TIME")]
+    pub(crate) flush: Span,
+    /// Send everything on to this address as it arrives; may be given several times
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) forward: Vec<Endpoint>,
+    /// Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) faults: Option<Faults>,
+    /// Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = data_time)]
+    pub(crate) start: Option<i64>,
+    /// Let no frames from this data time on through, and stop
+    #[arg(long, value_name = "TIME", value_parser = data_time)]
+    pub(crate) stop: Option<i64>,
+    /// Stop this long after the first packet
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
+    /// Stop when nothing came for this long, once something came
+    #[arg(long, value_name = "TIME")]
+    pub(crate) idle: Option<Span>,
+    /// Give up when nothing came for this long from the start
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait: Option<Span>,
+    /// Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = data_time)]
+    pub(crate) start_at: Option<i64>,
+    /// Stop at this wall time (UTC)
+    #[arg(long, value_name = "TIME", value_parser = data_time)]
+    pub(crate) stop_at: Option<i64>,
+    /// Stop after about this many bytes
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) bytes: Option<Size>,
+    /// Check that every payload is what `send --pattern` sent
+    #[arg(long)]
+    pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+fn data_time(text: &str) -> Result<i64, String> {
+    skyhaul::time::parse(text)
+        .ok_or_else(|| format!("`{text}` is no time; write a UNIX second, or like 2026-11-21T03:00:00Z"))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TierArg {
+    /// The best that this host and the traffic allow
+    Auto,
+    /// Trains of packets in one system call (UDP_GRO)
+    Stage,
+    /// The same without trains
+    Plain,
+    /// A ring shared with the kernel (needs CAP_NET_RAW)
+    Ring,
+}
+
+/// How results are shown.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct OutputArgs {
+    /// Print one JSON report on standard output at the end
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Show no progress
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ReceiveArgs {
+    #[command(flatten)]
+    pub(crate) common: ReceiveCommon,
+    /// Write the frames to this file, `-` for standard output (default: nowhere)
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    #[command(flatten)]
+    pub(crate) common: ReceiveCommon,
+    #[command(flatten)]
+    pub(crate) disks: DiskArgs,
+    /// Name of the recording, like exp_st_no0001
+    #[arg(long, value_name = "NAME")]
+    pub(crate) scan: String,
+    /// When data count as safe on a disk
+    #[arg(long, value_enum, default_value_t = SyncArg::Interval)]
+    pub(crate) sync: SyncArg,
+    /// How disks are written
+    #[arg(long, value_enum, default_value_t = DiskEngine::Auto)]
+    pub(crate) disk_engine: DiskEngine,
+    /// What to do when the scan exists already
+    #[arg(long, value_enum, default_value_t = ExistsArg::Suffix)]
+    pub(crate) exists: ExistsArg,
+    /// Leave holes as they are instead of filling them with frames marked invalid
+    #[arg(long)]
+    pub(crate) no_fill: bool,
+    /// Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`
+    #[arg(long, value_name = "PATH:SPEC", hide_short_help = true)]
+    pub(crate) disk_faults: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SyncArg {
+    /// Every chunk by itself
+    Chunk,
+    /// Together, several times a second
+    Interval,
+    /// Whenever the system likes
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiskEngine {
+    /// io_uring where it is allowed, else plain calls
+    Auto,
+    /// io_uring
+    Uring,
+    /// Plain pwrite calls
+    Plain,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistsArg {
+    /// Append a letter to the new one's name, a to z, then A to Z
+    Suffix,
+    /// Refuse
+    Error,
+}
+
+/// Where recordings lie.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DiskArgs {
+    /// A disk: a directory, usually a mount point; may be given several times
+    #[arg(long = "disk", value_name = "DIR", required = true, value_hint = ValueHint::DirPath)]
+    pub(crate) disk: Vec<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LsArgs {
+    #[command(flatten)]
+    pub(crate) disks: DiskArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CheckArgs {
+    #[command(flatten)]
+    pub(crate) disks: DiskArgs,
+    /// Name of the recording
+    pub(crate) scan: String,
+    /// Also check that every payload is what `send --pattern` sent
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Take chunk files that no index knows into the index, as they are
+    #[arg(long)]
+    pub(crate) repair: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct CatArgs {
+    #[command(flatten)]
+    pub(crate) disks: DiskArgs,
+    /// Name of the recording
+    pub(crate) scan: String,
+    /// Which stream of it, by number, where there are several
+    #[arg(long, value_name = "N")]
+    pub(crate) stream: Option<u32>,
+    /// Go on while it is being recorded
+    #[arg(long)]
+    pub(crate) follow: bool,
+    /// Do not compare checksums while reading
+    #[arg(long)]
+    pub(crate) no_check: bool,
+    /// Write here instead of to standard output
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output_file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct SendArgs {
+    /// Where to
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) to: Endpoint,
+    /// Format of the packets: vdif, mark5b, fila10g, or auto (from the file)
+    #[arg(long, default_value = "auto")]
+    pub(crate) format: Format,
+    /// Send the frames of this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what")]
+    pub(crate) input: Option<PathBuf>,
+    /// Send this recording (with --disk)
+    #[arg(long, value_name = "NAME", group = "what", requires = "disk")]
+    pub(crate) scan: Option<String>,
+    /// A disk of the recording
+    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) disk: Vec<PathBuf>,
+    /// Which stream of the recording, where there are several
+    #[arg(long, value_name = "N")]
+    pub(crate) stream: Option<u32>,
+    /// Go on while the recording is being made
+    #[arg(long, requires = "scan")]
+    pub(crate) follow: bool,
+    /// Send payloads that verify themselves
+    #[arg(long, group = "what")]
+    pub(crate) pattern: bool,
+    /// Send 2-bit Gaussian noise with a tone
+    #[arg(long, group = "what")]
+    pub(crate) noise: bool,
+    /// Send the input this many times, with the time running on
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) r#loop: u64,
+    /// Stop after this many packets
+    #[arg(long, value_name = "N")]
+    pub(crate) packets: Option<u64>,
+    /// Stop after this long
+    #[arg(long, value_name = "TIME")]
+    pub(crate) duration: Option<Span>,
+    /// Rate of datagram payload (default: as fast as possible)
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
+    #[arg(long, value_name = "SPEC")]
+    pub(crate) faults: Option<Faults>,
+    /// Payload bytes of a synthesised frame
+    #[arg(long, default_value_t = 8000, value_name = "BYTES")]
+    pub(crate) payload: usize,
+    /// Threads of a synthesised stream
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) threads: u16,
+    /// Frames per second of each thread (default: from the headers, else from the rate)
+    #[arg(long, value_name = "N")]
+    pub(crate) frame_rate: Option<u32>,
+    /// Sequence number in front of each frame
+    #[arg(long, value_enum, default_value_t = NumberArg::Auto)]
+    pub(crate) sequence: NumberArg,
+    /// First sequence number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) first: u64,
+    /// How packets are handed to the kernel
+    #[arg(long, value_enum, default_value_t = SendMode::Auto)]
+    pub(crate) mode: SendMode,
+    /// Senders at once, each from a port of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) senders: usize,
+    /// Processor for the sending thread
+    #[arg(long, value_name = "N")]
+    pub(crate) cpu: Option<usize>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NumberArg {
+    /// Little-endian for UDP, none for TCP
+    Auto,
+    /// Little-endian, as FILA10G, DBBC3 and jive5ab have it
+    Little,
+    /// Big-endian
+    Big,
+    /// None
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SendMode {
+    /// The best that works here
+    Auto,
+    /// Trains of packets in one system call (UDP_SEGMENT)
+    Gso,
+    /// Several packets in one system call
+    Mmsg,
+    /// One packet in one system call
+    Plain,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Rate of the stream
+    #[arg(long, default_value = "4Gbps", value_name = "RATE")]
+    pub(crate) rate: Rate,
+    /// How long
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) duration: Span,
+    /// Disks to stripe over
+    #[arg(long, default_value_t = 4, value_name = "N")]
+    pub(crate) disks: usize,
+    /// What the network does to the stream
+    #[arg(long, default_value = "loss=0.01,reorder=64,duplicate=0.01,seed=7", value_name = "SPEC")]
+    pub(crate) faults: Faults,
+    /// Where to put the recording and the report (default: a folder `demo` here)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    /// Keep the recording
+    #[arg(long)]
+    pub(crate) keep: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InspectArgs {
+    /// A file of frames, a capture (pcap, pcapng), or an address to listen on
+    #[arg(value_name = "FILE|ADDRESS")]
+    pub(crate) what: String,
+    /// Format of the packets
+    #[arg(long, default_value = "auto")]
+    pub(crate) format: Format,
+    /// How many packets
+    #[arg(long, short = 'n', default_value_t = 1, value_name = "N")]
+    pub(crate) count: usize,
+    /// Skip this many packets first
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) skip: usize,
+    /// Give up when nothing comes for this long
+    #[arg(long, default_value = "10s", value_name = "TIME")]
+    pub(crate) wait: Span,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchArgs {
+    /// What to measure
+    #[arg(value_enum, default_value_t = BenchWhat::Receive)]
+    pub(crate) what: BenchWhat,
+    /// Datagram sizes
+    #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]
+    pub(crate) sizes: Vec<usize>,
+    /// Seconds of each run
+    #[arg(long, default_value = "2s", value_name = "TIME")]
+    pub(crate) time: Span,
+    /// Rounds; the candidates take turns in each
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    pub(crate) rounds: usize,
+    /// Fixed rate (default: closed loop, as fast as nothing is lost)
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
+    /// Candidates, of: skyhaul, bare, recv, recvmmsg, ring
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub(crate) candidates: Vec<String>,
+    /// Senders hand packets over one by one instead of in trains
+    #[arg(long)]
+    pub(crate) no_gso: bool,
+    /// Directory on the disk to measure (record)
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) directory: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWhat {
+    /// Receive and place
+    Receive,
+    /// Send
+    Send,
+    /// Write to a disk
+    Record,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct GenerateArgs {
+    /// What to write
+    #[arg(value_enum)]
+    pub(crate) what: GenerateWhat,
+    /// Where to
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) directory: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GenerateWhat {
+    /// Man pages
+    Man,
+    /// Completions for bash, zsh, fish
+    Completions,
+}

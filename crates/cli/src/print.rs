@@ -1,0 +1,183 @@
+//! Words and numbers for people, all on standard error.
+
+use skyhaul::report::{ReceiveReport, RejectCounts};
+use std::fmt::Write as _;
+use std::io::{IsTerminal, Write as _};
+
+/// An error and its causes on one line, hints on lines of their own.
+pub(crate) fn error(error: &anyhow::Error) {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    eprintln!("error: {text}");
+}
+
+/// `bits` per second in words.
+pub(crate) fn rate(bits: f64) -> String {
+    scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
+}
+
+/// `bytes` in words, decimal.
+pub(crate) fn bytes(bytes: u64) -> String {
+    scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
+}
+
+fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    while value >= step && unit + 1 < units.len() {
+        value /= step;
+        unit += 1;
+    }
+    let digits = if unit == 0 || value >= 100.0 {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// A count with thin gaps.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Reasons and counts in one line.
+pub(crate) fn rejects(counts: &RejectCounts) -> String {
+    let parts: Vec<String> =
+        counts.iter().map(|(why, n)| format!("{} {}", count(*n), why.replace('_', " "))).collect();
+    if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+/// A line that is drawn over again while work goes on; nothing where nobody watches.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    shown: bool,
+    live: bool,
+}
+
+impl Progress {
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { shown: false, live: !quiet && std::io::stderr().is_terminal() }
+    }
+
+    /// Whether anybody watches.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(crate) fn show(&mut self, line: &str) {
+        if self.live {
+            let mut err = std::io::stderr().lock();
+            let _ = write!(err, "\r\x1b[2K{line}");
+            let _ = err.flush();
+            self.shown = true;
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if self.shown {
+            eprint!("\r\x1b[2K");
+            self.shown = false;
+        }
+    }
+}
+
+/// What was received, in a few lines.
+pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
+    let mut out = String::new();
+    let total: u64 = report.sources.iter().map(|s| s.bytes).sum();
+    let _ = writeln!(
+        out,
+        "received {} in {:.1} s ({}), CPU {:.3} s/GB",
+        bytes(total),
+        report.seconds,
+        rate(report.bits_per_second),
+        report.cpu.path_seconds_per_gb
+    );
+    for s in &report.sources {
+        let _ = writeln!(
+            out,
+            "  {}  {} packets by tier {}, kernel drops {}, socket buffer {}",
+            s.listen,
+            count(s.packets),
+            s.tier,
+            count(s.socket_drops),
+            bytes(s.buffer_granted)
+        );
+        for remedy in &s.remedies {
+            let _ = writeln!(out, "  hint: {remedy}");
+        }
+    }
+    for s in &report.streams {
+        let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
+        let _ = writeln!(
+            out,
+            "    {} frames in place, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
+            count(s.placed),
+            count(s.lost),
+            s.loss_fraction * 100.0,
+            count(s.reordered),
+            count(s.reorder_extent.max),
+            rejects(&s.rejects)
+        );
+        for quirk in &s.quirks {
+            let _ = writeln!(out, "    odd: {quirk}");
+        }
+    }
+    if report.strangers > 0 {
+        let _ = writeln!(
+            out,
+            "  {} packets of no stream: {}",
+            count(report.strangers),
+            rejects(&report.stranger_rejects)
+        );
+    }
+    for t in &report.forward {
+        let dropped = t.dropped_queue + t.dropped_refused;
+        let _ = writeln!(
+            out,
+            "  sent on to {}: {} frames, {} dropped",
+            t.target,
+            count(t.frames),
+            count(dropped)
+        );
+        if let Some(error) = &t.error {
+            let _ = writeln!(out, "    {error}");
+        }
+    }
+    if let Some(errors) = report.pattern_errors {
+        let _ = writeln!(out, "  frames whose payload is not the pattern: {}", count(errors));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(rate(4_012_345_678.0), "4.01 Gb/s");
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(123_456_789), "123 MB");
+        assert_eq!(count(1_234_567), "1 234 567");
+        assert_eq!(count(12), "12");
+    }
+}

@@ -1,0 +1,13 @@
+//! One file for each verb.
+
+pub(crate) mod bench;
+pub(crate) mod cat;
+pub(crate) mod check;
+pub(crate) mod demo;
+pub(crate) mod generate;
+pub(crate) mod inspect;
+pub(crate) mod ls;
+pub(crate) mod receive;
+pub(crate) mod receiving;
+pub(crate) mod record;
+pub(crate) mod send;

@@ -1,0 +1,356 @@
+//! `skyhaul demo`: the main job, on this machine alone.
+//!
+//! ```text
+//!   sender ── UDP, packets lost, doubled, out of order ──▶ recorder ──▶ disks ──▶ check
+//!   pattern                                                  └── UDP ──▶ second receiver, verifying
+//! ```
+//!
+//! Every claim is proved from outside: the loss map against what the sender withheld, the disks by `check` with the
+//! pattern, what was sent on by the second receiver with the pattern.
+
+use super::receiving;
+use crate::Outcome;
+use crate::args::DemoArgs;
+use crate::html;
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use anyhow::{Context, Result};
+use serde::Serialize;
+use skyhaul::frames::FramesOf;
+use skyhaul::io::host::machine::Machine;
+use skyhaul::io::memory::{Pool, PoolOptions};
+use skyhaul::io::udp::send::SendMode;
+use skyhaul::receive::{Collector, Receiver, ReceiverOptions, Running};
+use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
+use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, WriterOptions};
+use skyhaul::report::{ReceiveReport, VERSION};
+use skyhaul::send::{SendReport, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
+use skyhaul::wire::{LearnOptions, Order};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Payload of a frame, bytes: DBBC3's usual one.
+const PAYLOAD: usize = 8000;
+/// Length of a packet: sequence number, header, payload.
+const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
+/// VDIF threads.
+const THREADS: u16 = 4;
+/// First sequence number: a stream seldom starts at 0.
+const FIRST: u64 = 1_000_003;
+/// Memory of each side.
+const MEMORY: u64 = 512 << 20;
+
+/// Everything that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct DemoReport {
+    pub(crate) version: u32,
+    pub(crate) machine: String,
+    pub(crate) faults: String,
+    pub(crate) sent: SendReport,
+    pub(crate) recorded: RecordReport,
+    pub(crate) second: ReceiveReport,
+    pub(crate) check: CheckReport,
+    pub(crate) proofs: Vec<Proof>,
+    /// Bytes each disk had written, at times since the start in seconds.
+    pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
+}
+
+/// A claim, and whether it held.
+#[derive(Debug, Serialize)]
+pub(crate) struct Proof {
+    pub(crate) claim: &'static str,
+    pub(crate) held: bool,
+    pub(crate) evidence: String,
+}
+
+pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo"));
+    let disks: Vec<PathBuf> = (1..=args.disks.max(1)).map(|n| directory.join(format!("disk{n}"))).collect();
+    for disk in &disks {
+        std::fs::create_dir_all(disk).with_context(|| format!("create {}", disk.display()))?;
+    }
+    let report = measure(args, &disks, &interrupt)?;
+    let page = directory.join("report.html");
+    std::fs::write(&page, html::page(&report)).with_context(|| format!("write {}", page.display()))?;
+    if args.output.json {
+        receiving::print_json(&report)?;
+    }
+    eprint!("{}", summary(&report));
+    if !args.keep {
+        disks.iter().for_each(|disk| {
+            let _ = std::fs::remove_dir_all(disk);
+        });
+    }
+    eprintln!("plots: {}", page.display());
+    Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
+}
+
+fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<DemoReport> {
+    let (second, collector) = second_receiver()?;
+    let target = second.addresses().next().context("a receiver has an address")?.parse()?;
+    let second = second.start(|_| collector.sink())?;
+    let pool = PoolOptions { total_bytes: MEMORY, block_bytes: 4 << 20, shared: true };
+    let mut recorder = Recorder::open(RecorderOptions {
+        receiver: ReceiverOptions {
+            listen: vec!["udp://127.0.0.1:0".parse()?],
+            forward: vec![target],
+            ..learned()
+        },
+        writer: WriterOptions::new(disks, "demo_sk_no0001"),
+        pool,
+        fill: true,
+    })?;
+    let scan = recorder.scan();
+    let to = recorder.receiver().addresses().next().context("a receiver has an address")?.parse()?;
+    let mut recording = recorder.start()?;
+    let rate = args.rate.bits_per_second();
+    let frames_per_second = (rate / 8 / PACKET / u64::from(THREADS)).clamp(1, 1 << 24) as u32;
+    let supply = SynthSupply::new(SynthOptions {
+        payload: PAYLOAD,
+        threads: THREADS,
+        frames_per_second,
+        start: receiving::now(),
+        station: "Sk".into(),
+        pattern: true,
+        sequence: Sequence { order: Some(Order::Little), first: FIRST },
+        packets: None,
+    })?;
+    let sender = Sender::open(
+        SenderOptions {
+            to,
+            mode: SendMode::Auto,
+            rate,
+            faults: Some(args.faults),
+            packets: None,
+            duration: Some(args.duration.duration()),
+            cpu: None,
+        },
+        Box::new(supply),
+    )?;
+    eprintln!(
+        "a VDIF stream of {} over UDP, {} on {} disks, sent on to a second receiver",
+        print::rate(rate as f64),
+        args.duration,
+        disks.len()
+    );
+    eprintln!("the network: {}", args.faults);
+    let stop = Stop::default();
+    let of_thread = stop.clone();
+    let thread = std::thread::Builder::new().name("send".into()).spawn(move || sender.run(&of_thread))?;
+    let mut progress = Progress::new(args.output.quiet);
+    let clock = Instant::now();
+    let mut disks_over_time = Vec::new();
+    while !thread.is_finished() {
+        std::thread::sleep(Duration::from_millis(100));
+        if interrupt.is_set() {
+            stop.stop();
+        }
+        let report = recording.running().progress();
+        let status = recording.disks();
+        disks_over_time.push((clock.elapsed().as_secs_f64(), status.iter().map(|d| d.bytes).collect()));
+        progress.show(&live_line(&report, &status.iter().map(|d| d.bytes).collect::<Vec<_>>(), clock));
+    }
+    progress.clear();
+    let sent = thread.join().map_err(|_| anyhow::anyhow!("the sending thread ended"))?;
+    settle(&second);
+    let recorded = recording.finish(Duration::from_secs(60));
+    let second = finish_second(second, collector);
+    eprintln!("reading everything back");
+    let check = check(disks, &scan)?;
+    let proofs = prove(&sent, &recorded, &second, &check);
+    let machine = Machine::this();
+    Ok(DemoReport {
+        version: VERSION,
+        machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
+        faults: args.faults.to_string(),
+        sent,
+        recorded,
+        second,
+        check,
+        proofs,
+        disks_over_time,
+    })
+}
+
+fn learned() -> ReceiverOptions {
+    ReceiverOptions {
+        learn: LearnOptions { near: receiving::now(), ..LearnOptions::default() },
+        ..ReceiverOptions::default()
+    }
+}
+
+/// The other host: takes what is sent on, and verifies it.
+fn second_receiver() -> Result<(Receiver, Collector)> {
+    let pool = Pool::new(&PoolOptions { total_bytes: MEMORY / 2, block_bytes: 4 << 20, shared: false })?;
+    let mut options = ReceiverOptions { listen: vec!["udp://127.0.0.1:0".parse()?], ..learned() };
+    options.learn.object_bytes = pool.block_bytes() as u64;
+    Ok((Receiver::open(options, pool)?, Collector::start(None, true)?))
+}
+
+/// Let what is under way arrive.
+fn settle(second: &Running) {
+    let mut before = second.bytes();
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = second.bytes();
+        if now == before {
+            return;
+        }
+        before = now;
+    }
+}
+
+fn finish_second(second: Running, collector: Collector) -> ReceiveReport {
+    let mut report = second.finish().report;
+    report.pattern_errors = Some(collector.finish().wrong);
+    report
+}
+
+fn check(disks: &[PathBuf], scan: &str) -> Result<CheckReport> {
+    let frames = |datastream: &Datastream| -> Option<Box<dyn FrameReader>> {
+        FramesOf::datastream(datastream, true).map(|reader| Box::new(reader) as _)
+    };
+    let recording = Recording::open(disks.iter().map(Path::new), scan)?;
+    Ok(recording.check(&CheckOptions { frames: Some(&frames), progress: None })?)
+}
+
+fn prove(
+    sent: &SendReport,
+    recorded: &RecordReport,
+    second: &ReceiveReport,
+    check: &CheckReport,
+) -> Vec<Proof> {
+    let receive = &recorded.receive;
+    let stream = receive.streams.first().cloned().unwrap_or_default();
+    let withheld = visible(&sent.lost_ranges, sent.numbered);
+    let lost: u64 = withheld.iter().map(|r| r.1 - r.0).sum();
+    let duplicates = stream.rejects.get("duplicate").copied().unwrap_or(0);
+    let late = stream.rejects.get("late").copied().unwrap_or(0);
+    let checked: u64 = check.datastreams.iter().map(|d| d.frames_seen).sum();
+    let filled: u64 = check.datastreams.iter().map(|d| d.filled_frames).sum();
+    let illegal: u64 = check.datastreams.iter().map(|d| d.illegal_frames).sum();
+    let second_placed = second.placed();
+    let drops = receive.kernel_drops();
+    vec![
+        Proof {
+            claim: "no packet that arrived was lost in this machine",
+            held: drops == 0 && recorded.no_buffer() == 0 && sent.packets == stream.packets,
+            evidence: format!(
+                "{} sent, {} received, kernel drops {drops}, without memory {}",
+                print::count(sent.packets),
+                print::count(stream.packets),
+                recorded.no_buffer()
+            ),
+        },
+        Proof {
+            claim: "the loss map is exactly what the network lost",
+            held: stream.loss_map == withheld && sent.lost_not_listed == 0,
+            evidence: format!(
+                "{} frames lost in {} runs, {} found missing in {} runs",
+                print::count(lost),
+                print::count(withheld.len() as u64),
+                print::count(stream.lost),
+                print::count(stream.loss_map.len() as u64)
+            ),
+        },
+        Proof {
+            claim: "every doubled packet was refused once",
+            held: duplicates + late == sent.duplicated,
+            evidence: format!(
+                "{} doubled, {} refused as duplicates, {} as late",
+                print::count(sent.duplicated),
+                print::count(duplicates),
+                print::count(late)
+            ),
+        },
+        Proof {
+            claim: "every byte on the disks is the right one",
+            held: check.exit_code() == 0
+                && illegal == 0
+                && checked == stream.placed + stream.lost
+                && filled == stream.lost,
+            evidence: format!(
+                "{} frames read back, {} right by pattern, {} marked invalid, {illegal} wrong",
+                print::count(checked),
+                print::count(checked - filled.min(checked)),
+                print::count(filled)
+            ),
+        },
+        Proof {
+            claim: "all that was placed is safe on a disk",
+            held: recorded.recording.is_whole(),
+            evidence: format!(
+                "{} acknowledged on {} disks",
+                print::bytes(recorded.recording.acknowledged_bytes()),
+                recorded.recording.disks.len()
+            ),
+        },
+        Proof {
+            claim: "the second receiver got every frame while it was recorded",
+            held: second_placed == stream.placed && second.pattern_errors == Some(0),
+            evidence: format!(
+                "{} frames, {} wrong",
+                print::count(second_placed),
+                second.pattern_errors.unwrap_or(0)
+            ),
+        },
+    ]
+}
+
+/// Ranges of withheld packets as the receiver can know them: in sequence numbers, between the first and the last that
+/// were sent.
+fn visible(ranges: &[(u64, u64)], numbered: u64) -> Vec<(u64, u64)> {
+    ranges.iter().filter(|r| r.0 > 0 && r.1 < numbered).map(|r| (r.0 + FIRST, r.1 + FIRST)).collect()
+}
+
+fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
+    let total: u64 = report.sources.iter().map(|s| s.bytes).sum();
+    let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
+    let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
+    format!(
+        "{:5.1} s  {:>9} received  lost {}  doubled {}  disks {}",
+        clock.elapsed().as_secs_f64(),
+        print::bytes(total),
+        print::count(report.lost()),
+        print::count(duplicates),
+        shares.join(" | ")
+    )
+}
+
+/// The result, for people.
+fn summary(report: &DemoReport) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    let receive = &report.recorded.receive;
+    let _ = writeln!(
+        out,
+        "\n{} for {:.1} s on {}",
+        print::rate(receive.bits_per_second),
+        receive.seconds,
+        report.machine
+    );
+    let _ = writeln!(
+        out,
+        "CPU: receiving {:.3} s/GB, everything of the recorder {:.3} s/GB",
+        receive.cpu.path_seconds_per_gb, receive.cpu.process_seconds_per_gb
+    );
+    let total: u64 = report.recorded.recording.disks.iter().map(|d| d.bytes).sum();
+    for d in &report.recorded.recording.disks {
+        let share = d.bytes as f64 / total.max(1) as f64;
+        let bar = "█".repeat((share * 40.0).round() as usize);
+        let name = d.path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "  {name:<8} {bar:<24} {:>4.0} %  {:>8}  chunk latency p50 {:.0} ms, p99 {:.0} ms",
+            share * 100.0,
+            print::bytes(d.bytes),
+            d.latency.quantile(0.5).as_secs_f64() * 1e3,
+            d.latency.quantile(0.99).as_secs_f64() * 1e3
+        );
+    }
+    for p in &report.proofs {
+        let _ = writeln!(out, "{} {}: {}", if p.held { "✔" } else { "✘" }, p.claim, p.evidence);
+    }
+    out
+}

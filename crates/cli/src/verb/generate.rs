@@ -1,0 +1,23 @@
+//! Man pages and completions from the definition of the arguments.
+
+use crate::Outcome;
+use crate::args::{Cli, GenerateArgs, GenerateWhat};
+use anyhow::{Context, Result};
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+pub(crate) fn run(args: &GenerateArgs) -> Result<Outcome> {
+    let directory = &args.directory;
+    std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    let mut command = Cli::command();
+    match args.what {
+        GenerateWhat::Man => clap_mangen::generate_to(command, directory).context("write man pages")?,
+        GenerateWhat::Completions => {
+            for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+                clap_complete::generate_to(shell, &mut command, "skyhaul", directory)
+                    .context("write completions")?;
+            }
+        }
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,183 @@
+//! `skyhaul inspect`.
+
+use super::receiving;
+use crate::Outcome;
+use crate::args::InspectArgs;
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::file::MappedFile;
+use skyhaul::io::source::Source;
+use skyhaul::io::udp::{UdpOptions, UdpSource};
+use skyhaul::wire::inspect::{Inspection, inspect};
+use skyhaul::wire::{Format, mark5b, vdif::Vdif};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// A packet to be shown.
+struct Packet {
+    origin: String,
+    bytes: Vec<u8>,
+}
+
+/// As JSON.
+#[derive(Serialize)]
+struct Shown<'a> {
+    from: &'a str,
+    bytes: usize,
+    format: String,
+    payload_at: usize,
+    fields: Vec<Field<'a>>,
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Field<'a> {
+    section: &'a str,
+    name: &'a str,
+    byte: usize,
+    lsb: u32,
+    bits: u32,
+    value: u64,
+    meaning: &'a str,
+}
+
+pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
+    let packets = if args.what.contains("://") {
+        live(&args.what.parse()?, args)?
+    } else {
+        let path = Path::new(&args.what);
+        let mut capture = [0; 4];
+        let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut capture));
+        read.with_context(|| format!("open {}", path.display()))?;
+        if is_capture(capture) { bail!("captures cannot be read yet") } else { from_file(path, args)? }
+    };
+    let inspected: Vec<(Packet, Inspection)> =
+        packets.into_iter().map(|p| (inspect(args.format, &p.bytes), p)).map(|(i, p)| (p, i)).collect();
+    if args.output.json {
+        receiving::print_json(&inspected.iter().map(|(p, i)| shown(p, i)).collect::<Vec<_>>())?;
+    } else {
+        let mut out = std::io::stdout().lock();
+        for (packet, inspection) in &inspected {
+            write!(out, "{}", text(packet, inspection))?;
+        }
+    }
+    if inspected.is_empty() {
+        bail!("{}: no packet there", args.what);
+    }
+    let good = inspected.iter().all(|(_, i)| i.problem.is_none());
+    Ok(if good { Outcome::Done } else { Outcome::Failed })
+}
+
+/// pcap in both byte orders and time resolutions, and pcapng.
+fn is_capture(magic: [u8; 4]) -> bool {
+    matches!(u32::from_le_bytes(magic), 0xA1B2_C3D4 | 0xD4C3_B2A1 | 0xA1B2_3C4D | 0x4D3C_B2A1 | 0x0A0D_0D0A)
+}
+
+fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Vec<Packet>> {
+    from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
+}
+
+fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Vec<Packet>> {
+    let mut packets = Vec::new();
+    let mut seen = 0;
+    let start = Instant::now();
+    while packets.len() < args.count && !source.is_finished() && start.elapsed() < args.wait.duration() {
+        source.poll(Duration::from_millis(50), &mut |train| {
+            for bytes in train.packets() {
+                if seen >= args.skip && packets.len() < args.count {
+                    packets.push(Packet {
+                        origin: format!("packet {seen} from {}", train.sender),
+                        bytes: bytes.to_vec(),
+                    });
+                }
+                seen += 1;
+            }
+        })?;
+    }
+    Ok(packets)
+}
+
+/// Frames of a file, one after the other.
+fn from_file(path: &Path, args: &InspectArgs) -> Result<Vec<Packet>> {
+    let file = MappedFile::open(path)?;
+    let mut packets = Vec::new();
+    let mut at = 0;
+    for number in 0.. {
+        let rest = &file[at..];
+        if rest.is_empty() || packets.len() >= args.count {
+            break;
+        }
+        let length = frame_length(rest, args.format).unwrap_or(rest.len()).clamp(1, rest.len());
+        if number >= args.skip {
+            packets.push(Packet {
+                origin: format!("frame {number} at byte {at}"),
+                bytes: rest[..length].to_vec(),
+            });
+        }
+        at += length;
+    }
+    Ok(packets)
+}
+
+fn frame_length(rest: &[u8], format: Format) -> Option<usize> {
+    let is_mark5b = rest.starts_with(&mark5b::SYNC.to_le_bytes());
+    match format {
+        Format::Mark5b | Format::Auto if is_mark5b => Some(mark5b::FRAME),
+        Format::Vdif | Format::Auto => {
+            let (vdif, _) = Vdif::read(rest)?;
+            (vdif.frame_bytes() > vdif.header_bytes()).then(|| vdif.frame_bytes())
+        }
+        _ => None,
+    }
+}
+
+fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection) -> Shown<'a> {
+    let field = |row: &'a skyhaul::wire::inspect::Row| Field {
+        section: row.section,
+        name: row.name,
+        byte: row.byte,
+        lsb: row.lsb,
+        bits: row.bits,
+        value: row.value,
+        meaning: &row.meaning,
+    };
+    Shown {
+        from: &packet.origin,
+        bytes: packet.bytes.len(),
+        format: inspection.format.to_string(),
+        payload_at: inspection.payload,
+        fields: inspection.rows.iter().map(field).collect(),
+        problem: inspection.problem.as_ref().map(ToString::to_string),
+    }
+}
+
+fn text(packet: &Packet, inspection: &Inspection) -> String {
+    use std::fmt::Write as _;
+    let mut out = String::new();
+    let _ = writeln!(out, "{}, {} bytes, {}", packet.origin, packet.bytes.len(), inspection.format);
+    let mut section = "";
+    for row in &inspection.rows {
+        if row.section != section {
+            section = row.section;
+            let _ = writeln!(out, "  {section}");
+        }
+        let place = format!("{}.{}..{}", row.byte, row.lsb, row.lsb + row.bits);
+        let _ = writeln!(out, "    {place:>12}  {:<16} {:>20}  {}", row.name, row.value, row.meaning);
+    }
+    match &inspection.problem {
+        Some(problem) => {
+            let _ = writeln!(out, "  {problem}");
+        }
+        None => {
+            let _ = writeln!(
+                out,
+                "  {} bytes of payload from byte {}",
+                packet.bytes.len().saturating_sub(inspection.payload),
+                inspection.payload
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,43 @@
+//! `skyhaul ls`.
+
+use super::receiving;
+use crate::Outcome;
+use crate::args::LsArgs;
+use crate::print;
+use anyhow::{Context, Result};
+use std::io::Write as _;
+
+pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
+    for disk in &args.disks.disk {
+        std::fs::read_dir(disk).with_context(|| disk.display().to_string())?;
+    }
+    let scans = skyhaul::recording::ls(&args.disks.disk);
+    if args.output.json {
+        receiving::print_json(&scans)?;
+        return Ok(Outcome::Done);
+    }
+    let mut out = std::io::stdout().lock();
+    for scan in scans {
+        let state = format!("{:?}", scan.state).to_lowercase();
+        writeln!(
+            out,
+            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}",
+            scan.scan,
+            print::bytes(scan.bytes),
+            scan.chunks,
+            scan.datastreams.len(),
+            scan.disks.len(),
+            if scan.unacknowledged > 0 {
+                format!("  {} not acknowledged", scan.unacknowledged)
+            } else {
+                String::new()
+            },
+            if scan.missing_disks.is_empty() {
+                String::new()
+            } else {
+                format!("  {} disks not here", scan.missing_disks.len())
+            },
+        )?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,86 @@
+//! `skyhaul receive`.
+
+use super::receiving::{self, Ended, Snapshot};
+use crate::Outcome;
+use crate::args::{ReceiveArgs, ReceiveCommon};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use anyhow::{Context, Result};
+use skyhaul::io::memory::Pool;
+use skyhaul::receive::{Collector, Nowhere, Receiver};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new(args.common.output.quiet);
+    if !receiving::wait_for_start(&args.common, &interrupt) {
+        return Ok(Outcome::Failed);
+    }
+    let output = args.output_file.as_deref().map(open_output).transpose()?;
+    let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
+    let pool = Pool::new(&receiving::pool(&args.common, false))?;
+    let mut options = receiving::options(&args.common);
+    options.learn.object_bytes = pool.block_bytes() as u64;
+    let mut receiver = Receiver::open(options, pool)?;
+    add_capture(&args.common, &mut receiver)?;
+    if !args.common.output.quiet {
+        eprintln!("receiving from {}", receiver.addresses().collect::<Vec<_>>().join(", "));
+    }
+    let collector = match output.is_some() || args.common.verify {
+        true => Some(Collector::start(output, args.common.verify)?),
+        false => None,
+    };
+    let mut running =
+        receiver.start(|_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink))?;
+    let ended = receiving::watch(
+        &mut || (Snapshot::of(&running), running.progress()),
+        &args.common,
+        &interrupt,
+        &mut progress,
+        &mut || {
+            collector
+                .as_ref()
+                .filter(|_| args.common.verify)
+                .map_or_else(String::new, |c| format!("  wrong {}", c.wrong()))
+        },
+    );
+    let mut done = running.finish();
+    let collected = collector.map(Collector::finish);
+    done.report.pattern_errors = collected.as_ref().filter(|_| args.common.verify).map(|c| c.wrong);
+    if args.common.output.json && !to_stdout {
+        receiving::print_json(&done.report)?;
+    } else {
+        eprint!("{}", print::receive_summary(&done.report));
+    }
+    for note in &done.notes {
+        eprintln!("note: {note}");
+    }
+    if let Some(error) = collected.as_ref().and_then(|c| c.error.as_ref()) {
+        eprintln!("error: write: {error}");
+        return Ok(Outcome::Failed);
+    }
+    let right = done.report.pattern_errors.unwrap_or(0) == 0
+        && done.report.kernel_drops() == 0
+        && done.report.no_buffer() == 0
+        && ended != Ended::Nothing;
+    Ok(if right { Outcome::Done } else { Outcome::Failed })
+}
+
+/// A capture file becomes one more source.
+pub(crate) fn add_capture(args: &ReceiveCommon, receiver: &mut Receiver) -> Result<()> {
+    if let Some(path) = &args.pcap {
+        let _ = receiver;
+        anyhow::bail!("{}: captures cannot be read yet", path.display());
+    }
+    Ok(())
+}
+
+fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
+}

@@ -1,0 +1,184 @@
+//! What `receive` and `record` share: from arguments to receiver options, and waiting for the end.
+
+use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, TierArg};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use anyhow::Result;
+use skyhaul::io::memory::{PoolOptions, default_block_bytes, default_bytes};
+use skyhaul::io::udp::{Tier, UdpOptions};
+use skyhaul::receive::{Gate, ReceiverOptions, Running};
+use skyhaul::report::ReceiveReport;
+use skyhaul::wire::{Keep, LearnOptions, Place};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The receiver that was asked for.
+pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
+    let keep = match (args.stream.strip, args.stream.keep) {
+        (Some(n), _) => Keep::StripLeading(n),
+        (None, KeepArg::Frame) => Keep::StripNetwork,
+        (None, KeepArg::Packet) => Keep::All,
+    };
+    let place = match args.stream.place {
+        PlaceArg::Auto => Place::Auto,
+        PlaceArg::Sequence => Place::Sequence,
+        PlaceArg::Time => Place::Time,
+    };
+    let tier = match args.tier {
+        TierArg::Auto => Tier::Auto,
+        TierArg::Stage => Tier::Stage,
+        TierArg::Plain => Tier::Plain,
+        TierArg::Ring => Tier::Plain,
+    };
+    ReceiverOptions {
+        listen: args.listen.clone(),
+        threads: args.receive_threads,
+        udp: UdpOptions { tier, buffer: args.socket_buffer, ..UdpOptions::default() },
+        learn: LearnOptions {
+            format: args.stream.format,
+            keep,
+            place,
+            frames_per_second: args.stream.frame_rate,
+            threads: args.stream.threads.as_ref().map(|list| list.0.clone()),
+            near: now(),
+            ..LearnOptions::default()
+        },
+        window: args.window,
+        flush: args.flush.duration(),
+        gate: Gate { start: args.start, stop: args.stop },
+        stop_bytes: args.bytes.map(|size| size.bytes()),
+        max_streams: args.max_streams,
+        cpus: args.cpus.clone(),
+        realtime: args.realtime,
+        forward: args.forward.clone(),
+        faults: args.faults,
+    }
+}
+
+/// The memory that was asked for.
+pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
+    let total_bytes = args.memory.map_or_else(default_bytes, |size| size.bytes());
+    let block_bytes =
+        args.chunk.map_or_else(|| default_block_bytes(total_bytes), |size| size.bytes() as usize);
+    PoolOptions { total_bytes, block_bytes, shared }
+}
+
+/// UNIX seconds.
+pub(crate) fn now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
+/// Sleep until the wall time that was asked for; whether to go on.
+pub(crate) fn wait_for_start(args: &ReceiveCommon, interrupt: &Interrupt) -> bool {
+    while let Some(at) = args.start_at
+        && now() < at
+    {
+        if interrupt.is_set() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+/// Why a receiver was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// As was asked for: time, bytes, data time, the end of a capture.
+    Asked,
+    /// Nothing came.
+    Nothing,
+    /// Somebody pressed Ctrl-C.
+    Interrupted,
+}
+
+/// Watch a receiver until it is to end. `extra` adds to the line that is shown.
+pub(crate) fn watch(
+    running: &mut dyn FnMut() -> (Snapshot, ReceiveReport),
+    args: &ReceiveCommon,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+    extra: &mut dyn FnMut() -> String,
+) -> Ended {
+    let mut shown = Instant::now();
+    let mut before = (0.0, 0u64);
+    loop {
+        std::thread::sleep(Duration::from_millis(20));
+        let tick = shown.elapsed() >= Duration::from_millis(200);
+        let (snapshot, report) = running();
+        if let Some(ended) = is_over(&snapshot, args, interrupt) {
+            progress.clear();
+            return ended;
+        }
+        if tick && progress.is_live() {
+            shown = Instant::now();
+            let rate = (snapshot.bytes - before.1) as f64 * 8.0 / (snapshot.elapsed - before.0).max(1e-3);
+            before = (snapshot.elapsed, snapshot.bytes);
+            progress.show(&line(&snapshot, &report, rate, &extra()));
+        }
+    }
+}
+
+/// A receiver's state at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) elapsed: f64,
+    pub(crate) first: Option<f64>,
+    pub(crate) last: Option<f64>,
+    pub(crate) bytes: u64,
+    pub(crate) over: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn of(running: &Running) -> Self {
+        Self {
+            elapsed: running.elapsed(),
+            first: running.first_packet(),
+            last: running.last_packet(),
+            bytes: running.bytes(),
+            over: running.is_over(),
+        }
+    }
+}
+
+fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<Ended> {
+    if interrupt.is_set() {
+        return Some(Ended::Interrupted);
+    }
+    let passed = |limit: Option<skyhaul::io::quantity::Span>, time: Option<f64>| {
+        limit.zip(time).is_some_and(|(limit, time)| time >= limit.duration().as_secs_f64())
+    };
+    let since = |t: Option<f64>| t.map(|t| s.elapsed - t);
+    let asked = s.over
+        || passed(args.duration, since(s.first))
+        || passed(args.idle, since(s.last))
+        || args.stop_at.is_some_and(|at| now() >= at);
+    if asked {
+        return Some(Ended::Asked);
+    }
+    (s.first.is_none() && passed(args.wait, Some(s.elapsed))).then_some(Ended::Nothing)
+}
+
+fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String {
+    if s.first.is_none() {
+        return "waiting for the first packet".into();
+    }
+    let refused: u64 = report.streams.iter().flat_map(|s| s.rejects.values()).sum();
+    format!(
+        "{:6.1} s  {:>10}  {} streams  lost {}  refused {}  kernel drops {}{extra}",
+        s.elapsed,
+        print::rate(rate),
+        report.streams.len(),
+        print::count(report.lost()),
+        print::count(refused),
+        print::count(report.kernel_drops()),
+    )
+}
+
+/// Print a report as JSON on standard output.
+pub(crate) fn print_json(report: &impl serde::Serialize) -> Result<()> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, report)?;
+    writeln!(out)?;
+    Ok(())
+}

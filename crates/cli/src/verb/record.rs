@@ -1,0 +1,138 @@
+//! `skyhaul record`.
+
+use super::receiving::{self, Ended, Snapshot};
+use crate::Outcome;
+use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use anyhow::{Context, Result, bail};
+use skyhaul::io::disk::{Engine, Faults};
+use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
+use skyhaul::recording::{DiskState, DiskStatus, Existing, SyncPolicy, WriterOptions};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How long disks may take to write what is in memory after the end.
+const FINISH: Duration = Duration::from_secs(120);
+
+pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new(args.common.output.quiet);
+    if !receiving::wait_for_start(&args.common, &interrupt) {
+        return Ok(Outcome::Failed);
+    }
+    let mut recorder = Recorder::open(options(args)?)?;
+    super::receive::add_capture(&args.common, recorder.receiver())?;
+    if !args.common.output.quiet {
+        let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
+        eprintln!("recording {} from {}", recorder.scan(), addresses.join(", "));
+    }
+    let mut recording = recorder.start()?;
+    let shared = std::cell::RefCell::new(&mut recording);
+    let ended = receiving::watch(
+        &mut || {
+            let mut recording = shared.borrow_mut();
+            (Snapshot::of(recording.running()), recording.running().progress())
+        },
+        &args.common,
+        &interrupt,
+        &mut progress,
+        &mut || disks_line(&shared.borrow().disks()),
+    );
+    let report = recording.finish(FINISH);
+    if args.common.output.json {
+        receiving::print_json(&report)?;
+    } else {
+        eprint!("{}", summary(&report));
+    }
+    let whole = report.is_whole() && ended != Ended::Nothing;
+    Ok(if whole { Outcome::Done } else { Outcome::Failed })
+}
+
+fn options(args: &RecordArgs) -> Result<RecorderOptions> {
+    let mut writer = WriterOptions::new(args.disks.disk.iter(), &args.scan);
+    writer.sync = match args.sync {
+        SyncArg::Chunk => SyncPolicy::Chunk,
+        SyncArg::Interval => SyncPolicy::Interval(Duration::from_millis(200)),
+        SyncArg::None => SyncPolicy::None,
+    };
+    writer.engine = match args.disk_engine {
+        DiskEngine::Auto => Engine::Auto,
+        DiskEngine::Uring => Engine::Uring,
+        DiskEngine::Plain => Engine::Plain,
+    };
+    writer.existing = match args.exists {
+        ExistsArg::Suffix => Existing::Letter,
+        ExistsArg::Error => Existing::Refuse,
+    };
+    writer.faults = args.disk_faults.iter().map(|spec| disk_fault(spec, args)).collect::<Result<_>>()?;
+    Ok(RecorderOptions {
+        receiver: receiving::options(&args.common),
+        writer,
+        pool: receiving::pool(&args.common, true),
+        fill: !args.no_fill,
+    })
+}
+
+/// `PATH:SPEC` to the number of the disk and what shall go wrong on it.
+fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
+    let (path, spec) = text.rsplit_once(':').with_context(|| format!("`{text}` is not PATH:SPEC"))?;
+    let Some(at) = args.disks.disk.iter().position(|disk| disk.as_os_str() == path) else {
+        bail!("`{path}` is none of the disks given with --disk");
+    };
+    let faults = spec.parse::<Faults>().map_err(anyhow::Error::msg).with_context(|| format!("`{spec}`"))?;
+    Ok((at, faults))
+}
+
+fn disks_line(disks: &[DiskStatus]) -> String {
+    let rate: f64 = disks.iter().map(|d| d.rate).sum();
+    let queue: u64 = disks.iter().map(|d| d.queue_bytes).sum();
+    let bad = disks.iter().filter(|d| d.state != DiskState::Active).count();
+    let bad = if bad > 0 { format!(" ({bad} out)") } else { String::new() };
+    format!("  {} disks{bad} {}, {} waiting", disks.len(), print::rate(rate * 8.0), print::bytes(queue))
+}
+
+/// What was recorded, in some lines.
+pub(crate) fn summary(report: &RecordReport) -> String {
+    let mut out = print::receive_summary(&report.receive);
+    let recording = &report.recording;
+    let _ =
+        writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));
+    for d in &recording.datastreams {
+        let _ = writeln!(
+            out,
+            "  {}: {} chunks, {} acknowledged, {} lost, {} frames filled",
+            d.name, d.submitted, d.acknowledged, d.lost, d.missing_units
+        );
+    }
+    for d in &recording.disks {
+        let state = match d.state {
+            DiskState::Active => "",
+            DiskState::Stalled => " STALLED",
+            DiskState::Full => " FULL",
+            DiskState::Failed => " FAILED",
+        };
+        let _ = writeln!(
+            out,
+            "  {}: {} chunks, {}, {} while busy, chunk latency p50 {:.0} ms p99 {:.0} ms ({}{}){state}",
+            d.path.display(),
+            d.chunks,
+            print::bytes(d.bytes),
+            print::rate(d.rate * 8.0),
+            d.latency.quantile(0.5).as_secs_f64() * 1e3,
+            d.latency.quantile(0.99).as_secs_f64() * 1e3,
+            d.engine,
+            if d.direct { ", direct" } else { "" },
+        );
+        if let Some(error) = &d.error {
+            let _ = writeln!(out, "    {error}");
+        }
+    }
+    for event in &recording.events {
+        let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, event.text);
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    out
+}

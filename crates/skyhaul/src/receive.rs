@@ -1,0 +1,57 @@
+//! Receiving: packets of any number of senders into blocks of a fixed pool.
+//!
+//! ```text
+//!   Source ─ train ─▶ Engine ─▶ Stream (one per sender)
+//!                       │         ├ learning: holds the first packets until the format is clear
+//!                       │         ├ running:  Layout ▶ Assembly ▶ non-temporal copy into the slot
+//!                       │         └ refused:  nothing we know; counted
+//!                       ├──▶ Mirror   runs of frames, as they arrive, to other hosts
+//!                       └──▶ Sink     finished parts of a stream, in stream order
+//! ```
+//!
+//! One engine per receiving thread; senders stay with their socket, so engines share nothing but the pool.
+
+mod engine;
+mod framer;
+mod gate;
+mod learning;
+mod receiver;
+mod sinks;
+mod stream;
+
+pub use engine::{Engine, EngineOptions, Tally};
+pub use gate::{DataTime, Gate};
+pub use receiver::{Receiver, ReceiverOptions, ReceiverReport, Running};
+pub use sinks::{Collected, Collector};
+pub use stream::{Part, StreamInfo, StreamReport};
+
+/// Where finished parts go. Called on the receiving thread: must not block.
+pub trait Sink: Send {
+    /// A stream's format is known; its parts follow.
+    fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>);
+    /// Nothing more will be added to this part of `stream`.
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
+    /// The receiver has stopped; this was all.
+    fn finished(&mut self) {}
+}
+
+impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>) {
+        (**self).stream_began(stream);
+    }
+    fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part) {
+        (**self).part(stream, part);
+    }
+    fn finished(&mut self) {
+        (**self).finished();
+    }
+}
+
+/// A sink that gives every block straight back.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Nowhere;
+
+impl Sink for Nowhere {
+    fn stream_began(&mut self, _: &std::sync::Arc<StreamInfo>) {}
+    fn part(&mut self, _: &std::sync::Arc<StreamInfo>, _: Part) {}
+}

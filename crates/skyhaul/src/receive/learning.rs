@@ -1,0 +1,56 @@
+//! A sender's first packets, held until its format is clear.
+//!
+//! Nothing of a stream may be lost because we do not know it yet: the packets are kept, in one bounded arena,
+//! and placed as soon as the [`Learner`] concludes.
+
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::{LearnOptions, Learner, StreamFormat};
+
+/// Most bytes held for one sender.
+const HOLD_BYTES: usize = 2 << 20;
+/// Longest time a sender is studied before what is there must do.
+const STUDY: Nanos = Nanos::SECOND;
+
+#[derive(Debug)]
+pub(super) struct Learning {
+    learner: Learner,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    since: Nanos,
+}
+
+impl Learning {
+    pub(super) fn new(options: &LearnOptions, now: Nanos) -> Self {
+        Self { learner: Learner::new(options.clone()), bytes: Vec::new(), ends: Vec::new(), since: now }
+    }
+
+    /// One more packet. The format, once it is clear; or that there is none.
+    pub(super) fn observe(&mut self, packet: &[u8], now: Nanos) -> Option<Result<StreamFormat, Reject>> {
+        self.learner.observe(packet);
+        self.bytes.extend_from_slice(packet);
+        self.ends.push(self.bytes.len());
+        let full = self.bytes.len() >= HOLD_BYTES;
+        self.learner.conclude(full || now.since(self.since) >= STUDY)
+    }
+
+    /// Time passes; a slow sender must not wait for ever.
+    pub(super) fn handle_timeout(&mut self, now: Nanos) -> Option<Result<StreamFormat, Reject>> {
+        (now.since(self.since) >= STUDY).then(|| self.learner.conclude(true)).flatten()
+    }
+
+    /// What there is must do.
+    pub(super) fn conclude_now(&self) -> Option<Result<StreamFormat, Reject>> {
+        self.learner.conclude(true)
+    }
+
+    /// How many packets are held.
+    pub(super) fn held(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    /// The held packets in order of arrival.
+    pub(super) fn packets(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, &end)| &self.bytes[start..end])
+    }
+}

@@ -1,0 +1,151 @@
+//! Where a plain receiver's parts go: nowhere, to a file, and past a check of the pattern.
+
+use super::{Part, Sink, StreamInfo};
+use crate::frames::FramesOf;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// What a [`Collector`] did.
+#[derive(Clone, Debug, Default)]
+pub struct Collected {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Frames that were checked.
+    pub checked: u64,
+    /// Frames whose payload was not the pattern, or that were no legal frames.
+    pub wrong: u64,
+    /// What ended the writing early, if anything did.
+    pub error: Option<String>,
+}
+
+/// Takes parts off the receiving threads and writes or checks them on a thread of its own.
+///
+/// What waits for it lies in blocks of the pool: when it is too slow, the pool runs empty and the receiver counts
+/// packets without a buffer. Holes are written as they are received: not at all.
+#[derive(Debug)]
+pub struct Collector {
+    parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
+    thread: JoinHandle<Collected>,
+    wrong: Arc<AtomicU64>,
+}
+
+impl Collector {
+    /// Write to `output`, if there is one; check the pattern if `verify`.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub fn start(output: Option<Box<dyn Write + Send>>, verify: bool) -> io::Result<Self> {
+        let (parts, queue) = channel();
+        let wrong = Arc::new(AtomicU64::new(0));
+        let count = wrong.clone();
+        let thread = std::thread::Builder::new()
+            .name("collect".into())
+            .spawn(move || Work { output, verify, readers: HashMap::new(), wrong: count }.run(&queue))?;
+        Ok(Self { parts: Some(parts), thread, wrong })
+    }
+
+    /// A receiving thread's end of it.
+    #[must_use]
+    pub fn sink(&self) -> Box<dyn Sink> {
+        Box::new(CollectSink { parts: self.parts.clone() })
+    }
+
+    /// Wrong frames so far.
+    #[must_use]
+    pub fn wrong(&self) -> u64 {
+        self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// Wait until all is written and checked. The receiver must have ended.
+    #[must_use]
+    pub fn finish(mut self) -> Collected {
+        self.parts = None;
+        self.thread
+            .join()
+            .unwrap_or_else(|_| Collected { error: Some("the writer ended".into()), ..Collected::default() })
+    }
+}
+
+struct CollectSink {
+    parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
+}
+
+impl Sink for CollectSink {
+    fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
+
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+        if let Some(parts) = &self.parts {
+            // The collector outlives its sinks; were it gone, the block goes back to the pool.
+            let _ = parts.send((stream.clone(), part));
+        }
+    }
+
+    fn finished(&mut self) {
+        self.parts = None;
+    }
+}
+
+struct Work {
+    output: Option<Box<dyn Write + Send>>,
+    verify: bool,
+    readers: HashMap<u32, Option<FramesOf>>,
+    wrong: Arc<AtomicU64>,
+}
+
+impl Work {
+    fn run(mut self, queue: &Receiver<(Arc<StreamInfo>, Part)>) -> Collected {
+        let mut done = Collected::default();
+        while let Ok((stream, part)) = queue.recv() {
+            if self.verify {
+                self.check(&stream, &part, &mut done);
+            }
+            if let Some(output) = &mut self.output
+                && let Err(e) = write(output, &stream, &part, &mut done)
+            {
+                done.error = Some(e.to_string());
+                self.output = None;
+            }
+        }
+        if let Some(output) = &mut self.output
+            && let Err(e) = output.flush()
+        {
+            done.error = Some(e.to_string());
+        }
+        done
+    }
+
+    fn check(&mut self, stream: &Arc<StreamInfo>, part: &Part, done: &mut Collected) {
+        let reader = self.readers.entry(stream.id).or_insert_with(|| FramesOf::stream(&stream.format, true));
+        let Some(reader) = reader else { return };
+        for bytes in present(stream, part) {
+            for frame in bytes.chunks(stream.unit_bytes.max(1) as usize) {
+                done.checked += 1;
+                if reader.see(frame).illegal.is_some() {
+                    done.wrong += 1;
+                    self.wrong.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+}
+
+/// The runs of a part that arrived.
+fn present<'a>(stream: &StreamInfo, part: &'a Part) -> impl Iterator<Item = &'a [u8]> {
+    let unit = stream.unit_bytes as usize;
+    let bytes = &part.block[part.range.clone()];
+    let starts = std::iter::once(0).chain(part.missing.iter().map(move |m| m.end as usize * unit));
+    let ends = part.missing.iter().map(move |m| m.start as usize * unit).chain(std::iter::once(bytes.len()));
+    starts.zip(ends).filter(|(start, end)| start < end).map(|(start, end)| &bytes[start..end])
+}
+
+fn write(output: &mut dyn Write, stream: &StreamInfo, part: &Part, done: &mut Collected) -> io::Result<()> {
+    for bytes in present(stream, part) {
+        output.write_all(bytes)?;
+        done.bytes += bytes.len() as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! One sender's stream: what it is, where its packets go, what happened to them.
+
+use super::gate::Gate;
+use crate::mirror::Tap;
+use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
+use skyhaul_core::measure::SequenceMeter;
+use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
+use skyhaul_core::wire::{AnyLayout, FrameTime, Place, StreamFormat};
+use skyhaul_io::memory::{Block, Pool};
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What is known of a stream from its start.
+#[derive(Debug)]
+pub struct StreamInfo {
+    /// Numbers the streams of a receiver in order of appearance.
+    pub id: u32,
+    /// Who sends it.
+    pub sender: SocketAddr,
+    /// Where it is received.
+    pub listen: String,
+    /// What it is.
+    pub format: StreamFormat,
+    /// Bytes that are kept of each packet.
+    pub unit_bytes: u32,
+}
+
+/// A part of a stream that nothing more will be added to.
+#[derive(Debug)]
+pub struct Part {
+    /// Holds its bytes.
+    pub block: Block,
+    /// Its bytes in the block.
+    pub range: Range<usize>,
+    /// What did not come, in units (frames) from the start of `range`.
+    pub missing: Vec<Range<u32>>,
+    /// Frames of which nothing came between the part before and this one.
+    pub gap: u64,
+    /// Object number as the packets said it.
+    pub object: u64,
+    /// Counts the restarts of the sender's counter.
+    pub epoch: u32,
+    /// Why it was retired.
+    pub cause: Cause,
+    /// Time of its first frame that came.
+    pub first_time: Option<FrameTime>,
+    /// Time of its last frame that came.
+    pub last_time: Option<FrameTime>,
+    /// Frames per second, where they are known by now.
+    pub frames_per_second: Option<u32>,
+}
+
+impl Part {
+    /// Frames in the part, present or not.
+    #[must_use]
+    pub fn units(&self, unit_bytes: u32) -> u32 {
+        ((self.range.end - self.range.start) / unit_bytes.max(1) as usize) as u32
+    }
+}
+
+/// What happened to a stream.
+#[derive(Clone, Debug, Default)]
+pub struct StreamReport {
+    /// Packets that came, whatever became of them.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames in their place.
+    pub placed: u64,
+    /// Why packets were refused.
+    pub rejects: Rejects,
+    /// Frames in retired parts, missing or not.
+    pub retired: u64,
+    /// Loss, reordering.
+    pub sequence: SequenceMeter,
+    /// Frames lost, as ranges of the stream's own numbers, oldest first; the last entries may be left out.
+    pub loss_map: Vec<Range<u64>>,
+    /// How many ranges of the loss map were left out.
+    pub loss_map_left_out: u64,
+    /// Restarts of the sender's counter.
+    pub epochs: u32,
+    /// First frame's time.
+    pub first_time: Option<FrameTime>,
+    /// Last frame's time.
+    pub last_time: Option<FrameTime>,
+    /// Frames per second, given or learned.
+    pub frames_per_second: Option<u32>,
+    /// When the last packet came.
+    pub last_arrival: Nanos,
+}
+
+impl StreamReport {
+    /// A copy, with the loss map only if it is to be `whole`.
+    pub(super) fn snapshot(&mut self, whole: bool) -> Self {
+        let map = std::mem::take(&mut self.loss_map);
+        let mut copy = self.clone();
+        self.loss_map = map;
+        if whole {
+            copy.loss_map.clone_from(&self.loss_map);
+        }
+        copy
+    }
+}
+
+/// Most ranges kept in a loss map: 16 bytes each.
+const LOSS_MAP: usize = 65_536;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) info: Arc<StreamInfo>,
+    layout: AnyLayout,
+    assembly: Assembly<Block>,
+    pub(super) report: StreamReport,
+    /// Frames of one object.
+    per_object: u64,
+    /// The last frame whose time and place are known: to learn the frame rate.
+    anchor: Option<(FrameTime, u64, u32)>,
+}
+
+impl Stream {
+    pub(super) fn new(info: Arc<StreamInfo>, layout: AnyLayout, mut config: Config) -> Self {
+        let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
+        config.open_ended = layout.short_objects();
+        config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
+        let report =
+            StreamReport { frames_per_second: info.format.frames_per_second, ..StreamReport::default() };
+        Self { info, layout, assembly: Assembly::new(config), report, per_object, anchor: None }
+    }
+
+    /// Put one packet where it belongs.
+    #[inline]
+    pub(super) fn packet(
+        &mut self,
+        packet: &[u8],
+        now: Nanos,
+        pool: &Pool,
+        gate: &Gate,
+        tap: &mut Option<Tap>,
+    ) {
+        self.report.packets += 1;
+        self.report.bytes += packet.len() as u64;
+        if let Err(why) = self.place(packet, now, pool, gate, tap) {
+            self.report.rejects.add(why);
+        }
+    }
+
+    #[inline]
+    fn place(
+        &mut self,
+        packet: &[u8],
+        now: Nanos,
+        pool: &Pool,
+        gate: &Gate,
+        tap: &mut Option<Tap>,
+    ) -> Result<(), Reject> {
+        let placement = self.layout.place(packet)?;
+        let start = placement.start as usize;
+        let payload = packet.get(start..start + placement.length as usize).ok_or(Reject::Truncated)?;
+        if !gate.is_open()
+            && let Some(time) = self.info.format.frame_time(payload)
+        {
+            gate.admit(time.unix_seconds)?;
+        }
+        let mut slot = self.assembly.reserve(placement, now, || pool.take())?;
+        let range = slot.range();
+        slot.block().place(range.start, payload);
+        if let Some(tap) = tap {
+            tap.frame(self.info.id, slot.block(), range, placement.object.0.saturating_mul(self.per_object));
+        }
+        slot.commit(now);
+        self.report.placed += 1;
+        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
+        self.report
+            .sequence
+            .arrived(placement.object.0.saturating_mul(self.per_object).saturating_add(within));
+        self.report.last_arrival = now;
+        Ok(())
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        self.assembly.handle_timeout(now);
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.assembly.finish();
+    }
+
+    /// The next part that is finished.
+    pub(super) fn poll_part(&mut self) -> Option<Part> {
+        loop {
+            let retired = self.assembly.poll_retired()?;
+            let unit = u64::from(self.info.unit_bytes.max(1));
+            if retired.cause == Cause::Stray {
+                let strays = retired.received() / unit;
+                self.report.placed -= strays;
+                (0..strays).for_each(|_| self.report.rejects.add(Reject::Stray));
+                continue;
+            }
+            return Some(self.account(retired, unit));
+        }
+    }
+
+    /// Enter a finished object into the books.
+    fn account(&mut self, retired: Retired<Block>, unit: u64) -> Part {
+        let Retired { object, epoch, block, range, missing, after, cause, .. } = retired;
+        if epoch != self.report.epochs {
+            self.report.epochs = epoch;
+            self.report.sequence.restart();
+            self.anchor = None;
+        }
+        let gap =
+            after.map_or(0, |after| self.frames_between(after, Mark { object, offset: range.start }, unit));
+        let first_number = object.0.saturating_mul(self.per_object);
+        if gap > 0 {
+            let end = first_number + range.start / unit;
+            self.lost(end.saturating_sub(gap)..end);
+        }
+        for m in &missing {
+            self.lost(first_number + m.start / unit..first_number + m.end / unit);
+        }
+        self.report.retired += (range.end - range.start) / unit + gap;
+        let to_unit = |at: u64| ((at - range.start) / unit) as u32;
+        let missing: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
+        let units = to_unit(range.end);
+        let range = range.start as usize..range.end as usize;
+        let time_of = |u: Option<u32>| {
+            let at = range.start + u? as usize * unit as usize;
+            self.info.format.frame_time(&block[at..at + unit as usize])
+        };
+        let first = if missing.first().is_some_and(|m| m.start == 0) { missing[0].end } else { 0 };
+        let last = match missing.last() {
+            Some(m) if m.end == units => m.start.checked_sub(1),
+            _ => units.checked_sub(1),
+        };
+        let (first_time, last_time) = (time_of((first < units).then_some(first)), time_of(last));
+        self.report.first_time = self.report.first_time.or(first_time);
+        self.report.last_time = last_time.or(self.report.last_time);
+        if let (Some(time), Some(last)) = (last_time, last) {
+            let number = first_number + range.start as u64 / unit + u64::from(last);
+            self.learn_rate(time, number, epoch);
+        }
+        let frames_per_second = self.report.frames_per_second;
+        Part {
+            block,
+            range,
+            missing,
+            gap,
+            object: object.0,
+            epoch,
+            cause,
+            first_time,
+            last_time,
+            frames_per_second,
+        }
+    }
+
+    fn lost(&mut self, numbers: Range<u64>) {
+        self.report.sequence.lost_run(numbers.end - numbers.start);
+        let map = &mut self.report.loss_map;
+        let room = map.len() < LOSS_MAP;
+        match map.last_mut() {
+            Some(last) if last.end == numbers.start => last.end = numbers.end,
+            _ if room => map.push(numbers),
+            _ => self.report.loss_map_left_out += 1,
+        }
+    }
+
+    /// Frames between two places, where the layout can tell.
+    fn frames_between(&self, from: Mark, to: Mark, unit: u64) -> u64 {
+        if from >= to {
+            return 0;
+        }
+        let whole = self.layout.units_between(from.object, to.object).unwrap_or(0);
+        (whole + to.offset / unit).saturating_sub(from.offset / unit)
+    }
+
+    /// Frames per second from two frames of different seconds and their places in the stream.
+    fn learn_rate(&mut self, time: FrameTime, number: u64, epoch: u32) {
+        if self.report.frames_per_second.is_some() {
+            return;
+        }
+        let Some((t0, n0, e0)) = self.anchor else {
+            self.anchor = Some((time, number, epoch));
+            return;
+        };
+        if e0 != epoch || time.unix_seconds <= t0.unix_seconds || self.info.format.place != Place::Sequence {
+            return;
+        }
+        let frames =
+            (number.saturating_sub(n0)) as i64 / i64::from(self.info.format.threads.len().max(1) as u32);
+        let seconds = time.unix_seconds - t0.unix_seconds;
+        let within = i64::from(time.frame) - i64::from(t0.frame);
+        let fps = (frames - within + seconds / 2) / seconds;
+        if (1..=1 << 24).contains(&fps) && fps > i64::from(time.frame.max(t0.frame)) {
+            self.report.frames_per_second = u32::try_from(fps).ok();
+        }
+    }
+}
+
+/// How many object numbers a second spans, at most, where the frame rate is unknown.
+fn stride(format: &StreamFormat, per_object: u64) -> u64 {
+    const FRAMES: u64 = 1 << 24;
+    FRAMES * format.threads.len().max(1) as u64 / per_object.max(1) + 2
+}
+
+impl StreamInfo {
+    /// Bytes that are kept of each packet, from the layout.
+    pub(super) fn unit_of(layout: &AnyLayout) -> u32 {
+        match layout.geometry().grain {
+            Grain::Units(unit) => unit,
+            Grain::Bytes(_) => 1,
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Recording: a receiver whose finished parts become chunk files.
+//!
+//! ```text
+//!   Receiver ── Part ──▶ RecordSink ── Chunk ──▶ Writer ──▶ disks
+//!                          numbers chunks in stream order, says how holes are filled
+//! ```
+//!
+//! Everything is armed by [`Recorder::open`]: memory touched, sockets bound, directories and indexes made. The
+//! first packet after [`Recorder::start`] is as safe as the millionth.
+
+use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
+use crate::recording::{
+    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Fill, RecordingReport, Refusal, Writer,
+    WriterError, WriterOptions,
+};
+use crate::report::ReceiveReport;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::wire::{Filler, Octets, StreamFormat};
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use std::collections::HashMap;
+use std::io;
+use std::ops::Range;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What to record, from where to where.
+#[derive(Clone, Debug)]
+pub struct RecorderOptions {
+    /// What to receive.
+    pub receiver: ReceiverOptions,
+    /// Where to write it.
+    pub writer: WriterOptions,
+    /// Memory for packets.
+    pub pool: PoolOptions,
+    /// Fill holes with frames marked invalid.
+    pub fill: bool,
+}
+
+/// Why a recorder cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum RecorderError {
+    /// A disk or the scan's name.
+    #[error(transparent)]
+    Writer(#[from] WriterError),
+    /// A socket, or the memory.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Everything is open; nothing runs yet.
+#[derive(Debug)]
+pub struct Recorder {
+    receiver: Receiver,
+    writer: Arc<RwLock<Writer>>,
+    fill: bool,
+}
+
+/// A running recorder.
+#[derive(Debug)]
+pub struct Recording {
+    running: Running,
+    writer: Arc<RwLock<Writer>>,
+}
+
+/// What was received and recorded.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RecordReport {
+    /// What was received.
+    #[serde(flatten)]
+    pub receive: ReceiveReport,
+    /// What became of it on the disks.
+    pub recording: RecordingReport,
+    /// What an operator should know besides.
+    pub notes: Vec<String>,
+}
+
+impl RecordReport {
+    /// Whether everything that the kernel delivered is safe on a disk.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.recording.is_whole() && self.receive.kernel_drops() == 0 && self.no_buffer() == 0
+    }
+
+    /// Packets for which there was no memory.
+    #[must_use]
+    pub fn no_buffer(&self) -> u64 {
+        self.receive.no_buffer()
+    }
+}
+
+impl Recorder {
+    /// Arm everything: memory, disks, sockets, targets.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub fn open(options: RecorderOptions) -> Result<Self, RecorderError> {
+        let pool = Pool::new(&options.pool)?;
+        let mut receiver = options.receiver;
+        receiver.learn.object_bytes = pool.block_bytes() as u64;
+        let receiver = Receiver::open(receiver, pool.clone())?;
+        let writer = Writer::create(&WriterOptions { pool: Some(pool), ..options.writer })?;
+        Ok(Self { receiver, writer: Arc::new(RwLock::new(writer)), fill: options.fill })
+    }
+
+    /// The scan's name on disk.
+    #[must_use]
+    pub fn scan(&self) -> String {
+        self.writer.read().unwrap_or_else(PoisonError::into_inner).scan().to_string()
+    }
+
+    /// The receiver, to add sources or read its addresses.
+    pub fn receiver(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    /// Begin.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub fn start(self) -> io::Result<Recording> {
+        let Self { receiver, writer, fill } = self;
+        let of_sinks = writer.clone();
+        let running = receiver.start(move |_| {
+            Box::new(RecordSink { writer: of_sinks.clone(), fill, streams: HashMap::new() })
+        })?;
+        Ok(Recording { running, writer })
+    }
+}
+
+impl Recording {
+    /// The receiving side.
+    pub fn running(&mut self) -> &mut Running {
+        &mut self.running
+    }
+
+    /// Each disk as it is now.
+    #[must_use]
+    pub fn disks(&self) -> Vec<DiskStatus> {
+        self.writer.read().unwrap_or_else(PoisonError::into_inner).status()
+    }
+
+    /// Take in what the kernel holds, write it all, and report. Disks may take up to `deadline` for it.
+    #[must_use]
+    pub fn finish(self, deadline: Duration) -> RecordReport {
+        let received = self.running.finish();
+        let mut notes = received.notes;
+        let recording = match Arc::try_unwrap(self.writer) {
+            Ok(writer) => writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish(deadline),
+            Err(shared) => {
+                notes.push("a receiving thread did not end".into());
+                shared.read().unwrap_or_else(PoisonError::into_inner).report()
+            }
+        };
+        RecordReport { receive: received.report, recording, notes }
+    }
+}
+
+/// One thread's way from parts to chunks.
+struct RecordSink {
+    writer: Arc<RwLock<Writer>>,
+    fill: bool,
+    streams: HashMap<u32, Recorded>,
+}
+
+/// A stream that is being recorded.
+struct Recorded {
+    datastream: DatastreamId,
+    /// Number of the next chunk.
+    next: u32,
+    epoch: u32,
+    filler: Option<Arc<Filler>>,
+    frames_per_second: Option<u32>,
+}
+
+impl Sink for RecordSink {
+    fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
+        let format = &stream.format;
+        let suffix = if stream.id == 0 { String::new() } else { format!("_ds{}", stream.id) };
+        let info = DatastreamInfo {
+            suffix,
+            sender: Some(stream.sender.to_string()),
+            unit_bytes: stream.unit_bytes,
+            units: (format.object_bytes / u64::from(stream.unit_bytes.max(1))) as u32,
+            frames_per_second: format.frames_per_second,
+            lanes: format.group() as u32,
+            format: serde_json::json!({
+                "format": format.format.name(),
+                "describe": format.describe(),
+                "header_at": format.header_at(),
+                "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
+                "edv": format.edv,
+                "station": format.station,
+                "near": format.near,
+            }),
+        };
+        let datastream = self.writer.write().unwrap_or_else(PoisonError::into_inner).add_datastream(&info);
+        let filler = self.fill.then(|| filler(format, format.frames_per_second));
+        let frames_per_second = format.frames_per_second;
+        self.streams.insert(stream.id, Recorded { datastream, next: 0, epoch: 0, filler, frames_per_second });
+    }
+
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+        let Some(recorded) = self.streams.get_mut(&stream.id) else { return };
+        let writer = self.writer.read().unwrap_or_else(PoisonError::into_inner);
+        if part.epoch != recorded.epoch {
+            recorded.epoch = part.epoch;
+            let text = format!("{}: the sender's counter restarted at {}", stream.sender, part.object);
+            writer.note("restart", &text);
+        }
+        if recorded.frames_per_second.is_none() && part.frames_per_second.is_some() {
+            recorded.frames_per_second = part.frames_per_second;
+            recorded.filler = self.fill.then(|| filler(&stream.format, part.frames_per_second));
+        }
+        let chunk = recorded.chunk(stream, part);
+        recorded.next += 1;
+        if let Err(refused) = writer.submit(chunk)
+            && refused.reason != Refusal::NoDisk
+        {
+            writer.note("refused", &refused.to_string());
+        }
+    }
+}
+
+impl Recorded {
+    fn chunk(&self, stream: &StreamInfo, part: Part) -> Chunk {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let meta = ChunkMeta {
+            object: part.object,
+            epoch: u64::from(part.epoch),
+            units: part.units(stream.unit_bytes),
+            missing: part.missing,
+            first_time: part.first_time.map(|t| (t.unix_seconds, t.frame)),
+            last_time: part.last_time.map(|t| (t.unix_seconds, t.frame)),
+            received_at: i64::try_from(now.as_nanos()).ok(),
+        };
+        let unit = stream.unit_bytes as usize;
+        let group = stream.format.group();
+        let finish = self.filler.clone().map(|filler| -> Fill {
+            Arc::new(move |meta, block, range| fill(&filler, unit, group, meta, block, range))
+        });
+        Chunk {
+            datastream: self.datastream,
+            number: self.next,
+            block: part.block,
+            range: part.range,
+            meta,
+            finish,
+        }
+    }
+}
+
+fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> {
+    let mut format = format.clone();
+    format.frames_per_second = frames_per_second;
+    Arc::new(Filler::new(format))
+}
+
+/// Fill a chunk's holes. The filler counts threads from the start of an object, so a chunk that begins within a group
+/// of threads is shown to it from the group's start on, those before it as missing too.
+fn fill(
+    filler: &Filler,
+    unit: usize,
+    group: usize,
+    meta: &ChunkMeta,
+    block: &mut Block,
+    range: Range<usize>,
+) {
+    let lead = (range.start / unit.max(1)) % group.max(1);
+    let shift = |u: u32| u + lead as u32;
+    let mut missing: Vec<Range<u32>> = meta.missing.iter().map(|m| shift(m.start)..shift(m.end)).collect();
+    if lead > 0 {
+        missing.insert(0, 0..lead as u32);
+    }
+    let mut chunk = ChunkOctets { block, range: range.start - lead * unit..range.end };
+    filler.fill(&mut chunk, &missing);
+}
+
+/// A chunk in its block, other parts of which may be in use.
+struct ChunkOctets<'a> {
+    block: &'a mut Block,
+    range: Range<usize>,
+}
+
+impl Octets for ChunkOctets<'_> {
+    fn length(&self) -> usize {
+        self.range.len()
+    }
+    fn read(&self, range: Range<usize>) -> &[u8] {
+        self.block[self.range.clone()].get(range).unwrap_or_default()
+    }
+    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
+        let start = self.range.start;
+        self.block.part_mut(start + range.start..start + range.end)
+    }
+}

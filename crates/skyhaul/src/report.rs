@@ -1,0 +1,284 @@
+//! What happened, as data. One report feeds text, `--json`, plots and tests.
+//!
+//! Losses are told by place. What a sender counted as sent is either in a counter of the layers below or in
+//! `placed`; the first layer whose count falls short names the place:
+//!
+//! ```text
+//!   sent ─▶ interface ─▶ socket ─▶ stream.packets ─▶ stream.placed ─▶ recorded ─▶ acknowledged
+//!           interface_*  socket_drops  rejects{}          lost            disk failures
+//! ```
+//!
+//! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
+
+use crate::mirror::TargetReport;
+use crate::receive::{StreamInfo, StreamReport, Tally};
+use serde::{Deserialize, Serialize};
+use skyhaul_core::measure::Histogram;
+use skyhaul_core::placement::Rejects;
+use skyhaul_io::source::SourceStats;
+use std::collections::BTreeMap;
+
+/// Version of the JSON reports; grows when a field changes its meaning or goes.
+pub const VERSION: u32 = 1;
+
+/// One socket, capture or connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SourceReport {
+    /// Its address.
+    pub listen: String,
+    /// How it receives, and why so.
+    pub tier: String,
+    /// Why that tier.
+    pub because: String,
+    /// Packets handed on.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Trains they came in.
+    pub trains: u64,
+    /// Thrown away by the kernel because this program was too slow.
+    pub socket_drops: u64,
+    /// Cut because they were longer than expected.
+    pub truncated: u64,
+    /// Unreadable as what they claim to be.
+    pub malformed: u64,
+    /// In IP fragments that could not be joined.
+    pub fragments: u64,
+    /// Kernel buffer asked for, bytes.
+    pub buffer_asked: u64,
+    /// Kernel buffer granted, bytes.
+    pub buffer_granted: u64,
+    /// Interface whose counters follow.
+    pub interface: String,
+    /// Packets the interface received meanwhile (all traffic).
+    pub interface_packets: u64,
+    /// Packets the interface dropped or missed meanwhile.
+    pub interface_drops: u64,
+    /// What would help.
+    pub remedies: Vec<String>,
+}
+
+impl SourceReport {
+    /// From a source's counters.
+    #[must_use]
+    pub fn new(listen: String, stats: SourceStats) -> Self {
+        let seen = stats.interface.as_ref().map(|watch| watch.difference()).unwrap_or_default();
+        Self {
+            listen,
+            tier: stats.tier.into(),
+            because: stats.because,
+            packets: stats.packets,
+            bytes: stats.bytes,
+            trains: stats.trains,
+            socket_drops: stats.socket_drops,
+            truncated: stats.truncated,
+            malformed: stats.malformed,
+            fragments: stats.fragments,
+            buffer_asked: stats.buffer.map_or(0, |b| b.asked),
+            buffer_granted: stats.buffer.map_or(0, |b| b.granted),
+            interface: stats.interface.as_ref().map(|watch| watch.name.clone()).unwrap_or_default(),
+            interface_packets: seen.packets,
+            interface_drops: seen.dropped + seen.fifo,
+            remedies: stats.remedies,
+        }
+    }
+}
+
+/// A histogram in a few numbers, and its buckets.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Distribution {
+    /// Values counted.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Half of all values are at most this.
+    pub p50: u64,
+    /// 99 % of all values are at most this.
+    pub p99: u64,
+    /// The largest value.
+    pub max: u64,
+    /// Buckets that hold anything: smallest value and count.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(h: &Histogram) -> Self {
+        Self {
+            count: h.count(),
+            mean: h.mean(),
+            p50: h.quantile(0.5),
+            p99: h.quantile(0.99),
+            max: h.max(),
+            buckets: h.iter().collect(),
+        }
+    }
+}
+
+/// Why packets were refused: reason and count, only reasons that occurred.
+pub type RejectCounts = BTreeMap<String, u64>;
+
+/// Counts by name.
+#[must_use]
+pub fn reject_counts(rejects: &Rejects) -> RejectCounts {
+    rejects.iter().map(|(why, n)| (why.name().to_string(), n)).collect()
+}
+
+/// One sender's stream.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StreamSummary {
+    /// Number in order of appearance.
+    pub id: u32,
+    /// Address of the sender.
+    pub sender: String,
+    /// Where it was received.
+    pub listen: String,
+    /// What it is, in words.
+    pub format: String,
+    /// Bytes kept of each packet.
+    pub frame_bytes: u32,
+    /// VDIF threads in it.
+    pub threads: Vec<u16>,
+    /// Frames per second of each thread, where known.
+    pub frames_per_second: Option<u32>,
+    /// Packets received.
+    pub packets: u64,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Frames in their place.
+    pub placed: u64,
+    /// Frames of the stream's span that never came in time.
+    pub lost: u64,
+    /// `lost` of all frames in the stream's span.
+    pub loss_fraction: f64,
+    /// Why packets were refused.
+    pub rejects: RejectCounts,
+    /// Packets that came behind a later one.
+    pub reordered: u64,
+    /// How far behind, in packets.
+    pub reorder_extent: Distribution,
+    /// Lengths of runs of lost frames.
+    pub loss_runs: Distribution,
+    /// Lost frames as ranges (first, behind the last) of the stream's own numbers.
+    pub loss_map: Vec<(u64, u64)>,
+    /// Ranges left out of the map because there were too many.
+    pub loss_map_left_out: u64,
+    /// Restarts of the sender's counter.
+    pub restarts: u32,
+    /// Time of the first frame: UNIX second, frame in the second.
+    pub first_time: Option<(i64, u32)>,
+    /// Time of the last frame.
+    pub last_time: Option<(i64, u32)>,
+    /// What is odd about its headers.
+    pub quirks: Vec<String>,
+}
+
+impl StreamSummary {
+    /// From a stream's books.
+    #[must_use]
+    pub fn new(info: &StreamInfo, report: &StreamReport) -> Self {
+        let lost = report.sequence.lost;
+        let span = report.placed + lost;
+        Self {
+            id: info.id,
+            sender: info.sender.to_string(),
+            listen: info.listen.clone(),
+            format: info.format.describe(),
+            frame_bytes: info.unit_bytes,
+            threads: info.format.threads.iter().map(|t| t.id).collect(),
+            frames_per_second: report.frames_per_second,
+            packets: report.packets,
+            bytes: report.bytes,
+            placed: report.placed,
+            lost,
+            loss_fraction: if span == 0 { 0.0 } else { lost as f64 / span as f64 },
+            rejects: reject_counts(&report.rejects),
+            reordered: report.sequence.reordered,
+            reorder_extent: (&report.sequence.extent).into(),
+            loss_runs: (&report.sequence.runs).into(),
+            loss_map: report.loss_map.iter().map(|r| (r.start, r.end)).collect(),
+            loss_map_left_out: report.loss_map_left_out,
+            restarts: report.epochs,
+            first_time: report.first_time.map(|t| (t.unix_seconds, t.frame)),
+            last_time: report.last_time.map(|t| (t.unix_seconds, t.frame)),
+            quirks: info.format.quirks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// CPU time, and what it bought.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Seconds of the receiving (or sending) threads.
+    pub path_seconds: f64,
+    /// Seconds of the whole process, user and system.
+    pub process_seconds: f64,
+    /// `path_seconds` per 10⁹ bytes of datagram payload.
+    pub path_seconds_per_gb: f64,
+    /// `process_seconds` per 10⁹ bytes of datagram payload.
+    pub process_seconds_per_gb: f64,
+    /// Joules of the processor package per 10⁹ bytes, where the machine has a counter.
+    pub joules_per_gb: Option<f64>,
+}
+
+/// What was received.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReceiveReport {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Wall seconds from the first packet to the last.
+    pub seconds: f64,
+    /// Bits per second of datagram payload over `seconds`.
+    pub bits_per_second: f64,
+    /// Every socket.
+    pub sources: Vec<SourceReport>,
+    /// Every stream.
+    pub streams: Vec<StreamSummary>,
+    /// Packets of senders that were no stream.
+    pub strangers: u64,
+    /// Why those were refused.
+    pub stranger_rejects: RejectCounts,
+    /// Where frames were sent on to.
+    pub forward: Vec<TargetReport>,
+    /// Frames whose payload was not what the pattern says.
+    pub pattern_errors: Option<u64>,
+    /// CPU time.
+    pub cpu: Cpu,
+    /// Every 0.1 s or more: seconds since start, bytes received so far, frames lost so far.
+    pub timeline: Vec<(f64, u64, u64)>,
+}
+
+impl ReceiveReport {
+    /// Take in one engine's counters.
+    pub fn add(&mut self, tally: &Tally) {
+        self.strangers += tally.packets;
+        for (why, n) in reject_counts(&tally.rejects) {
+            *self.stranger_rejects.entry(why).or_default() += n;
+        }
+        self.streams.extend(tally.streams.iter().map(|(info, report)| StreamSummary::new(info, report)));
+        self.streams.sort_by_key(|s| s.id);
+    }
+
+    /// Sum over all streams.
+    #[must_use]
+    pub fn placed(&self) -> u64 {
+        self.streams.iter().map(|s| s.placed).sum()
+    }
+
+    /// Sum over all streams.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.streams.iter().map(|s| s.lost).sum()
+    }
+
+    /// Packets for which there was no memory.
+    #[must_use]
+    pub fn no_buffer(&self) -> u64 {
+        self.streams.iter().filter_map(|s| s.rejects.get("no_buffer")).sum()
+    }
+
+    /// Packets that the kernel had and this program did not take in time.
+    #[must_use]
+    pub fn kernel_drops(&self) -> u64 {
+        self.sources.iter().map(|s| s.socket_drops).sum()
+    }
+}

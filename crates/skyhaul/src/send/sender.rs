@@ -1,0 +1,327 @@
+//! The sending thread: numbers in, trains out, each at its time.
+
+use super::plan::Plan;
+use super::{HEAD, Supply};
+use crate::report::VERSION;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::pace::Pacer;
+use skyhaul_core::placement::Nanos;
+use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::fault::{Damage, Faults};
+use skyhaul_io::host;
+use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
+use skyhaul_io::udp::send::{SendMode, SendOptions, Sent, TRAIN_BYTES, TRAIN_PACKETS, UdpSender};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Where to, and how.
+#[derive(Clone, Debug)]
+pub struct SenderOptions {
+    /// The receiver.
+    pub to: Endpoint,
+    /// How packets are handed to the kernel.
+    pub mode: SendMode,
+    /// Bits per second of datagram payload; 0 is as fast as possible.
+    pub rate: u64,
+    /// What to do wrong on purpose.
+    pub faults: Option<Faults>,
+    /// Stop after this many packets of the supply.
+    pub packets: Option<u64>,
+    /// Stop after this long.
+    pub duration: Option<Duration>,
+    /// Processor for the thread.
+    pub cpu: Option<usize>,
+}
+
+/// Ends a sender from outside, and tells how far it is.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Stop {
+    /// Ask the sender to end after the train it is at.
+    pub fn stop(&self) {
+        self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Bytes sent so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What was sent, and what was withheld on purpose.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SendReport {
+    /// [`VERSION`].
+    pub version: u32,
+    /// Where to.
+    pub to: String,
+    /// What, in words.
+    pub what: String,
+    /// How packets were handed to the kernel, and why so.
+    pub mode: String,
+    /// Packets the supply had, sent or not.
+    pub numbered: u64,
+    /// Packets sent, doubled ones included.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Wall seconds.
+    pub seconds: f64,
+    /// Bits per second of datagram payload.
+    pub bits_per_second: f64,
+    /// Packets that the kernel refused.
+    pub refused: u64,
+    /// Packets withheld on purpose.
+    pub lost: u64,
+    /// Their numbers, as ranges (first, behind the last).
+    pub lost_ranges: Vec<(u64, u64)>,
+    /// Packets withheld that are not in the ranges because there were too many.
+    pub lost_not_listed: u64,
+    /// Packets sent twice on purpose.
+    pub duplicated: u64,
+    /// Packets sent out of order on purpose.
+    pub reordered: u64,
+    /// Packets damaged on purpose.
+    pub corrupted: u64,
+    /// Packets cut short on purpose.
+    pub truncated: u64,
+    /// Seconds the schedule slipped because the sender was held up.
+    pub slipped_seconds: f64,
+    /// CPU seconds of the sending thread.
+    pub cpu_seconds: f64,
+    /// The same per 10⁹ bytes.
+    pub cpu_seconds_per_gb: f64,
+    /// What ended it, where that was an error.
+    pub error: Option<String>,
+}
+
+enum Outlet {
+    Udp(Box<UdpSender>),
+    Tcp(Option<Box<TcpSender>>),
+}
+
+impl Outlet {
+    fn send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
+        match self {
+            Outlet::Udp(udp) => udp.send_train(packets),
+            Outlet::Tcp(Some(tcp)) => tcp.send(packets),
+            Outlet::Tcp(None) => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Outlet::Udp(udp) => udp.describe(),
+            Outlet::Tcp(tcp) => tcp.as_ref().map(|tcp| tcp.describe()).unwrap_or_default(),
+        }
+    }
+
+    /// Let what is on its way arrive.
+    fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Outlet::Udp(_) => Ok(()),
+            Outlet::Tcp(tcp) => tcp.take().map_or(Ok(()), |tcp| tcp.finish().map(|_| ())),
+        }
+    }
+}
+
+/// Sends a [`Supply`].
+pub struct Sender {
+    options: SenderOptions,
+    supply: Box<dyn Supply>,
+    outlet: Outlet,
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Most packets in one system call.
+const BATCH: usize = TRAIN_PACKETS * 4;
+
+impl Sender {
+    /// Open the socket, or connect.
+    ///
+    /// # Errors
+    /// The system's, with the address.
+    pub fn open(options: SenderOptions, supply: Box<dyn Supply>) -> io::Result<Self> {
+        let outlet = match options.to.transport {
+            Transport::Udp => {
+                let udp = SendOptions { mode: options.mode, ..SendOptions::default() };
+                Outlet::Udp(Box::new(UdpSender::open(&options.to, &udp)?))
+            }
+            Transport::Tcp => {
+                let sender = TcpSender::open(&options.to, &TcpSendOptions::default())?;
+                Outlet::Tcp(Some(Box::new(sender)))
+            }
+        };
+        Ok(Self { options, supply, outlet })
+    }
+
+    /// Send all there is, or until `stop`.
+    #[must_use]
+    pub fn run(mut self, stop: &Stop) -> SendReport {
+        if let Some(cpu) = self.options.cpu {
+            // A sender that is not pinned is only less steady.
+            let _ = host::thread::pin(cpu);
+        }
+        let cpu = host::thread::cpu_time();
+        let mut plan = Plan::new(self.options.faults.as_ref());
+        let mut report = SendReport {
+            version: VERSION,
+            to: self.options.to.to_string(),
+            what: self.supply.describe(),
+            mode: self.outlet.describe(),
+            ..SendReport::default()
+        };
+        let clock = Instant::now();
+        if let Err(e) = self.send_all(stop, &mut plan, &mut report, clock) {
+            report.error = Some(e.to_string());
+        }
+        report.seconds = clock.elapsed().as_secs_f64();
+        if report.seconds > 0.0 {
+            report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds;
+        }
+        report.cpu_seconds = (host::thread::cpu_time() - cpu).as_secs_f64();
+        report.cpu_seconds_per_gb =
+            if report.bytes > 0 { report.cpu_seconds * 1e9 / report.bytes as f64 } else { 0.0 };
+        report
+    }
+}
+
+/// One packet to send now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub(super) number: u64,
+    pub(super) damage: Damage,
+}
+
+impl Sender {
+    fn send_all(
+        &mut self,
+        stop: &Stop,
+        plan: &mut Plan,
+        report: &mut SendReport,
+        clock: Instant,
+    ) -> io::Result<()> {
+        let now = || Nanos(clock.elapsed().as_nanos() as u64);
+        let mut pacer = Pacer::new(self.options.rate, now());
+        let packet_bytes = self.supply.packet_bytes().max(1);
+        let batch = batch_of(self.options.rate, packet_bytes);
+        let most = self.options.packets.unwrap_or(u64::MAX);
+        let mut due: Vec<Due> = Vec::with_capacity(batch * 2);
+        let mut next = 0;
+        loop {
+            let (upto, more) = self.supply.available(next);
+            let upto = upto.min(most);
+            let over = self.options.duration.is_some_and(|d| clock.elapsed() >= d)
+                || stop.flag.load(Ordering::Relaxed);
+            due.clear();
+            while next < upto && due.len() < batch && !over {
+                plan.feed(next, &mut due);
+                next += 1;
+            }
+            if due.is_empty() {
+                if over || next >= most || (next >= upto && !more) {
+                    plan.flush(&mut due);
+                    self.send(&due, report)?;
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            wait_until(pacer.due(), clock);
+            let bytes = self.send(&due, report)?;
+            pacer.sent(bytes, now());
+            stop.bytes.store(report.bytes, Ordering::Relaxed);
+        }
+        report.numbered = next;
+        report.slipped_seconds = pacer.forgiven().0 as f64 / 1e9;
+        plan.report(report);
+        self.outlet.finish()
+    }
+
+    /// Send these packets at once.
+    fn send(&mut self, due: &[Due], report: &mut SendReport) -> io::Result<u64> {
+        let mut bytes = 0;
+        for run in due.chunk_by(|a, b| a.damage == Damage::NONE && b.damage == Damage::NONE) {
+            bytes += match run {
+                [one] if one.damage != Damage::NONE => self.send_damaged(*one, report)?,
+                whole => self.send_whole(whole, report)?,
+            };
+        }
+        Ok(bytes)
+    }
+
+    fn send_whole(&mut self, due: &[Due], report: &mut SendReport) -> io::Result<u64> {
+        let mut heads = [[0; HEAD]; BATCH];
+        let mut bytes = 0;
+        for part in due.chunks(BATCH) {
+            let mut lengths = [(0, &[][..]); BATCH];
+            for ((due, head), length) in part.iter().zip(&mut heads).zip(&mut lengths) {
+                *length = self.supply.packet(due.number, head);
+            }
+            let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
+            for ((slice, head), (length, payload)) in
+                slices.iter_mut().zip(&heads).zip(&lengths[..part.len()])
+            {
+                *slice = [IoSlice::new(&head[..*length]), IoSlice::new(payload)];
+            }
+            let sent = self.outlet.send(&slices[..part.len()])?;
+            report.packets += sent.packets as u64;
+            report.bytes += sent.bytes as u64;
+            report.refused += sent.refused as u64;
+            bytes += sent.bytes as u64;
+        }
+        Ok(bytes)
+    }
+
+    fn send_damaged(&mut self, due: Due, report: &mut SendReport) -> io::Result<u64> {
+        let mut head = [0; HEAD];
+        let (length, payload) = self.supply.packet(due.number, &mut head);
+        let mut packet = head[..length].to_vec();
+        packet.extend_from_slice(payload);
+        let kept = due.damage.apply(&mut packet);
+        let slices = [[IoSlice::new(&packet[..kept])]];
+        let sent = self.outlet.send(&slices)?;
+        report.packets += sent.packets as u64;
+        report.bytes += sent.bytes as u64;
+        Ok(sent.bytes as u64)
+    }
+}
+
+/// Packets in one batch: several trains at full speed, about a millisecond's worth when paced, so that slow streams
+/// stay smooth.
+fn batch_of(rate: u64, packet_bytes: usize) -> usize {
+    let train = (TRAIN_BYTES / packet_bytes).clamp(1, TRAIN_PACKETS);
+    if rate == 0 {
+        return (train * 4).min(BATCH);
+    }
+    let per_millisecond = rate / 8 / 1000 / packet_bytes as u64;
+    (per_millisecond as usize).clamp(1, train)
+}
+
+/// Sleep, and spin the last of it: the kernel wakes a sleeper some 50 µs late.
+fn wait_until(due: Nanos, clock: Instant) {
+    const LATE: Duration = Duration::from_micros(80);
+    loop {
+        let left = Duration::from_nanos(due.0).saturating_sub(clock.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        if left > LATE {
+            std::thread::sleep(left - LATE);
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
