@@ -15,8 +15,11 @@
 mod assembly;
 mod learn;
 pub mod mutate;
+mod recording;
 mod text;
 mod wire;
+
+pub use recording::clean_up;
 
 use skyhaul_core::wire::fuzzing;
 
@@ -27,26 +30,30 @@ pub struct Target {
     pub name: &'static str,
     /// Takes any bytes; panics where a promise is broken.
     pub run: fn(&[u8]),
+    /// How many times slower than the plain parsers it is: it gets that many fewer of a run's executions.
+    pub weight: u64,
     /// Bytes that reach deep, to begin from.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "vdif", run: wire::vdif, seeds: wire::vdif_seeds },
-    Target { name: "vtp", run: wire::vtp, seeds: wire::vtp_seeds },
-    Target { name: "mark5b", run: wire::mark5b, seeds: wire::mark5b_seeds },
-    Target { name: "spead", run: wire::spead, seeds: wire::spead_seeds },
-    Target { name: "ejfat", run: wire::ejfat, seeds: wire::ejfat_seeds },
-    Target { name: "learn", run: learn::run, seeds: learn::seeds },
-    Target { name: "fill", run: fuzzing::learn, seeds: learn::equal_seeds },
-    Target { name: "inspect", run: fuzzing::inspect, seeds: wire::frames },
-    Target { name: "restamp", run: fuzzing::restamp, seeds: wire::restamp_seeds },
-    Target { name: "quantity", run: text::quantity, seeds: text::quantity_seeds },
-    Target { name: "address", run: text::address, seeds: text::address_seeds },
-    Target { name: "faults", run: text::faults, seeds: text::faults_seeds },
-    Target { name: "assembly_units", run: assembly::units, seeds: assembly::seeds },
-    Target { name: "assembly_bytes", run: assembly::bytes, seeds: assembly::seeds },
+    Target { name: "vdif", run: wire::vdif, weight: 1, seeds: wire::vdif_seeds },
+    Target { name: "vtp", run: wire::vtp, weight: 1, seeds: wire::vtp_seeds },
+    Target { name: "mark5b", run: wire::mark5b, weight: 1, seeds: wire::mark5b_seeds },
+    Target { name: "spead", run: wire::spead, weight: 1, seeds: wire::spead_seeds },
+    Target { name: "ejfat", run: wire::ejfat, weight: 1, seeds: wire::ejfat_seeds },
+    Target { name: "learn", run: learn::run, weight: 8, seeds: learn::seeds },
+    Target { name: "fill", run: fuzzing::learn, weight: 8, seeds: learn::equal_seeds },
+    Target { name: "inspect", run: fuzzing::inspect, weight: 4, seeds: wire::frames },
+    Target { name: "restamp", run: fuzzing::restamp, weight: 1, seeds: wire::restamp_seeds },
+    Target { name: "quantity", run: text::quantity, weight: 1, seeds: text::quantity_seeds },
+    Target { name: "address", run: text::address, weight: 1, seeds: text::address_seeds },
+    Target { name: "faults", run: text::faults, weight: 1, seeds: text::faults_seeds },
+    Target { name: "index", run: recording::index, weight: 2, seeds: recording::seeds },
+    Target { name: "recording", run: recording::recording, weight: 100, seeds: recording::seeds },
+    Target { name: "assembly_units", run: assembly::units, weight: 4, seeds: assembly::seeds },
+    Target { name: "assembly_bytes", run: assembly::bytes, weight: 4, seeds: assembly::seeds },
 ];
 
 /// The target of this name.

@@ -48,9 +48,10 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for target in chosen {
         let began = Instant::now();
-        match attack(target, &options) {
+        let executions = (options.executions / target.weight).max(1);
+        match attack(target, executions, options.seed) {
             Ok(()) => {
-                let rate = options.executions as f64 / began.elapsed().as_secs_f64();
+                let rate = executions as f64 / began.elapsed().as_secs_f64();
                 println!(
                     "test fuzz::{} ... ok ({} executions, {rate:.0}/s)",
                     target.name, options.executions
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
             }
         }
     }
+    skyhaul_fuzz::clean_up();
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
     ExitCode::from(u8::from(failed > 0))
@@ -80,15 +82,15 @@ fn write_seeds(targets: &[Target], directory: &Path) -> std::io::Result<()> {
 }
 
 /// Run a target on mutations of its seeds, and on the seeds themselves; the input that broke it, if one did.
-fn attack(target: Target, options: &Options) -> Result<(), Vec<u8>> {
+fn attack(target: Target, executions: u64, seed: u64) -> Result<(), Vec<u8>> {
     let seeds = (target.seeds)();
     let broken = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err();
     if let Some(seed) = seeds.iter().find(|seed| broken(seed)) {
         return Err(seed.clone());
     }
-    let mut random = mutate::Random(options.seed);
+    let mut random = mutate::Random(seed);
     let mut input = Vec::new();
-    for _ in 0..options.executions {
+    for _ in 0..executions {
         mutate::mutate(&mut input, &seeds, &mut random);
         if broken(&input) {
             return Err(input);
