@@ -54,4 +54,6 @@ pub use writer::{
 };
 
 #[cfg(test)]
+mod measure;
+#[cfg(test)]
 mod tests;
