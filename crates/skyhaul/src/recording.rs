@@ -28,6 +28,7 @@ mod ledger;
 mod list;
 mod names;
 mod open;
+mod prove;
 mod read;
 mod record;
 mod repair;
@@ -35,14 +36,13 @@ mod report;
 mod striping;
 mod writer;
 
-pub use check::{
-    CheckOptions, CheckReport, DatastreamCheck, Finding, FrameReader, FrameSeen, Frames, Verdict,
-};
+pub use check::{CheckOptions, CheckReport, DatastreamCheck, Finding, Frames, Verdict};
 pub use index::{IndexReader, Tally};
 pub use ledger::DatastreamReport;
 pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
+pub use prove::{FrameReader, FrameSeen};
 pub use read::{Piece, ReadOptions, Reader};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,

@@ -17,32 +17,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use skyhaul_io::disk::{Source, read_buffers};
+use skyhaul_io::disk::read_buffers;
 
 use super::index::Tally;
 use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
+use super::prove::{FrameCutter, FrameReader, READ_BYTES, Seen, read_chunk};
 use super::record::Datastream;
 
-pub(super) const READ_BYTES: usize = 4 << 20;
 /// Findings that are kept; more are counted only.
 const MOST_FINDINGS: usize = 1000;
-
-/// What one frame is, to who knows its format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameSeen {
-    /// Why it is no legal frame.
-    pub illegal: Option<&'static str>,
-    /// It is marked as invalid: fill.
-    pub filled: bool,
-    /// Unix second and frame number.
-    pub time: Option<(i64, u32)>,
-}
-
-/// Reads the frames of one chunk, in order.
-pub trait FrameReader {
-    /// What `frame` is.
-    fn see(&mut self, frame: &[u8]) -> FrameSeen;
-}
 
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
@@ -151,20 +134,6 @@ impl CheckReport {
     }
 }
 
-/// What reading one chunk gave.
-#[derive(Debug, Default)]
-pub(super) struct Seen {
-    pub(super) bytes: u64,
-    pub(super) crc32c: u32,
-    pub(super) error: Option<String>,
-    frames: u64,
-    illegal: u64,
-    illegal_why: Option<&'static str>,
-    filled: u64,
-    first_time: Option<(i64, u32)>,
-    last_time: Option<(i64, u32)>,
-}
-
 impl Recording {
     /// Read everything and hold it against the index.
     ///
@@ -177,7 +146,7 @@ impl Recording {
         self.check_indexes(&mut findings);
         let mut datastreams = Vec::new();
         for (index, stream) in self.datastreams.iter().enumerate() {
-            datastreams.push(check_stream(stream, index, &seen, self.state, &mut findings));
+            datastreams.push(self.check_stream(stream, index, &seen, &mut findings));
         }
         findings.all.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
         Ok(CheckReport {
@@ -247,6 +216,76 @@ impl Recording {
             findings.add(Verdict::Unproven, Some(path), "this disk of the session is not here".to_owned());
         }
     }
+
+    fn check_stream(
+        &self,
+        stream: &DatastreamEntry,
+        index: usize,
+        seen: &BTreeMap<(usize, u32), Seen>,
+        findings: &mut Findings,
+    ) -> DatastreamCheck {
+        let mut sum =
+            DatastreamCheck { name: stream.name.clone(), bytes: stream.bytes(), ..Default::default() };
+        let mut before: Option<(i64, u32)> = None;
+        let nothing = Seen::default();
+        for chunk in stream.chunks.values() {
+            let seen = seen.get(&(index, chunk.number)).unwrap_or(&nothing);
+            check_chunk(chunk, seen, self.state, &mut sum, findings);
+            let meta = chunk.record.as_ref().map(|record| &record.meta);
+            let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
+            check_time(stream, chunk, before, first, &mut sum, findings);
+            before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        }
+        self.check_absent(stream, &mut sum, findings);
+        for copy in &stream.copies {
+            sum.copies += 1;
+            let (verdict, text) = judge_copy(copy, stream.chunks.get(&copy.number));
+            findings.add(verdict, Some(&copy.path), text.to_owned());
+        }
+        for path in &stream.partial {
+            let text = "it was being written when the recorder died (safe to remove)".to_owned();
+            let verdict = if self.state == State::Live { Verdict::Whole } else { Verdict::Holes };
+            findings.add(verdict, Some(path), text);
+        }
+        sum
+    }
+
+    /// Chunks of which there is no file.
+    fn check_absent(&self, stream: &DatastreamEntry, sum: &mut DatastreamCheck, findings: &mut Findings) {
+        for (number, lost) in &stream.lost {
+            sum.lost.push(*number);
+            let text = format!("{}.{number:08} was lost in recording: {}", stream.name, lost.reason);
+            findings.add(Verdict::Damaged, None, text);
+        }
+        // A disk that is not here explains what is missing; a killed recorder may have numbered chunks that it
+        // never could acknowledge. Otherwise somebody took them away.
+        let explained = !self.missing_disks.is_empty() || self.state != State::Ended;
+        let verdict = if explained { Verdict::Unproven } else { Verdict::Damaged };
+        for gap in stream.gaps() {
+            if gap.clone().any(|number| !stream.lost.contains_key(&number)) {
+                sum.gaps.push((gap.start, gap.end));
+                let text = format!("{}: nothing of chunks {} to {}", stream.name, gap.start, gap.end - 1);
+                findings.add(verdict, None, text);
+            }
+        }
+        let reports = self.report.iter().flat_map(|report| &report.datastreams);
+        if let Some(report) = reports.into_iter().find(|report| report.name == stream.name) {
+            let found = stream.chunks.values().filter(|chunk| chunk.record.is_some()).count() as u64;
+            if found < report.acknowledged {
+                let text = format!(
+                    "{}: {} of {} acknowledged chunks are not here",
+                    stream.name,
+                    report.acknowledged - found,
+                    report.acknowledged
+                );
+                findings.add(verdict, None, text);
+            }
+            for number in &report.unacknowledged {
+                let text = format!("{}.{number:08} was still under way when the recorder ended", stream.name);
+                findings.add(Verdict::Damaged, None, text);
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -264,132 +303,6 @@ impl Findings {
             self.all.push(Finding { verdict, path: path.cloned(), text });
         }
     }
-}
-
-/// Cuts a stream of bytes into frames.
-pub(super) struct FrameCutter {
-    unit: usize,
-    rest: Vec<u8>,
-    reader: Box<dyn FrameReader>,
-}
-
-impl FrameCutter {
-    fn new(unit: u32, reader: Box<dyn FrameReader>) -> FrameCutter {
-        FrameCutter { unit: unit as usize, rest: Vec::new(), reader }
-    }
-
-    fn feed(&mut self, mut bytes: &[u8], seen: &mut Seen) {
-        if self.unit == 0 {
-            return;
-        }
-        if !self.rest.is_empty() {
-            let n = (self.unit - self.rest.len()).min(bytes.len());
-            self.rest.extend_from_slice(&bytes[..n]);
-            bytes = &bytes[n..];
-            if self.rest.len() < self.unit {
-                return;
-            }
-            seen.add_frame(self.reader.see(&self.rest));
-            self.rest.clear();
-        }
-        let frames = bytes.chunks_exact(self.unit);
-        self.rest.extend_from_slice(frames.remainder());
-        frames.for_each(|frame| seen.add_frame(self.reader.see(frame)));
-    }
-}
-
-impl Seen {
-    fn add_frame(&mut self, frame: FrameSeen) {
-        self.frames += 1;
-        self.filled += u64::from(frame.filled);
-        if let Some(why) = frame.illegal {
-            self.illegal += 1;
-            self.illegal_why.get_or_insert(why);
-        }
-        if frame.time.is_some() {
-            self.first_time = self.first_time.or(frame.time);
-            self.last_time = frame.time;
-        }
-    }
-}
-
-pub(super) fn read_chunk(
-    chunk: &ChunkEntry,
-    mut block: skyhaul_io::memory::Block,
-    mut frames: Option<FrameCutter>,
-    progress: impl Fn(u64),
-) -> Seen {
-    let mut seen = Seen::default();
-    let source = match Source::open(&chunk.path) {
-        Ok(source) => source,
-        Err(error) => return Seen { error: Some(error.to_string()), ..seen },
-    };
-    loop {
-        match source.read(seen.bytes, &mut block) {
-            Ok(length) => {
-                seen.crc32c = crc32c::crc32c_append(seen.crc32c, &block[..length]);
-                seen.bytes += length as u64;
-                if let Some(frames) = &mut frames {
-                    frames.feed(&block[..length], &mut seen);
-                }
-                progress(length as u64);
-                if length < block.len() {
-                    break;
-                }
-            }
-            Err(error) => return Seen { error: Some(error.to_string()), ..seen },
-        }
-    }
-    if frames.is_some_and(|frames| !frames.rest.is_empty()) {
-        seen.illegal += 1;
-        seen.illegal_why.get_or_insert("the file ends within a frame");
-    }
-    seen
-}
-
-fn check_stream(
-    stream: &DatastreamEntry,
-    index: usize,
-    seen: &BTreeMap<(usize, u32), Seen>,
-    state: State,
-    findings: &mut Findings,
-) -> DatastreamCheck {
-    let mut sum = DatastreamCheck { name: stream.name.clone(), bytes: stream.bytes(), ..Default::default() };
-    let mut before: Option<(i64, u32)> = None;
-    let nothing = Seen::default();
-    for chunk in stream.chunks.values() {
-        let seen = seen.get(&(index, chunk.number)).unwrap_or(&nothing);
-        check_chunk(chunk, seen, state, &mut sum, findings);
-        let meta = chunk.record.as_ref().map(|record| &record.meta);
-        let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
-        check_time(stream, chunk, before, first, &mut sum, findings);
-        before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
-    }
-    for (number, lost) in &stream.lost {
-        sum.lost.push(*number);
-        let text = format!("{}.{number:08} was lost in recording: {}", stream.name, lost.reason);
-        findings.add(Verdict::Damaged, None, text);
-    }
-    for gap in stream.gaps() {
-        let unknown = gap.clone().filter(|number| !stream.lost.contains_key(number)).count();
-        if unknown > 0 {
-            sum.gaps.push((gap.start, gap.end));
-            let text = format!("{}: nothing of chunks {} to {}", stream.name, gap.start, gap.end - 1);
-            // A killed recorder may have numbered chunks that it never could acknowledge.
-            let verdict = if state == State::Ended { Verdict::Damaged } else { Verdict::Unproven };
-            findings.add(verdict, None, text);
-        }
-    }
-    for copy in &stream.copies {
-        sum.copies += 1;
-        let (verdict, text) = judge_copy(copy, stream.chunks.get(&copy.number));
-        findings.add(verdict, Some(&copy.path), text.to_owned());
-    }
-    for path in &stream.partial {
-        let text = "it was being written when the recorder died (safe to remove)".to_owned();
-        findings.add(if state == State::Live { Verdict::Whole } else { Verdict::Holes }, Some(path), text);
-    }
-    sum
 }
 
 /// What a further file or record of a number means.

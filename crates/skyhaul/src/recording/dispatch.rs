@@ -80,7 +80,9 @@ pub(super) struct Flying {
 #[derive(Debug)]
 pub(super) struct LaneState {
     pub(super) notes: VecDeque<Note>,
-    pub(super) work: VecDeque<Work>,
+    work: VecDeque<Work>,
+    /// Bytes of `work`.
+    pub(super) waiting: u64,
     pub(super) flying: BTreeMap<u64, Flying>,
     pub(super) health: DiskState,
     pub(super) error: Option<String>,
@@ -99,8 +101,30 @@ pub(super) struct LaneState {
 impl LaneState {
     fn backlog(&self) -> u64 {
         let flying = self.flying.values().filter(|flying| !flying.written);
-        self.work.iter().map(Work::bytes).sum::<u64>()
-            + flying.map(|f| f.ready.view.len() as u64).sum::<u64>()
+        self.waiting + flying.map(|f| f.ready.view.len() as u64).sum::<u64>()
+    }
+
+    fn push(&mut self, work: Work) {
+        self.waiting += work.bytes();
+        self.work.push_back(work);
+    }
+
+    /// The work that has waited longest.
+    pub(super) fn pop(&mut self) -> Option<Work> {
+        let work = self.work.pop_front()?;
+        self.waiting -= work.bytes();
+        Some(work)
+    }
+
+    fn pop_back(&mut self) -> Option<Work> {
+        let work = self.work.pop_back()?;
+        self.waiting -= work.bytes();
+        Some(work)
+    }
+
+    fn drain(&mut self) -> Vec<Work> {
+        self.waiting = 0;
+        self.work.drain(..).collect()
     }
 
     /// For how long its oldest write is under way.
@@ -134,6 +158,7 @@ impl Lane {
         let state = LaneState {
             notes: VecDeque::new(),
             work: VecDeque::new(),
+            waiting: 0,
             flying: BTreeMap::new(),
             health: DiskState::Active,
             error: None,
@@ -216,7 +241,7 @@ impl Dispatch {
             let bytes = work.bytes();
             state.given += bytes;
             state.free = state.free.saturating_sub(bytes);
-            state.work.push_back(work);
+            state.push(work);
         }
         lane.waker.wake();
         Ok(())
@@ -260,7 +285,7 @@ impl Dispatch {
             {
                 continue;
             }
-            let work = state.work.pop_back();
+            let work = state.pop_back();
             state.given = state.given.saturating_sub(bytes);
             state.free += bytes;
             drop(state);
@@ -327,7 +352,7 @@ impl Dispatch {
             state.health = health;
             state.error = Some(error.to_owned());
         }
-        let waiting: Vec<Work> = state.work.drain(..).collect();
+        let waiting = state.drain();
         drop(state);
         if first {
             let kind = if health == DiskState::Full { "disk_full" } else { "disk_failed" };
@@ -346,7 +371,7 @@ impl Dispatch {
                 continue;
             }
             state.health = DiskState::Stalled;
-            let mut work: Vec<Work> = state.work.drain(..).collect();
+            let mut work = state.drain();
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
             let text = format!("a write takes longer than {:.1} s", oldest.as_secs_f64());

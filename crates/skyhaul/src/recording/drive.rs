@@ -140,7 +140,7 @@ impl Drive {
     }
 
     fn next_work(&self) -> Option<Work> {
-        let mine = self.lane().state().work.pop_front();
+        let mine = self.lane().state().pop();
         mine.or_else(|| self.dispatch.steal(self.index))
     }
 
@@ -290,11 +290,11 @@ impl Drive {
         }
         match free {
             Ok(free) => {
-                let waiting: u64 = state.work.iter().map(Work::bytes).sum();
+                let waiting = state.waiting;
                 state.free_bytes = free;
                 state.free = free.saturating_sub(self.dispatch.reserve).saturating_sub(waiting);
                 // An estimate of long ago is forgotten, so that a disk that was slow once is tried again.
-                if state.flying.is_empty() && state.work.is_empty() {
+                if state.flying.is_empty() && state.waiting == 0 {
                     state.seconds_per_byte = 0.99 * state.seconds_per_byte + 0.01 * ASSUMED;
                 }
             }

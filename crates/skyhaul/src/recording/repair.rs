@@ -7,8 +7,8 @@ use std::io;
 
 use skyhaul_io::disk::{Log, read_buffers};
 
-use super::check::{READ_BYTES, Seen, read_chunk};
 use super::open::{ChunkEntry, Recording};
+use super::prove::{READ_BYTES, Seen, read_chunk};
 use super::record::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record};
 
 /// First number of datastreams that no recorder numbered: far from those that a recorder gives.

@@ -138,7 +138,8 @@ fn what_is_given_is_on_the_disks_and_every_disk_explains_itself() {
             let alone = Recording::open([&world.disks[1]], "exp_st_no0001").unwrap();
             assert_eq!((alone.datastreams.len(), alone.missing_disks.len()), (2, 2));
             assert_eq!(alone.report.as_ref().map(|r| &r.scan[..]), Some("exp_st_no0001"));
-            assert_eq!(alone.check(&CheckOptions::default()).unwrap().verdict, Verdict::Damaged, "gaps");
+            let check = alone.check(&CheckOptions::default()).unwrap();
+            assert_eq!((check.verdict, check.exit_code()), (Verdict::Unproven, 1), "{:?}", check.findings);
             let list = ls(&world.disks);
             assert_eq!((list.len(), list[0].chunks, list[0].unacknowledged), (1, 80, 0));
         }
@@ -276,6 +277,48 @@ fn without_any_disk_chunks_are_lost_loudly_and_nothing_blocks() {
         assert_eq!(check.datastreams[0].proven, stream.acknowledged);
         assert_eq!(world.pool.free(), world.pool.blocks());
     }
+}
+
+#[test]
+fn what_is_not_durable_at_the_deadline_is_named() {
+    for engine in engines() {
+        let world = world(1);
+        let faults = vec![(0, "latency=700ms".parse().unwrap())];
+        let mut writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        for number in 0..14 {
+            writer.submit(world.chunk(stream, number)).unwrap();
+        }
+        let begun = Instant::now();
+        let report = writer.finish(Duration::from_millis(100));
+        assert!(begun.elapsed() < Duration::from_secs(8));
+        let stream = &report.datastreams[0];
+        assert_eq!(stream.acknowledged + stream.unacknowledged.len() as u64, 14);
+        assert!(!report.is_whole());
+        let check = world.check();
+        assert_eq!((check.verdict, check.datastreams[0].proven), (Verdict::Damaged, stream.acknowledged));
+        assert!(world.open().datastreams[0].partial.is_empty(), "no half file stays behind");
+    }
+}
+
+#[test]
+fn many_slow_streams_share_the_disks() {
+    let world = world(4);
+    let mut writer = Writer::create(&world.options()).unwrap();
+    let streams: Vec<DatastreamId> = (0..128)
+        .map(|n| writer.add_datastream(&info(&if n == 0 { String::new() } else { format!("_ds{n}") })))
+        .collect();
+    for number in 0..3 {
+        for &stream in &streams {
+            writer.submit(world.chunk(stream, number)).unwrap();
+        }
+    }
+    let report = writer.finish(LONG);
+    assert!(report.is_whole());
+    let check = world.check();
+    assert_eq!((check.verdict, check.datastreams.len()), (Verdict::Whole, 128));
+    assert!(check.datastreams.iter().all(|stream| stream.proven == 3));
+    assert_eq!(ls(&world.disks).len(), 1);
 }
 
 #[test]
