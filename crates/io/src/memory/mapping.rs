@@ -133,6 +133,9 @@ impl Mapping {
             // SAFETY: the range is our own mapping; the advice changes no contents.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
+        if pages == Pages::Transparent && mapping.file.is_some() {
+            mapping.collapse();
+        }
         mapping.touch()?;
         if pages == Pages::Transparent && !mapping.is_huge() {
             mapping.pages = Pages::Small;
@@ -162,6 +165,20 @@ impl Mapping {
                 format!("the kernel gave no memory for the pool: {error}\nhint: give less with --memory"),
             )),
         }
+    }
+
+    /// Ask for huge pages outright: memory files get none by advice where `shmem_enabled` says `never`, the usual
+    /// setting. Kernels before 6.1 refuse.
+    fn collapse(&self) {
+        // One small page in each, so that there is something to collapse; the rest is never faulted in twice.
+        for at in (0..self.len).step_by(HUGE) {
+            let page = self.base.as_ptr().wrapping_add(at);
+            // SAFETY: `at < len`, and nobody else knows this mapping yet.
+            unsafe { page.write_volatile(0) };
+        }
+        let start = self.base.as_ptr().cast::<libc::c_void>();
+        // SAFETY: the range is our own mapping; collapsing keeps its contents.
+        let _ = unsafe { libc::madvise(start, self.len / HUGE * HUGE, libc::MADV_COLLAPSE) };
     }
 
     /// Whether at least half of it lies on transparent huge pages, by the kernel's own account.

@@ -119,3 +119,13 @@ fn only_sealed_pools_are_mapped() {
     file.set_len(4 << 20).unwrap();
     assert!(Peek::open(std::process::id(), file.as_raw_fd(), 0).is_err());
 }
+
+#[test]
+#[ignore = "a measurement, not a test"]
+fn how_long_a_gibibyte_takes() {
+    for shared in [false, true] {
+        let begun = std::time::Instant::now();
+        let pool = Pool::new(&PoolOptions { total_bytes: 1 << 30, block_bytes: 16 << 20, shared }).unwrap();
+        println!("shared {shared}: {} pages, {:?}", pool.pages().name(), begun.elapsed());
+    }
+}
