@@ -58,6 +58,9 @@ pub(crate) struct StreamArgs {
     /// VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)
     #[arg(long, value_name = "LIST", value_parser = thread_list)]
     pub(crate) threads: Option<ThreadList>,
+    /// Make a stream of each VDIF thread of a sender, instead of one of all
+    #[arg(long)]
+    pub(crate) split_threads: bool,
     /// What tells a packet's place: its sequence number, or the time in its frame
     #[arg(long, value_enum, default_value_t = Place::Auto)]
     pub(crate) place: Place,

@@ -53,6 +53,7 @@
 pub mod assembly;
 pub mod measure;
 pub mod pace;
+pub mod packetize;
 pub mod pattern;
 pub mod placement;
 pub mod synth;

@@ -156,6 +156,8 @@ pub struct StreamSummary {
     pub reordered: u64,
     /// How far behind, in packets.
     pub reorder_extent: Distribution,
+    /// Nanoseconds between the kernel's arrival times of trains that follow each other: the stream's jitter.
+    pub arrival_gaps_ns: Distribution,
     /// Lengths of runs of lost frames.
     pub loss_runs: Distribution,
     /// Lost frames as ranges (first, behind the last) of the stream's own numbers.
@@ -194,6 +196,7 @@ impl StreamSummary {
             rejects: reject_counts(&report.rejects),
             reordered: report.sequence.reordered,
             reorder_extent: (&report.sequence.extent).into(),
+            arrival_gaps_ns: (&report.arrival_gaps).into(),
             loss_runs: (&report.sequence.runs).into(),
             loss_map: report.loss_map.iter().map(|r| (r.start, r.end)).collect(),
             loss_map_left_out: report.loss_map_left_out,

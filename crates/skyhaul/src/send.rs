@@ -14,9 +14,8 @@ mod recording;
 mod sender;
 mod supply;
 
+pub use skyhaul_core::packetize::{HEAD, Packetize};
+
 pub use recording::RecordingSupply;
 pub use sender::{SendReport, Sender, SenderOptions, Stop};
 pub use supply::{FileSupply, Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
-
-/// Longest header in front of a payload, in bytes: 8 of sequence number and 32 of VDIF header, with room.
-pub const HEAD: usize = 64;

@@ -42,6 +42,7 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
             near: now(),
             ..LearnOptions::default()
         },
+        split_threads: args.stream.split_threads,
         window: args.window,
         flush: args.flush.duration(),
         gate: Gate { start: args.start, stop: args.stop },

@@ -7,7 +7,8 @@ use super::stream::{Stream, StreamInfo, StreamReport};
 use crate::mirror::Tap;
 use skyhaul_core::assembly::Config;
 use skyhaul_core::placement::{Layout, Nanos, Reject, Rejects};
-use skyhaul_core::wire::{LearnOptions, StreamFormat};
+use skyhaul_core::wire::vdif::Vdif;
+use skyhaul_core::wire::{Format, LearnOptions, Place, StreamFormat};
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
@@ -29,6 +30,8 @@ pub struct EngineOptions {
     pub max_streams: usize,
     /// Name of the place that is listened on.
     pub listen: String,
+    /// Make a stream of each VDIF thread of a sender, instead of one of all.
+    pub split_threads: bool,
     /// Numbers streams over all engines of a receiver.
     pub next_stream: Arc<AtomicU32>,
 }
@@ -49,11 +52,31 @@ pub struct Tally {
 #[derive(Debug)]
 enum Sender {
     Learning(Box<Learning>),
-    Running(usize),
+    Running(Route),
     /// Nothing we know; looked at afresh after a while.
     Unrecognised {
         since: Nanos,
     },
+}
+
+/// Which of the streams a sender's packets belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Route {
+    /// One stream.
+    One(usize),
+    /// A stream for each VDIF thread: index of the table.
+    Split(usize),
+}
+
+/// The streams of a sender whose threads are kept apart.
+#[derive(Debug)]
+struct Split {
+    /// Octets in front of the frame.
+    network: usize,
+    /// The stream that stands for the sender where a packet has none.
+    first: usize,
+    /// The stream of each thread.
+    streams: HashMap<u16, usize>,
 }
 
 /// How long an unrecognised sender is ignored before it is looked at afresh.
@@ -68,8 +91,9 @@ pub struct Engine<K> {
     tap: Option<Tap>,
     senders: HashMap<SocketAddr, Sender>,
     streams: Vec<Stream>,
-    /// The sender of the last train, if it is a running stream.
-    recent: Option<(SocketAddr, usize)>,
+    splits: Vec<Split>,
+    /// The sender of the last train, if it is running.
+    recent: Option<(SocketAddr, Route)>,
     strangers: Tally,
 }
 
@@ -83,6 +107,7 @@ impl<K: Sink> Engine<K> {
             tap,
             senders: HashMap::new(),
             streams: Vec::new(),
+            splits: Vec::new(),
             recent: None,
             strangers: Tally::default(),
         }
@@ -92,32 +117,61 @@ impl<K: Sink> Engine<K> {
     #[inline]
     pub fn handle_train(&mut self, train: &Train<'_>, now: Nanos) {
         let sender = *train.sender;
-        if let Some((recent, at)) = self.recent
+        if let Some((recent, route)) = self.recent
             && recent == sender
         {
-            self.run(at, train, now);
+            self.run(route, train, now);
         } else {
             self.stranger(sender, train, now);
         }
     }
 
     #[inline]
-    fn run(&mut self, at: usize, train: &Train<'_>, now: Nanos) {
-        let Self { options, pool, streams, tap, .. } = self;
-        let stream = &mut streams[at];
-        for packet in train.packets() {
-            stream.packet(packet, now, pool, &options.gate, tap);
+    fn run(&mut self, route: Route, train: &Train<'_>, now: Nanos) {
+        match route {
+            Route::One(at) => {
+                let Self { options, pool, streams, tap, .. } = self;
+                let stream = &mut streams[at];
+                if let Some(time) = train.time {
+                    stream.train_arrived(time);
+                }
+                for packet in train.packets() {
+                    stream.packet(packet, now, pool, &options.gate, tap);
+                }
+                copy::fence();
+                self.drain(at);
+            }
+            Route::Split(split) => {
+                train.packets().for_each(|packet| self.one(route, packet, now));
+                copy::fence();
+                // They were begun one after the other.
+                let Split { first, ref streams, .. } = self.splits[split];
+                (first..first + streams.len()).for_each(|at| self.drain(at));
+            }
         }
-        copy::fence();
-        self.drain(at);
+    }
+
+    /// Place one packet.
+    fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
+        let Self { options, pool, streams, splits, tap, .. } = self;
+        let at = match route {
+            Route::One(at) => at,
+            Route::Split(split) => {
+                let split = &splits[split];
+                let vdif = packet.get(split.network..).and_then(Vdif::read);
+                let thread = vdif.map(|(vdif, _)| vdif.thread as u16);
+                thread.and_then(|thread| split.streams.get(&thread).copied()).unwrap_or(split.first)
+            }
+        };
+        streams[at].packet(packet, now, pool, &options.gate, tap);
     }
 
     #[cold]
     fn stranger(&mut self, sender: SocketAddr, train: &Train<'_>, now: Nanos) {
         match self.senders.get(&sender) {
-            Some(&Sender::Running(at)) => {
-                self.recent = Some((sender, at));
-                return self.run(at, train, now);
+            Some(&Sender::Running(route)) => {
+                self.recent = Some((sender, route));
+                return self.run(route, train, now);
             }
             Some(&Sender::Unrecognised { since }) if now.since(since) < IGNORE => {
                 return self.refuse(train, Reject::Unrecognised);
@@ -141,11 +195,10 @@ impl<K: Sink> Engine<K> {
             let Some(Sender::Learning(learning)) = self.senders.get_mut(&sender) else { return };
             let Some(concluded) = learning.observe(packet, now) else { continue };
             match self.conclude(sender, concluded, now) {
-                Some(at) => {
-                    let Self { options, pool, streams, tap, .. } = self;
-                    packets.for_each(|rest| streams[at].packet(rest, now, pool, &options.gate, tap));
+                Some(route) => {
+                    packets.for_each(|rest| self.one(route, rest, now));
                     copy::fence();
-                    self.drain(at);
+                    self.drain_all();
                 }
                 None => packets.for_each(|_| self.refuse_one(Reject::Unrecognised)),
             }
@@ -159,13 +212,41 @@ impl<K: Sink> Engine<K> {
         sender: SocketAddr,
         format: Result<StreamFormat, Reject>,
         now: Nanos,
-    ) -> Option<usize> {
+    ) -> Option<Route> {
         let Some(Sender::Learning(learning)) = self.senders.remove(&sender) else { return None };
-        let Some((format, layout)) = format.and_then(|f| f.layout().map(|layout| (f, layout))).ok() else {
+        let Some(route) = format.and_then(|format| self.begin(sender, format)).ok() else {
             (0..learning.held()).for_each(|_| self.refuse_one(Reject::Unrecognised));
             self.senders.insert(sender, Sender::Unrecognised { since: now });
             return None;
         };
+        self.senders.insert(sender, Sender::Running(route));
+        for packet in learning.packets() {
+            self.one(route, packet, now);
+        }
+        copy::fence();
+        self.drain_all();
+        Some(route)
+    }
+
+    /// Begin the stream, or the streams, of a sender.
+    fn begin(&mut self, sender: SocketAddr, format: StreamFormat) -> Result<Route, Reject> {
+        if !self.options.split_threads || format.format != Format::Vdif || format.threads.len() < 2 {
+            return Ok(Route::One(self.begin_stream(sender, format)?));
+        }
+        let mut streams = HashMap::new();
+        let first = self.streams.len();
+        let network = format.network_bytes;
+        for thread in &format.threads {
+            // The sequence number counts packets of all threads: only the time orders those of one.
+            let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
+            streams.insert(thread.id, self.begin_stream(sender, alone)?);
+        }
+        self.splits.push(Split { network, first, streams });
+        Ok(Route::Split(self.splits.len() - 1))
+    }
+
+    fn begin_stream(&mut self, sender: SocketAddr, format: StreamFormat) -> Result<usize, Reject> {
+        let layout = format.layout()?;
         let unit_bytes = StreamInfo::unit_of(&layout);
         let info = Arc::new(StreamInfo {
             id: self.options.next_stream.fetch_add(1, Ordering::Relaxed),
@@ -179,16 +260,8 @@ impl<K: Sink> Engine<K> {
             tap.stream_began(&info);
         }
         self.sink.stream_began(&info);
-        let at = self.streams.len();
         self.streams.push(Stream::new(info, layout, config));
-        self.senders.insert(sender, Sender::Running(at));
-        let Self { options, pool, streams, tap, .. } = self;
-        for packet in learning.packets() {
-            streams[at].packet(packet, now, pool, &options.gate, tap);
-        }
-        copy::fence();
-        self.drain(at);
-        Some(at)
+        Ok(self.streams.len() - 1)
     }
 
     /// Room for one sender more: strangers give way, streams do not.
@@ -216,6 +289,10 @@ impl<K: Sink> Engine<K> {
         while let Some(part) = self.streams[at].poll_part() {
             self.sink.part(&self.streams[at].info, part);
         }
+    }
+
+    fn drain_all(&mut self) {
+        (0..self.streams.len()).for_each(|at| self.drain(at));
     }
 
     /// Hand what is gathered for the mirror on. Call when no train waits.

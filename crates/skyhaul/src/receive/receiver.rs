@@ -36,6 +36,8 @@ pub struct ReceiverOptions {
     pub udp: UdpOptions,
     /// How streams are recognised and placed.
     pub learn: LearnOptions,
+    /// Make a stream of each VDIF thread of a sender, instead of one of all.
+    pub split_threads: bool,
     /// Objects under construction for each stream.
     pub window: usize,
     /// How old the data of a slow stream may grow before they are handed on.
@@ -63,6 +65,7 @@ impl Default for ReceiverOptions {
             threads: 1,
             udp: UdpOptions::default(),
             learn: LearnOptions::default(),
+            split_threads: false,
             window: 2,
             flush: Duration::from_secs(5),
             gate: Gate::default(),
@@ -207,6 +210,7 @@ impl Receiver {
                     ..Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) })
                 },
                 gate: options.gate,
+                split_threads: options.split_threads,
                 max_streams: options.max_streams,
                 listen: name.clone(),
                 next_stream: next_stream.clone(),

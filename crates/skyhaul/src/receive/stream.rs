@@ -3,7 +3,7 @@
 use super::gate::Gate;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
-use skyhaul_core::measure::SequenceMeter;
+use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
 use skyhaul_core::wire::{AnyLayout, FrameTime, Place, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
@@ -88,6 +88,8 @@ pub struct StreamReport {
     pub frames_per_second: Option<u32>,
     /// When the last packet came.
     pub last_arrival: Nanos,
+    /// Nanoseconds between the kernel's arrival times of trains that follow each other.
+    pub arrival_gaps: Histogram,
 }
 
 impl StreamReport {
@@ -114,6 +116,8 @@ pub(super) struct Stream {
     pub(super) report: StreamReport,
     /// Frames of one object.
     per_object: u64,
+    /// When the kernel took in the last train.
+    last_train: Nanos,
     /// The last frame whose time and place are known: to learn the frame rate.
     anchor: Option<(FrameTime, u64, u32)>,
 }
@@ -125,7 +129,24 @@ impl Stream {
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
         let report =
             StreamReport { frames_per_second: info.format.frames_per_second, ..StreamReport::default() };
-        Self { info, layout, assembly: Assembly::new(config), report, per_object, anchor: None }
+        Self {
+            info,
+            layout,
+            assembly: Assembly::new(config),
+            report,
+            per_object,
+            last_train: Nanos::default(),
+            anchor: None,
+        }
+    }
+
+    /// A train of this stream reached the kernel at `time`.
+    #[inline]
+    pub(super) fn train_arrived(&mut self, time: Nanos) {
+        if self.last_train != Nanos::default() {
+            self.report.arrival_gaps.record(time.since(self.last_train).0);
+        }
+        self.last_train = time;
     }
 
     /// Put one packet where it belongs.

@@ -1,7 +1,7 @@
 //! Sending a recording: its chunks in order, also while it is being made.
 
-use super::HEAD;
 use super::supply::{Sequence, Supply};
+use super::{HEAD, Packetize};
 use crate::recording::Reader;
 use std::collections::VecDeque;
 use std::io;
@@ -62,6 +62,22 @@ impl RecordingSupply {
     }
 }
 
+impl Packetize for RecordingSupply {
+    fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
+        let number = self.sequence.write(n, head);
+        let segment = self.kept.iter().rev().find(|s| s.first <= n);
+        let frame = segment.and_then(|s| {
+            let at = (n - s.first) as usize * self.unit;
+            s.bytes.get(at..at + self.unit)
+        });
+        (number, frame.unwrap_or_default())
+    }
+
+    fn packet_bytes(&self) -> usize {
+        self.unit + if self.sequence.order.is_some() { 8 } else { 0 }
+    }
+}
+
 impl Supply for RecordingSupply {
     fn available(&mut self, next: u64) -> (u64, bool) {
         if self.ended || self.kept.back().is_some_and(|last| next < last.first) {
@@ -81,20 +97,6 @@ impl Supply for RecordingSupply {
             Err(TryRecvError::Empty) => {}
         }
         (self.upto, !self.ended)
-    }
-
-    fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
-        let number = self.sequence.write(n, head);
-        let segment = self.kept.iter().rev().find(|s| s.first <= n);
-        let frame = segment.and_then(|s| {
-            let at = (n - s.first) as usize * self.unit;
-            s.bytes.get(at..at + self.unit)
-        });
-        (number, frame.unwrap_or_default())
-    }
-
-    fn packet_bytes(&self) -> usize {
-        self.unit + if self.sequence.order.is_some() { 8 } else { 0 }
     }
 
     fn describe(&self) -> String {

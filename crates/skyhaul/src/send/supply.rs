@@ -1,6 +1,6 @@
 //! Where a sender's packets come from: each is made from its number alone.
 
-use super::HEAD;
+use super::{HEAD, Packetize};
 use skyhaul_core::pattern;
 use skyhaul_core::synth::{self, Signal};
 use skyhaul_core::wire::header::Order;
@@ -11,15 +11,11 @@ use skyhaul_io::file::MappedFile;
 use std::io;
 use std::path::Path;
 
-/// Packets, made from their numbers.
-pub trait Supply: Send {
+/// A sender's packets, made from their numbers as they become available.
+pub trait Supply: Packetize + Send {
     /// How many packets there are by now, and whether more may come. All before `next` were asked for already; what
     /// lies more than some megabytes before it need not be there any more.
     fn available(&mut self, next: u64) -> (u64, bool);
-    /// Packet `n`: its header is written to `head`, whose length is returned with the payload that follows it.
-    fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]);
-    /// Length of a packet in bytes, where all have the same.
-    fn packet_bytes(&self) -> usize;
     /// What it is, in words.
     fn describe(&self) -> String;
 }
@@ -118,14 +114,7 @@ impl FileSupply {
     }
 }
 
-impl Supply for FileSupply {
-    fn available(&mut self, _: u64) -> (u64, bool) {
-        let frames = (self.stamps.frames_per_loop() as u64).saturating_mul(self.loops);
-        let packets =
-            if matches!(self.packing, Packing::Halves { .. }) { frames.saturating_mul(2) } else { frames };
-        (packets, false)
-    }
-
+impl Packetize for FileSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
         let per_loop = self.stamps.frames_per_loop().max(1) as u64;
         match self.packing {
@@ -156,6 +145,15 @@ impl Supply for FileSupply {
             Packing::Frames(sequence) => self.frame_bytes() + if sequence.order.is_some() { 8 } else { 0 },
             Packing::Halves { .. } => fila10g::DATAGRAM,
         }
+    }
+}
+
+impl Supply for FileSupply {
+    fn available(&mut self, _: u64) -> (u64, bool) {
+        let frames = (self.stamps.frames_per_loop() as u64).saturating_mul(self.loops);
+        let packets =
+            if matches!(self.packing, Packing::Halves { .. }) { frames.saturating_mul(2) } else { frames };
+        (packets, false)
     }
 
     fn describe(&self) -> String {
@@ -227,11 +225,7 @@ impl SynthSupply {
     }
 }
 
-impl Supply for SynthSupply {
-    fn available(&mut self, _: u64) -> (u64, bool) {
-        (self.options.packets.unwrap_or(u64::MAX), false)
-    }
-
+impl Packetize for SynthSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
         let o = &self.options;
         let threads = u64::from(o.threads);
@@ -254,6 +248,12 @@ impl Supply for SynthSupply {
 
     fn packet_bytes(&self) -> usize {
         self.template.vdif.frame_bytes() + if self.options.sequence.order.is_some() { 8 } else { 0 }
+    }
+}
+
+impl Supply for SynthSupply {
+    fn available(&mut self, _: u64) -> (u64, bool) {
+        (self.options.packets.unwrap_or(u64::MAX), false)
     }
 
     fn describe(&self) -> String {
