@@ -5,6 +5,7 @@ pub mod copy;
 pub mod disk;
 pub mod fault;
 pub mod file;
+mod frame;
 pub mod host;
 pub mod memory;
 pub mod quantity;

@@ -6,14 +6,19 @@
 //! |---|---|---|
 //! | [`Tier::Stage`] | `recvmmsg` with `UDP_GRO` into a scratch that stays in the cache | the default |
 //! | [`Tier::Plain`] | the same without GRO: one packet, one message | comparing, and kernels older than 5.0 |
+//! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small packets that come singly |
+//! | [`Tier::Auto`] | stage, and a ring while the traffic is such and the privilege is there | everybody |
 //!
 //! Sending is in [`send`].
 //!
 //! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
 
+mod auto;
 mod batch;
+mod filter;
 mod open;
 mod option;
+mod ring;
 pub mod selftest;
 pub mod send;
 mod socket;
@@ -23,7 +28,9 @@ use crate::{
     quantity::Size,
     source::{Source, SourceStats, Train},
 };
+use auto::AutoTier;
 pub(crate) use open::bind_to_interface;
+use ring::RingTier;
 use socket::SocketTier;
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -37,6 +44,8 @@ pub enum Tier {
     Stage,
     /// Single packets, many per system call.
     Plain,
+    /// A ring of packets shared with the kernel; needs CAP_NET_RAW.
+    Ring,
 }
 
 /// How to receive.
@@ -68,7 +77,13 @@ impl Default for UdpOptions {
 
 /// A UDP port, or multicast group, as a [`Source`].
 pub struct UdpSource {
-    tier: SocketTier,
+    tier: InUse,
+}
+
+enum InUse {
+    Socket(Box<SocketTier>),
+    Ring(Box<RingTier>),
+    Auto(Box<AutoTier>),
 }
 
 impl UdpSource {
@@ -78,27 +93,49 @@ impl UdpSource {
     /// Operation, address and a hint. What was only refused as a privilege is no error but a remedy in the
     /// [`stats`](Source::stats).
     pub fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
-        Ok(Self { tier: SocketTier::open(at, options)? })
+        Ok(Self {
+            tier: match options.tier {
+                Tier::Ring => InUse::Ring(Box::new(RingTier::open(at, options)?)),
+                Tier::Auto => InUse::Auto(Box::new(AutoTier::open(at, options)?)),
+                Tier::Stage | Tier::Plain => InUse::Socket(Box::new(SocketTier::open(at, options)?)),
+            },
+        })
     }
 
     /// Where it listens: with the port the system chose, if that was left to it.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
-        self.tier.endpoint().address
+        self.endpoint().address
+    }
+
+    fn endpoint(&self) -> &Endpoint {
+        match &self.tier {
+            InUse::Socket(tier) => tier.endpoint(),
+            InUse::Ring(tier) => tier.endpoint(),
+            InUse::Auto(tier) => tier.endpoint(),
+        }
     }
 }
 
 impl Source for UdpSource {
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
-        self.tier.poll(wait, each)
+        match &mut self.tier {
+            InUse::Socket(tier) => tier.poll(wait, each),
+            InUse::Ring(tier) => tier.poll(wait, each),
+            InUse::Auto(tier) => tier.poll(wait, each),
+        }
     }
 
     fn stats(&self) -> SourceStats {
-        self.tier.stats()
+        match &self.tier {
+            InUse::Socket(tier) => tier.stats(),
+            InUse::Ring(tier) => tier.stats(),
+            InUse::Auto(tier) => tier.stats(),
+        }
     }
 
     fn describe(&self) -> String {
         let stats = self.stats();
-        format!("{}, tier {} ({})", self.tier.endpoint(), stats.tier, stats.because)
+        format!("{}, tier {} ({})", self.endpoint(), stats.tier, stats.because)
     }
 }

@@ -10,6 +10,7 @@
 use super::{
     Tier, UdpOptions,
     batch::{Batch, DEPTH},
+    filter,
     open::{Opened, open},
     option::{RawAddress, decode, drops, set},
 };
@@ -38,6 +39,8 @@ pub(super) struct SocketTier {
     raw: RawAddress,
     sender: SocketAddr,
     counts: Counts,
+    /// Whether a filter keeps everything out.
+    silent: bool,
     tier: &'static str,
     because: String,
     buffer: Buffer,
@@ -51,10 +54,9 @@ struct Counts {
     bytes: u64,
     trains: u64,
     truncated: u64,
-    /// The kernel's drop count at the last train.
-    dropped: u32,
-    /// How often that count has wrapped, times 2^32, by the trains.
-    epochs: u64,
+    /// The kernel's drop count, modulo 2^32, when last seen, and the drops that make it up.
+    kernel: u32,
+    drops: u64,
 }
 
 impl SocketTier {
@@ -79,6 +81,7 @@ impl SocketTier {
             raw: [0; 28],
             sender: SocketAddr::from(([0; 4], 0)),
             counts: Counts::default(),
+            silent: false,
             tier,
             because,
             buffer,
@@ -160,14 +163,35 @@ impl SocketTier {
         Ok(())
     }
 
+    /// Take nothing in from now on; what is queued stays. The port and groups are kept.
+    pub(super) fn silence(&mut self) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        self.counts.dropped_up_to(drops(fd).unwrap_or(self.counts.kernel));
+        filter::attach(fd, &filter::for_quiet_socket()).map_err(self.at.failing("silence"))?;
+        self.silent = true;
+        Ok(())
+    }
+
+    /// Take packets in again. What was kept out meanwhile is not a drop.
+    pub(super) fn speak(&mut self) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        filter::detach(fd).map_err(self.at.failing("let packets in again at"))?;
+        self.counts.kernel = drops(fd).unwrap_or(self.counts.kernel);
+        self.silent = false;
+        Ok(())
+    }
+
     pub(super) fn stats(&self) -> SourceStats {
-        let now = drops(self.socket.as_fd()).unwrap_or(self.counts.dropped);
+        let mut counts = self.counts;
+        if !self.silent {
+            counts.dropped_up_to(drops(self.socket.as_fd()).unwrap_or(counts.kernel));
+        }
         SourceStats {
             packets: self.counts.packets,
             bytes: self.counts.bytes,
             trains: self.counts.trains,
             truncated: self.counts.truncated,
-            socket_drops: { self.counts }.total_drops(now),
+            socket_drops: counts.drops,
             buffer: Some(self.buffer),
             tier: self.tier,
             because: self.because.clone(),
@@ -182,20 +206,14 @@ impl Counts {
     /// The kernel's count stands at `now`: how much that is more than before.
     #[inline]
     fn dropped_up_to(&mut self, now: u32) -> u32 {
-        let more = now.wrapping_sub(self.dropped);
+        let more = now.wrapping_sub(self.kernel);
         // Each packet carries the count at its arrival, and counts only rise; anything else is a stale one.
         if more == 0 || more > u32::MAX / 2 {
             return 0;
         }
-        self.epochs += u64::from(now < self.dropped) << 32;
-        self.dropped = now;
+        self.kernel = now;
+        self.drops += u64::from(more);
         more
-    }
-
-    /// All drops, if the kernel's count stands at `now`.
-    fn total_drops(mut self, now: u32) -> u64 {
-        self.dropped_up_to(now);
-        self.epochs + u64::from(self.dropped)
     }
 }
 
@@ -217,8 +235,8 @@ mod tests {
         assert_eq!(counts.dropped_up_to(5), 5);
         assert_eq!(counts.dropped_up_to(5), 0);
         assert_eq!(counts.dropped_up_to(3), 0, "stale");
-        counts.dropped = u32::MAX - 1;
+        counts.kernel = u32::MAX - 1;
         assert_eq!(counts.dropped_up_to(3), 5);
-        assert_eq!(counts.total_drops(4), (1 << 32) + 4);
+        assert_eq!(counts.drops, 10);
     }
 }

@@ -104,6 +104,15 @@ impl Pair {
                 return None;
             }
         }
+        // Until a new link has proved its own addresses unique, the kernel takes in no group packets on it.
+        let tentative = |name: &str| {
+            let list = Command::new("ip").args(["-n", name, "-6", "addr", "show", "tentative"]).output();
+            list.is_ok_and(|o| !o.stdout.is_empty())
+        };
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while (tentative(near) || tentative(far)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(50));
+        }
         Some(pair)
     }
 

@@ -1,0 +1,393 @@
+//! Choosing the tier by the traffic, and changing it without losing or doubling a packet.
+//!
+//! Starts as `stage`. Moves to a ring when all of this holds over 16,384 arrivals: they came at 50,000 a second or
+//! more, fewer than 1.5 packets to a train, 2 KiB or less to a packet; and a ring may be opened (CAP_NET_RAW), the
+//! address is no group (a ring does not see what this host itself sends to one), and the port is not shared. Moves
+//! back for good when datagrams come in fragments or frames that the ring cannot take, and back for now when trains
+//! of 4 and more come, which the socket takes with fewer steps.
+//!
+//! ```text
+//!   socket  ──────────────────┤ drained    both see the packets between; what one handed on, known by its arrival
+//!   ring             ├─────────────────    time and content, is skipped in the other
+//!                 opened     time ▶
+//! ```
+//!
+//! Limits: needs the kernel's time stamps (the default); at most [`MOVES`] changes, so as not to swing for ever.
+
+use super::{UdpOptions, ring::Ring, socket::SocketTier};
+use crate::{
+    address::Endpoint,
+    source::{SourceStats, Train},
+};
+use skyhaul_core::placement::Nanos;
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// Arrivals between two looks at the traffic.
+const LOOK: u64 = 16_384;
+/// A look that took longer than this was of traffic too slow to matter: 50,000 arrivals a second.
+const FAST: Duration = Duration::from_millis(328);
+/// Packets longer than this cost more to copy than to call for.
+const SMALL: u64 = 2048;
+/// Changes of tier in the life of a source.
+const MOVES: u32 = 6;
+/// After this long everything that came before is in a block that was handed over.
+const SETTLED: Nanos = Nanos(50_000_000);
+/// How long one poll waits for that.
+const SETTLING: Duration = Duration::from_millis(5);
+/// Most packets remembered to be skipped: more than pass in [`SETTLED`].
+const REMEMBERED: usize = 1 << 20;
+
+/// A source that changes its tier.
+pub(super) struct AutoTier {
+    socket: SocketTier,
+    options: UdpOptions,
+    state: State,
+    look: Look,
+    moves: u32,
+    /// The network namespace of the thread that opened it: a ring must be opened in the same.
+    namespace: Option<PathBuf>,
+    /// Why it may not move to a ring (again).
+    barred: Option<String>,
+    remedy: Option<String>,
+    twice: Twice,
+    /// What rings of the past counted.
+    past: SourceStats,
+    because: Option<String>,
+}
+
+enum State {
+    Socket,
+    /// The ring captures, the socket is silent: what is queued in it comes first.
+    ToRing(Box<Ring>, Nanos),
+    Ring(Box<Ring>),
+    /// The socket receives again: what only the ring has comes first.
+    FromRing(Box<Ring>, Nanos),
+}
+
+impl AutoTier {
+    pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
+        let socket = SocketTier::open(at, options)?;
+        let barred = match () {
+            () if !options.timestamps => Some("time stamps are off"),
+            () if at.is_multicast() => Some("a ring does not see a group's packets from this host"),
+            () if options.reuse_port => Some("the port is shared"),
+            () => None,
+        };
+        Ok(Self {
+            socket,
+            options: options.clone(),
+            state: State::Socket,
+            look: Look::new(),
+            moves: 0,
+            namespace: namespace(),
+            barred: barred.map(str::to_owned),
+            remedy: None,
+            twice: Twice::default(),
+            past: SourceStats::default(),
+            because: None,
+        })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        self.socket.endpoint()
+    }
+
+    pub(super) fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let (look, twice) = (&mut self.look, &mut self.twice);
+        let n = match &mut self.state {
+            State::Socket => {
+                let n = self.socket.poll(wait, &mut |t| twice.unless_seen(t, |t| look.see(t, each)))?;
+                self.consider_ring()?;
+                n
+            }
+            State::ToRing(_, since) => {
+                let since = *since;
+                let n = self.socket.poll(Duration::ZERO, &mut |t| twice.remember(t, since, each))?;
+                if n == 0 {
+                    self.begin_ring();
+                    return self.poll(wait, each);
+                }
+                n
+            }
+            State::Ring(ring) => {
+                let n = ring.poll(wait, &mut |t| twice.unless_seen(t, |t| look.see(t, each)))?;
+                self.consider_socket()?;
+                n
+            }
+            State::FromRing(ring, since) => {
+                let (since, settled) = (*since, since.plus(SETTLED));
+                let mut past = false;
+                let n = ring.poll(SETTLING, &mut |t| {
+                    past |= t.time.is_some_and(|time| time > settled);
+                    twice.remember(t, since, each);
+                })?;
+                if past || (n == 0 && now() > settled) {
+                    self.retire_ring();
+                }
+                n
+            }
+        };
+        Ok(n - self.twice.take_skipped())
+    }
+
+    /// Has the traffic been such that a ring would be better?
+    fn consider_ring(&mut self) -> io::Result<()> {
+        let Some(seen) = self.look.finished() else { return Ok(()) };
+        let fits =
+            seen.took <= FAST && seen.packets * 2 < seen.trains * 3 && seen.bytes <= seen.packets * SMALL;
+        if !fits || self.barred.is_some() || self.moves >= MOVES {
+            return Ok(());
+        }
+        if namespace() != self.namespace {
+            self.barred = Some("polled from another network namespace than it was opened in".to_owned());
+            return Ok(());
+        }
+        // Capturing from before the socket falls silent, so that nothing passes between.
+        let since = now();
+        match Ring::open(self.socket.endpoint(), &self.options) {
+            Ok(ring) => {
+                self.socket.silence()?;
+                self.moves += 1;
+                self.because = Some(format!("small single packets, {:.0} a second", seen.rate()));
+                self.state = State::ToRing(Box::new(ring), since);
+            }
+            Err(error) => {
+                self.barred = Some(error.to_string());
+                self.remedy = Some(format!(
+                    "small single packets at {:.0} a second: a packet ring would take a fraction of this thread's time, but: {error}",
+                    seen.rate()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Is the ring no longer right?
+    fn consider_socket(&mut self) -> io::Result<()> {
+        let State::Ring(ring) = &self.state else { return Ok(()) };
+        let trains = self.look.finished().is_some_and(|seen| seen.packets >= seen.trains * 4);
+        if ring.unfit() > 0 {
+            self.barred = Some("packets came that a ring cannot take whole (fragments)".to_owned());
+        } else if !trains || self.moves >= MOVES {
+            return Ok(());
+        }
+        self.moves += 1;
+        self.because = self.barred.clone().or_else(|| Some("the kernel coalesces (UDP_GRO)".to_owned()));
+        let since = now();
+        self.socket.speak()?;
+        self.state = match std::mem::replace(&mut self.state, State::Socket) {
+            State::Ring(ring) => State::FromRing(ring, since),
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// The socket is empty: all that follows is in the ring.
+    fn begin_ring(&mut self) {
+        self.twice.turn();
+        self.state = match std::mem::replace(&mut self.state, State::Socket) {
+            State::ToRing(ring, _) => State::Ring(ring),
+            other => other,
+        };
+    }
+
+    /// All that the socket has not is handed on: the ring may go.
+    fn retire_ring(&mut self) {
+        if let State::FromRing(ring, _) = std::mem::replace(&mut self.state, State::Socket) {
+            add(&mut self.past, &ring.stats());
+            self.twice.turn();
+        }
+        self.look = Look::new();
+    }
+
+    pub(super) fn stats(&self) -> SourceStats {
+        let mut stats = self.socket.stats();
+        add(&mut stats, &self.past);
+        if let State::ToRing(ring, _) | State::Ring(ring) | State::FromRing(ring, _) = &self.state {
+            let ring = ring.stats();
+            add(&mut stats, &ring);
+            (stats.tier, stats.buffer) = (ring.tier, ring.buffer);
+        }
+        // What both saw was counted twice.
+        stats.packets -= self.twice.packets;
+        stats.bytes -= self.twice.bytes;
+        stats.trains -= self.twice.trains;
+        stats.because = self.because.clone().unwrap_or(stats.because);
+        stats.remedies.extend(self.remedy.clone());
+        stats
+    }
+}
+
+/// Add what a ring counted.
+fn add(sum: &mut SourceStats, ring: &SourceStats) {
+    sum.packets += ring.packets;
+    sum.bytes += ring.bytes;
+    sum.trains += ring.trains;
+    sum.truncated += ring.truncated;
+    sum.malformed += ring.malformed;
+    sum.fragments += ring.fragments;
+    sum.socket_drops += ring.socket_drops;
+    sum.remedies.extend(ring.remedies.iter().cloned());
+}
+
+fn namespace() -> Option<PathBuf> {
+    std::fs::read_link("/proc/thread-self/ns/net").ok()
+}
+
+fn now() -> Nanos {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// The traffic since the last look.
+struct Look {
+    start: Instant,
+    packets: u64,
+    trains: u64,
+    bytes: u64,
+}
+
+/// The traffic of one whole look.
+struct Seen {
+    took: Duration,
+    packets: u64,
+    trains: u64,
+    bytes: u64,
+}
+
+impl Seen {
+    fn rate(&self) -> f64 {
+        self.packets as f64 / self.took.as_secs_f64().max(1e-6)
+    }
+}
+
+impl Look {
+    fn new() -> Self {
+        Self { start: Instant::now(), packets: 0, trains: 0, bytes: 0 }
+    }
+
+    #[inline]
+    fn see(&mut self, train: Train<'_>, each: &mut dyn FnMut(Train<'_>)) {
+        self.trains += 1;
+        self.packets += train.count() as u64;
+        self.bytes += train.bytes.len() as u64;
+        each(train);
+    }
+
+    /// What was seen, if that was enough to judge; then a new look begins.
+    fn finished(&mut self) -> Option<Seen> {
+        if self.trains < LOOK {
+            return None;
+        }
+        let Look { start, packets, trains, bytes } = std::mem::replace(self, Self::new());
+        Some(Seen { took: start.elapsed(), packets, trains, bytes })
+    }
+}
+
+/// What the one side handed on and the other may hand on again.
+#[derive(Default)]
+struct Twice {
+    /// Handed on by the side that was left: to be skipped, so many times each.
+    seen: HashMap<(Nanos, u64), u32>,
+    latest: Nanos,
+    /// Handed on by the side that is being left.
+    leaving: HashMap<(Nanos, u64), u32>,
+    skipped: usize,
+    packets: u64,
+    bytes: u64,
+    trains: u64,
+}
+
+impl Twice {
+    fn key(train: &Train<'_>) -> Option<(Nanos, u64)> {
+        let mut hash = DefaultHasher::new();
+        (train.sender, train.bytes.len(), train.bytes.get(..64).unwrap_or(train.bytes)).hash(&mut hash);
+        Some((train.time?, hash.finish()))
+    }
+
+    /// Hand on a train that the other side may have too, if it is not older than `since`.
+    fn remember(&mut self, train: Train<'_>, since: Nanos, each: &mut dyn FnMut(Train<'_>)) {
+        self.unless_seen(train, &mut *each);
+        if let Some(key) = Self::key(&train).filter(|k| k.0 >= since && self.leaving.len() < REMEMBERED) {
+            *self.leaving.entry(key).or_default() += 1;
+        }
+    }
+
+    /// The one side has handed on all it has: now the other begins.
+    fn turn(&mut self) {
+        self.seen = std::mem::take(&mut self.leaving);
+        self.latest = self.seen.keys().map(|k| k.0).max().unwrap_or_default();
+    }
+
+    /// Hand on a train that the other side has not handed on.
+    #[inline]
+    fn unless_seen(&mut self, train: Train<'_>, each: impl FnOnce(Train<'_>)) {
+        if self.seen.is_empty() || !self.was_seen(&train) {
+            each(train);
+        }
+    }
+
+    fn was_seen(&mut self, train: &Train<'_>) -> bool {
+        let Some(key) = Self::key(train) else { return false };
+        // Some CPUs' packets may come a little later than others'.
+        if key.0.since(self.latest) > Nanos::SECOND {
+            self.seen.clear();
+            return false;
+        }
+        let Some(times) = self.seen.get_mut(&key) else { return false };
+        *times -= 1;
+        if *times == 0 {
+            self.seen.remove(&key);
+        }
+        self.skipped += train.count();
+        self.packets += train.count() as u64;
+        self.bytes += train.bytes.len() as u64;
+        self.trains += 1;
+        true
+    }
+
+    /// Packets skipped since last asked.
+    fn take_skipped(&mut self) -> usize {
+        std::mem::take(&mut self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn what_was_handed_on_is_skipped_once_each() {
+        let sender = SocketAddr::from(([127, 0, 0, 1], 1));
+        let train = |bytes: &'static [u8], time| Train {
+            time: Some(Nanos(time)),
+            ..Train::single(bytes, SENDER.get_or_init(|| sender))
+        };
+        let mut twice = Twice::default();
+        let mut handed = Vec::new();
+        for (bytes, time) in [(&b"a"[..], 5), (b"b", 15), (b"b", 15), (b"c", 16)] {
+            twice.remember(train(bytes, time), Nanos(10), &mut |t| handed.push(t.bytes.to_vec()));
+        }
+        assert_eq!(handed.len(), 4);
+        handed.clear();
+        twice.turn();
+        for (bytes, time) in [(&b"b"[..], 15), (b"b", 15), (b"b", 15), (b"c", 17), (b"c", 16), (b"d", 18)] {
+            twice.unless_seen(train(bytes, time), |t| handed.push(t.bytes.to_vec()));
+        }
+        assert_eq!(handed, [b"b", b"c", b"d"], "the third b, the c of another time, and d are new");
+        assert_eq!((twice.take_skipped(), twice.take_skipped(), twice.packets), (3, 0, 3));
+        twice.remember(train(b"e", 100), Nanos(10), &mut |_| ());
+        twice.turn();
+        twice.unless_seen(train(b"f", 2_000_000_000), |_| ());
+        assert!(twice.seen.is_empty(), "nothing is remembered for long");
+    }
+
+    static SENDER: std::sync::OnceLock<SocketAddr> = std::sync::OnceLock::new();
+}
