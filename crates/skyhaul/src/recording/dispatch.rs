@@ -133,6 +133,12 @@ impl LaneState {
         unwritten.map(|flying| flying.since.elapsed()).max().unwrap_or_default()
     }
 
+    /// For how long the oldest written chunk waits for its sync.
+    fn longest_sync(&self) -> Duration {
+        let written = self.flying.values().filter(|flying| flying.written);
+        written.map(|flying| flying.since.elapsed()).max().unwrap_or_default()
+    }
+
     fn candidate(&self) -> Candidate {
         Candidate {
             usable: self.health == DiskState::Active,
@@ -364,9 +370,12 @@ impl Dispatch {
 
     /// Give what hangs on other disks to those that work; called by each disk's thread now and then.
     pub(super) fn watch(&self, watcher: usize) {
+        // A written chunk may wait for its commit's turn, and that for the one before it.
+        let turn = if let SyncPolicy::Interval(time) = self.sync { time } else { Duration::ZERO };
+        let patience = turn + self.stall;
         for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != watcher) {
             let mut state = lane.state();
-            let oldest = state.oldest();
+            let oldest = state.oldest().max(state.longest_sync().saturating_sub(patience));
             if state.health != DiskState::Active || oldest < self.stall {
                 continue;
             }

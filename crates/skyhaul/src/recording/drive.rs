@@ -129,6 +129,9 @@ impl Drive {
     }
 
     fn make_directory(&mut self, datastream: u32, name: String) -> io::Result<()> {
+        if self.directories.contains_key(&datastream) {
+            return Ok(());
+        }
         let path = self.lane().path.join(&name);
         match std::fs::create_dir(&path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -48,7 +48,7 @@ fn measure() {
         pool: Some(pool.clone()),
         ..WriterOptions::new(disks.clone(), "measure")
     };
-    let mut writer = Writer::create(&options).unwrap();
+    let writer = Writer::create(&options).unwrap();
     let stream = writer.add_datastream(&DatastreamInfo::default());
     let (begun, before) = (Instant::now(), cpu());
     for number in 0..(bytes / block_bytes as u64) as u32 {

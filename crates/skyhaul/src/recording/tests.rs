@@ -107,7 +107,7 @@ fn info(suffix: &str) -> DatastreamInfo {
 
 /// Record chunks 0..`count` of one datastream with `options`.
 fn record(world: &World, options: &WriterOptions, count: u32) -> RecordingReport {
-    let mut writer = Writer::create(options).unwrap();
+    let writer = Writer::create(options).unwrap();
     let stream = writer.add_datastream(&info(""));
     for number in 0..count {
         let _ = writer.submit(world.chunk(stream, number));
@@ -120,7 +120,7 @@ fn what_is_given_is_on_the_disks_and_every_disk_explains_itself() {
     for engine in engines() {
         for sync in [SyncPolicy::Chunk, SyncPolicy::Interval(Duration::from_millis(50)), SyncPolicy::None] {
             let world = world(3);
-            let mut writer = Writer::create(&WriterOptions { engine, sync, ..world.options() }).unwrap();
+            let writer = Writer::create(&WriterOptions { engine, sync, ..world.options() }).unwrap();
             let streams = [writer.add_datastream(&info("")), writer.add_datastream(&info("_ds1"))];
             for number in 0..40 {
                 streams.iter().for_each(|&stream| writer.submit(world.chunk(stream, number)).unwrap());
@@ -150,7 +150,7 @@ fn what_is_given_is_on_the_disks_and_every_disk_explains_itself() {
 fn chunks_may_begin_anywhere_and_their_holes_are_filled() {
     for engine in engines() {
         let world = world(1);
-        let mut writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
+        let writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
         let stream = writer.add_datastream(&info(""));
         let mut chunk = world.chunk(stream, 0);
         chunk.range = 3 * UNIT..CHUNK;
@@ -233,7 +233,7 @@ fn a_slow_disk_gets_less_and_a_hanging_one_is_left() {
 fn a_directory_removed_in_mid_scan_loses_only_what_was_in_it() {
     for engine in engines() {
         let world = world(2);
-        let mut writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
+        let writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
         let stream = writer.add_datastream(&info(""));
         for number in 0..60 {
             if number == 20 {
@@ -259,7 +259,7 @@ fn without_any_disk_chunks_are_lost_loudly_and_nothing_blocks() {
     for engine in engines() {
         let world = world(2);
         let faults = vec![(0, "eio=300kB".parse().unwrap()), (1, "enospc=300kB".parse().unwrap())];
-        let mut writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+        let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
         let stream = writer.add_datastream(&info(""));
         let mut refused = 0;
         for number in 0..50 {
@@ -284,7 +284,7 @@ fn what_is_not_durable_at_the_deadline_is_named() {
     for engine in engines() {
         let world = world(1);
         let faults = vec![(0, "latency=700ms".parse().unwrap())];
-        let mut writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+        let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
         let stream = writer.add_datastream(&info(""));
         for number in 0..14 {
             writer.submit(world.chunk(stream, number)).unwrap();
@@ -304,7 +304,7 @@ fn what_is_not_durable_at_the_deadline_is_named() {
 #[test]
 fn many_slow_streams_share_the_disks() {
     let world = world(4);
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let streams: Vec<DatastreamId> = (0..128)
         .map(|n| writer.add_datastream(&info(&if n == 0 { String::new() } else { format!("_ds{n}") })))
         .collect();
@@ -324,7 +324,7 @@ fn many_slow_streams_share_the_disks() {
 #[test]
 fn bad_chunks_are_refused_and_come_back() {
     let world = world(1);
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     let mut outside = world.chunk(stream, 0);
     outside.range = 0..(1 << 17) + 1;
@@ -333,6 +333,23 @@ fn bad_chunks_are_refused_and_come_back() {
         assert_eq!(writer.submit(chunk).unwrap_err().reason, Refusal::Invalid);
     }
     assert_eq!(writer.finish(LONG).datastreams[0].submitted, 0);
+}
+
+#[test]
+fn what_is_learned_later_of_a_datastream_counts() {
+    let world = world(2);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&DatastreamInfo { frames_per_second: None, ..info("_../x") });
+    writer.submit(world.chunk(stream, 0)).unwrap();
+    writer.update_datastream(stream, &info(""));
+    writer.submit(world.chunk(stream, 1)).unwrap();
+    assert!(writer.finish(LONG).is_whole());
+    let recording = world.open();
+    let names: Vec<_> = std::fs::read_dir(&world.disks[0]).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().contains('.')), "{names:?}");
+    let of: Vec<_> = recording.datastreams.iter().filter_map(|s| s.datastream.as_ref()).collect();
+    assert_eq!((of.len(), of[0].info.frames_per_second), (1, Some(600)));
+    assert_eq!(of[0].name, "exp_st_no0001____x");
 }
 
 #[test]
@@ -373,7 +390,7 @@ fn check_finds_what_changed() {
 #[test]
 fn time_that_does_not_go_on_is_found() {
     let world = world(1);
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     for number in [0, 1, 4] {
         // Chunk 2 of the file sequence holds object 4: two objects between them never came.
@@ -419,7 +436,7 @@ fn frames_are_looked_into() {
         }
     }
     let world = world(1);
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     let mut chunk = world.chunk(stream, 0);
     (0..UNITS).for_each(|unit| chunk.block.place(unit * UNIT, &[if unit < 3 { 0xee } else { 0xff }]));
@@ -436,7 +453,7 @@ fn frames_are_looked_into() {
 #[test]
 fn followers_get_everything_in_order_and_from_memory_where_it_still_is() {
     let world = world(2);
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     writer.submit(world.chunk(stream, 0)).unwrap();
     while writer.report().datastreams[0].acknowledged < 1 {
@@ -480,7 +497,7 @@ fn a_real_full_disk_costs_nothing() {
         assert!(mounted);
         for engine in engines() {
             let scan = format!("full_{engine:?}");
-            let mut writer = Writer::create(&WriterOptions { engine, scan, ..world.options() }).unwrap();
+            let writer = Writer::create(&WriterOptions { engine, scan, ..world.options() }).unwrap();
             let stream = writer.add_datastream(&info(""));
             writer.submit(world.chunk(stream, 0)).unwrap();
             // The kernel gives what there is and then says ENOSPC.
@@ -517,7 +534,7 @@ fn child_that_records() {
     let disks: Vec<PathBuf> = (0..2).map(|n| Path::new(&directory).join(format!("d{n}"))).collect();
     let options = PoolOptions { total_bytes: 16 << 17, block_bytes: 1 << 17, shared: false };
     let world = World { directory: tempfile::tempdir().unwrap(), disks, pool: Pool::new(&options).unwrap() };
-    let mut writer = Writer::create(&world.options()).unwrap();
+    let writer = Writer::create(&world.options()).unwrap();
     let stream = writer.add_datastream(&info(""));
     for number in 0..20_000 {
         writer.submit(world.chunk(stream, number)).unwrap();

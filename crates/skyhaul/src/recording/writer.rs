@@ -7,7 +7,7 @@
 //!
 //! let pool = Pool::new(&PoolOptions::default())?;
 //! let options = WriterOptions { pool: Some(pool.clone()), ..WriterOptions::new(["/data/d1", "/data/d2"], "exp_st_no0001") };
-//! let mut writer = Writer::create(&options)?;
+//! let writer = Writer::create(&options)?;
 //! let stream = writer.add_datastream(&DatastreamInfo { unit_bytes: 8032, units: 2000, ..Default::default() });
 //! let mut block = pool.take().expect("the pool is not empty");
 //! block.place(0, &[0; 8032]);
@@ -245,19 +245,32 @@ impl Writer {
     }
 
     /// A new datastream; may be called while others are recorded.
-    pub fn add_datastream(&mut self, info: &DatastreamInfo) -> DatastreamId {
-        // A suffix must not lead out of the disk's directory, nor break FlexBuff's names.
-        let suffix: String = info
-            .suffix
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' })
-            .collect();
-        let name = format!("{}{suffix}", self.label);
+    pub fn add_datastream(&self, info: &DatastreamInfo) -> DatastreamId {
+        let name = self.datastream_name(info);
         let datastream = self.dispatch.ledger().open(name.clone(), info.sender.clone());
+        self.describe(datastream, name, info);
+        DatastreamId(datastream)
+    }
+
+    /// Say more of a datastream than was known when it began (its frame rate, say): readers take the last word. Its
+    /// suffix stays.
+    pub fn update_datastream(&self, datastream: DatastreamId, info: &DatastreamInfo) {
+        let name = self.dispatch.ledger().name(datastream.0).map(str::to_owned);
+        if let Some(name) = name {
+            self.describe(datastream.0, name, info);
+        }
+    }
+
+    /// A suffix must not lead out of the disk's directory, nor break FlexBuff's names.
+    fn datastream_name(&self, info: &DatastreamInfo) -> String {
+        let legal = |c: char| if c.is_ascii_alphanumeric() || "_-".contains(c) { c } else { '_' };
+        format!("{}{}", self.label, info.suffix.chars().map(legal).collect::<String>())
+    }
+
+    fn describe(&self, datastream: u32, name: String, info: &DatastreamInfo) {
         let line =
             Record::Datastream(Datastream { datastream, name: name.clone(), info: info.clone() }).to_line();
         self.dispatch.broadcast(&Note { line, directory: Some((datastream, name)) });
-        DatastreamId(datastream)
     }
 
     /// Give a chunk to the disks. Never blocks.
