@@ -8,6 +8,7 @@ pub mod file;
 mod frame;
 pub mod host;
 pub mod memory;
+pub mod pcap;
 pub mod quantity;
 pub mod source;
 pub mod tcp;
