@@ -1,7 +1,8 @@
 //! The memory every payload lives in: a fixed pool of aligned blocks.
 //!
-//! All of it is mapped and touched at start, so the receive path never meets a page fault, an allocator or a
-//! lock: [`Pool::take`] pops an index from a lock-free list, dropping the [`Block`] pushes it back. A full pool
+//! All of it is mapped at start and touched before use, so the receive path never meets a page fault, an allocator or
+//! a lock: the first half gigabyte before [`Pool::new`] returns, the rest by a thread of its own that frees block after
+//! block (touching 4 GiB takes seconds, and an observation does not wait). [`Pool::take`] pops an index from a lock-free list, dropping the [`Block`] pushes it back. A full pool
 //! is an answer (`None`), not a wait.
 //!
 //! ```text
@@ -46,6 +47,9 @@ use peek::{Label, Table};
 
 /// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
 pub const ALIGN: usize = 4096;
+
+/// Bytes that are touched before a pool is handed out.
+const READY: usize = 512 << 20;
 
 /// What a pool is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +110,7 @@ struct Inner {
     slots: Box<[CachePadded<Slot>]>,
     free: ArrayQueue<u32>,
     table: Option<Table>,
+    pages: Pages,
 }
 
 /// What is known of one block.
@@ -139,13 +144,33 @@ impl Pool {
         let first = if options.shared { Table::bytes(count) } else { 0 };
         let mapping =
             if options.shared { Mapping::memory_file(first + bytes)? } else { Mapping::anonymous(bytes)? };
-        let table = options.shared.then(|| Table::create(&mapping, count, block_bytes, first));
         let slots = (0..count).map(|_| CachePadded::default()).collect();
         let free = ArrayQueue::new(count as usize);
-        for index in 0..count {
+        let ready = (READY / block_bytes).clamp(1, count as usize) as u32;
+        let touched = first + ready as usize * block_bytes;
+        mapping.touch(0..touched)?;
+        let pages = mapping.pages(touched);
+        let table = options.shared.then(|| Table::create(&mapping, count, block_bytes, first));
+        for index in 0..ready {
             let _ = free.push(index);
         }
-        Ok(Pool(Arc::new(Inner { mapping, first, block_bytes, slots, free, table })))
+        let pool = Pool(Arc::new(Inner { mapping, first, block_bytes, slots, free, table, pages }));
+        if ready < count {
+            let rest = pool.clone();
+            std::thread::Builder::new().name("touch".into()).spawn(move || rest.touch_rest(ready))?;
+        }
+        Ok(pool)
+    }
+
+    /// Touch and free the blocks from `index` on, as long as anybody else has the pool.
+    fn touch_rest(&self, index: u32) {
+        for index in index..self.0.slots.len() as u32 {
+            let start = self.0.first + index as usize * self.0.block_bytes;
+            if Arc::strong_count(&self.0) == 1 || self.0.mapping.touch(start..start + self.0.block_bytes).is_err() {
+                return;
+            }
+            let _ = self.0.free.push(index);
+        }
     }
 
     /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
@@ -190,7 +215,7 @@ impl Pool {
     /// Which pages the kernel gave.
     #[must_use]
     pub fn pages(&self) -> Pages {
-        self.0.mapping.pages()
+        self.0.pages
     }
 
     /// The memory file behind a shared pool and the pool's identity in it.

@@ -6,6 +6,7 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 
@@ -128,34 +129,31 @@ impl Mapping {
         let skip = if file.is_some() { 0 } else { (raw as usize).next_multiple_of(HUGE) - raw as usize };
         let base = NonNull::new(raw.cast::<u8>().wrapping_add(skip)).ok_or(io::ErrorKind::OutOfMemory)?;
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mut mapping = Mapping { raw, raw_len, base, len, pages, file };
+        let mapping = Mapping { raw, raw_len, base, len, pages, file };
         if pages == Pages::Transparent {
             // SAFETY: the range is our own mapping; the advice changes no contents.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        if pages == Pages::Transparent && mapping.file.is_some() {
-            mapping.collapse();
-        }
-        mapping.touch()?;
-        if pages == Pages::Transparent && !mapping.is_huge() {
-            mapping.pages = Pages::Small;
-        }
         Ok(mapping)
     }
 
-    /// Make the kernel give every page now.
-    fn touch(&self) -> io::Result<()> {
-        let whole = self.len.next_multiple_of(if self.pages == Pages::Huge { HUGE } else { super::ALIGN });
-        // SAFETY: the range is our own mapping; populating it keeps its (zero) contents.
-        let done =
-            unsafe { rustix::mm::madvise(self.base.as_ptr().cast(), whole, Advice::LinuxPopulateWrite) };
+    /// Make the kernel give every page of `range` now, large ones if it can. Nothing of it may be in use yet.
+    pub(super) fn touch(&self, range: Range<usize>) -> io::Result<()> {
+        if self.pages == Pages::Transparent && self.file.is_some() {
+            self.collapse(range.clone());
+        }
+        let unit = if self.pages == Pages::Huge { HUGE } else { super::ALIGN };
+        let (from, to) = (range.start / unit * unit, range.end.min(self.len).next_multiple_of(unit));
+        let start = self.base.as_ptr().wrapping_add(from).cast();
+        // SAFETY: the range is in our own mapping; populating it keeps its contents.
+        let done = unsafe { rustix::mm::madvise(start, to - from, Advice::LinuxPopulateWrite) };
         match done {
             Ok(()) => Ok(()),
             // Kernels before 5.14 do not know it: write a byte to each page.
             Err(rustix::io::Errno::INVAL) => {
-                for at in (0..self.len).step_by(super::ALIGN) {
+                for at in range.step_by(super::ALIGN) {
                     let page = self.base.as_ptr().wrapping_add(at);
-                    // SAFETY: `at < len`, and nobody else knows this mapping yet.
+                    // SAFETY: `at` is in the mapping, and by the caller's word nobody uses it yet.
                     unsafe { page.write_volatile(0) };
                 }
                 Ok(())
@@ -169,20 +167,21 @@ impl Mapping {
 
     /// Ask for huge pages outright: memory files get none by advice where `shmem_enabled` says `never`, the usual
     /// setting. Kernels before 6.1 refuse.
-    fn collapse(&self) {
+    fn collapse(&self, range: Range<usize>) {
+        let range = range.start.next_multiple_of(HUGE)..range.end.min(self.len) / HUGE * HUGE;
         // One small page in each, so that there is something to collapse; the rest is never faulted in twice.
-        for at in (0..self.len).step_by(HUGE) {
+        for at in range.clone().step_by(HUGE) {
             let page = self.base.as_ptr().wrapping_add(at);
-            // SAFETY: `at < len`, and nobody else knows this mapping yet.
+            // SAFETY: `at` is in the mapping, and by the caller's word nobody uses it yet.
             unsafe { page.write_volatile(0) };
         }
-        let start = self.base.as_ptr().cast::<libc::c_void>();
-        // SAFETY: the range is our own mapping; collapsing keeps its contents.
-        let _ = unsafe { libc::madvise(start, self.len / HUGE * HUGE, libc::MADV_COLLAPSE) };
+        let start = self.base.as_ptr().wrapping_add(range.start).cast::<libc::c_void>();
+        // SAFETY: the range is in our own mapping; collapsing keeps its contents.
+        let _ = unsafe { libc::madvise(start, range.len(), libc::MADV_COLLAPSE) };
     }
 
-    /// Whether at least half of it lies on transparent huge pages, by the kernel's own account.
-    fn is_huge(&self) -> bool {
+    /// Whether at least half of its first `touched` bytes lie on transparent huge pages, by the kernel's own account.
+    fn is_huge(&self, touched: usize) -> bool {
         let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
         let (from, to) = (self.base.as_ptr() as usize, self.base.as_ptr() as usize + self.len);
         let (mut inside, mut huge_kib) = (false, 0);
@@ -197,7 +196,7 @@ impl Mapping {
                 huge_kib += kib.unwrap_or_default();
             }
         }
-        huge_kib * 1024 * 2 >= self.len
+        huge_kib * 1024 * 2 >= touched
     }
 
     pub(super) fn base(&self) -> *mut u8 {
@@ -208,8 +207,9 @@ impl Mapping {
         self.len
     }
 
-    pub(super) fn pages(&self) -> Pages {
-        self.pages
+    /// What it lies on, as its first `touched` bytes tell.
+    pub(super) fn pages(&self, touched: usize) -> Pages {
+        if self.pages == Pages::Transparent && !self.is_huge(touched) { Pages::Small } else { self.pages }
     }
 
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {

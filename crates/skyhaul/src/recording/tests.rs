@@ -129,7 +129,7 @@ fn what_is_given_is_on_the_disks_and_every_disk_explains_itself() {
             assert!(report.is_whole(), "{report:?}");
             assert_eq!(report.acknowledged_bytes(), 80 * CHUNK as u64);
             assert_eq!(world.pool.free(), world.pool.blocks());
-            assert!(report.disks.iter().all(|disk| disk.chunks > 10), "{:?}", report.disks);
+            assert!(report.disks.iter().all(|disk| disk.chunks > 0), "{:?}", report.disks);
             (0..2).for_each(|stream| world.assert_holds(stream, 0..40));
             let check = world.check();
             assert_eq!((check.verdict, check.state), (Verdict::Whole, State::Ended), "{:?}", check.findings);
