@@ -52,16 +52,9 @@ class Recorder:
         return [word for disk in self.disks for word in ("--disk", str(disk))]
 
     def _wait_until_listening(self):
-        wanted = f":{self.port:04X} "
-        for _ in range(200):
-            if self.process.poll() is not None:
-                break
-            with open("/proc/net/udp", encoding="ascii") as table:
-                if any(wanted in line for line in table):
-                    return
-            time.sleep(0.05)
-        self.kill()
-        pytest.fail(f"record does not listen:\n{self.errors.read_text(errors='replace')}")
+        if not wait_until_bound(self.port, self.process):
+            self.kill()
+            pytest.fail(f"record does not listen:\n{self.errors.read_text(errors='replace')}")
 
     def finish(self, settle=0.5):
         """Ask it to stop, as a user does with Ctrl-C, and give its report."""
@@ -81,10 +74,26 @@ class Recorder:
     def cat(self):
         return self.skyhaul.run("cat", *self.on_disks(), self.scan)
 
+    def check(self):
+        return self.skyhaul.json("check", *self.on_disks(), self.scan)
+
     def chunks(self):
         """The chunk files alone, as another program finds them, in the order of their numbers."""
         files = [path for disk in self.disks for path in disk.rglob("*") if CHUNK.search(path.name)]
         return sorted(files, key=lambda path: int(CHUNK.search(path.name).group(1)))
+
+
+def wait_until_bound(port, process):
+    """Whether somebody has the UDP port before `process` ends or ten seconds are over."""
+    wanted = f":{port:04X} "
+    for _ in range(200):
+        if process.poll() is not None:
+            break
+        with open("/proc/net/udp", encoding="ascii") as table:
+            if any(wanted in line for line in table):
+                return True
+        time.sleep(0.05)
+    return False
 
 
 def free_port():

@@ -69,3 +69,23 @@ def test_mark5b_sample(skyhaul, record):
         again = file.read()
     assert np.array_equal(again, np.tile(once, (LOOPS, 1)))
     chunks_are_the_stream(recorder, stream)
+
+
+def test_injected_faults_are_what_baseband_sees(skyhaul, record):
+    """Every packet that the sender lost on purpose is a frame that baseband finds invalid, and no other is."""
+    path = baseband.data.SAMPLE_VDIF
+    recorder = record(form="vdif")
+    sent = skyhaul.json("send", "--format", "vdif", "--input", path, "--loop", LOOPS, "--to",
+                        f"udp://127.0.0.1:{recorder.port}", "--rate", "1Gbps",
+                        "--faults", "loss=0.02,burst=40@0.0005,reorder=64,duplicate=0.01,seed=7")
+    (told,) = recorder.finish()["streams"]
+    assert sent["lost"] > 0 and sent["duplicated"] > 0 and sent["reordered"] > 0
+    assert told["placed"] == sent["numbered"] - sent["lost"]
+    assert sum(told["rejects"].values()) == sent["duplicated"]
+    assert told["rejects"].keys() <= {"duplicate", "late"}
+
+    lost = [n for start, end in sent["lost_ranges"] for n in range(start, end)]
+    assert sent["lost_not_listed"] == 0
+    first = min(set(range(sent["numbered"])) - set(lost))
+    frames = read_vdif(recorder.cat())
+    assert [first + n for n, frame in enumerate(frames) if not frame.valid] == [n for n in lost if n > first]

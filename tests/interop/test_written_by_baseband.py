@@ -3,9 +3,12 @@
 import random
 
 import pytest
-from backend import read_vdif, send, with_vtp, written_by_baseband
+from backend import FRAMES_PER_SECOND, read_vdif, send, with_vtp, written_by_baseband
 
 KINDS = [0, 1, 2, 3, 0xAB]
+# Without a sequence number and without a rate in the header, only the user knows how many frames a second has, and
+# so whether its last ones are missing.
+RATE = ("--frame-rate", FRAMES_PER_SECOND)
 ORDERS = [None, "little", "big"]
 
 
@@ -18,20 +21,25 @@ def frames(request):
 def test_frames_come_back_as_they_were(record, frames, order):
     recorder = record(form="vdif")
     send(with_vtp(frames, order), recorder.port)
-    recorder.finish()
+    (stream,) = recorder.finish()["streams"]
+    assert (stream["placed"], stream["lost"], stream["rejects"]) == (len(frames), 0, {})
     assert recorder.cat() == b"".join(frames)
     assert b"".join(path.read_bytes() for path in recorder.chunks()) == b"".join(frames)
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=["plain", "vtp-little", "vtp-big"])
 def test_lost_frames_are_invalid_and_nothing_else(record, frames, order):
-    recorder = record(form="vdif")
+    recorder = record(*RATE, form="vdif")
     chance = random.Random(11)
     # The edges are sent: what lies before the first frame or after the last was never part of the stream.
     lost = {n for n in range(20, len(frames) - 20) if chance.random() < 0.05} | set(range(100, 140))
     datagrams = with_vtp(frames, order)
     send([datagram for n, datagram in enumerate(datagrams) if n not in lost], recorder.port)
-    recorder.finish()
+    (told,) = recorder.finish()["streams"]
+    assert (told["placed"], told["lost"]) == (len(frames) - len(lost), len(lost))
+    assert runs(told["loss_map"]) == runs([n, n + 1] for n in sorted(lost))
+    checked = recorder.check()
+    assert (checked["verdict"], checked["datastreams"][0]["missing_units"]) == ("holes", len(lost))
 
     stream = recorder.cat()
     assert len(stream) == len(b"".join(frames))
@@ -47,6 +55,17 @@ def test_lost_frames_are_invalid_and_nothing_else(record, frames, order):
             assert stream[n * size : (n + 1) * size] == sent
 
 
+def runs(ranges):
+    """Ranges joined where they meet, counted from the first."""
+    joined = []
+    for start, end in ranges:
+        if joined and joined[-1][1] == start:
+            joined[-1][1] = end
+        else:
+            joined.append([start, end])
+    return [(start - joined[0][0], end - joined[0][0]) for start, end in joined]
+
+
 @pytest.mark.parametrize("order", ORDERS, ids=["plain", "vtp-little", "vtp-big"])
 def test_order_and_repetition_do_not_matter(record, order):
     frames = written_by_baseband(1)
@@ -57,5 +76,7 @@ def test_order_and_repetition_do_not_matter(record, order):
     shuffled = sorted(range(1, len(datagrams)), key=lambda n: n + chance.uniform(0, 32))
     doubled = [n for n in shuffled for _ in range(1 + (chance.random() < 0.05))]
     send([datagrams[n] for n in [0, *doubled]], recorder.port)
-    recorder.finish()
+    (told,) = recorder.finish()["streams"]
+    assert told["rejects"] == {"duplicate": len(doubled) - len(shuffled)}
+    assert recorder.check()["verdict"] == "whole"
     assert recorder.cat() == b"".join(frames)
