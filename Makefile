@@ -32,6 +32,7 @@ check:
 	$(CARGO) xtask tidy
 	$(CARGO) xtask arrows
 	$(CARGO) xtask pure --wasm
+	$(CARGO) xtask man --check
 	$(CARGO) test --quiet --workspace --lib --bins --locked
 
 bench: build

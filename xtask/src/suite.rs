@@ -1,7 +1,7 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark) ─▶ cargo test ─▶ core for wasm32 ─▶ fuzz ─▶ release binary ─▶ Python interop
+//!   prepare (.venv, tshark) ─▶ cargo test ─▶ wasm32, man pages ─▶ fuzz ─▶ release binary ─▶ Python interop
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -14,7 +14,7 @@ mod prepare;
 mod step;
 mod tally;
 
-use crate::{pure, workspace};
+use crate::{generated, pure, workspace};
 use anyhow::Result;
 use step::Step;
 use tally::Tally;
@@ -44,6 +44,7 @@ pub(crate) fn run() -> Result<bool> {
         .args(["--bin", "smoke", "--", "--executions", "200000"])
         .minutes(10)
         .run(&mut tally)?;
+    generated_files(&mut tally);
     let built = Step::new("release binary", "cargo")
         .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
         .minutes(15)
@@ -78,6 +79,16 @@ pub(crate) fn run() -> Result<bool> {
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
     Ok(tally.failed == 0)
+}
+
+fn generated_files(tally: &mut Tally) {
+    const NAME: &str = "man pages and completions are current";
+    println!("\n== {NAME}");
+    match generated::run(true) {
+        Ok(stale) if stale.is_empty() => tally.pass(),
+        Ok(stale) => tally.fail(&format!("{NAME}: {}", stale.join(", "))),
+        Err(error) => tally.fail(&format!("{NAME}: {error:#}")),
+    }
 }
 
 fn core_for_wasm(tally: &mut Tally) {

@@ -1,0 +1,225 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_skyhaul_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_skyhaul_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_skyhaul_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_skyhaul_using_subcommand
+    set -l cmd (__fish_skyhaul_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "demo" -d 'Watch the main job on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "receive" -d 'Receive streams to nowhere, a file or standard output'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "record" -d 'Record streams onto disks, and send them on'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "check" -d 'Prove that a recording is what was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths beside bare loops'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l duration -d 'How long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l disks -d 'Disks to stripe over' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l faults -d 'What the network does to the stream' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l directory -d 'Where to put the recording and the report (default: a folder `demo` here)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l keep -d 'Keep the recording'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, or auto (from the file)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send the frames of this file' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l scan -d 'Send this recording (with --disk)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l disk -d 'A disk of the recording' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l stream -d 'Which stream of the recording, where there are several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times, with the time running on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload (default: as fast as possible)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l faults -d 'Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload bytes of a synthesised frame' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'Threads of a synthesised stream' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l frame-rate -d 'Frames per second of each thread (default: from the headers, else from the rate)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sequence -d 'Sequence number in front of each frame' -r -f -a "auto\t'Little-endian for UDP, none for TCP'
+little\t'Little-endian, as FILA10G, DBBC3 and jive5ab have it'
+big\t'Big-endian'
+none\t'None'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first -d 'First sequence number' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l mode -d 'How packets are handed to the kernel' -r -f -a "auto\t'The best that works here'
+gso\t'Trains of packets in one system call (UDP_SEGMENT)'
+mmsg\t'Several packets in one system call'
+plain\t'One packet in one system call'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l senders -d 'Senders at once, each from a port of its own' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l cpu -d 'Processor for the sending thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l follow -d 'Go on while the recording is being made'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l pcap -d 'Read packets from a capture file instead' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l threads -d 'VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l place -d 'What tells a packet\'s place: its sequence number, or the time in its frame' -r -f -a "auto\t'Sequence number where packets carry one, else time'
+sequence\t'Sequence number'
+time\t'Time in the frame header'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep -d 'What is kept of each packet' -r -f -a "frame\t'The frame with its header, without the network\'s sequence number'
+packet\t'The whole packet'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l strip -d 'Drop this many leading bytes of each packet (instead of --keep)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l tier -d 'How UDP is received' -r -f -a "auto\t'The best that this host and the traffic allow'
+stage\t'Trains of packets in one system call (UDP_GRO)'
+plain\t'The same without trains'
+ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l receive-threads -d 'Sockets and threads for each UDP address; senders are spread over them' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l cpus -d 'Processors for the receiving threads, like 2,3' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l realtime -d 'Real-time priority of the receiving threads, 1 to 99' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l socket-buffer -d 'Socket buffer to ask for' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l memory -d 'Memory for packets (default: a quarter of the machine\'s, at most 4 GiB)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l chunk -d 'Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l window -d 'Blocks under construction for each stream: how much reordering is put right' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l max-streams -d 'Most senders followed at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start -d 'Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop -d 'Let no frames from this data time on through, and stop' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l duration -d 'Stop this long after the first packet' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l idle -d 'Stop when nothing came for this long, once something came' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l wait -d 'Give up when nothing came for this long from the start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d 'Stop at this wall time (UTC)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l pcap -d 'Read packets from a capture file instead' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l threads -d 'VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l place -d 'What tells a packet\'s place: its sequence number, or the time in its frame' -r -f -a "auto\t'Sequence number where packets carry one, else time'
+sequence\t'Sequence number'
+time\t'Time in the frame header'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l keep -d 'What is kept of each packet' -r -f -a "frame\t'The frame with its header, without the network\'s sequence number'
+packet\t'The whole packet'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l strip -d 'Drop this many leading bytes of each packet (instead of --keep)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l tier -d 'How UDP is received' -r -f -a "auto\t'The best that this host and the traffic allow'
+stage\t'Trains of packets in one system call (UDP_GRO)'
+plain\t'The same without trains'
+ring\t'A ring shared with the kernel (needs CAP_NET_RAW)'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l receive-threads -d 'Sockets and threads for each UDP address; senders are spread over them' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l cpus -d 'Processors for the receiving threads, like 2,3' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l realtime -d 'Real-time priority of the receiving threads, 1 to 99' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l socket-buffer -d 'Socket buffer to ask for' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l memory -d 'Memory for packets (default: a quarter of the machine\'s, at most 4 GiB)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l chunk -d 'Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l window -d 'Blocks under construction for each stream: how much reordering is put right' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l max-streams -d 'Most senders followed at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start -d 'Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop -d 'Let no frames from this data time on through, and stop' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l duration -d 'Stop this long after the first packet' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l idle -d 'Stop when nothing came for this long, once something came' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l wait -d 'Give up when nothing came for this long from the start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-at -d 'Stop at this wall time (UTC)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l scan -d 'Name of the recording, like exp_st_no0001' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data count as safe on a disk' -r -f -a "chunk\t'Every chunk by itself'
+interval\t'Together, several times a second'
+none\t'Whenever the system likes'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-engine -d 'How disks are written' -r -f -a "auto\t'io_uring where it is allowed, else plain calls'
+uring\t'io_uring'
+plain\t'Plain pwrite calls'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do when the scan exists already' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
+error\t'Refuse'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l verify -d 'Check that every payload is what `send --pattern` sent'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s h -l help -d 'Print help'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l verify -d 'Also check that every payload is what `send --pattern` sent'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l repair -d 'Take chunk files that no index knows into the index, as they are'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s h -l help -d 'Print help'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l stream -d 'Which stream of it, by number, where there are several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s o -l output-file -d 'Write here instead of to standard output' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l follow -d 'Go on while it is being recorded'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Do not compare checksums while reading'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s h -l help -d 'Print help'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'Format of the packets' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s n -l count -d 'How many packets' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l skip -d 'Skip this many packets first' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l wait -d 'Give up when nothing comes for this long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Seconds of each run' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Rounds; the candidates take turns in each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as nothing is lost)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates, of: skyhaul, bare, recv, recvmmsg, ring' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure (record)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Senders hand packets over one by one instead of in trains'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "demo" -d 'Watch the main job on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "receive" -d 'Receive streams to nowhere, a file or standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "record" -d 'Record streams onto disks, and send them on'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "check" -d 'Prove that a recording is what was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths beside bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
