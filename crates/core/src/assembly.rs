@@ -44,7 +44,7 @@ pub struct Config {
     pub window: usize,
     /// How many objects beyond the newest one a packet may open without being suspect.
     pub ahead: u64,
-    /// How many packets must agree before the stream is followed forward over more than `ahead` objects.
+    /// How many packets in a row must agree before the stream is followed forward over more than `ahead` objects.
     pub confirm: u32,
     /// How many late or doubled packets in a row, with no other between them, begin a new epoch. More than a
     /// network may double at a time, a whole train included.
@@ -127,7 +127,7 @@ pub struct Assembly<B> {
     epoch: u32,
     tombstones: VecDeque<Tombstone>,
     suspect: Option<Suspect<B>>,
-    /// Late or doubled packets since one was last accepted into the window.
+    /// Packets since one was last accepted into the window that were late, doubled, or of a suspect.
     refused: u32,
     retired: VecDeque<Retired<B>>,
     /// When a packet was last accepted into the window.
@@ -253,7 +253,8 @@ impl<B> Assembly<B> {
         if let Ok(at) = self.live.binary_search_by_key(&object, |l| l.object) {
             return Found::Live(at);
         }
-        if self.suspect.as_ref().is_some_and(|s| s.live.object == object) {
+        // What may open is of the window, though it was late or doubled before.
+        if self.suspect.as_ref().is_some_and(|s| s.live.object == object && !s.backward) {
             return Found::Suspect;
         }
         let mut from = 0;
@@ -268,10 +269,11 @@ impl<B> Assembly<B> {
             return Found::Old(Reject::Late);
         }
         let newest = self.live.back().map(|l| l.object).or(self.horizon.map(|h| h.object));
+        let back = self.config.ahead.max(self.config.window as u64);
         match newest {
             Some(newest) if object.0.saturating_sub(newest.0) > self.config.ahead => Found::Far,
-            // A whole window of objects further back than the oldest is no reordering.
-            Some(_) if oldest.is_some_and(|o| o.0.saturating_sub(object.0) > self.config.window as u64) => {
+            // Further back than the oldest by more than a window, or a step forward, is no reordering.
+            Some(_) if oldest.is_some_and(|o| o.0.saturating_sub(object.0) > back) => {
                 Found::Old(Reject::Late)
             }
             _ => Found::New(from),

@@ -93,7 +93,7 @@ impl<B> Assembly<B> {
         [
             newest.map(|_| self.last_arrival.plus(c.idle)),
             newest.filter(|_| self.live.len() == 1).map(|live| self.flush_due(live)),
-            (self.live.len() > 1).then(|| self.live[0].last.plus(c.linger)),
+            self.linger_due(),
             self.suspect_due(),
         ]
         .into_iter()
@@ -110,12 +110,19 @@ impl<B> Assembly<B> {
         if !self.live.is_empty() && now.since(self.last_arrival) >= self.config.idle {
             return self.retire_all(Cause::Idle);
         }
-        while self.live.len() > 1 && now.since(self.live[0].last) >= self.config.linger {
+        while self.linger_due().is_some_and(|due| now >= due) {
             self.retire_front(Cause::Linger);
         }
         if self.live.len() == 1 && now >= self.flush_due(&self.live[0]) {
             self.retire_front(Cause::Flush);
         }
+    }
+
+    /// When the oldest object is given up. A pause of the whole stream does not count: time runs for an object
+    /// once its successor is there.
+    fn linger_due(&self) -> Option<Nanos> {
+        let (oldest, next) = (self.live.front()?, self.live.get(1)?);
+        Some(oldest.last.max(next.first).plus(self.config.linger))
     }
 
     /// When a slowly filling object is retired as far as it came. Without a gap nothing can still come for that

@@ -6,11 +6,11 @@
 //! window untouched.
 //!
 //! ```text
-//!   forward    more than `ahead` beyond the newest     `confirm` packets for it, or one for its successor
+//!   forward    more than `ahead` beyond the newest     `confirm` packets in a row for it or its successor
 //!   backward   late or doubled, several in a row       `resync` in a row for it or for what follows it
 //! ```
 
-use super::{Assembly, Cause, Found, Live, Mark, SUSPECT};
+use super::{Assembly, Cause, Config, Found, Live, Mark, SUSPECT};
 use crate::placement::{Nanos, ObjectId, Reject};
 use std::ops::Range;
 
@@ -19,8 +19,12 @@ pub(super) struct Suspect<B> {
     pub(super) live: Live<B>,
     /// It is behind the window: believing it begins a new epoch.
     pub(super) backward: bool,
-    /// Packets that agree with it.
+    /// Packets that agree with it, since the window last accepted one.
     packets: u32,
+    /// The window has accepted packets since it was opened.
+    contradicted: bool,
+    /// Packets since one agreed that name neither it nor the window.
+    against: u32,
 }
 
 impl<B> Assembly<B> {
@@ -40,15 +44,21 @@ impl<B> Assembly<B> {
         backward: bool,
     ) -> Result<usize, Reject> {
         match &self.suspect {
-            Some(held) if held.backward != backward => Err(why),
-            Some(held) if held.live.object == object => Ok(SUSPECT),
-            Some(_) => self.follow_suspect(object, part, now, take, why),
+            Some(held) if held.backward == backward && held.live.object == object => return Ok(SUSPECT),
+            Some(held) if held.backward == backward && self.follows(held, object) => {
+                return self.follow_suspect(object, part, now, take, why);
+            }
+            Some(_) => self.disagree(why)?,
+            None => {}
+        }
+        match &self.suspect {
+            Some(_) => Err(why),
             None if backward && self.refused < self.patience() => Err(why),
             None => {
                 // A late packet stays one where there is no block to doubt it with.
                 let none = if backward { why } else { Reject::NoBuffer };
                 let live = self.begin(object, 0, part, now, || take().ok_or(none))?;
-                self.suspect = Some(Suspect { live, backward, packets: 0 });
+                self.suspect = Some(Suspect { live, backward, packets: 0, contradicted: false, against: 0 });
                 Ok(SUSPECT)
             }
         }
@@ -56,6 +66,24 @@ impl<B> Assembly<B> {
 
     /// What follows the suspect confirms it as well as packets of its own do: the next object of a stream that
     /// jumped forward, any near one of a stream that restarted.
+    fn follows(&self, held: &Suspect<B>, object: ObjectId) -> bool {
+        let Config { ahead, resync, .. } = self.config;
+        let most = if held.backward { ahead.max(u64::from(resync)) } else { ahead.max(1) };
+        object.0.checked_sub(held.live.object.0).is_some_and(|beyond| (1..=most).contains(&beyond))
+    }
+
+    /// One more packet for a place that is neither the window nor the suspect. Several, and none for the suspect,
+    /// and it gives way: it must not keep the window from following the stream elsewhere.
+    fn disagree(&mut self, why: Reject) -> Result<(), Reject> {
+        let Some(held) = &mut self.suspect else { return Ok(()) };
+        held.against += 1;
+        if held.against < self.config.confirm {
+            return Err(why);
+        }
+        self.dismiss();
+        Ok(())
+    }
+
     fn follow_suspect(
         &mut self,
         object: ObjectId,
@@ -64,18 +92,18 @@ impl<B> Assembly<B> {
         take: &mut impl FnMut() -> Option<B>,
         why: Reject,
     ) -> Result<usize, Reject> {
-        let needed = self.config.resync.saturating_sub(self.patience());
-        let near = self.config.ahead.max(u64::from(self.config.resync));
+        let restart = self.config.resync.saturating_sub(self.patience());
         let Some(held) = &mut self.suspect else { return Err(why) };
-        match object.0.checked_sub(held.live.object.0) {
-            Some(beyond) if beyond <= if held.backward { near } else { 1 } => {}
-            _ => return Err(why),
-        }
-        if held.backward {
-            held.packets = held.packets.saturating_add(1);
-            if held.packets < needed {
-                return Err(why);
-            }
+        held.against = 0;
+        held.packets = held.packets.saturating_add(1);
+        let enough = match held.backward {
+            true => held.packets >= restart,
+            // Objects of few packets are over before enough have come; then nothing else may have come between.
+            false => held.packets >= self.config.confirm || (held.packets >= 2 && !held.contradicted),
+        };
+        self.refused = self.refused.saturating_add(1);
+        if !enough {
+            return Err(why);
         }
         self.believe_now();
         match self.find(object, part) {
@@ -91,21 +119,21 @@ impl<B> Assembly<B> {
         let restart = self.config.resync.saturating_sub(self.patience());
         let Some(suspect) = &mut self.suspect else { return };
         suspect.packets = suspect.packets.saturating_add(1);
+        suspect.against = 0;
         let enough = if suspect.backward { restart } else { self.config.confirm };
-        if suspect.backward {
-            self.refused = self.refused.saturating_add(1);
-        }
+        self.refused = self.refused.saturating_add(1);
         if suspect.packets >= enough {
             self.believe_now();
         }
     }
 
-    /// The window goes on: what was late or doubled was no restart.
+    /// The window goes on: what was late or doubled was no restart, what was far ahead no jump. Agreement begins anew.
     #[cold]
     pub(super) fn doubt(&mut self) {
         self.refused = 0;
-        if let Some(suspect) = self.suspect.as_mut().filter(|suspect| suspect.backward) {
+        if let Some(suspect) = &mut self.suspect {
             suspect.packets = 0;
+            suspect.contradicted = true;
         }
     }
 

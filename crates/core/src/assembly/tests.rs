@@ -203,6 +203,28 @@ fn an_object_that_nothing_more_comes_for_does_not_hold_up_its_successor() {
     assert_eq!(a.poll_retired().unwrap().cause, Cause::Linger);
 }
 
+/// Found by world 20313.
+#[test]
+fn a_pause_before_the_successor_is_no_lingering() {
+    let mut a = Assembly::new(config());
+    (0..9).for_each(|n| put(&mut a, n, 0).unwrap());
+    let later = Nanos::SECOND.0 / 2;
+    put(&mut a, 10, later).unwrap();
+    a.handle_timeout(Nanos(later));
+    put(&mut a, 9, later + 1).unwrap();
+    assert_eq!(a.poll_retired().map(|p| p.cause), Some(Cause::Complete));
+}
+
+/// Found by world 1884: what a stream left beside the window, short of blocks, kept it from being followed.
+#[test]
+fn a_suspect_that_nothing_agrees_with_gives_way() {
+    let mut a = Assembly::new(config());
+    (0..5).for_each(|n| put(&mut a, n, 0).unwrap());
+    put(&mut a, 1000, 0).unwrap();
+    let lost = (2000..2100).filter(|&n| put(&mut a, n, 0).is_err()).count();
+    assert!(lost < 8, "{lost} lost");
+}
+
 #[test]
 fn byte_ranges_of_a_sized_object() {
     let mut a =
