@@ -111,6 +111,8 @@ struct Inner {
     free: ArrayQueue<u32>,
     table: Option<Table>,
     pages: Pages,
+    /// Blocks whose memory is there.
+    touched: AtomicU32,
 }
 
 /// What is known of one block.
@@ -154,7 +156,16 @@ impl Pool {
         for index in 0..ready {
             let _ = free.push(index);
         }
-        let pool = Pool(Arc::new(Inner { mapping, first, block_bytes, slots, free, table, pages }));
+        let pool = Pool(Arc::new(Inner {
+            mapping,
+            first,
+            block_bytes,
+            slots,
+            free,
+            table,
+            pages,
+            touched: AtomicU32::new(ready),
+        }));
         if ready < count {
             let rest = pool.clone();
             std::thread::Builder::new().name("touch".into()).spawn(move || rest.touch_rest(ready))?;
@@ -166,10 +177,13 @@ impl Pool {
     fn touch_rest(&self, index: u32) {
         for index in index..self.0.slots.len() as u32 {
             let start = self.0.first + index as usize * self.0.block_bytes;
-            if Arc::strong_count(&self.0) == 1 || self.0.mapping.touch(start..start + self.0.block_bytes).is_err() {
+            if Arc::strong_count(&self.0) == 1
+                || self.0.mapping.touch(start..start + self.0.block_bytes).is_err()
+            {
                 return;
             }
             let _ = self.0.free.push(index);
+            self.0.touched.store(index + 1, Ordering::Release);
         }
     }
 
@@ -210,6 +224,12 @@ impl Pool {
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.block_bytes() as u64 * self.blocks() as u64
+    }
+
+    /// Whether all of its memory is there by now.
+    #[must_use]
+    pub fn is_touched(&self) -> bool {
+        self.0.touched.load(Ordering::Acquire) as usize == self.0.slots.len()
     }
 
     /// Which pages the kernel gave.

@@ -25,6 +25,8 @@ pub(super) struct Ring {
     flying: HashMap<u64, (Work, Instant)>,
     spans: Vec<(usize, usize)>,
     pool: Option<Pool>,
+    /// To be registered when all of it is touched.
+    wanted: Option<Pool>,
     watching: bool,
 }
 
@@ -45,11 +47,25 @@ impl Ring {
         if !ring.params().is_feature_ext_arg() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
         }
-        let mut ring = Ring { ring, flying: HashMap::new(), spans: Vec::new(), pool: None, watching: false };
-        if let Some(pool) = pool {
-            ring.register(pool);
-        }
+        let mut ring = Ring {
+            ring,
+            flying: HashMap::new(),
+            spans: Vec::new(),
+            pool: None,
+            wanted: pool.cloned(),
+            watching: false,
+        };
+        ring.register_when_touched();
         Ok(ring)
+    }
+
+    /// Register the pool once all of it is touched: the kernel would have to give every page at once.
+    fn register_when_touched(&mut self) {
+        if self.flying.is_empty()
+            && let Some(pool) = self.wanted.take_if(|pool| pool.is_touched())
+        {
+            self.register(&pool);
+        }
     }
 
     fn register(&mut self, pool: &Pool) {
@@ -69,11 +85,13 @@ impl Ring {
         }
     }
 
+    /// Whether writes come from registered memory, or will as soon as all of it is touched.
     pub(super) fn is_registered(&self) -> bool {
-        self.pool.is_some()
+        self.pool.is_some() || self.wanted.is_some()
     }
 
     pub(super) fn push(&mut self, id: u64, work: Work) -> io::Result<()> {
+        self.register_when_touched();
         let entry = match &work {
             Work::Write { file, view, offset } => {
                 let (fd, len) = (types::Fd(file.as_raw_fd()), view.len() as u32);
