@@ -9,7 +9,7 @@
 //! | option | receiving | sending |
 //! |---|---|---|
 //! | `iface` | interface (name, or one of its addresses) packets must come in on, or a group is joined on | interface they leave by |
-//! | `source` | only this sender (source-specific multicast) | local address to send from |
+//! | `source` | only this sender (source-specific multicast, TCP) | local address to send from |
 //! | `rcvbuf`, `sndbuf` | socket buffer | socket buffer |
 //! | `ttl` | | hops multicast or unicast packets may travel |
 //!
@@ -22,7 +22,7 @@
 //! ```
 //!
 //! Limits: numeric addresses only (a name may mean several hosts, and a recording must not hang on a resolver);
-//! an empty address (`udp://:2630`) is every IPv4 address of this host; port 0 asks the system for a free one.
+//! an empty address (`udp://:2630`) is every IPv4 address of this host, `[::]` every IPv6 address and no other; port 0 asks the system for a free one.
 
 use crate::quantity::Size;
 use std::{

@@ -27,7 +27,10 @@
 //!
 //! Limits: a train lives only during the call; whoever needs its bytes later copies them.
 
-use crate::host::interface::InterfaceCounters;
+use crate::{
+    address::Endpoint,
+    host::interface::{InterfaceCounters, interface_of},
+};
 use skyhaul_core::placement::Nanos;
 use std::{io, iter::FusedIterator, net::SocketAddr, time::Duration};
 
@@ -151,7 +154,7 @@ pub struct SourceStats {
     pub socket_drops: u64,
     /// TCP: connections accepted so far.
     pub connections: u64,
-    /// TCP: connections that ended in the middle of a packet, by reset, or by garbage.
+    /// TCP: connections that ended in the middle of a packet, by reset, or by garbage, or were not asked for.
     pub broken: u64,
     /// The kernel's buffer for this source.
     pub buffer: Option<Buffer>,
@@ -193,6 +196,29 @@ impl InterfaceWatch {
         Self { name: name.unwrap_or_else(|| "all".into()), start, now: start }
     }
 
+    /// Start watching the interface that packets to `at` come in by.
+    #[must_use]
+    pub fn of(at: &Endpoint) -> Self {
+        Self::start(match at.iface.as_deref().map(|name| (name, name.parse())) {
+            Some((_, Ok(address))) => interface_of(address),
+            Some((name, Err(_))) => Some(name.to_owned()),
+            None => interface_of(at.address.ip()),
+        })
+    }
+
+    /// What would help against losses at the interface, if there were any.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        let lost = self.difference().dropped;
+        let name = &self.name;
+        (lost > 0).then(|| {
+            format!(
+                "interface {name} dropped {lost} packets before any socket: its receive ring was full or no CPU \
+                 emptied it in time; see `ethtool -S {name}`, then as root: ethtool -G {name} rx 4096"
+            )
+        })
+    }
+
     /// The same, with fresh counters.
     #[must_use]
     pub fn read(&self) -> Self {
@@ -217,6 +243,22 @@ mod tests {
         let lengths: Vec<usize> = train.packets().map(<[u8]>::len).collect();
         assert_eq!(lengths.len(), train.count());
         lengths
+    }
+
+    #[test]
+    fn losses_at_the_interface_have_a_remedy() {
+        let mut watch = InterfaceWatch::start(Some("eth7".into()));
+        assert_eq!(watch.remedy(), None);
+        watch.now.dropped += 3;
+        assert!(watch.remedy().unwrap().contains("ethtool -G eth7 rx 4096"));
+        for (at, name) in [
+            ("udp://127.0.0.1:1", "lo"),
+            ("udp://239.1.1.1:1?iface=127.0.0.1", "lo"),
+            ("udp://:1", "all"),
+            ("udp://:1?iface=eth7", "eth7"),
+        ] {
+            assert_eq!(InterfaceWatch::of(&at.parse().unwrap()).name, name);
+        }
     }
 
     #[test]

@@ -123,6 +123,18 @@ fn garbage_closes_its_connection_and_no_other() {
 }
 
 #[test]
+fn only_the_sender_asked_for_is_let_in() {
+    let mut source = source("tcp://127.0.0.1:0?source=127.0.0.9");
+    let wrong = TcpStream::connect(source.local()).unwrap();
+    let to = Endpoint { source: Some("127.0.0.9".parse().unwrap()), ..Endpoint::tcp(source.local()) };
+    let mut right = TcpSender::open(&to, &TcpSendOptions::default()).unwrap();
+    right.send(&parts(&[sized(0, 0, 100)])).unwrap();
+    assert_eq!(collect(&mut source, 1).len(), 1);
+    assert_eq!((source.connections(), source.stats().broken), (1, 1));
+    drop(wrong);
+}
+
+#[test]
 fn more_connections_than_allowed_wait_their_turn() {
     let options = TcpOptions { connections: 2, ..TcpOptions::default() };
     let mut source =

@@ -3,7 +3,6 @@
 use super::{Frame, Framer};
 use crate::{
     address::Endpoint,
-    host::interface::interface_of,
     source::{InterfaceWatch, Source, SourceStats, Train},
     udp::bind_to_interface,
 };
@@ -102,7 +101,7 @@ impl TcpSource {
         let listener = TcpListener::from(socket);
         let at = at.at(listener.local_addr()?);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| at.failed("watch", &e.into()))?;
-        let interface = InterfaceWatch::start(interface_of(at.address.ip()));
+        let interface = InterfaceWatch::of(&at);
         let mut source = Self {
             listener,
             options: options.clone(),
@@ -153,6 +152,9 @@ impl TcpSource {
     fn accept(&mut self) -> io::Result<()> {
         while self.connections.len() < self.options.connections {
             match self.listener.accept() {
+                Ok((_, sender)) if self.at.source.is_some_and(|only| only != sender.ip()) => {
+                    self.counts.broken += 1;
+                }
                 // One that is gone again before it was looked at is not worth an error.
                 Ok((stream, sender)) => drop(self.admit(stream, sender)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),

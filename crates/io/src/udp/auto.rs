@@ -1,6 +1,6 @@
 //! Choosing the tier by the traffic, and changing it without losing or doubling a packet.
 //!
-//! Starts as `stage`. Moves to a ring when all of this holds over 16,384 arrivals: they came at 50,000 a second or
+//! Starts as `stage`. Moves to a ring when all of this holds over 16,384 arrivals: they came at 20,000 a second or
 //! more, fewer than 1.5 packets to a train, 2 KiB or less to a packet; and a ring may be opened (CAP_NET_RAW), the
 //! address is no group (a ring does not see what this host itself sends to one), and the port is not shared. Moves
 //! back for good when datagrams come in fragments or frames that the ring cannot take, and back for now when trains
@@ -30,8 +30,8 @@ use std::{
 
 /// Arrivals between two looks at the traffic.
 const LOOK: u64 = 16_384;
-/// A look that took longer than this was of traffic too slow to matter: 50,000 arrivals a second.
-const FAST: Duration = Duration::from_millis(328);
+/// A look that took longer than this was of traffic too slow to matter: 20,000 arrivals a second.
+const FAST: Duration = Duration::from_millis(819);
 /// Packets longer than this cost more to copy than to call for.
 const SMALL: u64 = 2048;
 /// Changes of tier in the life of a source.

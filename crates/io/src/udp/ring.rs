@@ -21,7 +21,7 @@ use super::{
 use crate::{
     address::Endpoint,
     frame::{Datagram, NoDatagram, datagram},
-    host::interface::{interface_index, interface_of},
+    host::interface::interface_index,
     source::{Buffer, InterfaceWatch, SourceStats, Train},
 };
 use rustix::{
@@ -414,7 +414,7 @@ impl RingTier {
         let ring = Ring::open(&at, options)?;
         filter::attach(socket.as_fd(), &filter::for_quiet_socket())
             .map_err(at.failing("silence the socket of"))?;
-        let interface = InterfaceWatch::start(at.iface.clone().or_else(|| interface_of(at.address.ip())));
+        let interface = InterfaceWatch::of(&at);
         Ok(Self { ring, _quiet: socket, at, interface, remedies })
     }
 
@@ -429,7 +429,9 @@ impl RingTier {
     pub(super) fn stats(&self) -> SourceStats {
         let mut stats = self.ring.stats();
         stats.because = "asked for".into();
-        stats.interface = Some(self.interface.read());
+        let interface = self.interface.read();
+        stats.remedies.extend(interface.remedy());
+        stats.interface = Some(interface);
         stats.remedies.extend(self.remedies.iter().cloned());
         stats
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     address::Endpoint,
-    host::interface::interface_of,
+    quantity::Size,
     source::{Buffer, InterfaceWatch, SourceStats, Train},
 };
 use socket2::Socket;
@@ -71,8 +71,6 @@ impl SocketTier {
                 Err(error) => because = format!("no UDP_GRO in this kernel: {error}"),
             }
         }
-        let name = interface_of(at.address.ip());
-        let name = at.iface.clone().filter(|n| n.parse::<std::net::IpAddr>().is_err()).or(name);
         Ok(Self {
             socket,
             batch: Batch::new(),
@@ -85,7 +83,7 @@ impl SocketTier {
             tier,
             because,
             buffer,
-            interface: InterfaceWatch::start(name),
+            interface: InterfaceWatch::of(&at),
             remedies,
             at,
         })
@@ -181,11 +179,25 @@ impl SocketTier {
         Ok(())
     }
 
+    fn remedies(&self, interface: &InterfaceWatch, drops: u64) -> Vec<String> {
+        let mut remedies = self.remedies.clone();
+        remedies.extend(interface.remedy());
+        if drops > 0 {
+            remedies.push(format!(
+                "the socket had no room for {drops} arrivals, for this thread did not run in time: give it a CPU of \
+                 its own and real-time priority, or a larger buffer (rcvbuf={})",
+                Size::from_bytes(self.buffer.asked * 2)
+            ));
+        }
+        remedies
+    }
+
     pub(super) fn stats(&self) -> SourceStats {
         let mut counts = self.counts;
         if !self.silent {
             counts.dropped_up_to(drops(self.socket.as_fd()).unwrap_or(counts.kernel));
         }
+        let interface = self.interface.read();
         SourceStats {
             packets: self.counts.packets,
             bytes: self.counts.bytes,
@@ -195,8 +207,8 @@ impl SocketTier {
             buffer: Some(self.buffer),
             tier: self.tier,
             because: self.because.clone(),
-            interface: Some(self.interface.read()),
-            remedies: self.remedies.clone(),
+            remedies: self.remedies(&interface, counts.drops),
+            interface: Some(interface),
             ..SourceStats::default()
         }
     }

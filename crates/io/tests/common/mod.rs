@@ -105,12 +105,13 @@ impl Pair {
             }
         }
         // Until a new link has proved its own addresses unique, the kernel takes in no group packets on it.
-        let tentative = |name: &str| {
-            let list = Command::new("ip").args(["-n", name, "-6", "addr", "show", "tentative"]).output();
-            list.is_ok_and(|o| !o.stdout.is_empty())
+        let ready = |name: &str| {
+            let list = Command::new("ip").args(["-n", name, "-6", "addr", "show", "scope", "link"]).output();
+            let list = list.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
+            list.contains("fe80") && !list.contains("tentative")
         };
         let deadline = Instant::now() + Duration::from_secs(5);
-        while (tentative(near) || tentative(far)) && Instant::now() < deadline {
+        while !(ready(near) && ready(far)) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(50));
         }
         Some(pair)
