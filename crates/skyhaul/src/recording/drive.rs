@@ -292,6 +292,12 @@ impl Drive {
             return;
         }
         match free {
+            Ok(free) if free <= self.dispatch.reserve => {
+                state.free_bytes = free;
+                drop(state);
+                let text = format!("{free} bytes are free, {} are to be left", self.dispatch.reserve);
+                self.dispatch.retire(self.index, DiskState::Full, &text);
+            }
             Ok(free) => {
                 let waiting = state.waiting;
                 state.free_bytes = free;
