@@ -18,6 +18,8 @@ mod learning;
 mod receiver;
 mod sinks;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 pub use engine::{Engine, EngineOptions, Tally};
 pub use gate::{DataTime, Gate};

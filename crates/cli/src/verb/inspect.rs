@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::MappedFile;
+use skyhaul::io::pcap::PcapSource;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
 use skyhaul::wire::inspect::{Inspection, inspect};
@@ -51,7 +52,11 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         let mut capture = [0; 4];
         let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut capture));
         read.with_context(|| format!("open {}", path.display()))?;
-        if is_capture(capture) { bail!("captures cannot be read yet") } else { from_file(path, args)? }
+        if is_capture(capture) {
+            from_source(&mut PcapSource::open(path, None)?, args)?
+        } else {
+            from_file(path, args)?
+        }
     };
     let inspected: Vec<(Packet, Inspection)> =
         packets.into_iter().map(|p| (inspect(args.format, &p.bytes), p)).map(|(i, p)| (p, i)).collect();

@@ -7,6 +7,7 @@ use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result};
 use skyhaul::io::memory::Pool;
+use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, Receiver};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -71,8 +72,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
 /// A capture file becomes one more source.
 pub(crate) fn add_capture(args: &ReceiveCommon, receiver: &mut Receiver) -> Result<()> {
     if let Some(path) = &args.pcap {
-        let _ = receiver;
-        anyhow::bail!("{}: captures cannot be read yet", path.display());
+        receiver.add_source(path.display().to_string(), Box::new(PcapSource::open(path, None)?));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
-use skyhaul_core::wire::{AnyLayout, FrameTime, Place, StreamFormat};
+use skyhaul_core::wire::{AnyLayout, FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -118,8 +118,12 @@ pub(super) struct Stream {
     per_object: u64,
     /// When the kernel took in the last train.
     last_train: Nanos,
-    /// The last frame whose time and place are known: to learn the frame rate.
-    anchor: Option<(FrameTime, u64, u32)>,
+    /// A frame whose time and place are known: to learn the frame rate by.
+    anchor: Option<(FrameTime, u64)>,
+    /// Learns the frame rate of a stream without places.
+    rate: RateWatch,
+    /// Time of the last frame of the part before.
+    last_time: Option<FrameTime>,
 }
 
 impl Stream {
@@ -137,6 +141,8 @@ impl Stream {
             per_object,
             last_train: Nanos::default(),
             anchor: None,
+            rate: RateWatch::default(),
+            last_time: None,
         }
     }
 
@@ -228,11 +234,21 @@ impl Stream {
         if epoch != self.report.epochs {
             self.report.epochs = epoch;
             self.report.sequence.restart();
-            self.anchor = None;
+            (self.anchor, self.last_time) = (None, None);
         }
-        let gap =
-            after.map_or(0, |after| self.frames_between(after, Mark { object, offset: range.start }, unit));
+        let to_unit = |at: u64| ((at - range.start) / unit) as u32;
+        let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
+        let units = to_unit(range.end);
+        let (first, last) = ends(&holes, units);
+        let start = range.start as usize;
+        let time_of = |u: u32| {
+            let at = start + u as usize * unit as usize;
+            self.info.format.frame_time(&block[at..at + unit as usize])
+        };
+        let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
         let first_number = object.0.saturating_mul(self.per_object);
+        let from = Mark { object, offset: range.start };
+        let gap = after.map_or(0, |after| self.gap(after, from, unit, first_time, first));
         if gap > 0 {
             let end = first_number + range.start / unit;
             self.lost(end.saturating_sub(gap)..end);
@@ -240,34 +256,21 @@ impl Stream {
         for m in &missing {
             self.lost(first_number + m.start / unit..first_number + m.end / unit);
         }
-        self.report.retired += (range.end - range.start) / unit + gap;
-        let to_unit = |at: u64| ((at - range.start) / unit) as u32;
-        let missing: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
-        let units = to_unit(range.end);
-        let range = range.start as usize..range.end as usize;
-        let time_of = |u: Option<u32>| {
-            let at = range.start + u? as usize * unit as usize;
-            self.info.format.frame_time(&block[at..at + unit as usize])
-        };
-        let first = if missing.first().is_some_and(|m| m.start == 0) { missing[0].end } else { 0 };
-        let last = match missing.last() {
-            Some(m) if m.end == units => m.start.checked_sub(1),
-            _ => units.checked_sub(1),
-        };
-        let (first_time, last_time) = (time_of((first < units).then_some(first)), time_of(last));
+        self.report.retired += u64::from(units) + gap;
         self.report.first_time = self.report.first_time.or(first_time);
         self.report.last_time = last_time.or(self.report.last_time);
+        self.last_time = last_time.or(self.last_time);
         if let (Some(time), Some(last)) = (last_time, last) {
-            let number = first_number + range.start as u64 / unit + u64::from(last);
-            self.learn_rate(time, number, epoch);
+            self.learn_rate(time, first_number + range.start / unit + u64::from(last));
         }
         let frames_per_second = self.report.frames_per_second;
+        let (range, object) = (start..range.end as usize, object.0);
         Part {
             block,
             range,
-            missing,
+            missing: holes,
             gap,
-            object: object.0,
+            object,
             epoch,
             cause,
             first_time,
@@ -287,36 +290,68 @@ impl Stream {
         }
     }
 
-    /// Frames between two places, where the layout can tell.
-    fn frames_between(&self, from: Mark, to: Mark, unit: u64) -> u64 {
+    /// Frames of which nothing came between two places, as far as can be told.
+    fn gap(&self, from: Mark, to: Mark, unit: u64, first_time: Option<FrameTime>, first: Option<u32>) -> u64 {
         if from >= to {
             return 0;
         }
-        let whole = self.layout.units_between(from.object, to.object).unwrap_or(0);
-        (whole + to.offset / unit).saturating_sub(from.offset / unit)
+        match self.layout.units_between(from.object, to.object) {
+            Some(whole) => (whole + to.offset / unit).saturating_sub(from.offset / unit),
+            // Across the end of a second whose length the layout does not know; we may by now.
+            None => {
+                // What is missing before the first frame of this part is counted with the part.
+                let between = self.gap_in_time(first_time).unwrap_or(0);
+                between.saturating_sub(u64::from(first.unwrap_or(0)))
+            }
+        }
     }
 
-    /// Frames per second from two frames of different seconds and their places in the stream.
-    fn learn_rate(&mut self, time: FrameTime, number: u64, epoch: u32) {
+    /// Frames between the last frame that came and this one, by their times.
+    fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
+        let fps = i64::from(self.report.frames_per_second?);
+        let threads = &self.info.format.threads;
+        let place = |time: FrameTime| {
+            let rank = threads.iter().position(|t| t.id == time.thread).unwrap_or(0) as i64;
+            let frame = time.unix_seconds.checked_mul(fps)?.checked_add(i64::from(time.frame))?;
+            frame.checked_mul(threads.len().max(1) as i64)?.checked_add(rank)
+        };
+        let between = place(to?)?.checked_sub(place(self.last_time?)?)?;
+        u64::try_from(between - 1).ok()
+    }
+
+    /// Frames per second, if nobody told them: from two frames whose places in the stream are known, or from where
+    /// seconds end.
+    fn learn_rate(&mut self, time: FrameTime, number: u64) {
         if self.report.frames_per_second.is_some() {
             return;
         }
-        let Some((t0, n0, e0)) = self.anchor else {
-            self.anchor = Some((time, number, epoch));
-            return;
-        };
-        if e0 != epoch || time.unix_seconds <= t0.unix_seconds || self.info.format.place != Place::Sequence {
+        if self.info.format.place == Place::Time {
+            // Objects end where seconds do, so the last frame of each object is enough.
+            self.report.frames_per_second = self.rate.observe(time);
             return;
         }
-        let frames =
-            (number.saturating_sub(n0)) as i64 / i64::from(self.info.format.threads.len().max(1) as u32);
-        let seconds = time.unix_seconds - t0.unix_seconds;
+        let Some((t0, n0)) = self.anchor else {
+            self.anchor = Some((time, number));
+            return;
+        };
+        let seconds = time.unix_seconds.saturating_sub(t0.unix_seconds);
+        if seconds <= 0 {
+            return;
+        }
+        let frames = number.saturating_sub(n0) as i64 / self.info.format.threads.len().max(1) as i64;
         let within = i64::from(time.frame) - i64::from(t0.frame);
         let fps = (frames - within + seconds / 2) / seconds;
         if (1..=1 << 24).contains(&fps) && fps > i64::from(time.frame.max(t0.frame)) {
             self.report.frames_per_second = u32::try_from(fps).ok();
         }
     }
+}
+
+/// The first and the last unit of a part that came.
+fn ends(holes: &[Range<u32>], units: u32) -> (Option<u32>, Option<u32>) {
+    let first = holes.first().filter(|hole| hole.start == 0).map_or(0, |hole| hole.end);
+    let end = holes.last().filter(|hole| hole.end == units).map_or(units, |hole| hole.start);
+    ((first < units).then_some(first), end.checked_sub(1))
 }
 
 /// How many object numbers a second spans, at most, where the frame rate is unknown.

@@ -1,0 +1,242 @@
+//! The engine without a socket: packets in, parts out, every count exact.
+
+use super::engine::{Engine, EngineOptions};
+use super::{Gate, Part, Sink, StreamInfo};
+use crate::frames::FramesOf;
+use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
+use skyhaul_core::assembly::Config;
+use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
+use skyhaul_core::wire::{LearnOptions, Order, Place};
+use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_io::source::Train;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+const BLOCK: usize = 64 << 10;
+const START: i64 = 1_795_402_800;
+
+/// What became of the parts: stream, first frame's number in the part list, frames present.
+#[derive(Clone, Default)]
+struct Kept(Arc<Mutex<Vec<Seen>>>);
+
+struct Seen {
+    stream: u32,
+    units: u32,
+    missing: u32,
+    gap: u64,
+    epoch: u32,
+    wrong: u32,
+}
+
+impl Sink for Kept {
+    fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
+    fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+        let unit = stream.unit_bytes as usize;
+        let frames = FramesOf::stream(&stream.format, true).unwrap();
+        let is_missing = |u: u32| part.missing.iter().any(|m| m.contains(&u));
+        let wrong = (0..part.units(stream.unit_bytes)).filter(|&u| !is_missing(u)).filter(|&u| {
+            let at = part.range.start + u as usize * unit;
+            frames.see(&part.block[at..at + unit]).illegal.is_some()
+        });
+        self.0.lock().unwrap().push(Seen {
+            stream: stream.id,
+            units: part.units(stream.unit_bytes),
+            missing: part.missing.iter().map(|m| m.end - m.start).sum(),
+            gap: part.gap,
+            epoch: part.epoch,
+            wrong: wrong.count() as u32,
+        });
+    }
+}
+
+struct Bed {
+    engine: Engine<Kept>,
+    kept: Kept,
+    pool: Pool,
+    now: Nanos,
+}
+
+impl Bed {
+    fn new(change: impl FnOnce(&mut EngineOptions)) -> Self {
+        let pool =
+            Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: BLOCK, shared: false }).unwrap();
+        let mut options = EngineOptions {
+            learn: LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() },
+            assembly: Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
+            gate: Gate::default(),
+            max_streams: 4,
+            listen: "test".into(),
+            split_threads: false,
+            next_stream: Arc::default(),
+        };
+        change(&mut options);
+        let kept = Kept::default();
+        let engine = Engine::new(options, pool.clone(), kept.clone(), None);
+        Self { engine, kept, pool, now: Nanos::SECOND }
+    }
+
+    fn send(&mut self, port: u16, packet: &[u8]) {
+        let sender = SocketAddr::from(([127, 0, 0, 1], port));
+        self.now = self.now.plus(Nanos(1000));
+        self.engine.handle_train(&Train::single(packet, &sender), self.now);
+    }
+
+    fn finish(&mut self) -> (u64, u64, u64) {
+        self.engine.finish(self.now);
+        let seen = self.kept.0.lock().unwrap();
+        assert_eq!(seen.iter().map(|s| s.wrong).sum::<u32>(), 0, "a frame is not where it belongs");
+        assert_eq!(self.pool.free(), self.pool.blocks(), "a block was kept");
+        let present = seen.iter().map(|s| u64::from(s.units - s.missing)).sum();
+        let missing = seen.iter().map(|s| u64::from(s.missing) + s.gap).sum();
+        (present, missing, self.engine.tally(true).streams.len() as u64)
+    }
+
+    fn rejected(&mut self, why: Reject) -> u64 {
+        let tally = self.engine.tally(true);
+        tally.rejects.get(why) + tally.streams.iter().map(|(_, r)| r.rejects.get(why)).sum::<u64>()
+    }
+}
+
+fn supply(threads: u16, order: Option<Order>) -> SynthSupply {
+    SynthSupply::new(SynthOptions {
+        payload: 1000,
+        threads,
+        frames_per_second: 500,
+        start: START,
+        station: "Sk".into(),
+        pattern: true,
+        sequence: Sequence { order, first: 77 },
+        packets: None,
+    })
+    .unwrap()
+}
+
+fn packet(supply: &SynthSupply, n: u64) -> Vec<u8> {
+    let mut head = [0; HEAD];
+    let (length, payload) = supply.packet(n, &mut head);
+    [&head[..length], payload].concat()
+}
+
+#[test]
+fn the_first_packets_are_not_lost_while_the_format_is_learned() {
+    for (threads, order) in [(1, Some(Order::Little)), (4, Some(Order::Big)), (1, None), (4, None)] {
+        let (mut bed, supply) = (Bed::new(|_| {}), supply(threads, order));
+        (0..2000).for_each(|n| bed.send(1, &packet(&supply, n)));
+        assert_eq!(bed.finish(), (2000, 0, 1), "{threads} threads, {order:?}");
+    }
+}
+
+#[test]
+fn lost_doubled_and_reordered_packets_are_counted_exactly() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(2, Some(Order::Little)));
+    for n in 0..2000u64 {
+        let swapped = if n % 20 < 10 { n / 10 * 10 + 9 - n % 10 } else { n };
+        if swapped % 100 != 33 {
+            bed.send(1, &packet(&supply, swapped));
+        }
+        if swapped % 100 == 50 {
+            bed.send(1, &packet(&supply, swapped));
+        }
+    }
+    assert_eq!(bed.finish(), (1980, 20, 1));
+    assert_eq!(bed.rejected(Reject::Duplicate), 20);
+    let report = bed.engine.tally(true).streams.remove(0).1;
+    let lost: Vec<_> = (0..20).map(|i| 77 + i * 100 + 33..77 + i * 100 + 34).collect();
+    assert_eq!(report.loss_map, lost);
+    assert_eq!(report.frames_per_second, Some(500));
+}
+
+#[test]
+fn a_long_outage_is_counted_frame_by_frame() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+    (0..300).chain(5000..5300).for_each(|n| bed.send(1, &packet(&supply, n)));
+    assert_eq!(bed.finish(), (600, 4700, 1));
+}
+
+#[test]
+fn an_outage_of_a_stream_without_numbers_is_counted_by_its_times() {
+    let mut bed = Bed::new(|o| o.learn.frames_per_second = None);
+    let supply = supply(2, None);
+    // Without the rate in the header: the extended data go.
+    let plain = |n| {
+        let mut bytes = packet(&supply, n);
+        bytes[16..32].fill(0);
+        bytes
+    };
+    (0..6000).chain(6100..6400).for_each(|n| bed.send(1, &plain(n)));
+    assert_eq!(bed.finish(), (6300, 100, 1));
+    assert_eq!(bed.engine.tally(true).streams[0].1.frames_per_second, Some(500));
+}
+
+#[test]
+fn strangers_are_counted_and_give_way() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+    for round in 0..600u64 {
+        bed.send(9, &[round as u8; 100]);
+        if round < 200 {
+            bed.send(1, &packet(&supply, round));
+        }
+    }
+    assert_eq!(bed.rejected(Reject::Unrecognised), 600);
+    assert_eq!(bed.finish(), (200, 0, 1));
+}
+
+#[test]
+fn more_senders_than_allowed_are_refused() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+    (0..100).for_each(|n| (0..6).for_each(|port| bed.send(port, &packet(&supply, n))));
+    assert_eq!(bed.rejected(Reject::TooManyStreams), 200);
+    assert_eq!(bed.finish(), (400, 0, 4));
+}
+
+#[test]
+fn only_the_asked_seconds_pass() {
+    let gate = Gate { start: Some(START + 1), stop: Some(START + 2) };
+    let (mut bed, supply) = (Bed::new(|o| o.gate = gate), supply(1, Some(Order::Little)));
+    (0..1500).for_each(|n| bed.send(1, &packet(&supply, n)));
+    assert!(bed.engine.past_stop());
+    assert_eq!((bed.rejected(Reject::BeforeStart), bed.rejected(Reject::AfterStop)), (500, 500));
+    assert_eq!(bed.finish(), (500, 0, 1));
+}
+
+#[test]
+fn threads_become_streams_where_asked() {
+    let (mut bed, supply) = (Bed::new(|o| o.split_threads = true), supply(4, Some(Order::Little)));
+    (0..2000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    assert_eq!(bed.finish(), (2000, 0, 4));
+    assert!(bed.engine.tally(true).streams.iter().all(|(info, r)| {
+        info.format.place == Place::Time && r.placed == 500 && info.format.threads.len() == 1
+    }));
+}
+
+#[test]
+fn a_restarted_sender_begins_a_new_epoch() {
+    // Blocks as small as here hold fewer packets than it usually takes to be sure.
+    let (mut bed, supply) = (Bed::new(|o| o.assembly.resync = 32), supply(1, Some(Order::Little)));
+    (2000..3000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    (0..1000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    let (present, missing, _) = bed.finish();
+    assert!(
+        present >= 1992 && missing == 0,
+        "{present} {missing} {:?}",
+        bed.engine.tally(true).streams[0].1.rejects.iter().collect::<Vec<_>>()
+    );
+    let seen = bed.kept.0.lock().unwrap();
+    assert!(seen.iter().any(|s| s.epoch == 1) && seen.is_sorted_by_key(|s| (s.stream, s.epoch)));
+}
+
+#[test]
+fn without_memory_packets_are_refused_and_the_stream_recovers() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
+    (0..200).for_each(|n| bed.send(1, &packet(&supply, n)));
+    let mut hoard = Vec::new();
+    for n in 200..600 {
+        hoard.extend(std::iter::from_fn(|| bed.pool.take()));
+        bed.send(1, &packet(&supply, n));
+    }
+    drop(hoard);
+    (600..1000).for_each(|n| bed.send(1, &packet(&supply, n)));
+    let refused = bed.rejected(Reject::NoBuffer);
+    assert!(refused > 0);
+    assert_eq!(bed.finish(), (1000 - refused, refused, 1));
+}
