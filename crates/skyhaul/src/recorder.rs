@@ -20,7 +20,7 @@ use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to record, from where to where.
@@ -51,7 +51,7 @@ pub enum RecorderError {
 #[derive(Debug)]
 pub struct Recorder {
     receiver: Receiver,
-    writer: Arc<RwLock<Writer>>,
+    writer: Arc<Writer>,
     fill: bool,
 }
 
@@ -59,7 +59,7 @@ pub struct Recorder {
 #[derive(Debug)]
 pub struct Recording {
     running: Running,
-    writer: Arc<RwLock<Writer>>,
+    writer: Arc<Writer>,
 }
 
 /// What was received and recorded.
@@ -99,13 +99,13 @@ impl Recorder {
         receiver.learn.object_bytes = pool.block_bytes() as u64;
         let receiver = Receiver::open(receiver, pool.clone())?;
         let writer = Writer::create(&WriterOptions { pool: Some(pool), ..options.writer })?;
-        Ok(Self { receiver, writer: Arc::new(RwLock::new(writer)), fill: options.fill })
+        Ok(Self { receiver, writer: Arc::new(writer), fill: options.fill })
     }
 
     /// The scan's name on disk.
     #[must_use]
     pub fn scan(&self) -> String {
-        self.writer.read().unwrap_or_else(PoisonError::into_inner).scan().to_string()
+        self.writer.scan().to_string()
     }
 
     /// The receiver, to add sources or read its addresses.
@@ -136,7 +136,7 @@ impl Recording {
     /// Each disk as it is now.
     #[must_use]
     pub fn disks(&self) -> Vec<DiskStatus> {
-        self.writer.read().unwrap_or_else(PoisonError::into_inner).status()
+        self.writer.status()
     }
 
     /// Take in what the kernel holds, write it all, and report. Disks may take up to `deadline` for it.
@@ -145,10 +145,10 @@ impl Recording {
         let received = self.running.finish();
         let mut notes = received.notes;
         let recording = match Arc::try_unwrap(self.writer) {
-            Ok(writer) => writer.into_inner().unwrap_or_else(PoisonError::into_inner).finish(deadline),
+            Ok(writer) => writer.finish(deadline),
             Err(shared) => {
                 notes.push("a receiving thread did not end".into());
-                shared.read().unwrap_or_else(PoisonError::into_inner).report()
+                shared.report()
             }
         };
         RecordReport { receive: received.report, recording, notes }
@@ -157,7 +157,7 @@ impl Recording {
 
 /// One thread's way from parts to chunks.
 struct RecordSink {
-    writer: Arc<RwLock<Writer>>,
+    writer: Arc<Writer>,
     fill: bool,
     streams: HashMap<u32, Recorded>,
 }
@@ -174,34 +174,15 @@ struct Recorded {
 
 impl Sink for RecordSink {
     fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
-        let format = &stream.format;
-        let suffix = if stream.id == 0 { String::new() } else { format!("_ds{}", stream.id) };
-        let info = DatastreamInfo {
-            suffix,
-            sender: Some(stream.sender.to_string()),
-            unit_bytes: stream.unit_bytes,
-            units: (format.object_bytes / u64::from(stream.unit_bytes.max(1))) as u32,
-            frames_per_second: format.frames_per_second,
-            lanes: format.group() as u32,
-            format: serde_json::json!({
-                "format": format.format.name(),
-                "describe": format.describe(),
-                "header_at": format.header_at(),
-                "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
-                "edv": format.edv,
-                "station": format.station,
-                "near": format.near,
-            }),
-        };
-        let datastream = self.writer.write().unwrap_or_else(PoisonError::into_inner).add_datastream(&info);
-        let filler = self.fill.then(|| filler(format, format.frames_per_second));
-        let frames_per_second = format.frames_per_second;
+        let frames_per_second = stream.format.frames_per_second;
+        let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
+        let filler = self.fill.then(|| filler(&stream.format, frames_per_second));
         self.streams.insert(stream.id, Recorded { datastream, next: 0, epoch: 0, filler, frames_per_second });
     }
 
     fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
         let Some(recorded) = self.streams.get_mut(&stream.id) else { return };
-        let writer = self.writer.read().unwrap_or_else(PoisonError::into_inner);
+        let writer = &self.writer;
         if part.epoch != recorded.epoch {
             recorded.epoch = part.epoch;
             let text = format!("{}: the sender's counter restarted at {}", stream.sender, part.object);
@@ -210,6 +191,7 @@ impl Sink for RecordSink {
         if recorded.frames_per_second.is_none() && part.frames_per_second.is_some() {
             recorded.frames_per_second = part.frames_per_second;
             recorded.filler = self.fill.then(|| filler(&stream.format, part.frames_per_second));
+            writer.update_datastream(recorded.datastream, &describe(stream, part.frames_per_second));
         }
         let chunk = recorded.chunk(stream, part);
         recorded.next += 1;
@@ -218,6 +200,29 @@ impl Sink for RecordSink {
         {
             writer.note("refused", &refused.to_string());
         }
+    }
+}
+
+/// What readers of the recording need to know of a stream.
+fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamInfo {
+    let format = &stream.format;
+    let suffix = if stream.id == 0 { String::new() } else { format!("_ds{}", stream.id) };
+    DatastreamInfo {
+        suffix,
+        sender: Some(stream.sender.to_string()),
+        unit_bytes: stream.unit_bytes,
+        units: (format.object_bytes / u64::from(stream.unit_bytes.max(1))) as u32,
+        frames_per_second,
+        lanes: format.group() as u32,
+        format: serde_json::json!({
+            "format": format.format.name(),
+            "describe": format.describe(),
+            "header_at": format.header_at(),
+            "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
+            "edv": format.edv,
+            "station": format.station,
+            "near": format.near,
+        }),
     }
 }
 

@@ -1,16 +1,15 @@
 //! `skyhaul cat`.
 
-use super::send::pick;
+use super::send::open;
 use crate::Outcome;
 use crate::args::CatArgs;
 use anyhow::{Context, Result};
-use skyhaul::recording::{ReadOptions, Recording};
+use skyhaul::recording::ReadOptions;
 use std::fs::File;
 use std::io::Write;
 
 pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
-    let recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
-    let at = pick(&recording, args.stream)?;
+    let (recording, at) = open(&args.disks.disk, &args.scan, args.stream, args.follow)?;
     let options = ReadOptions { verify: !args.no_check, follow: args.follow, ..ReadOptions::default() };
     let mut reader = recording.reader(at, &options)?;
     let mut output: Box<dyn Write> = match &args.output_file {

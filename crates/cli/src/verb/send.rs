@@ -8,12 +8,13 @@ use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::address::Transport;
 use skyhaul::io::udp::send::SendMode;
-use skyhaul::recording::{ReadOptions, Recording};
+use skyhaul::recording::{ReadOptions, Recording, State};
 use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
     SynthOptions, SynthSupply,
 };
 use skyhaul::wire::{Order, RestampError};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Frames per second of a synthesised stream without a rate.
@@ -135,8 +136,7 @@ fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
 }
 
 fn recording(args: &SendArgs, scan: &str) -> Result<Box<dyn Supply>> {
-    let recording = Recording::open(args.disk.iter(), scan)?;
-    let at = pick(&recording, args.stream)?;
+    let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
     let unit = stream.datastream.as_ref().map_or(0, |d| d.info.unit_bytes);
     if unit == 0 {
@@ -150,8 +150,27 @@ fn recording(args: &SendArgs, scan: &str) -> Result<Box<dyn Supply>> {
     Ok(Box::new(supply))
 }
 
+/// Open a recording and choose a datastream; to `follow` one that is being made, wait until there is something.
+pub(crate) fn open(
+    disks: &[PathBuf],
+    scan: &str,
+    stream: Option<u32>,
+    follow: bool,
+) -> Result<(Recording, usize)> {
+    loop {
+        let recording = Recording::open(disks.iter(), scan)?;
+        let begun = !recording.datastreams.is_empty() && stream.is_none();
+        match pick(&recording, stream) {
+            Err(_) if follow && !begun && recording.state == State::Live => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            picked => return picked.map(|at| (recording, at)),
+        }
+    }
+}
+
 /// The datastream that is meant: the only one, or the one with the number.
-pub(crate) fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
+fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
     let names: Vec<&str> = recording.datastreams.iter().map(|d| d.name.as_str()).collect();
     match stream {
         None if names.len() == 1 => Ok(0),
