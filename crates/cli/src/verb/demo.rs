@@ -44,8 +44,12 @@ const MEMORY: u64 = 512 << 20;
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoReport {
     pub(crate) version: u32,
+    /// The command that made it.
+    pub(crate) command: String,
     pub(crate) machine: String,
     pub(crate) faults: String,
+    /// Number of the first packet that was sent.
+    pub(crate) first_number: u64,
     pub(crate) sent: SendReport,
     pub(crate) recorded: RecordReport,
     pub(crate) second: ReceiveReport,
@@ -162,14 +166,28 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
     let machine = Machine::this();
     Ok(DemoReport {
         version: VERSION,
+        command: command(std::env::args().skip(1)),
         machine: format!("{} ({} processors), {}", machine.cpu, machine.cores, machine.kernel),
         faults: args.faults.to_string(),
+        first_number: FIRST + sent.lost_ranges.first().filter(|r| r.0 == 0).map_or(0, |r| r.1),
         sent,
         recorded,
         second,
         check,
         proofs,
         disks_over_time,
+    })
+}
+
+/// The command line as one would type it again.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=+,.:/@%[]".contains(c);
+    arguments.fold("skyhaul".into(), |line, word| {
+        if !word.is_empty() && word.chars().all(plain) {
+            format!("{line} {word}")
+        } else {
+            format!("{line} '{}'", word.replace('\'', "'\\''"))
+        }
     })
 }
 
