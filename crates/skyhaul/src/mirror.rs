@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A target never costs the recording a frame: its queue is bounded, and what does not fit is dropped *for that
-//! target*, whole frames, counted. A [`View`] keeps its block from being reused until it is sent; the queue's
-//! bound is the bound of that memory.
+//! target*, whole frames, counted. A [`View`] keeps its block from being reused until it is sent, so a queue grows
+//! only while a quarter of the pool is free.
 //!
 //! Frames are sent once each, in the order in which they were placed. What the recording strips from the front
 //! (the VTP sequence number) is put back for UDP; TCP carries plain concatenated frames, as VTP has it.
@@ -28,8 +28,12 @@ use std::time::{Duration, Instant};
 
 /// Longest run handed on at once: about one train.
 const RUN_BYTES: usize = 256 << 10;
-/// Runs that may wait for one target.
-const QUEUE: usize = 4096;
+/// Runs that may wait for one target, whatever memory there is.
+const QUEUE: usize = 65_536;
+/// Runs that may always wait, and the part of the pool that must be free for more: a slow target uses memory that the
+/// recording does not need, and no other.
+const ALWAYS: usize = 256;
+const FREE_PART: usize = 4;
 
 /// Frames that lie side by side in a block.
 #[derive(Debug)]
@@ -261,9 +265,12 @@ impl Tap {
     pub(crate) fn flush(&mut self) {
         let Some(Pending { run, .. }) = self.pending.take() else { return };
         let frames = run.frames();
+        let pool = run.view.pool();
+        let scarce = pool.free() < pool.blocks() / FREE_PART;
         for target in &self.targets {
             let copy = Run { view: run.view.clone(), ..run };
-            if target.queue.push(copy).is_err() {
+            let full = scarce && target.queue.len() >= ALWAYS;
+            if full || target.queue.push(copy).is_err() {
                 target.counters.dropped.fetch_add(frames, Ordering::Relaxed);
             }
             target.wake();

@@ -6,7 +6,7 @@ use crate::args::CheckArgs;
 use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::frames::FramesOf;
-use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, repair};
+use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, Verdict, repair};
 use std::sync::Mutex;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
@@ -59,12 +59,14 @@ pub(crate) fn summary(report: &CheckReport) -> String {
             print::count(d.missing_between),
         ));
     }
-    for f in report.findings.iter().take(20) {
+    // Holes are in the sums above; here stands what needs a hand.
+    let findings: Vec<_> = report.findings.iter().filter(|f| f.verdict > Verdict::Holes).collect();
+    for f in findings.iter().take(20) {
         let path = f.path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default();
         out.push_str(&format!("  {path}{}\n", f.text));
     }
-    if report.findings_total > 20 {
-        out.push_str(&format!("  and {} more findings (--json)\n", report.findings_total - 20));
+    if findings.len() > 20 {
+        out.push_str(&format!("  and {} more findings (--json)\n", findings.len() - 20));
     }
     out
 }
