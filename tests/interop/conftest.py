@@ -56,9 +56,12 @@ class Recorder:
             self.kill()
             pytest.fail(f"record does not listen:\n{self.errors.read_text(errors='replace')}")
 
-    def finish(self, settle=0.5):
-        """Ask it to stop, as a user does with Ctrl-C, and give its report."""
-        time.sleep(settle)
+    def finish(self):
+        """Ask it to stop, as a user does with Ctrl-C, when it has read all that was sent; and give its report."""
+        for _ in range(200):
+            time.sleep(0.05)
+            if socket_queue(self.port) == 0:
+                break
         self.process.send_signal(signal.SIGINT)
         output, _ = self.process.communicate(timeout=30)
         said = self.errors.read_text(errors="replace")
@@ -84,16 +87,24 @@ class Recorder:
 
 
 def wait_until_bound(port, process):
-    """Whether somebody has the UDP port before `process` ends or ten seconds are over."""
-    wanted = f":{port:04X} "
-    for _ in range(200):
+    """Whether somebody has the UDP port before `process` ends or twenty seconds are over."""
+    for _ in range(400):
         if process.poll() is not None:
             break
-        with open("/proc/net/udp", encoding="ascii") as table:
-            if any(wanted in line for line in table):
-                return True
+        if socket_queue(port) is not None:
+            return True
         time.sleep(0.05)
     return False
+
+
+def socket_queue(port):
+    """Bytes that the kernel holds for the IPv4 UDP socket of this port, or None if there is none."""
+    with open("/proc/net/udp", encoding="ascii") as table:
+        for line in table:
+            words = line.split()
+            if words[1].endswith(f":{port:04X}"):
+                return int(words[4].split(":")[1], 16)
+    return None
 
 
 def free_port():

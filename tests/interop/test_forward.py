@@ -13,7 +13,7 @@ def test_datagrams_are_sent_on_as_they_came(record, order):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as second:
         second.bind(("127.0.0.1", 0))
         second.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        second.settimeout(2)
+        second.settimeout(10)
         received = []
 
         def listen():
@@ -23,9 +23,9 @@ def test_datagrams_are_sent_on_as_they_came(record, order):
             except TimeoutError:
                 pass
 
+        recorder = record("--forward", f"udp://127.0.0.1:{second.getsockname()[1]}")
         listener = threading.Thread(target=listen)
         listener.start()
-        recorder = record("--forward", f"udp://127.0.0.1:{second.getsockname()[1]}")
         send(datagrams, recorder.port, per_second=20e6)
         listener.join()
         report = recorder.finish()
