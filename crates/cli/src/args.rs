@@ -428,9 +428,9 @@ pub(crate) enum SendMode {
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Rate of the stream
-    #[arg(long, default_value = "4Gbps", value_name = "RATE")]
-    pub(crate) rate: Rate,
+    /// Rate of the stream (default: 4Gbps, or as much of it as this host takes)
+    #[arg(long, value_name = "RATE")]
+    pub(crate) rate: Option<Rate>,
     /// How long
     #[arg(long, default_value = "10s", value_name = "TIME")]
     pub(crate) duration: Span,

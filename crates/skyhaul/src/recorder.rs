@@ -133,6 +133,12 @@ impl Recording {
         &mut self.running
     }
 
+    /// Bytes of receive buffer that the kernel granted, the least of all sockets.
+    #[must_use]
+    pub fn socket_buffer(&self) -> u64 {
+        self.running.socket_buffer()
+    }
+
     /// Each disk as it is now.
     #[must_use]
     pub fn disks(&self) -> Vec<DiskStatus> {

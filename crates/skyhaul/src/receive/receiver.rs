@@ -111,6 +111,7 @@ pub struct Running {
     energy: Option<host::machine::Energy>,
     notes: Vec<String>,
     timeline: Vec<(f64, u64, u64)>,
+    socket_buffer: u64,
 }
 
 /// A finished receiver's report, and what went wrong besides.
@@ -188,6 +189,8 @@ impl Receiver {
         let Self { options, sources, mirror, pool, notes } = self;
         let board = Arc::new(Board::default());
         *board.live.lock().unwrap_or_else(PoisonError::into_inner) = vec![None; sources.len()];
+        let granted = sources.iter().filter_map(|(_, source)| source.stats().buffer).map(|b| b.granted);
+        let socket_buffer = granted.min().unwrap_or(u64::MAX);
         let next_stream = Arc::new(AtomicU32::new(0));
         let clock = Instant::now();
         let mut running = Running {
@@ -199,6 +202,7 @@ impl Receiver {
             energy: host::machine::Energy::start(),
             notes,
             timeline: Vec::new(),
+            socket_buffer,
         };
         let stop_bytes = options.stop_bytes.map(|all| all / sources.len().max(1) as u64);
         for (at, (name, source)) in sources.into_iter().enumerate() {
@@ -363,6 +367,12 @@ impl Running {
     #[must_use]
     pub fn last_packet(&self) -> Option<f64> {
         self.first_packet().map(|_| self.board.last.load(Ordering::Relaxed) as f64 / 1e9)
+    }
+
+    /// Bytes of receive buffer that the kernel granted, the least of all sockets.
+    #[must_use]
+    pub fn socket_buffer(&self) -> u64 {
+        self.socket_buffer
     }
 
     /// Bytes received so far.
