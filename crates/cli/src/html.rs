@@ -68,7 +68,7 @@ pub(crate) fn page(report: &DemoReport) -> String {
         plots::disks(disks),
         disk_table(disks)
     );
-    let caption = "The gap between what was received and what is written is what memory holds.";
+    let caption = "What was received and is not written yet is in memory (or was a doubled packet).";
     section(&mut out, "Onto the disks", caption, &drawn);
     let caption = "From place to place, each difference beside the counters that explain it.";
     section(&mut out, "Every packet accounted for", caption, &places::table(report));
@@ -114,9 +114,9 @@ fn tiles(report: &DemoReport) -> String {
     let cpu = |value: f64| format!("{value:.3} s/GB");
     let tiles = [
         ("frames in their place", n(placed), format!("of {} of the stream", n(placed.saturating_add(lost)))),
-        ("frames lost by the network", n(lost), format!("{percent:.3} %, each one in the loss map")),
+        ("frames lost", n(lost), format!("{percent:.3} % of the stream")),
         ("doubled packets refused", n(of("duplicate")), format!("and {} too late", n(of("late")))),
-        ("packets out of order", n(reordered), format!("by up to {} packets, all put right", n(depth))),
+        ("packets out of order", n(reordered), format!("by up to {} packets", n(depth))),
         (
             "acknowledged",
             print::bytes(report.recorded.recording.acknowledged_bytes()),
@@ -133,7 +133,7 @@ fn tiles(report: &DemoReport) -> String {
             format!("the whole process {}", cpu(receive.cpu.process_seconds_per_gb)),
         ),
         (
-            "read back and proved",
+            "read back for the proofs",
             print::bytes(report.check.bytes),
             format!("in {} s", short(report.check.seconds)),
         ),
