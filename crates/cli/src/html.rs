@@ -68,7 +68,8 @@ pub(crate) fn page(report: &DemoReport) -> String {
         plots::disks(disks),
         disk_table(disks)
     );
-    let caption = "What was received and is not written yet is in memory (or was a doubled packet).";
+    let caption = "Received but not yet written is in memory. Written counts the filled places of lost frames, too, \
+                   and received the doubled packets.";
     section(&mut out, "Onto the disks", caption, &drawn);
     let caption = "From place to place, each difference beside the counters that explain it.";
     section(&mut out, "Every packet accounted for", caption, &places::table(report));

@@ -182,7 +182,7 @@ fn bars(bars: &[(f64, f64, f64)], label: &str, up: &str, along: &str, log: bool)
         };
         let width = (b - a - 1.0).max(2.5);
         drawing.rect((a + 0.5, y.at(n)), width, base - y.at(n), "bar", &tip);
-        if bars.len() <= 8 {
+        if bars.len() <= 8 && width > 16.0 {
             drawing.text((a + width / 2.0, y.at(n) - 4.0), "middle", "strong", &words::number(n as u64));
         }
     }
