@@ -304,7 +304,7 @@ impl Drive {
                 state.free = free.saturating_sub(self.dispatch.reserve).saturating_sub(waiting);
                 // An estimate of long ago is forgotten, so that a disk that was slow once is tried again.
                 if state.flying.is_empty() && state.waiting == 0 {
-                    state.seconds_per_byte = 0.99 * state.seconds_per_byte + 0.01 * ASSUMED;
+                    state.seconds_per_byte = 0.95 * state.seconds_per_byte + 0.05 * ASSUMED;
                 }
             }
             Err(error) => {
