@@ -288,15 +288,15 @@ impl<B> Assembly<B> {
         now: Nanos,
         take: &mut impl FnMut() -> Option<B>,
     ) -> Result<usize, Reject> {
-        let at = match self.find(object, part) {
+        let mut found = self.find(object, part);
+        if let Found::Suspect = found {
+            // Near by now, it is of the window; complete, it may have left that at once.
+            self.reach_suspect(true);
+            found = self.find(object, part);
+        }
+        let at = match found {
             Found::Live(at) => at,
-            Found::Suspect => {
-                self.reach_suspect(true);
-                match self.find(object, part) {
-                    Found::Live(at) => at,
-                    _ => return Ok(SUSPECT),
-                }
-            }
+            Found::Suspect => return Ok(SUSPECT),
             Found::New(from) => self.open(object, from, part, now, take)?,
             Found::Far => return self.suspect(object, part, now, take, Reject::Stray, false),
             Found::Old(why) => {

@@ -205,6 +205,19 @@ fn an_object_that_nothing_more_comes_for_does_not_hold_up_its_successor() {
     assert_eq!(a.poll_retired().unwrap().cause, Cause::Linger);
 }
 
+/// Found by world 532968.
+#[test]
+fn a_copy_of_a_suspect_that_is_complete_and_near_by_now_is_a_duplicate() {
+    let mut a = Assembly::new(Config { window: 1, ..config() });
+    put(&mut a, 0, 0).unwrap();
+    let whole = Placement { size: Some(UNIT), ..place(20) };
+    let mut alone = || a.reserve(whole, Nanos(0), || Some(vec![0; 160])).map(|slot| slot.commit(Nanos(0)));
+    assert_eq!(alone(), Ok(()));
+    put(&mut a, 10, 0).unwrap();
+    let mut alone = || a.reserve(whole, Nanos(0), || Some(vec![0; 160])).map(|slot| slot.commit(Nanos(0)));
+    assert_eq!(alone(), Err(Reject::Duplicate));
+}
+
 /// Found by world 20313.
 #[test]
 fn a_pause_before_the_successor_is_no_lingering() {

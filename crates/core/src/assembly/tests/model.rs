@@ -30,9 +30,10 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     let put = (-6i64..6, 0..OBJECT + 20, 0u32..40, proptest::option::weighted(0.3, 0..OBJECT + 50), 0u8..20);
     let put = put.prop_map(|(object, offset, length, size, odd)| Op::Put {
         object,
-        offset,
-        length,
-        size,
+        // Many are whole objects of one part.
+        offset: if odd > 12 { 0 } else { offset },
+        length: if odd > 12 { UNIT as u32 } else { length },
+        size: if odd > 12 { Some(UNIT) } else { size },
         drop: odd == 0,
         block: odd != 1,
     });
