@@ -22,6 +22,8 @@ pub(super) struct Tally {
     test: String,
     /// Tests of the binary being run that the harness will count as passed, but which skipped themselves.
     skipped_themselves: usize,
+    /// The test whose output is being read is one of them.
+    test_skipped: bool,
 }
 
 impl Tally {
@@ -66,12 +68,11 @@ impl Tally {
         }
         if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
             name.clone_into(&mut self.test);
+            self.test_skipped = false;
             return false;
         }
         if let Some(why) = line.strip_prefix("SKIPPED: ") {
-            self.skipped_themselves += 1;
-            let what = format!("{} {}", self.binary, self.test);
-            self.skip(what.trim(), why);
+            self.skipped_itself(why);
             return true;
         }
         if let Some(test) = line.strip_prefix("test ") {
@@ -87,6 +88,19 @@ impl Tally {
             return true;
         }
         self.pytest_result(line)
+    }
+
+    /// A test may miss several things; it is one test that is skipped, with all its reasons.
+    fn skipped_itself(&mut self, why: &str) {
+        match self.skips.last_mut() {
+            Some(last) if self.test_skipped => *last = format!("{last}; {why}"),
+            _ => {
+                self.test_skipped = true;
+                self.skipped_themselves += 1;
+                let what = format!("{} {}", self.binary, self.test);
+                self.skip(what.trim(), why);
+            }
+        }
     }
 
     fn rust_test(&mut self, test: &str) -> bool {
@@ -194,10 +208,13 @@ mod tests {
     fn a_test_that_skipped_itself_is_not_passed() {
         let tally = read(
             "     Running tests/udp.rs (target/debug/deps/udp-1f0c)\nrunning 2 tests\n\
-             test a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\nSKIPPED: no IPv6 (sysctl x)\n\n\
+             test a ... ok\ntest b ... ok\n\nsuccesses:\n\n---- b stdout ----\nSKIPPED: no IPv6 (sysctl x)\nSKIPPED: no ring\n\n\
              test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
         );
-        assert_eq!(tally.summary(), "skipped: udp b: no IPv6 (sysctl x)\n1 passed, 0 failed, 1 skipped");
+        assert_eq!(
+            tally.summary(),
+            "skipped: udp b: no IPv6 (sysctl x); no ring\n1 passed, 0 failed, 1 skipped"
+        );
     }
 
     #[test]
