@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A file has its final name only when all of it was written, so a killed recorder leaves `.part` files and no
-//! chunk that looks whole but is not. Writing needs a [`View`]: the memory stays untouched until the kernel is
+//! chunk that looks whole but is not. Writing needs a `View`: the memory stays untouched until the kernel is
 //! done with it, whatever happens.
 //!
 //! Limits: an unaligned first byte, or a file system that refuses `O_DIRECT`, is written through the page cache.

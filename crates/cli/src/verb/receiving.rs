@@ -27,7 +27,7 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
         TierArg::Auto => Tier::Auto,
         TierArg::Stage => Tier::Stage,
         TierArg::Plain => Tier::Plain,
-        TierArg::Ring => Tier::Plain,
+        TierArg::Ring => Tier::Ring,
     };
     ReceiverOptions {
         listen: args.listen.clone(),
