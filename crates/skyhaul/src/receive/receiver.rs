@@ -397,7 +397,7 @@ impl Running {
         let mut report = self.assemble();
         let at = self.elapsed();
         if self.timeline.last().is_none_or(|&(t, ..)| at - t >= 0.1) {
-            self.timeline.push((at, report.sources.iter().map(|s| s.bytes).sum(), report.lost()));
+            self.timeline.push((at, self.bytes(), report.lost()));
         }
         report.timeline.clone_from(&self.timeline);
         report
