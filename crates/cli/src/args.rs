@@ -5,6 +5,7 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Receive, record, send and measure telescope and detector data.
@@ -476,7 +477,7 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum, default_value_t = BenchWhat::Receive)]
     pub(crate) what: BenchWhat,
-    /// Datagram sizes
+    /// Datagram sizes; rounded down to what VDIF can have (default for record: 8040)
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]
     pub(crate) sizes: Vec<usize>,
     /// Seconds of each run
@@ -488,17 +489,42 @@ pub(crate) struct BenchArgs {
     /// Fixed rate (default: closed loop, as fast as nothing is lost)
     #[arg(long, value_name = "RATE")]
     pub(crate) rate: Option<Rate>,
-    /// Candidates, of: skyhaul, bare, recv, recvmmsg, ring
+    /// Search the highest rate at which nothing is lost while the sender never waits
+    #[arg(long, conflicts_with = "rate")]
+    pub(crate) search: bool,
+    /// Candidates. receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio,
+    /// skyhaul, forward (default: all, the ring only with --no-gso)
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub(crate) candidates: Vec<String>,
     /// Senders hand packets over one by one instead of in trains
     #[arg(long)]
     pub(crate) no_gso: bool,
+    /// Address to receive on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) address: IpAddr,
+    /// Network namespaces to send from and to receive in, joined by you, like sky-a,sky-b (needs root)
+    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>)]
+    pub(crate) netns: Option<(String, String)>,
+    /// Processors of the sending and the receiving thread
+    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>)]
+    pub(crate) cpus: (usize, usize),
+    /// Memory that packets are placed into
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub(crate) memory: Size,
     /// Directory on the disk to measure (record)
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"))]
     pub(crate) directory: Option<PathBuf>,
+    /// Size of each recording (record)
+    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    pub(crate) bytes: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Two values with a comma between.
+fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
+    let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
+    both.ok_or_else(|| format!("`{text}` is not two values with a comma between"))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

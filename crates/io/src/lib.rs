@@ -1,6 +1,7 @@
 //! Every system call and every `unsafe` line of Skyhaul.
 
 pub mod address;
+pub mod baseline;
 pub mod copy;
 pub mod disk;
 pub mod fault;

@@ -12,6 +12,7 @@
 //! noise; [`report`] is what all of them say at the end.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod frames;
 pub mod mirror;
 pub mod receive;

@@ -37,7 +37,7 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show p
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths beside bare loops'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream (default: 4Gbps, or as much of it as this host takes)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l duration -d 'How long' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l disks -d 'Disks to stripe over' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l faults -d 'What the network does to the stream' -r
@@ -199,12 +199,18 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l json -d 'Pri
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes; rounded down to what VDIF can have (default for record: 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Seconds of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Rounds; the candidates take turns in each' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as nothing is lost)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates, of: skyhaul, bare, recv, recvmmsg, ring' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates. receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward (default: all, the ring only with --no-gso)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l address -d 'Address to receive on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l netns -d 'Network namespaces to send from and to receive in, joined by you, like sky-a,sky-b (needs root)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l cpus -d 'Processors of the sending and the receiving thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l memory -d 'Memory that packets are placed into' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure (record)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording (record)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search the highest rate at which nothing is lost while the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Senders hand packets over one by one instead of in trains'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 'Show no progress'

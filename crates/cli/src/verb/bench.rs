@@ -1,8 +1,156 @@
-//! `skyhaul bench`.
-use crate::Outcome;
-use crate::args::BenchArgs;
-use anyhow::Result;
+//! `skyhaul bench`: this host's paths beside bare loops, as a table or as JSON.
+//!
+//! Nothing here can fail by being slow: the exit status is 1 only where a candidate that must not lose anything did.
 
-pub(crate) fn run(_args: &BenchArgs) -> Result<Outcome> {
-    Ok(Outcome::Done)
+use super::receiving::print_json;
+use crate::Outcome;
+use crate::args::{BenchArgs, BenchWhat};
+use crate::print::{self, Progress};
+use anyhow::Result;
+use serde::Serialize;
+use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, What};
+use std::fmt::Write as _;
+
+/// A report and the line that made it.
+#[derive(Serialize)]
+struct Told {
+    command: String,
+    #[serde(flatten)]
+    report: BenchReport,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
+    let options = options(args);
+    let mut progress = Progress::new(args.output.quiet);
+    let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
+    progress.clear();
+    let told = Told { command: command(std::env::args().skip(1)), report: report? };
+    if args.output.json {
+        print_json(&told)?;
+    } else {
+        eprint!("{}", table(&told));
+    }
+    let waits = options.load == Load::Closed;
+    let lost = told.report.rows.iter().any(|row| waits && row.candidate == "skyhaul" && row.lost > 0);
+    Ok(if lost { Outcome::Failed } else { Outcome::Done })
+}
+
+fn options(args: &BenchArgs) -> BenchOptions {
+    let what = match args.what {
+        BenchWhat::Receive => What::Receive,
+        BenchWhat::Send => What::Send,
+        BenchWhat::Record => What::Record,
+    };
+    let load = match args.rate {
+        Some(rate) => Load::Rate(rate.bits_per_second()),
+        None if args.search => Load::Search,
+        None => Load::Closed,
+    };
+    // A disk does not see datagrams: one size is enough unless more are asked for.
+    let usual = args.sizes == [1472, 8040, 65000];
+    BenchOptions {
+        what,
+        sizes: if what == What::Record && usual { vec![8040] } else { args.sizes.clone() },
+        time: args.time.duration(),
+        rounds: args.rounds,
+        load,
+        candidates: args.candidates.clone(),
+        gso: !args.no_gso,
+        address: args.address,
+        networks: args.netns.clone(),
+        cpus: args.cpus,
+        memory: args.memory.bytes() as usize,
+        directory: args.directory.clone(),
+        record_bytes: args.bytes.bytes(),
+    }
+}
+
+/// The line to type to get these figures again; directories are the reader's own.
+fn command(arguments: impl Iterator<Item = String>) -> String {
+    arguments.fold("skyhaul".to_owned(), |line, word| line + " " + &word)
+}
+
+fn table(told: &Told) -> String {
+    let Told { command, report } = told;
+    let mut out = String::new();
+    let _ = writeln!(out, "{command}");
+    let _ = writeln!(
+        out,
+        "{}; load average {:.1} before, {:.1} after",
+        report.machine, report.others.0, report.others.1
+    );
+    let _ = writeln!(
+        out,
+        "{}, senders give {}; medians (least to most) of the rounds",
+        report.load, report.sender
+    );
+    let reference = skyhaul::bench::all_candidates(report.what)[0];
+    let _ = writeln!(
+        out,
+        "{:>6}  {:<9} {:>20} {:>8} {:>20} {:>20} {:>9} {:>8} {:>8}",
+        "bytes",
+        "candidate",
+        "Gb/s",
+        "Mpkt/s",
+        "receive CPU s/GB",
+        "send CPU s/GB",
+        "lost",
+        format!("rate/{reference}"),
+        format!("CPU/{reference}"),
+    );
+    for row in &report.rows {
+        let _ = writeln!(out, "{}", line(row));
+    }
+    let mut told = Vec::new();
+    for row in report.rows.iter().filter(|row| row.skipped.is_none()) {
+        if !told.contains(&&row.candidate) {
+            told.push(&row.candidate);
+            let _ = writeln!(out, "  {}: {}", row.candidate, row.how);
+        }
+    }
+    out
+}
+
+fn line(row: &Row) -> String {
+    if let Some(why) = &row.skipped {
+        return format!("{:>6}  {:<9} SKIPPED: {why}", row.size, row.candidate);
+    }
+    let ratio = |spread: Option<Spread>| spread.map_or(String::from("-"), |s| format!("{:.2}", s.median));
+    format!(
+        "{:>6}  {:<9} {:>20} {:>8.2} {:>20} {:>20} {:>9} {:>8} {:>8}",
+        row.size,
+        row.candidate,
+        spread(row.bits_per_second, 1e-9, 1),
+        row.packets_per_second.median / 1e6,
+        spread(row.receive_cpu, 1.0, 3),
+        spread(row.send_cpu, 1.0, 3),
+        print::count(row.lost),
+        ratio(row.rate_ratio),
+        ratio(row.cpu_ratio),
+    )
+}
+
+fn spread(of: Spread, unit: f64, digits: usize) -> String {
+    format!("{:.digits$} ({:.digits$}-{:.digits$})", of.median * unit, of.min * unit, of.max * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_tells_the_median_and_the_spread_or_why_not() {
+        let half = Spread { median: 0.5, min: 0.4, max: 0.6 };
+        let row = Row {
+            size: 1472,
+            candidate: "recv".into(),
+            receive_cpu: half,
+            rate_ratio: Some(half),
+            ..Row::default()
+        };
+        let text = line(&row);
+        assert!(text.contains("0.500 (0.400-0.600)") && text.contains("0.50"), "{text}");
+        let text = line(&Row { skipped: Some("no fio".into()), ..row });
+        assert!(text.ends_with("SKIPPED: no fio"), "{text}");
+    }
 }

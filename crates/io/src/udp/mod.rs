@@ -29,7 +29,8 @@ use crate::{
     source::{Source, SourceStats, Train},
 };
 use auto::AutoTier;
-pub(crate) use open::bind_to_interface;
+pub(crate) use open::{bind_to_interface, open_socket};
+pub(crate) use option::set as set_option;
 use ring::RingTier;
 use socket::SocketTier;
 use std::{io, net::SocketAddr, time::Duration};

@@ -71,6 +71,11 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     Ok(Opened { socket, at: at.at(bound), buffer, remedies })
 }
 
+/// A bound socket and its address, where nothing else of it is of interest.
+pub(crate) fn open_socket(at: &Endpoint, options: &UdpOptions) -> io::Result<(Socket, SocketAddr)> {
+    open(at, options).map(|opened| (opened.socket, opened.at.address))
+}
+
 /// Packets of other interfaces are not taken, even for our address.
 pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
     let index = interface_index(name)?;

@@ -1,0 +1,162 @@
+//! One recording to one disk, and what `fio` writes there.
+//!
+//! The sender waits for the disk: never more than half of the memory is on its way to it, so the disk decides the
+//! rate and nothing is lost. The clock runs from the first packet until the last byte is durable and indexed, as
+//! `fio` with `end_fsync` counts.
+
+use super::flow::Flow;
+use super::receive::{Given, Received, account, join, listen, start_giver, start_receiver};
+use super::{BenchOptions, Load, Ran, wrong};
+use crate::receive::ReceiverOptions;
+use crate::recorder::{Recorder, RecorderOptions};
+use crate::recording::{DiskStatus, Existing, WriterOptions};
+use skyhaul_io::baseline::Give;
+use skyhaul_io::host::thread;
+use skyhaul_io::memory::PoolOptions;
+use skyhaul_io::source::{Source, SourceStats, Train};
+use skyhaul_io::udp::{UdpOptions, UdpSource};
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Memory of the recorder, in blocks of the size that a recorder with the usual 4 GiB has.
+const POOL: PoolOptions = PoolOptions { total_bytes: 1 << 30, block_bytes: 16 << 20, shared: false };
+/// How long the disk may take for the rest.
+const FINISH: Duration = Duration::from_secs(120);
+
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+    let directory =
+        options.directory.as_deref().ok_or_else(|| wrong("to measure recording, say where: --directory"))?;
+    if options.networks.is_some() || options.load == Load::Search {
+        return Err(wrong("recording is measured on this host's own network, closed loop or at a rate"));
+    }
+    match candidate {
+        "fio" => fio(directory, options.record_bytes),
+        _ => record(options, directory, candidate == "forward", size),
+    }
+}
+
+/// Counts what passes, for the sender to see.
+struct Counted {
+    inner: UdpSource,
+    flow: Arc<Flow>,
+}
+
+impl Source for Counted {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let received = &self.flow.received.0;
+        self.inner.poll(wait, &mut |train| {
+            let bytes = train.bytes.len() as u64;
+            each(train);
+            received.store(received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        })
+    }
+    fn stats(&self) -> SourceStats {
+        self.inner.stats()
+    }
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) -> io::Result<Ran> {
+    let flow = Arc::new(Flow::default());
+    let onward = Arc::new(Flow::default());
+    let mut receiver = ReceiverOptions { cpus: vec![options.cpus.1], ..ReceiverOptions::default() };
+    let mut drain = None;
+    if forward {
+        // No CPU has that number: the other host is nowhere in particular.
+        let other = BenchOptions { cpus: (options.cpus.0, usize::MAX), ..options.clone() };
+        let (at, thread) = start_receiver(&other, "drain", size, &onward)?;
+        receiver.forward = vec![at];
+        drain = Some(thread);
+    }
+    let mut writer = WriterOptions::new([directory], "skyhaul_bench");
+    writer.existing = Existing::Letter;
+    let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true };
+    let mut recorder = Recorder::open(recorder).map_err(|e| io::Error::other(e.to_string()))?;
+    let scan = directory.join(recorder.scan());
+    let inner = UdpSource::open(&listen(options), &UdpOptions::default())?;
+    let to = listen(options).at(inner.local());
+    recorder.receiver().add_source(to.to_string(), Box::new(Counted { inner, flow: flow.clone() }));
+    let process = thread::process_cpu_time();
+    flow.limit.0.store(POOL.total_bytes / 2, Ordering::Relaxed);
+    let mut recording = recorder.start()?;
+    let started = Instant::now();
+    let give = if options.gso { Give::Trains } else { Give::Many };
+    let sender = start_giver(options, to, size, options.load, &flow, give)?;
+    while !sender.is_finished() {
+        std::thread::sleep(Duration::from_millis(2));
+        let written: u64 = recording.disks().iter().map(|disk: &DiskStatus| disk.bytes).sum();
+        flow.limit.0.store(written + POOL.total_bytes / 2, Ordering::Relaxed);
+    }
+    let given: Given = join(sender)??;
+    let first = recording.running().first_packet().unwrap_or_default();
+    let report = recording.finish(FINISH);
+    let wall = started.elapsed().saturating_sub(Duration::from_secs_f64(first));
+    onward.done.store(true, Ordering::Release);
+    let onward = drain.map(|thread| join(thread)?).transpose()?;
+    std::fs::remove_dir_all(&scan)?;
+    let placed: u64 = report.receive.streams.iter().map(|s| s.placed).sum();
+    let received = Received {
+        packets: if report.is_whole() { placed } else { 0 },
+        bytes: given.bytes,
+        wall,
+        cpu: Duration::from_secs_f64(report.receive.cpu.path_seconds),
+        how: how(&report.recording.disks, onward.as_ref(), &given),
+    };
+    Ok(account(given, &received, thread::process_cpu_time() - process))
+}
+
+fn how(disks: &[DiskStatus], onward: Option<&Received>, given: &Given) -> String {
+    let mut text = String::from("skyhaul's recorder, until durable");
+    for disk in disks {
+        let direct = if disk.direct { ", O_DIRECT" } else { "" };
+        text.push_str(&format!(", {}{direct}", disk.engine));
+    }
+    if let Some(onward) = onward {
+        let arrived = onward.packets as f64 / given.packets.max(1) as f64;
+        text.push_str(&format!(", sent on by UDP ({:.2} % of it arrived)", arrived * 100.0));
+    }
+    text
+}
+
+/// What the usual tool writes in one piece, past the page cache, until it is durable.
+fn fio(directory: &Path, bytes: u64) -> io::Result<Ran> {
+    let file = directory.join("skyhaul_bench.fio");
+    let arguments = [
+        "--name=skyhaul_bench",
+        &format!("--filename={}", file.display()),
+        "--rw=write",
+        "--bs=4M",
+        "--iodepth=8",
+        "--ioengine=io_uring",
+        "--direct=1",
+        &format!("--size={bytes}"),
+        "--end_fsync=1",
+        "--output-format=json",
+    ];
+    let output = Command::new("fio").args(arguments).output().map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(io::ErrorKind::Unsupported, "fio is not installed; hint: apt-get install fio")
+        }
+        _ => e,
+    })?;
+    let _ = std::fs::remove_file(&file);
+    if !output.status.success() {
+        return Err(io::Error::other(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim())));
+    }
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let job = &report["jobs"][0];
+    let number = |value: &serde_json::Value| value.as_f64().unwrap_or(0.0);
+    let milliseconds = number(&job["write"]["runtime"]).max(1.0);
+    let cpu = (number(&job["usr_cpu"]) + number(&job["sys_cpu"])) / 100.0 * milliseconds / 1e3;
+    let received =
+        Received { bytes, wall: Duration::from_secs_f64(milliseconds / 1e3), ..Received::default() };
+    let mut ran = account(Given::default(), &received, Duration::from_secs_f64(cpu));
+    ran.how = format!("fio {}", arguments[2..].join(" "));
+    Ok(ran)
+}

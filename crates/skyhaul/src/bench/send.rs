@@ -1,0 +1,127 @@
+//! One run of one sender against a receiver that throws everything away.
+
+use super::flow::{Flow, Throttle};
+use super::receive::{Given, account, join, settle, start_giver, start_receiver};
+use super::{BenchOptions, Load, Ran, search, wrong};
+use crate::send::{
+    HEAD, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
+};
+use skyhaul_core::wire::header::Order;
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::baseline::Give;
+use skyhaul_io::host::thread;
+use skyhaul_io::udp::send::{SendMode, TRAIN_BYTES, TRAIN_PACKETS};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
+    match options.load {
+        Load::Search => search(|rate| once(options, candidate, size, Load::Rate(rate))),
+        load => once(options, candidate, size, load),
+    }
+}
+
+fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io::Result<Ran> {
+    let flow = Arc::new(Flow::default());
+    let process = thread::process_cpu_time();
+    let (to, receiver) = start_receiver(options, "drain", size, &flow)?;
+    let bare = |give, how: &str| {
+        let thread = start_giver(options, to.clone(), size, load, &flow, give)?;
+        Ok((thread, how.to_owned()))
+    };
+    let started: io::Result<(JoinHandle<io::Result<Given>>, String)> = match (candidate, options.gso) {
+        ("skyhaul", _) => start_sender(options, to.clone(), size, load, &flow),
+        ("bare", true) => {
+            bare(Give::Trains, "sendmmsg of 4 trains (UDP_SEGMENT), packets lie ready in one piece")
+        }
+        ("sendto", _) => bare(Give::Single, "send, one packet each, lying ready"),
+        _ => bare(Give::Many, "sendmmsg of 32 packets that lie ready"),
+    };
+    let given = started.and_then(|(thread, how)| Ok((join(thread)??, how)));
+    flow.done.store(true, Ordering::Release);
+    let received = join(receiver)??;
+    let (given, how) = given?;
+    Ok(Ran { how, ..account(given, &received, thread::process_cpu_time() - process) })
+}
+
+/// The real sender, with the packets of a synthesised stream, held back by the flow instead of its own pacer.
+fn start_sender(
+    options: &BenchOptions,
+    to: Endpoint,
+    size: usize,
+    load: Load,
+    flow: &Arc<Flow>,
+) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
+    let waited = Arc::new(AtomicU64::new(0));
+    let stream = SynthSupply::new(SynthOptions {
+        payload: size - 40,
+        threads: 1,
+        frames_per_second: 4_000_000,
+        start: 1_767_225_600,
+        station: "Sk".into(),
+        pattern: false,
+        sequence: Sequence { order: Some(Order::Little), first: 0 },
+        packets: None,
+    })
+    .map_err(|e| wrong(&e.to_string()))?;
+    let train = (TRAIN_BYTES / size).clamp(1, TRAIN_PACKETS) as u64;
+    let throttle = Throttle::new(flow.clone(), load);
+    let held = Held { stream, throttle, batch: train * 4, bytes: size as u64, waited: waited.clone() };
+    let (cpu, network) = (options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender.clone()));
+    let options = SenderOptions {
+        to,
+        mode: if options.gso { SendMode::Auto } else { SendMode::Mmsg },
+        rate: 0,
+        faults: None,
+        packets: None,
+        duration: Some(options.time),
+        cpu: Some(cpu),
+    };
+    let how = "skyhaul's sender: header and payload gathered from where they lie".to_owned();
+    let thread = std::thread::Builder::new().name("bench-send".into()).spawn(move || {
+        settle(cpu, network.as_ref())?;
+        let report = Sender::open(options, Box::new(held))?.run(&Stop::default());
+        if let Some(error) = report.error {
+            return Err(io::Error::other(error));
+        }
+        let waited = Duration::from_nanos(waited.load(Ordering::Relaxed));
+        let cpu = Duration::from_secs_f64(report.cpu_seconds).saturating_sub(waited);
+        Ok(Given { packets: report.packets, bytes: report.bytes, cpu })
+    })?;
+    Ok((thread, how))
+}
+
+/// A supply that has a batch more whenever the flow has room for it.
+struct Held {
+    stream: SynthSupply,
+    throttle: Throttle,
+    /// Packets, and bytes of each.
+    batch: u64,
+    bytes: u64,
+    /// Nanoseconds of CPU time spent waiting.
+    waited: Arc<AtomicU64>,
+}
+
+impl Packetize for Held {
+    fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
+        self.stream.packet(n, head)
+    }
+    fn packet_bytes(&self) -> usize {
+        self.stream.packet_bytes()
+    }
+}
+
+impl Supply for Held {
+    fn available(&mut self, next: u64) -> (u64, bool) {
+        self.throttle.sent = next * self.bytes;
+        self.throttle.wait(self.batch * self.bytes);
+        self.waited.store(self.throttle.waited.as_nanos() as u64, Ordering::Relaxed);
+        (next + self.batch, true)
+    }
+    fn describe(&self) -> String {
+        self.stream.describe()
+    }
+}
