@@ -55,7 +55,8 @@ impl Tally {
     pub(super) fn read(&mut self, line: &str) -> bool {
         let head = line.trim_start();
         if let Some(rest) = head.strip_prefix("Running ") {
-            self.binary = binary(rest);
+            // `cargo run` quotes a command line here; what it runs names its own tests.
+            self.binary = if rest.starts_with('`') { String::new() } else { binary(rest) };
             return true;
         }
         if let Some(crate_name) = head.strip_prefix("Doc-tests ") {
@@ -106,7 +107,7 @@ impl Tally {
     fn rust_test(&mut self, test: &str) -> bool {
         let Some((name, outcome)) = test.rsplit_once(" ... ") else { return false };
         let outcome = outcome.trim();
-        let what = format!("{} {name}", self.binary);
+        let what = format!("{} {name}", self.binary).trim().to_owned();
         if outcome == "FAILED" {
             self.failures.push(what);
         } else if let Some(why) = outcome.strip_prefix("ignored") {
