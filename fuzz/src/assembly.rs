@@ -31,11 +31,13 @@ pub(crate) fn units(script: &[u8]) {
 /// Any byte ranges, as heaps have. Every packet agrees on its object's size, but not every packet tells it.
 pub(crate) fn bytes(script: &[u8]) {
     run(script, Grain::Bytes(4), |n, what| {
-        let offset = n.wrapping_mul(7) % (OBJECT + 3);
-        let length = 1 + u32::from(what >> 3);
         let object = ObjectId(n / 8);
-        let size = OBJECT - (object.0 & 1);
-        let told = what & 0x40 != 0 || offset + u64::from(length) > size;
+        // Some objects are one packet: they retire as soon as they come.
+        let single = object.0 % 3 == 2;
+        let size = if single { 7 } else { OBJECT - (object.0 & 1) };
+        let offset = if single { 0 } else { n.wrapping_mul(7) % (OBJECT + 3) };
+        let length = if single { 7 } else { 1 + u32::from(what >> 3) };
+        let told = single || what & 0x40 != 0 || offset + u64::from(length) > size;
         Placement { object, offset, start: 0, length, size: told.then_some(size) }
     });
 }
