@@ -15,7 +15,7 @@ use crate::recording::{
 };
 use crate::report::ReceiveReport;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::{Filler, Octets, StreamFormat};
+use skyhaul_core::wire::{Filler, FrameTime, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
@@ -235,13 +235,14 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
 impl Recorded {
     fn chunk(&self, stream: &StreamInfo, part: Part) -> Chunk {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let [first_time, last_time] = times(stream, &part);
         let meta = ChunkMeta {
             object: part.object,
             epoch: u64::from(part.epoch),
             units: part.units(stream.unit_bytes),
             missing: part.missing,
-            first_time: part.first_time.map(|t| (t.unix_seconds, t.frame)),
-            last_time: part.last_time.map(|t| (t.unix_seconds, t.frame)),
+            first_time,
+            last_time,
             received_at: i64::try_from(now.as_nanos()).ok(),
         };
         let unit = stream.unit_bytes as usize;
@@ -258,6 +259,32 @@ impl Recorded {
             finish,
         }
     }
+}
+
+/// Times of a chunk's first and last frame. The part knows those of frames that came; before and behind these lie
+/// the missing ones that the chunk holds as well.
+fn times(stream: &StreamInfo, part: &Part) -> [Option<(i64, u32)>; 2] {
+    let units = part.units(stream.unit_bytes);
+    let group = stream.format.group() as u64;
+    let start = (part.range.start / stream.unit_bytes.max(1) as usize) as u64;
+    let frame_of = |unit: u32| ((start + u64::from(unit)) / group.max(1)) as i64;
+    let first = part.missing.first().filter(|m| m.start == 0).map_or(0, |m| m.end);
+    let behind = part.missing.last().filter(|m| m.end == units).map_or(units, |m| m.start);
+    let (first, last) = (first.min(units), behind.saturating_sub(1));
+    let first_time = part.first_time.and_then(|time| moved(time, frame_of(0) - frame_of(first), part));
+    let to_end = frame_of(units.saturating_sub(1)) - frame_of(last);
+    [first_time, part.last_time.and_then(|time| moved(time, to_end, part))]
+}
+
+/// The time `frames` later; `None` where that may be in another second and the frame rate is not known.
+fn moved(time: FrameTime, frames: i64, part: &Part) -> Option<(i64, u32)> {
+    if frames == 0 {
+        return Some((time.unix_seconds, time.frame));
+    }
+    let rate = i64::from(part.frames_per_second.filter(|&rate| rate > 0)?);
+    let frame = i64::from(time.frame).checked_add(frames)?;
+    let second = time.unix_seconds.checked_add(frame.div_euclid(rate))?;
+    Some((second, u32::try_from(frame.rem_euclid(rate)).ok()?))
 }
 
 fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> {
