@@ -7,19 +7,23 @@
 //!
 //! A target never costs the recording a frame: its queue is bounded, and what does not fit is dropped *for that
 //! target*, whole frames, counted. A [`View`] keeps its block from being reused until it is sent, so a queue grows
-//! only while a quarter of the pool is free.
+//! only while a quarter of the pool is free, and is dropped when less than an eighth is.
 //!
 //! Frames are sent once each, in the order in which they were placed. What the recording strips from the front
 //! (the VTP sequence number) is put back for UDP; TCP carries plain concatenated frames, as VTP has it.
+//!
+//! Receivers tell streams apart by their sender, so each stream leaves by a socket of its own.
+
+mod outlet;
 
 use crate::receive::StreamInfo;
 use crossbeam_queue::ArrayQueue;
+use outlet::Outlets;
 use skyhaul_core::wire::{Format, Keep, Order, Place, StreamFormat, fila10g, vtp};
-use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::address::Endpoint;
 use skyhaul_io::memory::{Block, View};
-use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
-use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
-use std::io::{self, IoSlice};
+use skyhaul_io::udp::send::Sent;
+use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,10 +38,15 @@ const QUEUE: usize = 65_536;
 /// recording does not need, and no other.
 const ALWAYS: usize = 256;
 const FREE_PART: usize = 4;
+/// The part of the pool that what waits for targets is given up for.
+const RESERVE: usize = 8;
+/// Runs that wait for a target that is behind.
+const BEHIND: usize = 16;
 
 /// Frames that lie side by side in a block.
 #[derive(Debug)]
 struct Run {
+    stream: u32,
     view: View,
     unit: u32,
     /// Sequence number of the first frame.
@@ -115,7 +124,7 @@ pub struct TargetReport {
     pub dropped_queue: u64,
     /// Frames not sent because the system refused them (buffer full, no route).
     pub dropped_refused: u64,
-    /// TCP connections made; more than one means that it broke.
+    /// TCP connections made: one for each stream; more mean that one broke.
     pub connections: u64,
     /// The last error, if any.
     pub error: Option<String>,
@@ -145,10 +154,10 @@ impl Mirror {
                 name: endpoint.to_string(),
                 thread: std::sync::OnceLock::new(),
             });
-            let outlet = Outlet::open(endpoint)?;
+            let outlets = Outlets::open(endpoint)?;
             let of_thread = shared.clone();
             let thread =
-                std::thread::Builder::new().name("mirror".into()).spawn(move || work(&of_thread, outlet))?;
+                std::thread::Builder::new().name("mirror".into()).spawn(move || work(&of_thread, outlets))?;
             let _ = shared.thread.set(thread.thread().clone());
             mirror.targets.push(shared);
             mirror.threads.push(thread);
@@ -222,7 +231,6 @@ pub struct Tap {
 
 #[derive(Debug)]
 struct Pending {
-    stream: u32,
     block: usize,
     end: usize,
     run: Run,
@@ -239,7 +247,7 @@ impl Tap {
     #[inline]
     pub(crate) fn frame(&mut self, stream: u32, block: &Block, range: Range<usize>, base: u64) {
         if let Some(p) = &mut self.pending
-            && p.stream == stream
+            && p.run.stream == stream
             && p.block == block.index()
             && p.end == range.start
             && p.run.view.len() < RUN_BYTES
@@ -253,12 +261,26 @@ impl Tap {
 
     fn begin(&mut self, stream: u32, block: &Block, range: Range<usize>, base: u64) {
         self.flush();
+        let pool = block.pool();
+        if pool.free() < pool.blocks() / RESERVE {
+            self.relieve();
+        }
         let Some(&Mirrored { unit, network, .. }) = self.streams.iter().find(|s| s.stream == stream) else {
             return;
         };
         let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
-        let run = Run { view: block.view(range.clone()), unit, number, network };
-        self.pending = Some(Pending { stream, block: block.index(), end: range.end, run });
+        let run = Run { stream, view: block.view(range.clone()), unit, number, network };
+        self.pending = Some(Pending { block: block.index(), end: range.end, run });
+    }
+
+    /// Memory runs short: it is the recording's. What waits for a target that is behind is dropped.
+    #[cold]
+    fn relieve(&mut self) {
+        for target in self.targets.iter().filter(|target| target.queue.len() > BEHIND) {
+            while let Some(run) = target.queue.pop() {
+                target.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
+            }
+        }
     }
 
     /// Hand the gathered run to every target.
@@ -278,135 +300,11 @@ impl Tap {
     }
 }
 
-/// How frames leave.
-enum Outlet {
-    Udp(Box<UdpSender>),
-    Tcp { endpoint: Endpoint, sender: Option<Box<TcpSender>>, retry_at: Instant },
-}
-
-/// How long a broken TCP target is left alone before the next attempt.
-const RETRY: Duration = Duration::from_millis(500);
 /// How long a target may take what is queued when the receiver has stopped.
 const LINGER: Duration = Duration::from_secs(2);
-/// How long a TCP target may take nothing before its connection is given up.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Frames handed to the system at once.
-const BATCH: usize = 64;
-
-impl Outlet {
-    fn open(endpoint: &Endpoint) -> io::Result<Self> {
-        match endpoint.transport {
-            Transport::Udp => Ok(Outlet::Udp(Box::new(UdpSender::open(endpoint, &SendOptions::default())?))),
-            Transport::Tcp => {
-                Ok(Outlet::Tcp { endpoint: endpoint.clone(), sender: None, retry_at: Instant::now() })
-            }
-        }
-    }
-
-    /// Send a run; what the system does not take is counted.
-    fn send(&mut self, run: &Run, counters: &Counters) {
-        match self {
-            Outlet::Udp(sender) => {
-                let outcome = run.packets(|packets| sender.try_send_train(packets));
-                counters.enter(run, outcome);
-            }
-            Outlet::Tcp { endpoint, sender, retry_at } => {
-                if sender.is_none() && Instant::now() >= *retry_at {
-                    *retry_at = Instant::now() + RETRY;
-                    match TcpSender::open(
-                        endpoint,
-                        &TcpSendOptions { patience: PATIENCE, ..TcpSendOptions::default() },
-                    ) {
-                        Ok(connected) => {
-                            counters.connections.fetch_add(1, Ordering::Relaxed);
-                            *sender = Some(Box::new(connected));
-                        }
-                        Err(e) => counters.note(&e),
-                    }
-                }
-                let Some(connected) = sender else {
-                    counters.refused.fetch_add(run.frames(), Ordering::Relaxed);
-                    return;
-                };
-                let outcome = run.frames_alone(|frames| connected.send(frames));
-                if outcome.is_err() {
-                    *sender = None;
-                }
-                counters.enter(run, outcome);
-            }
-        }
-    }
-}
-
-impl Outlet {
-    /// What is on its way still arrives.
-    fn finish(self, counters: &Counters) {
-        if let Outlet::Tcp { sender: Some(sender), .. } = self
-            && let Err(e) = sender.finish()
-        {
-            counters.note(&e);
-        }
-    }
-}
-
-impl Run {
-    fn frames(&self) -> u64 {
-        (self.view.len() / self.unit.max(1) as usize) as u64
-    }
-
-    /// The run as packets of sequence number and frame, [`BATCH`] at a time.
-    fn packets(&self, mut send: impl FnMut(&[[IoSlice<'_>; 2]]) -> io::Result<Sent>) -> io::Result<Sent> {
-        let mut all = Sent::default();
-        let mut number = self.number;
-        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
-            let mut heads = [[0; 8]; BATCH];
-            let head = self.network.map_or(0, |_| 8);
-            for head in &mut heads {
-                if let Some(network) = self.network {
-                    *head = network.header(number);
-                }
-                number = number.wrapping_add(1);
-            }
-            let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
-            let mut n = 0;
-            for ((slice, frame), bytes) in
-                slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)).zip(&heads)
-            {
-                *slice = [IoSlice::new(&bytes[..head]), IoSlice::new(frame)];
-                n += 1;
-            }
-            add(&mut all, send(&slices[..n])?);
-        }
-        Ok(all)
-    }
-
-    /// The run as bare frames.
-    fn frames_alone(
-        &self,
-        mut send: impl FnMut(&[[IoSlice<'_>; 1]]) -> io::Result<Sent>,
-    ) -> io::Result<Sent> {
-        let mut all = Sent::default();
-        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
-            let mut slices = [[IoSlice::new(&[])]; BATCH];
-            let mut n = 0;
-            for (slice, frame) in slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)) {
-                *slice = [IoSlice::new(frame)];
-                n += 1;
-            }
-            add(&mut all, send(&slices[..n])?);
-        }
-        Ok(all)
-    }
-}
-
-fn add(all: &mut Sent, more: Sent) {
-    all.packets += more.packets;
-    all.bytes += more.bytes;
-    all.refused += more.refused;
-}
 
 /// A target's thread: send what is queued; when the receiver has ended, what is left, for a while.
-fn work(shared: &Shared, mut outlet: Outlet) {
+fn work(shared: &Shared, mut outlets: Outlets) {
     let mut until: Option<Instant> = None;
     loop {
         if let Some(run) = shared.queue.pop() {
@@ -414,13 +312,13 @@ fn work(shared: &Shared, mut outlet: Outlet) {
                 Some(end) if Instant::now() >= end => {
                     shared.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
                 }
-                _ => outlet.send(&run, &shared.counters),
+                _ => outlets.send(&run, &shared.counters),
             }
             continue;
         }
         if shared.ended.load(Ordering::Acquire) {
             if shared.queue.is_empty() {
-                return outlet.finish(&shared.counters);
+                return outlets.finish(&shared.counters);
             }
             until.get_or_insert(Instant::now() + LINGER);
             continue;
@@ -434,6 +332,14 @@ fn work(shared: &Shared, mut outlet: Outlet) {
 }
 
 impl Counters {
+    fn connected(&self, tcp: bool) {
+        self.connections.fetch_add(u64::from(tcp), Ordering::Relaxed);
+    }
+
+    fn refuse(&self, frames: u64) {
+        self.refused.fetch_add(frames, Ordering::Relaxed);
+    }
+
     fn note(&self, error: &io::Error) {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
     }
@@ -446,7 +352,7 @@ impl Counters {
                 self.refused.fetch_add(sent.refused as u64, Ordering::Relaxed);
             }
             Err(e) => {
-                self.refused.fetch_add(run.frames(), Ordering::Relaxed);
+                self.refuse(run.frames());
                 self.note(&e);
             }
         }

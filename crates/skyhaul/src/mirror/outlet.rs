@@ -1,0 +1,159 @@
+//! How a target's frames leave: by a socket or connection for each stream.
+//!
+//! Sixteen streams from one port would be one stream to the next receiver, with the same sequence numbers sixteen
+//! times. Limits: [`MOST`] sockets for a target; beyond that streams share them.
+
+use super::{Counters, Run};
+use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
+use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
+use std::collections::HashMap;
+use std::io::{self, IoSlice};
+use std::time::{Duration, Instant};
+
+/// Most sockets for one target.
+const MOST: u32 = 256;
+/// How long a target that cannot be reached is left alone before the next attempt.
+const RETRY: Duration = Duration::from_millis(500);
+/// How long a TCP target may take nothing before its connection is given up.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Frames handed to the system at once.
+const BATCH: usize = 64;
+
+enum Outlet {
+    Udp(Box<UdpSender>),
+    Tcp(Box<TcpSender>),
+}
+
+impl Outlet {
+    fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        match endpoint.transport {
+            Transport::Udp => Ok(Outlet::Udp(Box::new(UdpSender::open(endpoint, &SendOptions::default())?))),
+            Transport::Tcp => {
+                let options = TcpSendOptions { patience: PATIENCE, ..TcpSendOptions::default() };
+                Ok(Outlet::Tcp(Box::new(TcpSender::open(endpoint, &options)?)))
+            }
+        }
+    }
+
+    fn send(&mut self, run: &Run) -> io::Result<Sent> {
+        match self {
+            Outlet::Udp(sender) => run.packets(|packets| sender.try_send_train(packets)),
+            Outlet::Tcp(sender) => run.frames_alone(|frames| sender.send(frames)),
+        }
+    }
+}
+
+/// All sockets of a target.
+pub(super) struct Outlets {
+    endpoint: Endpoint,
+    open: HashMap<u32, Outlet>,
+    /// No attempt to open another before then.
+    retry_at: Instant,
+}
+
+impl Outlets {
+    /// UDP: the first socket, so that a wrong address is told at once. TCP connects when there is something to send.
+    pub(super) fn open(endpoint: &Endpoint) -> io::Result<Self> {
+        let mut open = HashMap::new();
+        if endpoint.transport == Transport::Udp {
+            open.insert(0, Outlet::open(endpoint)?);
+        }
+        Ok(Self { endpoint: endpoint.clone(), open, retry_at: Instant::now() })
+    }
+
+    /// Send a run; what the system does not take is counted.
+    pub(super) fn send(&mut self, run: &Run, counters: &Counters) {
+        let key = run.stream % MOST;
+        if !self.open.contains_key(&key) && Instant::now() >= self.retry_at {
+            self.connect(key, counters);
+        }
+        let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(run.frames()) };
+        let outcome = outlet.send(run);
+        if outcome.is_err() && matches!(outlet, Outlet::Tcp(_)) {
+            self.open.remove(&key);
+            self.retry_at = Instant::now() + RETRY;
+        }
+        counters.enter(run, outcome);
+    }
+
+    fn connect(&mut self, key: u32, counters: &Counters) {
+        match Outlet::open(&self.endpoint) {
+            Ok(outlet) => {
+                counters.connected(matches!(outlet, Outlet::Tcp(_)));
+                self.open.insert(key, outlet);
+            }
+            Err(e) => {
+                self.retry_at = Instant::now() + RETRY;
+                counters.note(&e);
+            }
+        }
+    }
+
+    /// What is on its way still arrives.
+    pub(super) fn finish(self, counters: &Counters) {
+        for outlet in self.open.into_values() {
+            if let Outlet::Tcp(sender) = outlet
+                && let Err(e) = sender.finish()
+            {
+                counters.note(&e);
+            }
+        }
+    }
+}
+
+impl Run {
+    pub(super) fn frames(&self) -> u64 {
+        (self.view.len() / self.unit.max(1) as usize) as u64
+    }
+
+    /// The run as packets of sequence number and frame, [`BATCH`] at a time.
+    fn packets(&self, mut send: impl FnMut(&[[IoSlice<'_>; 2]]) -> io::Result<Sent>) -> io::Result<Sent> {
+        let mut all = Sent::default();
+        let mut number = self.number;
+        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
+            let mut heads = [[0; 8]; BATCH];
+            let head = self.network.map_or(0, |_| 8);
+            for head in &mut heads {
+                if let Some(network) = self.network {
+                    *head = network.header(number);
+                }
+                number = number.wrapping_add(1);
+            }
+            let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
+            let mut n = 0;
+            for ((slice, frame), bytes) in
+                slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)).zip(&heads)
+            {
+                *slice = [IoSlice::new(&bytes[..head]), IoSlice::new(frame)];
+                n += 1;
+            }
+            add(&mut all, send(&slices[..n])?);
+        }
+        Ok(all)
+    }
+
+    /// The run as bare frames.
+    fn frames_alone(
+        &self,
+        mut send: impl FnMut(&[[IoSlice<'_>; 1]]) -> io::Result<Sent>,
+    ) -> io::Result<Sent> {
+        let mut all = Sent::default();
+        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
+            let mut slices = [[IoSlice::new(&[])]; BATCH];
+            let mut n = 0;
+            for (slice, frame) in slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)) {
+                *slice = [IoSlice::new(frame)];
+                n += 1;
+            }
+            add(&mut all, send(&slices[..n])?);
+        }
+        Ok(all)
+    }
+}
+
+fn add(all: &mut Sent, more: Sent) {
+    all.packets += more.packets;
+    all.bytes += more.bytes;
+    all.refused += more.refused;
+}
