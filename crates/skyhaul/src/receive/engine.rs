@@ -81,6 +81,8 @@ struct Split {
 
 /// How long an unrecognised sender is ignored before it is looked at afresh.
 const IGNORE: Nanos = Nanos::SECOND;
+/// Most bytes held of all senders that are being learned; beyond it each must do with what there is.
+const HOLD_BYTES: usize = 64 << 20;
 
 /// Demultiplexes trains by sender into streams, and drains them into a [`Sink`].
 #[derive(Debug)]
@@ -95,6 +97,8 @@ pub struct Engine<K> {
     /// The sender of the last train, if it is running.
     recent: Option<(SocketAddr, Route)>,
     strangers: Tally,
+    /// Bytes held of senders that are being learned.
+    held_bytes: usize,
 }
 
 impl<K: Sink> Engine<K> {
@@ -110,6 +114,7 @@ impl<K: Sink> Engine<K> {
             splits: Vec::new(),
             recent: None,
             strangers: Tally::default(),
+            held_bytes: 0,
         }
     }
 
@@ -193,7 +198,9 @@ impl<K: Sink> Engine<K> {
         let mut packets = train.packets();
         while let Some(packet) = packets.next() {
             let Some(Sender::Learning(learning)) = self.senders.get_mut(&sender) else { return };
-            let Some(concluded) = learning.observe(packet, now) else { continue };
+            let crowded = self.held_bytes >= HOLD_BYTES;
+            self.held_bytes += packet.len();
+            let Some(concluded) = learning.observe(packet, now, crowded) else { continue };
             match self.conclude(sender, concluded, now) {
                 Some(route) => {
                     packets.for_each(|rest| self.one(route, rest, now));
@@ -214,7 +221,9 @@ impl<K: Sink> Engine<K> {
         now: Nanos,
     ) -> Option<Route> {
         let Some(Sender::Learning(learning)) = self.senders.remove(&sender) else { return None };
-        let Some(route) = format.and_then(|format| self.begin(sender, format)).ok() else {
+        self.held_bytes -= learning.bytes();
+        let trusted = learning.is_sure();
+        let Some(route) = format.and_then(|format| self.begin(sender, format, trusted)).ok() else {
             (0..learning.held()).for_each(|_| self.refuse_one(Reject::Unrecognised));
             self.senders.insert(sender, Sender::Unrecognised { since: now });
             return None;
@@ -229,9 +238,9 @@ impl<K: Sink> Engine<K> {
     }
 
     /// Begin the stream, or the streams, of a sender.
-    fn begin(&mut self, sender: SocketAddr, format: StreamFormat) -> Result<Route, Reject> {
+    fn begin(&mut self, sender: SocketAddr, format: StreamFormat, trusted: bool) -> Result<Route, Reject> {
         if !self.options.split_threads || format.format != Format::Vdif || format.threads.len() < 2 {
-            return Ok(Route::One(self.begin_stream(sender, format)?));
+            return Ok(Route::One(self.begin_stream(sender, format, trusted)?));
         }
         let mut streams = HashMap::new();
         let first = self.streams.len();
@@ -239,13 +248,18 @@ impl<K: Sink> Engine<K> {
         for thread in &format.threads {
             // The sequence number counts packets of all threads: only the time orders those of one.
             let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
-            streams.insert(thread.id, self.begin_stream(sender, alone)?);
+            streams.insert(thread.id, self.begin_stream(sender, alone, trusted)?);
         }
         self.splits.push(Split { network, first, streams });
         Ok(Route::Split(self.splits.len() - 1))
     }
 
-    fn begin_stream(&mut self, sender: SocketAddr, format: StreamFormat) -> Result<usize, Reject> {
+    fn begin_stream(
+        &mut self,
+        sender: SocketAddr,
+        format: StreamFormat,
+        trusted: bool,
+    ) -> Result<usize, Reject> {
         let layout = format.layout()?;
         let unit_bytes = StreamInfo::unit_of(&layout);
         let info = Arc::new(StreamInfo {
@@ -260,7 +274,7 @@ impl<K: Sink> Engine<K> {
             tap.stream_began(&info);
         }
         self.sink.stream_began(&info);
-        self.streams.push(Stream::new(info, layout, config));
+        self.streams.push(Stream::new(info, layout, config, trusted));
         Ok(self.streams.len() - 1)
     }
 

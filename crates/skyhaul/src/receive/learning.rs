@@ -24,13 +24,18 @@ impl Learning {
         Self { learner: Learner::new(options.clone()), bytes: Vec::new(), ends: Vec::new(), since: now }
     }
 
-    /// One more packet. The format, once it is clear; or that there is none.
-    pub(super) fn observe(&mut self, packet: &[u8], now: Nanos) -> Option<Result<StreamFormat, Reject>> {
+    /// One more packet; `crowded`, what there is must do. The format, once it is clear; or that there is none.
+    pub(super) fn observe(
+        &mut self,
+        packet: &[u8],
+        now: Nanos,
+        crowded: bool,
+    ) -> Option<Result<StreamFormat, Reject>> {
         self.learner.observe(packet);
         self.bytes.extend_from_slice(packet);
         self.ends.push(self.bytes.len());
         let full = self.bytes.len() >= HOLD_BYTES;
-        self.learner.conclude(full || now.since(self.since) >= STUDY)
+        self.learner.conclude(full || crowded || now.since(self.since) >= STUDY)
     }
 
     /// Time passes; a slow sender must not wait for ever.
@@ -38,9 +43,19 @@ impl Learning {
         (now.since(self.since) >= STUDY).then(|| self.learner.conclude(true)).flatten()
     }
 
+    /// Whether the packets agree so well that time and want of room had no part in the conclusion.
+    pub(super) fn is_sure(&self) -> bool {
+        matches!(self.learner.conclude(false), Some(Ok(_)))
+    }
+
     /// What there is must do.
     pub(super) fn conclude_now(&self) -> Option<Result<StreamFormat, Reject>> {
         self.learner.conclude(true)
+    }
+
+    /// How many bytes are held.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.len()
     }
 
     /// How many packets are held.

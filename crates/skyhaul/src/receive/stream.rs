@@ -124,10 +124,16 @@ pub(super) struct Stream {
     rate: RateWatch,
     /// Time of the last frame of the part before.
     last_time: Option<FrameTime>,
+    /// Its first packets left no doubt that it is a stream.
+    trusted: bool,
 }
 
+/// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
+/// take the memory of those that are.
+const PROVEN: u64 = 32;
+
 impl Stream {
-    pub(super) fn new(info: Arc<StreamInfo>, layout: AnyLayout, mut config: Config) -> Self {
+    pub(super) fn new(info: Arc<StreamInfo>, layout: AnyLayout, mut config: Config, trusted: bool) -> Self {
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
         config.open_ended = layout.short_objects();
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
@@ -143,7 +149,14 @@ impl Stream {
             anchor: None,
             rate: RateWatch::default(),
             last_time: None,
+            trusted,
         }
+    }
+
+    /// A block for a stream: until it is proven, only while more than half of the pool is free.
+    fn block(trusted: bool, report: &StreamReport, pool: &Pool) -> Option<Block> {
+        let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
+        (proven || pool.free() > pool.blocks() / 2).then(|| pool.take()).flatten()
     }
 
     /// A train of this stream reached the kernel at `time`.
@@ -189,7 +202,8 @@ impl Stream {
         {
             gate.admit(time.unix_seconds)?;
         }
-        let mut slot = self.assembly.reserve(placement, now, || pool.take())?;
+        let (trusted, report) = (self.trusted, &self.report);
+        let mut slot = self.assembly.reserve(placement, now, || Self::block(trusted, report, pool))?;
         let range = slot.range();
         slot.block().place(range.start, payload);
         if let Some(tap) = tap {
