@@ -1,0 +1,226 @@
+//! When it starts and ends, what it prints, and what it returns.
+
+use crate::site::{ANY, Job, Site, all_acknowledged, drops, number, run, send, sum, wait_for, words};
+use crate::wires::see;
+use serde_json::Value;
+
+const LINE: &str = "--pattern --payload 2000 --rate 150Mbps";
+
+/// A sender without end.
+fn endless(to: &str) -> Job {
+    Job::start(&words(&format!("send --json {LINE} --to {to}")))
+}
+
+#[test]
+fn it_ends_by_itself() {
+    for end in ["--duration 700ms", "--bytes 12MB", "--idle 500ms"] {
+        let site = Site::new(1);
+        let mut recorder = site.record(&format!("{ANY} {end}"));
+        let address = recorder.address();
+        let sender = (!end.contains("idle")).then(|| endless(&address));
+        if sender.is_none() {
+            send(&address, &format!("{LINE} --packets 3000"));
+        }
+        let done = recorder.finish();
+        let report = done.json();
+        let bytes = sum(&report["streams"], "bytes");
+        match end {
+            "--bytes 12MB" => assert!((12_000_000..40_000_000).contains(&bytes), "{bytes}"),
+            "--idle 500ms" => assert_eq!(sum(&report["streams"], "packets") + drops(&report), 3000),
+            _ => assert!(report["seconds"].as_f64().unwrap() > 0.6, "{report}"),
+        }
+        all_acknowledged(&report);
+        let check = site.check(0);
+        assert!(check["state"] == "ended", "{check}");
+        assert_eq!(see(&site.cat(), 2032).good, sum(&report["streams"], "placed"));
+    }
+}
+
+#[test]
+fn nothing_came() {
+    let site = Site::new(1);
+    let done = site.record(&format!("{ANY} --wait 300ms")).finish().expect(1);
+    assert_eq!(done.json()["streams"], serde_json::json!([]));
+    let done = run(&format!("receive {ANY} --wait 300ms --json --memory 64MiB --chunk 1MiB")).expect(1);
+    assert_eq!(number(&done.json()["strangers"]), 0);
+}
+
+/// Data time is exact to the frame, over sequence numbers and over times.
+#[test]
+fn start_and_stop_on_data_time() {
+    for place in ["sequence", "time"] {
+        let site = Site::new(1);
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
+        let (start, stop) = (now + 4, now + 6);
+        // 3000 frames of data time a second, sent about three times as fast.
+        let line = format!("{ANY} --place {place} --frame-rate 3000 --start {start} --stop {stop}");
+        let mut recorder = site.record(&line);
+        let line = "send --json --pattern --payload 2000 --rate 150Mbps --frame-rate 3000 --to";
+        let sender = Job::start(&words(&format!("{line} {}", recorder.address())));
+        let done = recorder.finish();
+        drop(sender);
+        let report = done.json();
+        let stream = &report["streams"][0];
+        let seen = see(&site.cat(), 2032);
+        assert_eq!(seen.good, number(&stream["placed"]), "{place}");
+        assert_eq!(seen.good + seen.invalid, 6000, "{place}: {stream}");
+        assert!(seen.invalid <= drops(&report), "{place}");
+        assert_eq!(seen.times.first().map(|t| (t.0, t.1)), Some((start, 0)), "{place}");
+        assert_eq!(seen.times.last().map(|t| (t.0, t.1)), Some((stop - 1, 2999)), "{place}");
+        assert!(number(&stream["rejects"]["before_start"]) > 3000, "{place}: {stream}");
+        assert!(number(&stream["rejects"]["after_stop"]) > 0, "{place}: {stream}");
+        assert_eq!(number(&stream["lost"]), seen.invalid, "{place}: {stream}");
+        all_acknowledged(&report);
+    }
+}
+
+/// Ctrl-C is an end in order: all is written, acknowledged and reported, and the status is 0.
+#[test]
+fn ctrl_c() {
+    let site = Site::new(2);
+    let mut recorder = site.record(ANY);
+    let sender = endless(&recorder.address());
+    let scan = site.disks[0].join("trial");
+    wait_for("some chunks", || (std::fs::read_dir(&scan).ok()?.count() > 4).then_some(()));
+    recorder.signal(rustix::process::Signal::INT);
+    let done = recorder.finish();
+    drop(sender);
+    let report = done.json();
+    assert_eq!(done.code, Some(i32::from(drops(&report) > 0)), "{}", done.stderr);
+    all_acknowledged(&report);
+    assert_eq!(site.check(0)["state"], "ended");
+    assert_eq!(see(&site.cat(), 2032).good, sum(&report["streams"], "placed"));
+}
+
+fn has(value: &Value, path: &str) {
+    assert!(value.pointer(path).is_some(), "no {path} in {value}");
+}
+
+#[test]
+fn reports_have_what_they_promise() {
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    let sent = send(&recorder.address(), &format!("{LINE} --packets 2000"));
+    let report = recorder.stop().json();
+    for path in [
+        "/version",
+        "/seconds",
+        "/bits_per_second",
+        "/sources/0/listen",
+        "/sources/0/tier",
+        "/sources/0/because",
+        "/sources/0/socket_drops",
+        "/sources/0/buffer_granted",
+        "/sources/0/interface_drops",
+        "/streams/0/sender",
+        "/streams/0/format",
+        "/streams/0/placed",
+        "/streams/0/lost",
+        "/streams/0/rejects",
+        "/streams/0/loss_map",
+        "/streams/0/reorder_extent/max",
+        "/streams/0/loss_runs/buckets",
+        "/streams/0/first_time/1",
+        "/streams/0/arrival_gaps_ns/p99",
+        "/cpu/path_seconds_per_gb",
+        "/timeline",
+        "/strangers",
+        "/stranger_rejects",
+        "/recording/scan",
+        "/recording/datastreams/0/acknowledged",
+        "/recording/disks/0/path",
+        "/recording/disks/0/latency/p99_us",
+        "/recording/disks/0/state",
+        "/recording/events",
+        "/notes",
+    ] {
+        has(&report, path);
+    }
+    for path in ["/packets", "/bytes", "/mode", "/lost_ranges", "/cpu_seconds_per_gb", "/slipped_seconds"] {
+        has(&sent, path);
+    }
+    let check = site.check(0);
+    for path in ["/verdict", "/state", "/datastreams/0/proven", "/findings", "/indexes/0/1/records"] {
+        has(&check, path);
+    }
+    let list = site.run("ls --json").expect(0).json();
+    for path in ["/0/scan", "/0/bytes", "/0/state", "/0/chunks"] {
+        has(&list, path);
+    }
+    let one = report["recording"]["disks"][0]["path"].as_str().unwrap().to_owned();
+    let chunk = format!("{one}/trial/trial.00000000");
+    let inspected = run(&format!("inspect {chunk} -n 2 --json")).expect(0).json();
+    assert_eq!(inspected.as_array().unwrap().len(), 2);
+    assert_eq!(inspected[0]["format"], "vdif");
+    let text = run(&format!("inspect {chunk}")).expect(0);
+    assert!(String::from_utf8_lossy(&text.stdout).contains("seconds"), "{}", text.stderr);
+}
+
+/// `cat | head` is no error, and `receive -o -` gives the frames to whoever reads, as long as they read.
+#[test]
+fn pipes() {
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    send(&recorder.address(), &format!("{LINE} --packets 4000"));
+    recorder.stop();
+    let mut cat = Command::new(env!("CARGO_BIN_EXE_skyhaul"))
+        .args(["cat", "trial"])
+        .args(site.disk_words())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut head = [0; 100];
+    cat.stdout.take().unwrap().read_exact(&mut head).unwrap();
+    assert!(cat.wait().unwrap().success());
+
+    let mut receiver = Job::start(&words(&format!("receive {ANY} -o - --memory 64MiB --chunk 1MiB")));
+    send(&receiver.address(), &format!("{LINE} --packets 4000"));
+    let done = receiver.stop();
+    let seen = see(&done.stdout, 2032);
+    assert!(
+        seen.good > 0 && done.stderr.contains("4 000 frames in place") == (seen.good == 4000),
+        "{}",
+        done.stderr
+    );
+}
+
+#[test]
+fn wrong_use_is_told_with_a_hint() {
+    let site = Site::new(1);
+    let disk = site.disks[0].display();
+    for (line, hint) in [
+        (format!("record --scan s --disk {disk} --listen udp:/nowhere"), "udp://"),
+        (format!("record --scan s --disk {disk} --listen udp://localhost:99999"), "udp://"),
+        (format!("record --scan s/t --disk {disk} {ANY}"), "s/t"),
+        (format!("record --scan s --disk {disk}/nothere {ANY} --memory 64MiB"), "nothere"),
+        (format!("record --disk {disk} {ANY}"), "--scan"),
+        (format!("record --scan s {ANY}"), "--disk"),
+        (format!("receive {ANY} --memory lots"), "lots"),
+        (format!("receive {ANY} --faults loss=2"), "probability"),
+        ("send --to udp://127.0.0.1:9 --pattern --rate fast".to_owned(), "fast"),
+        (format!("check --disk {disk} nothing"), "nothing"),
+        (format!("cat --disk {disk} nothing"), "nothing"),
+        ("inspect /nonexistent/file".to_owned(), "/nonexistent/file"),
+        ("send --to tcp://127.0.0.1:1 --pattern --packets 1".to_owned(), "127.0.0.1:1"),
+        ("frobnicate".to_owned(), "--help"),
+    ] {
+        let done = run(&line);
+        assert_eq!(done.code, Some(2), "{line}: {}", done.stderr);
+        assert!(done.stderr.contains(hint), "{line}: no `{hint}` in {}", done.stderr);
+        assert!(done.stdout.is_empty(), "{line}");
+    }
+}
+
+/// A port that is taken is named, and left to whom it belongs.
+#[test]
+fn a_port_that_is_taken() {
+    let mut first = Job::start(&words(&format!("receive {ANY} --memory 64MiB --chunk 1MiB --json")));
+    let address = first.address();
+    let done = run(&format!("receive --listen {address} --memory 64MiB --chunk 1MiB"));
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("127.0.0.1") && done.stderr.contains("hint"), "{}", done.stderr);
+    first.stop();
+}

@@ -1,0 +1,204 @@
+//! Garbage and absurdities from strangers cost an honest stream nothing, and memory stays what it was.
+
+use crate::site::{ANY, Job, Site, all_acknowledged, drops, number, port, refused, sum, words};
+use crate::wires::{numbered, see, vdif};
+use serde_json::Value;
+use skyhaul::wire::Order;
+use std::net::UdpSocket;
+
+const HONEST: &str = "send --json --pattern --payload 2000 --packets 12000 --rate 100Mbps --to";
+
+/// Cheap random numbers from a seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+}
+
+/// A socket of a stranger.
+fn stranger(to: &str) -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", port(to))).unwrap();
+    socket
+}
+
+/// Resident memory of a process in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// One packet that nobody should send.
+fn absurd(random: &mut Random, at: u64, second: i64) -> Vec<u8> {
+    let good = |number: u64, frame: u32| numbered(number, Order::Little, &vdif(second, frame, 0, 2000));
+    match at % 12 {
+        0 => random.bytes(2040),
+        1 => Vec::new(),
+        2 => good(at, 3)[..random.next() as usize % 2040].to_vec(),
+        3 => good(u64::MAX, 7),
+        4 => good(random.next(), 0xFF_FFFF),
+        5 => {
+            // A length that is not the datagram's, up to 128 MiB.
+            let mut packet = good(at, 9);
+            packet[8 + 8..8 + 11].copy_from_slice(&random.bytes(3));
+            packet
+        }
+        6 => {
+            // Any epoch, any second, any thread.
+            let mut packet = good(at, 9);
+            packet[8..8 + 8].copy_from_slice(&random.bytes(8));
+            packet[8 + 12..8 + 16].copy_from_slice(&random.bytes(4));
+            packet
+        }
+        7 => vec![0xFF; 2040],
+        8 => vec![0; 2040],
+        9 => random.bytes(9000),
+        10 => random.bytes(1),
+        _ => {
+            let length = random.next() as usize % 200;
+            random.bytes(length)
+        }
+    }
+}
+
+/// Send honestly while `attack` goes on; the report, the packets of the attack, and KiB gained in the meantime.
+fn under_attack(site: &Site, attack: impl Fn(&str, &dyn Fn() -> bool) -> u64 + Send) -> (Value, Value, u64) {
+    let mut recorder = site.record(&format!("{ANY} --memory 96MiB"));
+    let address = recorder.address();
+    let before = resident(recorder.pid());
+    let mut honest = Job::start(&words(&format!("{HONEST} {address}")));
+    let going = std::sync::atomic::AtomicBool::new(true);
+    let (attacked, most) = std::thread::scope(|scope| {
+        let running = || going.load(std::sync::atomic::Ordering::Relaxed);
+        let target = address.as_str();
+        let attacker = scope.spawn(move || attack(target, &running));
+        let mut most = 0;
+        while honest.is_running() || !attacker.is_finished() {
+            most = most.max(resident(recorder.pid()));
+            if !honest.is_running() {
+                going.store(false, std::sync::atomic::Ordering::Relaxed);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        (attacker.join().unwrap(), most)
+    });
+    let sent = honest.finish().expect(0).json();
+    recorder.drained();
+    let done = recorder.stop();
+    let report = done.json();
+    let honest_packets = number(&sent["packets"]);
+    let came: u64 = sum(&report["sources"], "packets");
+    assert_eq!(came + drops(&report), honest_packets + attacked, "every packet is counted: {report}");
+    let streams: u64 = sum(&report["streams"], "packets");
+    assert_eq!(streams + number(&report["strangers"]), came, "each is of a stream or of a stranger");
+    for stream in report["streams"].as_array().unwrap() {
+        assert_eq!(number(&stream["placed"]) + refused(stream), number(&stream["packets"]), "{stream}");
+    }
+    let reasons: u64 = report["stranger_rejects"].as_object().unwrap().values().map(number).sum();
+    assert_eq!(reasons, number(&report["strangers"]), "each refusal has its reason");
+    (report, sent, most.saturating_sub(before))
+}
+
+/// The honest stream is whole, up to what the kernel dropped.
+#[track_caller]
+fn honest_is_whole(site: &Site, report: &Value, sent: &Value) {
+    let mut streams = report["streams"].as_array().unwrap().clone();
+    streams.sort_by_key(|stream| std::cmp::Reverse(number(&stream["placed"])));
+    let honest = &streams[0];
+    assert_eq!(refused(honest), 0, "{honest}");
+    assert!(number(&honest["placed"]) + drops(report) >= number(&sent["packets"]), "{honest}");
+    assert!(number(&honest["lost"]) <= drops(report), "{honest}");
+    all_acknowledged(report);
+    let read = site.run(&format!("cat trial --stream {}", honest["id"])).expect(0);
+    assert_eq!(see(&read.stdout, 2032).good, number(&honest["placed"]));
+}
+
+fn pause() {
+    std::thread::sleep(std::time::Duration::from_micros(300));
+}
+
+#[test]
+fn one_stranger_that_sends_everything() {
+    let site = Site::new(1);
+    let (report, sent, grown) = under_attack(&site, |to, running| {
+        let (socket, mut random, mut count) = (stranger(to), Random(99), 0);
+        let mut step = 0;
+        while running() {
+            count += u64::from(socket.send(&absurd(&mut random, step, 1_790_000_000)).is_ok());
+            step += 1;
+            pause();
+        }
+        count
+    });
+    honest_is_whole(&site, &report, &sent);
+    let streams = report["streams"].as_array().unwrap();
+    assert!(number(&report["strangers"]) + streams.iter().map(refused).sum::<u64>() > 0, "{report}");
+    assert!(grown < 160 << 10, "{grown} KiB more than at the start, 96 MiB of it the pool's");
+}
+
+#[test]
+fn three_hundred_strangers() {
+    let site = Site::new(1);
+    let (report, sent, grown) = under_attack(&site, |to, running| {
+        let sockets: Vec<UdpSocket> = (0..300).map(|_| stranger(to)).collect();
+        let (mut random, mut count, mut step) = (Random(7), 0, 0u64);
+        while running() || step < 3000 {
+            let socket = &sockets[(random.next() % 300) as usize];
+            count += u64::from(socket.send(&absurd(&mut random, step, 1_790_000_000)).is_ok());
+            step += 1;
+            pause();
+        }
+        count
+    });
+    honest_is_whole(&site, &report, &sent);
+    assert!(grown < 160 << 10, "{grown} KiB more than at the start, 96 MiB of it the pool's");
+}
+
+/// Absurd frames from the honest sender's own port: refused or dismissed one by one, and the stream goes on.
+#[test]
+fn absurd_numbers_within_a_stream() {
+    let site = Site::new(1);
+    let mut recorder = site.record(ANY);
+    let address = recorder.address();
+    let socket = stranger(&address);
+    let (mut random, second) = (Random(5), 1_790_000_000);
+    let (mut good, mut all) = (0u64, 0u64);
+    for n in 0..6000u64 {
+        let frame = vdif(second + n as i64 / 2000, (n % 2000) as u32, 0, 2000);
+        socket.send(&numbered(n, Order::Little, &frame)).unwrap();
+        (good, all) = (good + 1, all + 1);
+        if n % 7 == 3 && n > 100 {
+            let far = if n % 2 == 0 { random.next() } else { n + 3000 + random.next() % 100_000 };
+            let packet = if n % 3 == 0 { random.bytes(2040) } else { numbered(far, Order::Little, &frame) };
+            socket.send(&packet).unwrap();
+            all += 1;
+        }
+        if n % 20 == 0 {
+            pause();
+        }
+    }
+    recorder.drained();
+    let report = recorder.stop().json();
+    let stream = &report["streams"][0];
+    assert_eq!(number(&stream["packets"]) + drops(&report), all);
+    assert_eq!(number(&stream["placed"]) + refused(stream), number(&stream["packets"]), "{stream}");
+    assert!(
+        number(&stream["placed"]) + drops(&report) >= good && number(&stream["placed"]) <= good,
+        "{stream}"
+    );
+    assert!(number(&stream["lost"]) <= drops(&report), "{stream}");
+    assert_eq!(number(&stream["restarts"]), 0, "{stream}");
+    all_acknowledged(&report);
+    let check = site.check(0);
+    assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0);
+}

@@ -1,0 +1,17 @@
+//! The command end to end: real sockets on loopback, real directories, reports as JSON.
+//!
+//! No test holds a clock against the machine: each waits for what must come, with a limit that only a hang reaches.
+//! What the kernel dropped because the machine was busy is in the reports, and the sums hold with it.
+#![allow(clippy::unwrap_used)]
+
+mod site;
+mod wires;
+
+mod control;
+mod disks;
+mod faults;
+mod hostile;
+mod kill;
+mod many;
+mod restart;
+mod transports;

@@ -1,0 +1,297 @@
+//! A place to record: temporary disks, and the command run on them as a user runs it.
+
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Only a hang lasts this long.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+/// Where everything here listens, on a port that the system gives.
+pub(crate) const ANY: &str = "--listen udp://127.0.0.1:0";
+
+/// Wait until `done` gives something.
+#[track_caller]
+pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(begun.elapsed() < LIMIT, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The words of a command line.
+pub(crate) fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    /// Its report; standard output must hold nothing else.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|e| {
+            let text = String::from_utf8_lossy(&self.stdout);
+            panic!("no JSON ({e}), exit {:?}: {text}\n{}", self.code, self.stderr)
+        })
+    }
+
+    /// It must have ended with this status.
+    #[track_caller]
+    pub(crate) fn expect(self, code: i32) -> Self {
+        let text = String::from_utf8_lossy(&self.stdout);
+        let text = text.get(..text.len().min(20_000)).unwrap_or_default();
+        assert_eq!(self.code, Some(code), "{}\n{text}", self.stderr);
+        self
+    }
+}
+
+/// Run the command to its end.
+#[track_caller]
+pub(crate) fn run(line: &str) -> Done {
+    Job::start(&words(line)).finish()
+}
+
+/// Send to an address; the report.
+#[track_caller]
+pub(crate) fn send(to: &str, line: &str) -> Value {
+    run(&format!("send --json --to {to} {line}")).expect(0).json()
+}
+
+/// A command that runs. It is killed when it is dropped.
+pub(crate) struct Job {
+    child: Child,
+    stdout: Option<JoinHandle<Vec<u8>>>,
+    stderr: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Job {
+    #[track_caller]
+    pub(crate) fn start(words: &[String]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_skyhaul"));
+        command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut out = child.stdout.take().unwrap();
+        let err = child.stderr.take().unwrap();
+        let stderr = Arc::new(Mutex::new(String::new()));
+        let said = stderr.clone();
+        Self {
+            child,
+            stdout: Some(std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                let _ = out.read_to_end(&mut bytes);
+                bytes
+            })),
+            stderr,
+            reader: Some(std::thread::spawn(move || {
+                for line in BufReader::new(err).lines().map_while(Result::ok) {
+                    let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+                    said.push_str(&line);
+                    said.push('\n');
+                }
+            })),
+        }
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The addresses it listens on, once it does.
+    #[track_caller]
+    pub(crate) fn listening(&mut self) -> Vec<String> {
+        wait_for("the receiver to listen", || {
+            let said = self.stderr();
+            let line = said.lines().find(|l| l.starts_with("recording ") || l.starts_with("receiving "));
+            if let Some((_, list)) = line.and_then(|line| line.split_once(" from ")) {
+                return Some(list.split(", ").map(str::to_owned).collect());
+            }
+            assert!(self.is_running(), "it ended: {said}");
+            None
+        })
+    }
+
+    /// The first address it listens on.
+    #[track_caller]
+    pub(crate) fn address(&mut self) -> String {
+        self.listening().swap_remove(0)
+    }
+
+    /// Wait until the kernel holds nothing for it any more.
+    #[track_caller]
+    pub(crate) fn drained(&mut self) {
+        let ports: Vec<u16> = self.listening().iter().map(|address| port(address)).collect();
+        wait_for("the kernel's queues to be empty", || (0..5).all(|_| queues_empty(&ports)).then_some(()));
+    }
+
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
+    /// Let it take in what the kernel holds, and end it as Ctrl-C does.
+    #[track_caller]
+    pub(crate) fn stop(mut self) -> Done {
+        self.drained();
+        self.signal(rustix::process::Signal::INT);
+        self.finish()
+    }
+
+    /// Wait for its end.
+    #[track_caller]
+    pub(crate) fn finish(mut self) -> Done {
+        let status = wait_for("the command to end", || self.child.try_wait().unwrap());
+        let stdout = self.stdout.take().unwrap().join().unwrap();
+        self.reader.take().unwrap().join().unwrap();
+        Done { code: status.code(), stdout, stderr: self.stderr() }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The port at the end of an address.
+pub(crate) fn port(address: &str) -> u16 {
+    let digits = address.split('?').next().unwrap().rsplit(':').next().unwrap();
+    digits.parse().unwrap()
+}
+
+/// Whether nothing waits in any socket of these ports, on either side.
+fn queues_empty(ports: &[u16]) -> bool {
+    std::thread::sleep(Duration::from_millis(4));
+    ["udp", "udp6", "tcp", "tcp6"].iter().all(|table| {
+        let text = std::fs::read_to_string(format!("/proc/net/{table}")).unwrap_or_default();
+        text.lines().skip(1).all(|line| {
+            let field: Vec<&str> = line.split_whitespace().take(5).collect();
+            let [_, local, remote, _, queues] = field[..] else { return true };
+            let port = |address: &str| u16::from_str_radix(address.rsplit(':').next().unwrap(), 16).unwrap();
+            let (tx, rx) = queues.split_once(':').unwrap();
+            let mine = ports.contains(&port(local)) && u64::from_str_radix(rx, 16) != Ok(0);
+            let theirs = ports.contains(&port(remote)) && u64::from_str_radix(tx, 16) != Ok(0);
+            !mine && !theirs
+        })
+    })
+}
+
+/// Temporary disks.
+pub(crate) struct Site {
+    pub(crate) disks: Vec<PathBuf>,
+    /// Removed when this is dropped.
+    #[allow(dead_code)]
+    directory: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new(disks: usize) -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let disks: Vec<PathBuf> = (0..disks).map(|n| directory.path().join(format!("d{n}"))).collect();
+        disks.iter().for_each(|disk| std::fs::create_dir(disk).unwrap());
+        Self { disks, directory }
+    }
+
+    pub(crate) fn disk_words(&self) -> Vec<String> {
+        self.disks.iter().flat_map(|disk| ["--disk".to_owned(), disk.display().to_string()]).collect()
+    }
+
+    /// Start a verb on these disks.
+    #[track_caller]
+    pub(crate) fn start(&self, line: &str) -> Job {
+        let mut all = words(line);
+        all.splice(1..1, self.disk_words());
+        Job::start(&all)
+    }
+
+    /// Record as scan `trial`, with a report.
+    #[track_caller]
+    pub(crate) fn record(&self, line: &str) -> Job {
+        let memory = if line.contains("--memory") { "" } else { "--memory 128MiB --chunk 1MiB" };
+        self.start(&format!("record --scan trial --json {memory} {line}"))
+    }
+
+    #[track_caller]
+    pub(crate) fn run(&self, line: &str) -> Done {
+        self.start(line).finish()
+    }
+
+    /// The report of `check --verify` on scan `trial`.
+    #[track_caller]
+    pub(crate) fn check(&self, code: i32) -> Value {
+        self.run("check trial --verify --json").expect(code).json()
+    }
+
+    /// The bytes of the only stream of scan `trial`.
+    #[track_caller]
+    pub(crate) fn cat(&self) -> Vec<u8> {
+        self.run("cat trial").expect(0).stdout
+    }
+}
+
+/// The sum of a field over an array of a report.
+#[track_caller]
+pub(crate) fn sum(array: &Value, field: &str) -> u64 {
+    array.as_array().unwrap().iter().map(|entry| number(&entry[field])).sum()
+}
+
+/// A number of a report.
+#[track_caller]
+pub(crate) fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// A counter that is left out where it is zero.
+pub(crate) fn counter(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+/// What the kernel dropped at the receiver's sockets.
+#[track_caller]
+pub(crate) fn drops(report: &Value) -> u64 {
+    sum(&report["sources"], "socket_drops")
+}
+
+/// All refusals of a stream.
+pub(crate) fn refused(stream: &Value) -> u64 {
+    stream["rejects"].as_object().unwrap().values().map(|n| n.as_u64().unwrap()).sum()
+}
+
+/// Every chunk that was given is durable.
+#[track_caller]
+pub(crate) fn all_acknowledged(report: &Value) {
+    for stream in report["recording"]["datastreams"].as_array().unwrap() {
+        assert_eq!(stream["acknowledged"], stream["submitted"], "{stream}");
+        assert_eq!(number(&stream["lost"]), 0, "{stream}");
+    }
+}
+
+/// Ranges of numbers as a report has them.
+pub(crate) fn ranges(value: &Value) -> Vec<(u64, u64)> {
+    let pair = |range: &Value| (number(&range[0]), number(&range[1]));
+    value.as_array().unwrap().iter().map(pair).collect()
+}
