@@ -126,6 +126,8 @@ pub(super) struct Stream {
     last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
     trusted: bool,
+    /// Frames missing behind it in that part.
+    trailing: u64,
 }
 
 /// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
@@ -150,6 +152,7 @@ impl Stream {
             rate: RateWatch::default(),
             last_time: None,
             trusted,
+            trailing: 0,
         }
     }
 
@@ -244,11 +247,12 @@ impl Stream {
 
     /// Enter a finished object into the books.
     fn account(&mut self, retired: Retired<Block>, unit: u64) -> Part {
-        let Retired { object, epoch, block, range, missing, after, cause, .. } = retired;
+        let Retired { object, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
             self.report.epochs = epoch;
             self.report.sequence.restart();
-            (self.anchor, self.last_time) = (None, None);
+            (self.anchor, self.last_time, self.trailing) = (None, None, 0);
         }
         let to_unit = |at: u64| ((at - range.start) / unit) as u32;
         let holes: Vec<Range<u32>> = missing.iter().map(|m| to_unit(m.start)..to_unit(m.end)).collect();
@@ -273,7 +277,10 @@ impl Stream {
         self.report.retired += u64::from(units) + gap;
         self.report.first_time = self.report.first_time.or(first_time);
         self.report.last_time = last_time.or(self.report.last_time);
-        self.last_time = last_time.or(self.last_time);
+        if last_time.is_some() {
+            self.last_time = last_time;
+            self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
+        }
         if let (Some(time), Some(last)) = (last_time, last) {
             self.learn_rate(time, first_number + range.start / unit + u64::from(last));
         }
@@ -291,6 +298,21 @@ impl Stream {
             last_time,
             frames_per_second,
         }
+    }
+
+    /// An object that ends with its second ends with a frame of every thread: where one came, the others are missing.
+    fn complete_group(&self, range: &mut Range<u64>, missing: &mut Vec<Range<u64>>, cause: Cause, unit: u64) {
+        let over = matches!(cause, Cause::Complete | Cause::Window | Cause::Linger);
+        let group = unit * self.info.format.group().max(1) as u64;
+        let end = range.end.next_multiple_of(group).min(self.per_object * unit);
+        if !over || !self.layout.short_objects() || end <= range.end {
+            return;
+        }
+        match missing.last_mut() {
+            Some(last) if last.end == range.end => last.end = end,
+            _ => missing.push(range.end..end),
+        }
+        range.end = end;
     }
 
     fn lost(&mut self, numbers: Range<u64>) {
@@ -313,9 +335,9 @@ impl Stream {
             Some(whole) => (whole + to.offset / unit).saturating_sub(from.offset / unit),
             // Across the end of a second whose length the layout does not know; we may by now.
             None => {
-                // What is missing before the first frame of this part is counted with the part.
+                // What is missing at the end of the part before and at the start of this one is counted with them.
                 let between = self.gap_in_time(first_time).unwrap_or(0);
-                between.saturating_sub(u64::from(first.unwrap_or(0)))
+                between.saturating_sub(u64::from(first.unwrap_or(0)) + self.trailing)
             }
         }
     }

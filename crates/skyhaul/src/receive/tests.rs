@@ -169,6 +169,19 @@ fn an_outage_of_a_stream_without_numbers_is_counted_by_its_times() {
 }
 
 #[test]
+fn the_last_frame_of_a_second_is_missed_though_nobody_told_the_rate() {
+    let (mut bed, supply) = (Bed::new(|_| {}), supply(2, None));
+    let plain = |n| {
+        let mut bytes = packet(&supply, n);
+        bytes[16..32].fill(0);
+        bytes
+    };
+    // The second thread's last frame of the sixth second, when the rate is known by then.
+    (0..8000).filter(|&n| n != 5999).for_each(|n| bed.send(1, &plain(n)));
+    assert_eq!(bed.finish(), (7999, 1, 1));
+}
+
+#[test]
 fn strangers_are_counted_and_give_way() {
     let (mut bed, supply) = (Bed::new(|_| {}), supply(1, Some(Order::Little)));
     for round in 0..600u64 {

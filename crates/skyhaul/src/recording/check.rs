@@ -262,7 +262,7 @@ impl Recording {
         let explained = !self.missing_disks.is_empty() || self.state != State::Ended;
         let verdict = if explained { Verdict::Unproven } else { Verdict::Damaged };
         for gap in stream.gaps() {
-            if gap.clone().any(|number| !stream.lost.contains_key(&number)) {
+            if gap.len() > stream.lost.range(gap.clone()).count() {
                 sum.gaps.push((gap.start, gap.end));
                 let text = format!("{}: nothing of chunks {} to {}", stream.name, gap.start, gap.end - 1);
                 findings.add(verdict, None, text);

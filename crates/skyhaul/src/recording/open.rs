@@ -80,7 +80,7 @@ impl DatastreamEntry {
             if number > next {
                 gaps.push(next..number);
             }
-            next = number + 1;
+            next = number.saturating_add(1);
         }
         gaps
     }
@@ -208,6 +208,8 @@ impl Sum {
             Record::Datastream(found) => {
                 self.datastreams.insert((session.clone(), found.datastream), found);
             }
+            // No file can have such a number: a recorder never wrote this.
+            Record::Chunk(found) if found.number > names::LAST_NUMBER => {}
             Record::Chunk(found) => self.chunks.push((session.clone(), disk, found)),
             Record::Lost(found) => self.lost.push((session.clone(), found)),
             Record::Event(found) if !self.events.contains(&found) => self.events.push(found),
