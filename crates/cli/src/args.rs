@@ -181,9 +181,6 @@ pub(crate) struct ReceiveCommon {
     /// Stop after about this many bytes
     #[arg(long, value_name = "SIZE")]
     pub(crate) bytes: Option<Size>,
-    /// Check that every payload is what `send --pattern` sent
-    #[arg(long)]
-    pub(crate) verify: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -223,6 +220,9 @@ pub(crate) struct ReceiveArgs {
     /// Write the frames to this file, `-` for standard output (default: nowhere)
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output_file: Option<PathBuf>,
+    /// Check that every payload is what `send --pattern` sent
+    #[arg(long)]
+    pub(crate) verify: bool,
 }
 
 #[derive(Args, Debug)]

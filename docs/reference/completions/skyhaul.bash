@@ -514,7 +514,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --verify --json --quiet --output-file --help --version"
+            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -681,7 +681,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --verify --json --quiet --disk --scan --sync --disk-engine --exists --no-fill --disk-faults --help --version"
+            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --sync --disk-engine --exists --no-fill --disk-faults --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -115,9 +115,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
@@ -166,7 +166,6 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'Wh
 error\t'Refuse'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l verify -d 'Check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'

@@ -29,8 +29,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if !args.common.output.quiet {
         eprintln!("receiving from {}", receiver.addresses().collect::<Vec<_>>().join(", "));
     }
-    let collector = match output.is_some() || args.common.verify {
-        true => Some(Collector::start(output, args.common.verify)?),
+    let collector = match output.is_some() || args.verify {
+        true => Some(Collector::start(output, args.verify)?),
         false => None,
     };
     let mut running =
@@ -43,13 +43,13 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         &mut || {
             collector
                 .as_ref()
-                .filter(|_| args.common.verify)
+                .filter(|_| args.verify)
                 .map_or_else(String::new, |c| format!("  wrong {}", c.wrong()))
         },
     );
     let mut done = running.finish();
     let collected = collector.map(Collector::finish);
-    done.report.pattern_errors = collected.as_ref().filter(|_| args.common.verify).map(|c| c.wrong);
+    done.report.pattern_errors = collected.as_ref().filter(|_| args.verify).map(|c| c.wrong);
     if args.common.output.json && !to_stdout {
         receiving::print_json(&done.report)?;
     } else {

@@ -13,7 +13,7 @@ fn endless(to: &str) -> Job {
 
 #[test]
 fn it_ends_by_itself() {
-    for end in ["--duration 700ms", "--bytes 12MB", "--idle 500ms"] {
+    for end in ["--duration 700ms", "--bytes 12MB", "--idle 4s"] {
         let site = Site::new(1);
         let mut recorder = site.record(&format!("{ANY} {end}"));
         let address = recorder.address();
@@ -26,7 +26,7 @@ fn it_ends_by_itself() {
         let bytes = sum(&report["streams"], "bytes");
         match end {
             "--bytes 12MB" => assert!((12_000_000..40_000_000).contains(&bytes), "{bytes}"),
-            "--idle 500ms" => assert_eq!(sum(&report["streams"], "packets") + drops(&report), 3000),
+            "--idle 4s" => assert_eq!(sum(&report["streams"], "packets") + drops(&report), 3000),
             _ => assert!(report["seconds"].as_f64().unwrap() > 0.6, "{report}"),
         }
         all_acknowledged(&report);
@@ -198,6 +198,7 @@ fn wrong_use_is_told_with_a_hint() {
         (format!("record --scan s --disk {disk}/nothere {ANY} --memory 64MiB"), "nothere"),
         (format!("record --disk {disk} {ANY}"), "--scan"),
         (format!("record --scan s {ANY}"), "--disk"),
+        (format!("record --scan s --disk {disk} {ANY} --verify"), "--verify"),
         (format!("receive {ANY} --memory lots"), "lots"),
         (format!("receive {ANY} --faults loss=2"), "probability"),
         ("send --to udp://127.0.0.1:9 --pattern --rate fast".to_owned(), "fast"),
