@@ -102,6 +102,15 @@ struct Shared {
 }
 
 impl Shared {
+    /// Until there is something to do, or for a moment.
+    fn sleep(&self) {
+        self.asleep.store(true, Ordering::Release);
+        if self.queue.is_empty() && !self.ended.load(Ordering::Acquire) {
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+        self.asleep.store(false, Ordering::Release);
+    }
+
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::AcqRel)
             && let Some(thread) = self.thread.get()
@@ -307,27 +316,18 @@ const LINGER: Duration = Duration::from_secs(2);
 fn work(shared: &Shared, mut outlets: Outlets) {
     let mut until: Option<Instant> = None;
     loop {
-        if let Some(run) = shared.queue.pop() {
-            match until {
-                Some(end) if Instant::now() >= end => {
-                    shared.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
-                }
-                _ => outlets.send(&run, &shared.counters),
+        if until.is_none() && shared.ended.load(Ordering::Acquire) {
+            until = Some(Instant::now() + LINGER);
+        }
+        match (shared.queue.pop(), until) {
+            (Some(run), Some(end)) if Instant::now() >= end => {
+                shared.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
             }
-            continue;
+            (Some(run), _) => outlets.send(&run, &shared.counters),
+            // Nothing was pushed after the end.
+            (None, Some(_)) => return outlets.finish(&shared.counters),
+            (None, None) => shared.sleep(),
         }
-        if shared.ended.load(Ordering::Acquire) {
-            if shared.queue.is_empty() {
-                return outlets.finish(&shared.counters);
-            }
-            until.get_or_insert(Instant::now() + LINGER);
-            continue;
-        }
-        shared.asleep.store(true, Ordering::Release);
-        if shared.queue.is_empty() && !shared.ended.load(Ordering::Acquire) {
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-        shared.asleep.store(false, Ordering::Release);
     }
 }
 
