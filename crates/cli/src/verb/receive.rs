@@ -36,7 +36,11 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut running =
         receiver.start(|_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink))?;
     let ended = receiving::watch(
-        &mut || (Snapshot::of(&running), running.progress()),
+        &mut || {
+            let closed = collector.as_ref().is_some_and(Collector::is_closed);
+            let snapshot = Snapshot::of(&running);
+            (Snapshot { over: snapshot.over || closed, ..snapshot }, running.progress())
+        },
         &args.common,
         &interrupt,
         &mut progress,

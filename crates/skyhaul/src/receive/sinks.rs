@@ -5,7 +5,7 @@ use crate::frames::FramesOf;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
@@ -20,6 +20,8 @@ pub struct Collected {
     pub wrong: u64,
     /// What ended the writing early, if anything did.
     pub error: Option<String>,
+    /// The reader of the output had enough: no error.
+    pub enough: bool,
 }
 
 /// Takes parts off the receiving threads and writes or checks them on a thread of its own.
@@ -31,6 +33,7 @@ pub struct Collector {
     parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
     thread: JoinHandle<Collected>,
     wrong: Arc<AtomicU64>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Collector {
@@ -41,11 +44,12 @@ impl Collector {
     pub fn start(output: Option<Box<dyn Write + Send>>, verify: bool) -> io::Result<Self> {
         let (parts, queue) = channel();
         let wrong = Arc::new(AtomicU64::new(0));
-        let count = wrong.clone();
-        let thread = std::thread::Builder::new()
-            .name("collect".into())
-            .spawn(move || Work { output, verify, readers: HashMap::new(), wrong: count }.run(&queue))?;
-        Ok(Self { parts: Some(parts), thread, wrong })
+        let closed = Arc::new(AtomicBool::new(false));
+        let (count, close) = (wrong.clone(), closed.clone());
+        let thread = std::thread::Builder::new().name("collect".into()).spawn(move || {
+            Work { output, verify, readers: HashMap::new(), wrong: count, closed: close }.run(&queue)
+        })?;
+        Ok(Self { parts: Some(parts), thread, wrong, closed })
     }
 
     /// A receiving thread's end of it.
@@ -58,6 +62,12 @@ impl Collector {
     #[must_use]
     pub fn wrong(&self) -> u64 {
         self.wrong.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing more can be written.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     /// Wait until all is written and checked. The receiver must have ended.
@@ -94,6 +104,7 @@ struct Work {
     verify: bool,
     readers: HashMap<u32, Option<FramesOf>>,
     wrong: Arc<AtomicU64>,
+    closed: Arc<AtomicBool>,
 }
 
 impl Work {
@@ -106,16 +117,24 @@ impl Work {
             if let Some(output) = &mut self.output
                 && let Err(e) = write(output, &stream, &part, &mut done)
             {
-                done.error = Some(e.to_string());
-                self.output = None;
+                self.give_up(&e, &mut done);
             }
         }
         if let Some(output) = &mut self.output
             && let Err(e) = output.flush()
         {
-            done.error = Some(e.to_string());
+            self.give_up(&e, &mut done);
         }
         done
+    }
+
+    fn give_up(&mut self, error: &io::Error, done: &mut Collected) {
+        self.output = None;
+        self.closed.store(true, Ordering::Relaxed);
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => done.enough = true,
+            _ => done.error = Some(error.to_string()),
+        }
     }
 
     fn check(&mut self, stream: &Arc<StreamInfo>, part: &Part, done: &mut Collected) {
