@@ -11,6 +11,7 @@ use super::{
     Tier, UdpOptions,
     batch::{Batch, DEPTH},
     filter,
+    gather::Gather,
     open::{Opened, open},
     option::{RawAddress, decode, drops, set},
 };
@@ -34,6 +35,9 @@ pub(super) struct SocketTier {
     batch: Batch,
     /// Datagrams to ask for in one call: few while trains are long, many while they are short.
     depth: usize,
+    gather: Gather,
+    /// The last poll took all there was.
+    emptied: bool,
     /// The time limit set on the socket.
     limit: Option<Duration>,
     raw: RawAddress,
@@ -75,6 +79,11 @@ impl SocketTier {
             socket,
             batch: Batch::new(),
             depth: DEPTH,
+            gather: Gather::new(
+                if options.busy_poll.is_some() { Duration::ZERO } else { options.gather },
+                buffer.granted,
+            ),
+            emptied: false,
             limit: None,
             raw: [0; 28],
             sender: SocketAddr::from(([0; 4], 0)),
@@ -98,21 +107,41 @@ impl SocketTier {
         if may_wait {
             self.limit_wait(wait)?;
         }
+        let mut gathered = may_wait && self.emptied && self.let_gather(wait);
         let (mut packets, mut trains) = (0, 0);
+        self.emptied = true;
         loop {
-            let n = match self.batch.receive(self.socket.as_fd(), self.depth, may_wait) {
+            let n = match self.batch.receive(self.socket.as_fd(), self.depth, may_wait && !gathered) {
                 Ok(n) => n,
+                Err(error) if is_nothing(&error) && gathered => {
+                    gathered = false;
+                    self.gather.stop();
+                    continue;
+                }
                 Err(error) if is_nothing(&error) => return Ok(packets),
                 Err(error) => return Err(self.at.failed("receive from", &error)),
             };
             packets += self.hand_on(n, each);
             trains += n;
             // A call that brought less than it could has emptied the socket.
-            if n < self.depth || trains >= TRAINS {
+            if n < self.depth {
                 return Ok(packets);
             }
-            may_wait = false;
+            if trains >= TRAINS {
+                self.emptied = false;
+                return Ok(packets);
+            }
+            (may_wait, gathered) = (false, false);
         }
+    }
+
+    /// Sleep while packets gather, if they come fast enough for that to pay.
+    fn let_gather(&self, wait: Duration) -> bool {
+        let sleep = self.gather.sleep().filter(|&sleep| sleep < wait);
+        if let Some(sleep) = sleep {
+            std::thread::sleep(sleep);
+        }
+        sleep.is_some()
     }
 
     fn hand_on(&mut self, n: usize, each: &mut dyn FnMut(Train<'_>)) -> usize {
@@ -142,6 +171,7 @@ impl SocketTier {
         self.counts.packets += packets as u64;
         self.counts.bytes += bytes as u64;
         self.counts.trains += n as u64;
+        self.gather.took(n, bytes);
         if n == self.depth {
             self.depth = (HOT * n / bytes.max(1)).clamp(4, DEPTH);
         }

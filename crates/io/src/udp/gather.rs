@@ -1,0 +1,112 @@
+//! Letting arrivals gather while they come fast.
+//!
+//! To sleep and be woken costs a thread some µs on a virtual machine (about 3, by the figures of single packets in
+//! `docs/benchmarks.md`), half of what taking in a whole train does. A receiver that is faster than its sender would
+//! pay that for every train. So while trains come fast it sleeps a little
+//! longer than it must, and takes what gathered meanwhile in one go, as network cards do with their interrupts:
+//!
+//! ```text
+//!   arrivals   │   │   │   │   │   │   │   │          16 Gb/s: a train every 33 µs
+//!   at once    ▲   ▲   ▲   ▲   ▲   ▲   ▲   ▲          wake for each
+//!   gathered   ▲               ▲               ▲      wake for each 256 KiB
+//! ```
+//!
+//! Limits: gathers at most 256 KiB (what stays in the cache) and an eighth of the socket's buffer, never longer than
+//! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or when so much
+//! comes that the sleep would be shorter than the kernel's precision.
+
+use std::time::{Duration, Instant};
+
+/// Bytes that may gather: what the receiver then takes in stays in its cache.
+const HOT: u64 = 256 << 10;
+/// Sleeps shorter than this (above 21 Gb/s) are mostly the cost of sleeping. And a sender that waits for its receiver
+/// would be held up by them, look slower than it is, and be let gather for ever.
+const SHORTEST: Duration = Duration::from_micros(100);
+/// Arrivals between two looks at the rate.
+const LOOK: u64 = 128;
+
+/// Watches how fast arrivals come, and says how long to let them gather.
+pub(super) struct Gather {
+    longest: Duration,
+    room: u64,
+    since: Instant,
+    arrivals: u64,
+    bytes: u64,
+    sleep: Option<Duration>,
+}
+
+impl Gather {
+    pub(super) fn new(longest: Duration, buffer: u64) -> Self {
+        let room = HOT.min(buffer / 8);
+        Self { longest, room, since: Instant::now(), arrivals: 0, bytes: 0, sleep: None }
+    }
+
+    /// A call brought these.
+    #[inline]
+    pub(super) fn took(&mut self, arrivals: usize, bytes: usize) {
+        self.arrivals += arrivals as u64;
+        self.bytes += bytes as u64;
+        if self.arrivals >= LOOK {
+            self.look(self.since.elapsed());
+        }
+    }
+
+    fn look(&mut self, took: Duration) {
+        let seconds = took.as_secs_f64().max(1e-9);
+        let fill = Duration::from_secs_f64((self.room as f64 * seconds / self.bytes.max(1) as f64).min(1.0));
+        let sleep = fill.min(self.longest);
+        let gathered = self.arrivals as f64 * sleep.as_secs_f64() / seconds;
+        self.sleep = (sleep >= SHORTEST && gathered >= 2.0).then_some(sleep);
+        self.start();
+    }
+
+    fn start(&mut self) {
+        (self.since, self.arrivals, self.bytes) = (Instant::now(), 0, 0);
+    }
+
+    /// How long to sleep before the next call, once the socket was found empty.
+    #[inline]
+    pub(super) fn sleep(&self) -> Option<Duration> {
+        self.sleep
+    }
+
+    /// Nothing came meanwhile: whoever sent so fast has stopped.
+    pub(super) fn stop(&mut self) {
+        self.sleep = None;
+        self.start();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const US: Duration = Duration::from_micros(1);
+
+    fn after(gather: &mut Gather, arrivals: u64, bytes: u64, took: Duration) -> Option<Duration> {
+        (gather.arrivals, gather.bytes) = (arrivals, bytes);
+        gather.look(took);
+        gather.sleep()
+    }
+
+    #[test]
+    fn fast_arrivals_gather_to_what_stays_in_the_cache_and_slow_ones_are_taken_at_once() {
+        let mut gather = Gather::new(200 * US, 64 << 20);
+        // 16 Gb/s in trains: 131 µs to gather 256 KiB.
+        let sleep = after(&mut gather, 128, 128 * 65_000, 128 * 32 * US + 512 * US / 10).unwrap();
+        assert!((125 * US..135 * US).contains(&sleep), "{sleep:?}");
+        assert_eq!(after(&mut gather, 128, 128 * 65_000, 128 * 6 * US), None, "80 Gb/s: never idle for long");
+        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 5 * US), Some(200 * US), "small single packets");
+        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 150 * US), None, "a slow stream");
+        after(&mut gather, 128, 128 * 1472, 128 * 5 * US);
+        gather.stop();
+        assert_eq!(gather.sleep(), None);
+        let mut small = Gather::new(200 * US, 212_992);
+        assert_eq!(
+            after(&mut small, 128, 128 * 65_000, 128 * 33 * US),
+            None,
+            "a small buffer must not overflow"
+        );
+        assert_eq!(after(&mut Gather::new(Duration::ZERO, 64 << 20), 128, 128, US), None, "switched off");
+    }
+}
