@@ -310,18 +310,12 @@ fn batch_of(rate: u64, packet_bytes: usize) -> usize {
     (per_millisecond as usize).clamp(1, train)
 }
 
-/// Sleep, and spin the last of it: the kernel wakes a sleeper some 50 µs late.
+/// Sleep until `due`, and a little longer where that is soon: to sleep and be woken costs some µs of CPU time,
+/// so at high rates some trains go out together, and the pacer keeps the rate.
 fn wait_until(due: Nanos, clock: Instant) {
-    const LATE: Duration = Duration::from_micros(80);
-    loop {
-        let left = Duration::from_nanos(due.0).saturating_sub(clock.elapsed());
-        if left.is_zero() {
-            return;
-        }
-        if left > LATE {
-            std::thread::sleep(left - LATE);
-        } else {
-            std::hint::spin_loop();
-        }
+    const SHORTEST: Duration = Duration::from_micros(60);
+    let left = Duration::from_nanos(due.0).saturating_sub(clock.elapsed());
+    if !left.is_zero() {
+        std::thread::sleep(left.max(SHORTEST));
     }
 }
