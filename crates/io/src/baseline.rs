@@ -15,7 +15,7 @@
 //! let at = "udp://127.0.0.1:0".parse()?;
 //! let options = BareReceiverOptions { take: Take::Trains, packet_bytes: 8040, strip: 8, memory: 64 << 20 };
 //! let mut receiver = BareReceiver::open(&at, &options)?;
-//! while receiver.poll()?.packets > 0 {}
+//! receiver.poll(&mut |taken| println!("{} packets", taken.packets))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
@@ -69,7 +69,7 @@ pub struct BareReceiverOptions {
     pub memory: usize,
 }
 
-/// What one [`BareReceiver::poll`] took.
+/// One packet, or train, that a bare receiver took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Packets.
@@ -135,11 +135,12 @@ impl BareReceiver {
         self.local
     }
 
-    /// One system call, and the copy of what it brought. Nothing after 50 ms of silence.
+    /// One system call, and the copy of what it brought; `each` is told of every packet or train. Nothing after
+    /// 50 ms of silence.
     ///
     /// # Errors
     /// The system's.
-    pub fn poll(&mut self) -> io::Result<Taken> {
+    pub fn poll(&mut self, each: &mut dyn FnMut(Taken)) -> io::Result<()> {
         let n = match self.options.take {
             Take::Single => {
                 let slot = &mut self.scratch[..SLOT];
@@ -157,17 +158,16 @@ impl BareReceiver {
             Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
             Err(e) => return Err(e),
         };
-        let mut taken = Taken::default();
         for i in 0..n {
             let length = self.headers[i].msg_len as usize;
-            taken.bytes += length as u64;
-            taken.packets += length.div_ceil(self.options.packet_bytes) as u64;
             self.copy(i * PITCH, length);
+            let packets = length.div_ceil(self.options.packet_bytes) as u64;
+            each(Taken { packets, bytes: length as u64 });
         }
         if self.options.take == Take::Trains {
             copy::fence();
         }
-        Ok(taken)
+        Ok(())
     }
 
     fn receive_many(&mut self) -> io::Result<usize> {
@@ -336,10 +336,14 @@ mod tests {
                 sender.send(&packets).unwrap();
                 let mut all = Taken::default();
                 while all.packets < sender.batch_packets() as u64 {
-                    let taken = receiver.poll().unwrap();
-                    assert!(taken.packets > 0, "{take:?} {give:?}: silence after {all:?}");
-                    all.packets += taken.packets;
-                    all.bytes += taken.bytes;
+                    let before = all;
+                    receiver
+                        .poll(&mut |taken| {
+                            all.packets += taken.packets;
+                            all.bytes += taken.bytes;
+                        })
+                        .unwrap();
+                    assert!(all != before, "{take:?} {give:?}: silence after {all:?}");
                 }
                 assert_eq!(all.bytes, packets.len() as u64, "{take:?} {give:?}");
                 if take != Take::Drain {

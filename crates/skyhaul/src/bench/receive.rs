@@ -175,11 +175,13 @@ fn bare(
     let _ = ready.send(receiver.local());
     let (mut meter, mut all) = (Meter::new(), Received::default());
     loop {
-        let taken = receiver.poll()?;
-        if taken.packets > 0 {
+        let before = all.packets;
+        receiver.poll(&mut |taken| {
             all.packets += taken.packets;
             all.bytes += taken.bytes;
             flow.received.0.store(all.bytes, Ordering::Relaxed);
+        })?;
+        if all.packets > before {
             meter.arrived(Instant::now());
         } else if flow.done.load(Ordering::Acquire) {
             break;

@@ -1,6 +1,6 @@
 //! One recording to one disk, and what `fio` writes there.
 //!
-//! The sender waits for the disk: never more than half of the memory is on its way to it, so the disk decides the
+//! The sender waits for the disk: never more than a quarter of the memory is not durable yet, so the disk decides the
 //! rate and nothing is lost. The clock runs from the first packet until the last byte is durable and indexed, as
 //! `fio` with `end_fsync` counts.
 
@@ -8,7 +8,7 @@ use super::flow::Flow;
 use super::receive::{Given, Received, account, join, listen, start_giver, start_receiver};
 use super::{BenchOptions, Load, Ran, wrong};
 use crate::receive::ReceiverOptions;
-use crate::recorder::{Recorder, RecorderOptions};
+use crate::recorder::{RecordReport, Recorder, RecorderOptions};
 use crate::recording::{DiskStatus, Existing, WriterOptions};
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
@@ -22,8 +22,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Memory of the recorder, in blocks of the size that a recorder with the usual 4 GiB has.
-const POOL: PoolOptions = PoolOptions { total_bytes: 1 << 30, block_bytes: 16 << 20, shared: false };
+/// Memory of the recorder: the usual.
+const POOL: PoolOptions = PoolOptions { total_bytes: 4 << 30, block_bytes: 16 << 20, shared: false };
+/// Bytes that may be sent before they are durable: a block is kept until then, to be written elsewhere if need be.
+const AHEAD: u64 = POOL.total_bytes / 4;
+/// Bytes of the sequence number, which is not recorded.
+const NUMBER: u64 = 8;
 /// How long the disk may take for the rest.
 const FINISH: Duration = Duration::from_secs(120);
 
@@ -83,15 +87,15 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     let to = listen(options).at(inner.local());
     recorder.receiver().add_source(to.to_string(), Box::new(Counted { inner, flow: flow.clone() }));
     let process = thread::process_cpu_time();
-    flow.limit.0.store(POOL.total_bytes / 2, Ordering::Relaxed);
+    flow.limit.0.store(AHEAD, Ordering::Relaxed);
     let mut recording = recorder.start()?;
     let started = Instant::now();
     let give = if options.gso { Give::Trains } else { Give::Many };
     let sender = start_giver(options, to, size, options.load, &flow, give)?;
     while !sender.is_finished() {
         std::thread::sleep(Duration::from_millis(2));
-        let written: u64 = recording.disks().iter().map(|disk: &DiskStatus| disk.bytes).sum();
-        flow.limit.0.store(written + POOL.total_bytes / 2, Ordering::Relaxed);
+        let durable: u64 = recording.disks().iter().map(|disk: &DiskStatus| disk.acknowledged_bytes).sum();
+        flow.limit.0.store(durable + AHEAD, Ordering::Relaxed);
     }
     let given: Given = join(sender)??;
     let first = recording.running().first_packet().unwrap_or_default();
@@ -101,21 +105,31 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     let onward = drain.map(|thread| join(thread)?).transpose()?;
     std::fs::remove_dir_all(&scan)?;
     let placed: u64 = report.receive.streams.iter().map(|s| s.placed).sum();
+    let durable = report.recording.acknowledged_bytes() / (size as u64 - NUMBER);
     let received = Received {
-        packets: if report.is_whole() { placed } else { 0 },
+        packets: placed.min(durable),
         bytes: given.bytes,
         wall,
         cpu: Duration::from_secs_f64(report.receive.cpu.path_seconds),
-        how: how(&report.recording.disks, onward.as_ref(), &given),
+        how: how(&report, onward.as_ref(), &given),
     };
     Ok(account(given, &received, thread::process_cpu_time() - process))
 }
 
-fn how(disks: &[DiskStatus], onward: Option<&Received>, given: &Given) -> String {
+fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> String {
     let mut text = String::from("skyhaul's recorder, until durable");
-    for disk in disks {
+    for disk in &report.recording.disks {
         let direct = if disk.direct { ", O_DIRECT" } else { "" };
         text.push_str(&format!(", {}{direct}", disk.engine));
+    }
+    if !report.is_whole() {
+        let (drops, no_buffer) = (report.receive.kernel_drops(), report.no_buffer());
+        text.push_str(&format!(
+            ", NOT WHOLE: {drops} arrivals dropped by the kernel, {no_buffer} packets without memory"
+        ));
+        for event in report.recording.events.iter().take(3) {
+            text.push_str(&format!("; {}", event.text));
+        }
     }
     if let Some(onward) = onward {
         let arrived = onward.packets as f64 / given.packets.max(1) as f64;
