@@ -203,7 +203,7 @@ impl Mirror {
         self.targets.iter().map(report).collect()
     }
 
-    /// Send what is queued (at most for two seconds a target), then end.
+    /// Send what is queued (for half a minute at most, and to a target that takes nothing not at all), then end.
     pub fn finish(&mut self) -> Vec<TargetReport> {
         for shared in &self.targets {
             shared.ended.store(true, Ordering::Release);
@@ -309,25 +309,41 @@ impl Tap {
     }
 }
 
-/// How long a target may take what is queued when the receiver has stopped.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a target may take what is queued when the receiver has stopped, as long as it takes something.
+const LINGER: Duration = Duration::from_secs(30);
+/// Runs sent together.
+const TOGETHER: usize = 64;
 
 /// A target's thread: send what is queued; when the receiver has ended, what is left, for a while.
 fn work(shared: &Shared, mut outlets: Outlets) {
     let mut until: Option<Instant> = None;
+    let mut runs: Vec<Run> = Vec::with_capacity(TOGETHER);
+    let mut next: Option<Run> = None;
     loop {
         if until.is_none() && shared.ended.load(Ordering::Acquire) {
             until = Some(Instant::now() + LINGER);
         }
-        match (shared.queue.pop(), until) {
-            (Some(run), Some(end)) if Instant::now() >= end => {
-                shared.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
+        runs.extend(next.take());
+        while runs.len() < TOGETHER
+            && let Some(run) = shared.queue.pop()
+        {
+            if runs.first().is_some_and(|first| first.stream != run.stream) {
+                next = Some(run);
+                break;
             }
-            (Some(run), _) => outlets.send(&run, &shared.counters),
-            // Nothing was pushed after the end.
-            (None, Some(_)) => return outlets.finish(&shared.counters),
-            (None, None) => shared.sleep(),
+            runs.push(run);
         }
+        match until {
+            // Nothing was pushed after the end.
+            Some(_) if runs.is_empty() => return outlets.finish(&shared.counters),
+            None if runs.is_empty() => shared.sleep(),
+            Some(end) if Instant::now() >= end => {
+                let frames = runs.iter().map(Run::frames).sum();
+                shared.counters.dropped.fetch_add(frames, Ordering::Relaxed);
+            }
+            _ => outlets.send(&runs, &shared.counters),
+        }
+        runs.clear();
     }
 }
 
@@ -344,7 +360,7 @@ impl Counters {
         *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
     }
 
-    fn enter(&self, run: &Run, outcome: io::Result<Sent>) {
+    fn enter(&self, frames: u64, outcome: io::Result<Sent>) {
         match outcome {
             Ok(sent) => {
                 self.frames.fetch_add(sent.packets as u64, Ordering::Relaxed);
@@ -352,7 +368,7 @@ impl Counters {
                 self.refused.fetch_add(sent.refused as u64, Ordering::Relaxed);
             }
             Err(e) => {
-                self.refuse(run.frames());
+                self.refuse(frames);
                 self.note(&e);
             }
         }

@@ -36,10 +36,10 @@ impl Outlet {
         }
     }
 
-    fn send(&mut self, run: &Run) -> io::Result<Sent> {
+    fn send(&mut self, runs: &[Run]) -> io::Result<Sent> {
         match self {
-            Outlet::Udp(sender) => run.packets(|packets| sender.try_send_train(packets)),
-            Outlet::Tcp(sender) => run.frames_alone(|frames| sender.send(frames)),
+            Outlet::Udp(sender) => in_batches(runs, true, |packets| sender.try_send_train(packets)),
+            Outlet::Tcp(sender) => in_batches(runs, false, |frames| sender.send(frames)),
         }
     }
 }
@@ -62,19 +62,21 @@ impl Outlets {
         Ok(Self { endpoint: endpoint.clone(), open, retry_at: Instant::now() })
     }
 
-    /// Send a run; what the system does not take is counted.
-    pub(super) fn send(&mut self, run: &Run, counters: &Counters) {
-        let key = run.stream % MOST;
+    /// Send runs of one stream; what the system does not take is counted.
+    pub(super) fn send(&mut self, runs: &[Run], counters: &Counters) {
+        let Some(first) = runs.first() else { return };
+        let frames = runs.iter().map(Run::frames).sum();
+        let key = first.stream % MOST;
         if !self.open.contains_key(&key) && Instant::now() >= self.retry_at {
             self.connect(key, counters);
         }
-        let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(run.frames()) };
-        let outcome = outlet.send(run);
+        let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(frames) };
+        let outcome = outlet.send(runs);
         if outcome.is_err() && matches!(outlet, Outlet::Tcp(_)) {
             self.open.remove(&key);
             self.retry_at = Instant::now() + RETRY;
         }
-        counters.enter(run, outcome);
+        counters.enter(frames, outcome);
     }
 
     fn connect(&mut self, key: u32, counters: &Counters) {
@@ -107,48 +109,43 @@ impl Run {
         (self.view.len() / self.unit.max(1) as usize) as u64
     }
 
-    /// The run as packets of sequence number and frame, [`BATCH`] at a time.
-    fn packets(&self, mut send: impl FnMut(&[[IoSlice<'_>; 2]]) -> io::Result<Sent>) -> io::Result<Sent> {
-        let mut all = Sent::default();
-        let mut number = self.number;
-        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
-            let mut heads = [[0; 8]; BATCH];
-            let head = self.network.map_or(0, |_| 8);
-            for head in &mut heads {
-                if let Some(network) = self.network {
-                    *head = network.header(number);
-                }
-                number = number.wrapping_add(1);
-            }
-            let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
-            let mut n = 0;
-            for ((slice, frame), bytes) in
-                slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)).zip(&heads)
-            {
-                *slice = [IoSlice::new(&bytes[..head]), IoSlice::new(frame)];
-                n += 1;
-            }
-            add(&mut all, send(&slices[..n])?);
-        }
-        Ok(all)
+    /// Its frames, each with its number.
+    fn numbered(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        self.view
+            .chunks(self.unit.max(1) as usize)
+            .enumerate()
+            .map(|(i, frame)| (self.number.wrapping_add(i as u64), frame))
     }
+}
 
-    /// The run as bare frames.
-    fn frames_alone(
-        &self,
-        mut send: impl FnMut(&[[IoSlice<'_>; 1]]) -> io::Result<Sent>,
-    ) -> io::Result<Sent> {
-        let mut all = Sent::default();
-        for part in self.view.chunks(self.unit.max(1) as usize * BATCH) {
-            let mut slices = [[IoSlice::new(&[])]; BATCH];
-            let mut n = 0;
-            for (slice, frame) in slices.iter_mut().zip(part.chunks(self.unit.max(1) as usize)) {
-                *slice = [IoSlice::new(frame)];
-                n += 1;
+/// All frames of some runs, [`BATCH`] at a time: where packets come out of order, runs are short, and a system call for
+/// each would cost more than the frames. In front of each frame stands its `number`, where that was stripped.
+fn in_batches(
+    runs: &[Run],
+    number: bool,
+    mut send: impl FnMut(&[[IoSlice<'_>; 2]]) -> io::Result<Sent>,
+) -> io::Result<Sent> {
+    let mut all = Sent::default();
+    let mut frames = runs.iter().flat_map(|run| run.numbered().map(|(n, frame)| (run.network, n, frame)));
+    loop {
+        let mut heads = [([0; 8], 0); BATCH];
+        let mut bodies = [&[][..]; BATCH];
+        let mut count = 0;
+        for ((head, body), (network, n, frame)) in heads.iter_mut().zip(&mut bodies).zip(&mut frames) {
+            if let Some(network) = network.filter(|_| number) {
+                *head = (network.header(n), 8);
             }
-            add(&mut all, send(&slices[..n])?);
+            *body = frame;
+            count += 1;
         }
-        Ok(all)
+        if count == 0 {
+            return Ok(all);
+        }
+        let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
+        for ((slice, (head, length)), body) in slices.iter_mut().zip(&heads).zip(&bodies[..count]) {
+            *slice = [IoSlice::new(&head[..*length]), IoSlice::new(body)];
+        }
+        add(&mut all, send(&slices[..count])?);
     }
 }
 
