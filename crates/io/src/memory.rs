@@ -48,6 +48,8 @@ use peek::{Label, Table};
 /// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
 pub const ALIGN: usize = 4096;
 
+/// Marks a pool of which a part could not be touched.
+const GIVEN_UP: u32 = u32::MAX;
 /// Bytes that are touched before a pool is handed out.
 const READY: usize = 512 << 20;
 
@@ -180,6 +182,8 @@ impl Pool {
             if Arc::strong_count(&self.0) == 1
                 || self.0.mapping.touch(start..start + self.0.block_bytes).is_err()
             {
+                // Whoever waits for the rest must not wait for ever.
+                self.0.touched.store(GIVEN_UP, Ordering::Release);
                 return;
             }
             let _ = self.0.free.push(index);
@@ -224,6 +228,23 @@ impl Pool {
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.block_bytes() as u64 * self.blocks() as u64
+    }
+
+    /// Wait until all of its memory is there: a recorder is armed only then. At full rate a stream takes blocks faster
+    /// than they are touched.
+    ///
+    /// # Errors
+    /// The machine has less memory than was asked for.
+    pub fn wait_until_touched(&self) -> io::Result<()> {
+        while !self.is_touched() {
+            if self.0.touched.load(Ordering::Acquire) == GIVEN_UP {
+                let text =
+                    "the kernel gave only part of the memory for the pool\nhint: give less with --memory";
+                return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        Ok(())
     }
 
     /// Whether all of its memory is there by now.

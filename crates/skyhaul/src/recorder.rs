@@ -95,6 +95,7 @@ impl Recorder {
     /// The first thing that cannot be had.
     pub fn open(options: RecorderOptions) -> Result<Self, RecorderError> {
         let pool = Pool::new(&options.pool)?;
+        pool.wait_until_touched()?;
         let mut receiver = options.receiver;
         receiver.learn.object_bytes = pool.block_bytes() as u64;
         let receiver = Receiver::open(receiver, pool.clone())?;

@@ -22,6 +22,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let output = args.output_file.as_deref().map(open_output).transpose()?;
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
+    pool.wait_until_touched()?;
     let mut options = receiving::options(&args.common);
     options.learn.object_bytes = pool.block_bytes() as u64;
     let mut receiver = Receiver::open(options, pool)?;
