@@ -9,7 +9,7 @@
 //!
 //! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through
 //! [`recording`]; [`mirror`] sends on what arrives; [`send`] makes packets from files, recordings, patterns and
-//! noise; [`report`] is what all of them say at the end.
+//! noise; [`spead`] receives and sends heaps; [`report`] is what all of them say at the end.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -20,6 +20,7 @@ pub mod recorder;
 pub mod recording;
 pub mod report;
 pub mod send;
+pub mod spead;
 pub mod time;
 
 pub use skyhaul_core as core;

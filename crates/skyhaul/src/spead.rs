@@ -1,0 +1,12 @@
+//! SPEAD streams: heaps in from many readers, heaps out to many destinations.
+//!
+//! ```text
+//!   sending                                                                receiving
+//!   Heap ─▶ packets ─▶ trains ─▶ UDP, TCP, bytes, InprocQueue ─▶ readers ─▶ heaps by counter ─▶ get()
+//!   items where they lie         (one Outlet to a stream)        (any number)  into their own memory
+//! ```
+//!
+//! The wire format is [`skyhaul_core::wire::spead`]; here are the threads, the waiting and the limits around it.
+//! [`inproc`] joins a sender and a receiver of one process.
+
+pub mod inproc;
