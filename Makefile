@@ -3,6 +3,7 @@
 #   make demo      receive, record, forward and verify a damaged stream on this machine, and show what happened
 #   make test      every test; ends in `N passed, N failed, N skipped` and names each skip
 #   make check     what must hold before a commit, in under three minutes once built
+#   make python    the Python package: a wheel in target/wheels, with the command in it, installed in .venv
 #   make bench     side-by-side figures (docs/benchmarks.md)
 #   make docs      man pages, completions and the library's pages
 #   make install   the command, its man pages and completions, under PREFIX (default: your own ~/.local)
@@ -13,7 +14,7 @@ CARGO  ?= cargo
 PREFIX ?= $(HOME)/.local
 BINARY := target/release/skyhaul
 
-.PHONY: build demo test check bench docs install fuzz clean
+.PHONY: build demo test check python bench docs install fuzz clean
 
 build:
 	$(CARGO) build --release --locked --package skyhaul-cli
@@ -34,6 +35,9 @@ check:
 	$(CARGO) xtask pure --wasm
 	$(CARGO) xtask man --check
 	$(CARGO) test --quiet --workspace --lib --bins --locked
+
+python:
+	$(CARGO) xtask python
 
 bench: build
 	$(BINARY) bench

@@ -9,6 +9,7 @@
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
+//! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
 //! ```
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod arrows;
 mod fuzz;
 mod generated;
 mod pure;
+mod python;
 mod source;
 mod suite;
 mod tidy;
@@ -24,8 +26,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | python [--debug] | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Some("arrows") => arrows::findings().map(report),
         Some("pure") => pure::run(flag("--wasm")).map(report),
         Some("man") => generated::run(flag("--check")).map(report),
+        Some("python") => python::run(flag("--debug")),
         Some("suite") => suite::run(),
         Some("fuzz") => {
             let seconds = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(60);

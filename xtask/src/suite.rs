@@ -1,7 +1,7 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark) ─▶ cargo test ─▶ wasm32, man pages ─▶ fuzz ─▶ release binary ─▶ Python interop
+//!   prepare (.venv, tshark) ─▶ cargo test ─▶ wasm32, man pages ─▶ fuzz ─▶ release binary ─▶ Python package ─▶ interop
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -10,12 +10,13 @@
 //! counted as skipped and named, never as passed. A step that breaks counts as one failure. Full output of each
 //! step is kept in `target/suite/`.
 
-mod prepare;
+pub(crate) mod prepare;
 mod step;
 mod tally;
 
-use crate::{generated, pure, workspace};
+use crate::{generated, pure, python, workspace};
 use anyhow::Result;
+use std::path::Path;
 use step::Step;
 use tally::Tally;
 
@@ -54,6 +55,7 @@ pub(crate) fn run() -> Result<bool> {
             if let Err(why) = capture_tool {
                 tally.note(&why);
             }
+            python_package(&python, &mut tally)?;
             Step::new("interop: baseband reads what skyhaul wrote", &python)
                 .args([
                     "-m",
@@ -69,8 +71,8 @@ pub(crate) fn run() -> Result<bool> {
                 .minutes(10)
                 .run(&mut tally)?;
         }
-        Ok(_) => tally.skip("interop", "the release binary was not built"),
-        Err(why) => tally.skip("interop (all)", &why),
+        Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
+        Err(why) => tally.skip("interop and the Python package (all)", &why),
     }
 
     let summary = tally.summary();
@@ -79,6 +81,28 @@ pub(crate) fn run() -> Result<bool> {
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
     Ok(tally.failed == 0)
+}
+
+/// The wheel as a user gets it, installed, and its own tests.
+fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
+    const NAME: &str = "Python package: build and install the wheel";
+    println!("\n== {NAME}");
+    match python::install(python, false) {
+        Ok(true) => tally.pass(),
+        Ok(false) => {
+            tally.fail(NAME);
+            return Ok(());
+        }
+        Err(error) => {
+            tally.fail(&format!("{NAME}: {error:#}"));
+            return Ok(());
+        }
+    }
+    Step::new("Python package: tests", python)
+        .args(["-m", "pytest", "crates/python/tests", "-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"])
+        .minutes(15)
+        .run(tally)?;
+    Ok(())
 }
 
 fn generated_files(tally: &mut Tally) {

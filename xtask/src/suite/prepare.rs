@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 const REQUIREMENTS: &str = "tests/requirements.txt";
 
 /// The Python of `.venv` with all requirements installed, or why there is none.
-pub(super) fn python() -> Result<PathBuf, String> {
+pub(crate) fn python() -> Result<PathBuf, String> {
     println!("== prepare");
     let root = workspace::root();
     let python = root.join(".venv/bin/python");
@@ -43,7 +43,7 @@ pub(super) fn python() -> Result<PathBuf, String> {
 }
 
 /// Whether tshark, an independent reader of packets, is there, or why not.
-pub(super) fn tshark() -> Result<(), String> {
+pub(crate) fn tshark() -> Result<(), String> {
     if quiet("tshark", &["--version"]) || (may_install() && apt("tshark") && quiet("tshark", &["--version"]))
     {
         return Ok(());

@@ -1,0 +1,8 @@
+"""Skyhaul: receive and send telescope data at the rate the hardware allows.
+
+`skyhaul.spead` has streams, heaps and item groups of the SPEAD protocol. The `skyhaul` command comes with this package.
+"""
+
+from ._native import VERSION as __version__
+
+__all__ = ["__version__"]

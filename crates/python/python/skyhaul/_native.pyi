@@ -1,0 +1,3 @@
+__all__ = ["VERSION"]
+
+VERSION: str

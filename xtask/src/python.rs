@@ -1,0 +1,95 @@
+//! The Python package: one wheel with the module, its Python sources and the `skyhaul` command, installed in `.venv`.
+//!
+//! ```text
+//!   cargo build skyhaul-cli ─▶ target/python/skyhaul.data/scripts/skyhaul ─┐
+//!   crates/python/{src,python} ──────────────── maturin build ─────────────┴▶ target/wheels/*.whl ─▶ .venv
+//! ```
+//!
+//! The command gets into the wheel as a file, so that the Python crate need not depend on the command's crate. `--debug`
+//! builds both without optimisation, for work on the Python side.
+
+use crate::suite::prepare;
+use crate::workspace;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const CRATE: &str = "crates/python";
+const DATA: &str = "target/python/skyhaul.data/scripts";
+const WHEELS: &str = "target/wheels";
+
+/// Build the command and the wheel and install the wheel; true if all went well.
+pub(crate) fn run(debug: bool) -> Result<bool> {
+    let python = match prepare::python() {
+        Ok(python) => python,
+        Err(why) => {
+            println!("SKIPPED: the Python package: {why}");
+            return Ok(false);
+        }
+    };
+    let mut build = workspace::cargo();
+    build.args(["build", "--locked", "--package", "skyhaul-cli"]);
+    if !debug {
+        build.arg("--release");
+    }
+    Ok(shown(&mut build)? && install(&python, debug)?)
+}
+
+/// Build the wheel around a command that is already built, and install it; true if all went well.
+pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
+    let root = workspace::root();
+    let profile = if debug { "debug" } else { "release" };
+    stage_command(&root.join("target").join(profile).join("skyhaul"))?;
+    for old in wheels()? {
+        std::fs::remove_file(&old).with_context(|| format!("remove {}", old.display()))?;
+    }
+    let mut maturin = Command::new(python.with_file_name("maturin"));
+    maturin.args(["build", "--quiet", "--locked", "--out"]).arg(root.join(WHEELS));
+    maturin.arg("--interpreter").arg(python).current_dir(root.join(CRATE));
+    if !debug {
+        maturin.arg("--release");
+    }
+    if !shown(&mut maturin)? {
+        return Ok(false);
+    }
+    let mut pip = Command::new(python);
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
+    pip.arg("--force-reinstall").args(wheels()?);
+    shown(&mut pip)
+}
+
+/// Put the command where maturin takes it from, without its debugging symbols if `strip` is there.
+fn stage_command(binary: &Path) -> Result<()> {
+    let scripts = workspace::root().join(DATA);
+    std::fs::create_dir_all(&scripts)?;
+    let staged = scripts.join("skyhaul");
+    std::fs::copy(binary, &staged)
+        .with_context(|| format!("copy {} (cargo build --package skyhaul-cli)", binary.display()))?;
+    let _ = Command::new("strip").arg(&staged).stderr(Stdio::null()).status();
+    Ok(())
+}
+
+fn wheels() -> Result<Vec<PathBuf>> {
+    let directory = workspace::root().join(WHEELS);
+    std::fs::create_dir_all(&directory)?;
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(&directory)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|end| end == "whl") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn shown(command: &mut Command) -> Result<bool> {
+    let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_string_lossy).collect();
+    println!("   {} {}", command.get_program().to_string_lossy(), words.join(" "));
+    // The variables of the cargo that runs this program would make every build script run again.
+    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+    if command.get_current_dir().is_none() {
+        command.current_dir(workspace::root());
+    }
+    let status = command.stdin(Stdio::null()).status().context("run it")?;
+    Ok(status.success())
+}
