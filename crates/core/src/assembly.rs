@@ -22,6 +22,7 @@
 //! doubled, and when only such come, a new *epoch* begins.
 
 pub mod coverage;
+pub mod heaps;
 mod retire;
 mod suspect;
 

@@ -110,7 +110,7 @@ macro_rules! rejects {
 rejects! {
     /// Shorter than its headers, or than the length they claim.
     Truncated = "truncated",
-    /// Not the length that this stream's packets have.
+    /// Not the length that this stream's packets have, or of another size of its object than those before it told.
     WrongSize = "wrong_size",
     /// A sync word or magic number that is not this format's.
     BadMagic = "bad_magic",
@@ -138,6 +138,10 @@ rejects! {
     NoBuffer = "no_buffer",
     /// In more separate pieces than are tracked.
     Fragmented = "fragmented",
+    /// Not the part that comes next in its object, where only parts in order are accepted.
+    OutOfOrder = "out_of_order",
+    /// The first of an object of which it does not tell the size, where the size must be told.
+    Unsized = "unsized",
     /// Of a time before the start that was asked for.
     BeforeStart = "before_start",
     /// Of a time after the stop that was asked for.

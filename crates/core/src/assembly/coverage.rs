@@ -72,6 +72,15 @@ impl Coverage {
         self.high = self.high.max(part.end);
     }
 
+    /// Forget all, for the next object; what memory there is stays.
+    pub fn clear(&mut self) {
+        match &mut self.kind {
+            Kind::Units { bits, .. } => bits.fill(0),
+            Kind::Runs { runs, .. } => runs.clear(),
+        }
+        (self.bytes, self.high) = (0, 0);
+    }
+
     /// Bytes that are there.
     #[must_use]
     pub fn bytes(&self) -> u64 {
@@ -199,7 +208,11 @@ fn insert_run(runs: &mut Vec<Range<u64>>, part: &Range<u64>) {
     if part.is_empty() {
         return;
     }
-    let at = runs.partition_point(|r| r.end <= part.start);
+    let at = match runs.last_mut() {
+        Some(last) if last.end == part.start => return last.end = part.end, // in order: the usual case
+        Some(last) if last.end < part.start => runs.len(),
+        _ => runs.partition_point(|r| r.end <= part.start),
+    };
     let left = at > 0 && runs[at - 1].end == part.start;
     let right = runs.get(at).is_some_and(|r| r.start == part.end);
     match (left, right) {

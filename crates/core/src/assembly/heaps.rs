@@ -1,0 +1,426 @@
+//! Heaps under construction, each handed on when it is complete: the unordered sibling of
+//! [`Assembly`](super::Assembly).
+//!
+//! ```text
+//!   packet of 41 ─┐                          window: at most so many, oldest first
+//!                 ├─▶ one look-up ─▶ live    │ 38 ██░██  40 ████░  41 █░░ │ ─▶ complete, or the window or its
+//!                 │                  new ───▶│ opens when committed       │     deadline passed it ─▶ retired
+//!                 │                  whole ─────────────────────────────────▶ retired: it was never live
+//!                 └─▶ finished: late or a duplicate
+//! ```
+//!
+//! * [`Heaps::reserve`] finds the place of a part, or says why it has none, before a byte is written;
+//!   [`HeapSlot::commit`] says the bytes are there. A slot dropped uncommitted never happened.
+//! * Heaps retire in any order, each once: a numbered heap has no place in a sequence of which one could say that it
+//!   is passed, so nothing waits for another ([decision 0007](../../../../../docs/decisions)).
+//! * A heap without a told size grows, and ends by the window, its deadline or the end of the stream.
+//! * The last `remember` heaps that retired are remembered by their whole key, so that a doubled or late packet does not
+//!   begin one again; a heap that was not finished is never refused for one that was.
+//!
+//! It never blocks, reads no clock, knows no format. A heap that is one part costs one look-up and no allocation; a part
+//! of the same heap as the one before costs no look-up. Memory is fixed: at most `window` heaps for each substream, each
+//! with one block and at most `runs` ranges, and the memory of `remember` keys.
+//!
+//! ```
+//! use skyhaul_core::assembly::heaps::*;
+//! use skyhaul_core::placement::Nanos;
+//!
+//! let mut heaps = Heaps::<Vec<u8>>::new(HeapsConfig::default());
+//! let key = HeapKey { source: 0, counter: 7 };
+//! for offset in [4, 0] {
+//!     let part = Part { offset, length: 4, size: Some(8) };
+//!     // Memory for a new heap, or more of it for one that outgrew `old`.
+//!     let room = |bytes: u64, old: Option<Vec<u8>>| {
+//!         let mut block = old.unwrap_or_default();
+//!         block.resize(bytes as usize, 0);
+//!         Ok(block)
+//!     };
+//!     let mut slot = heaps.reserve(key, part, Nanos(0), room).unwrap();
+//!     let range = slot.range();
+//!     slot.block()[range.start as usize..range.end as usize].fill(1);
+//!     slot.commit(Nanos(0));
+//! }
+//! let heap = heaps.poll_retired().unwrap();
+//! assert_eq!((heap.key, heap.cause, heap.block), (key, HeapCause::Complete, vec![1; 8]));
+//! ```
+
+mod finished;
+mod index;
+mod live;
+mod retire;
+
+pub use retire::{HeapCause, RetiredHeap};
+
+use crate::placement::{Nanos, Reject};
+use finished::Finished;
+use index::{Index, Known};
+use live::{NONE, Table};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// What makes a heap that heap and no other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeapKey {
+    /// 0, or the number of its sender where two senders may use one counter.
+    pub source: u64,
+    /// Its number, as its packets tell it.
+    pub counter: u64,
+}
+
+/// A part of a heap: a packet's payload, or a piece of one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// First byte of its place in the heap.
+    pub offset: u64,
+    /// Bytes; may be 0: such a part only begins its heap, or tells its size.
+    pub length: u64,
+    /// Size of the whole heap in bytes, where the packet tells it.
+    pub size: Option<u64>,
+}
+
+/// Fixed limits of one table of heaps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeapsConfig {
+    /// Most heaps under construction at a time in a substream, at least 1. One more, and the oldest retires.
+    pub window: usize,
+    /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
+    pub substreams: u64,
+    /// Refuse a part that is not the next one of its heap. The order of heaps never matters.
+    pub in_order: bool,
+    /// Accept heaps of which no part so far told the size.
+    pub unsized_heaps: bool,
+    /// Bytes of the largest heap.
+    pub largest: u64,
+    /// A heap retires this long after its first part came, as far as it is there. `None`: only by the window and the end.
+    pub timeout: Option<Nanos>,
+    /// How many retired heaps are remembered; 0: a packet that comes again begins its heap again.
+    pub remember: usize,
+    /// For how long; then their counters may come again.
+    pub remember_for: Nanos,
+    /// Most separate ranges of a heap that are tracked, at least 1.
+    pub runs: u32,
+}
+
+impl Default for HeapsConfig {
+    /// Window 16, one substream, any order, unsized heaps, 1 GiB, 1 s, 4096 heaps remembered for 5 s, 1024 runs.
+    fn default() -> Self {
+        Self {
+            window: 16,
+            substreams: 1,
+            in_order: false,
+            unsized_heaps: true,
+            largest: 1 << 30,
+            timeout: Some(Nanos::SECOND),
+            remember: 4096,
+            remember_for: Nanos(5 * Nanos::SECOND.0),
+            runs: 1024,
+        }
+    }
+}
+
+impl HeapsConfig {
+    /// Most substreams.
+    pub const MOST_SUBSTREAMS: u64 = 1 << 20;
+    /// Most heaps in the windows of all substreams, and most that are remembered.
+    pub const MOST_HEAPS: u64 = 1 << 28;
+
+    /// Whether a table can have these limits.
+    ///
+    /// # Errors
+    /// Which of them is out of bounds, as a sentence for the user.
+    pub fn check(&self) -> Result<(), &'static str> {
+        let heaps = (self.window as u64).saturating_mul(self.substreams);
+        match self {
+            _ if self.window == 0 => Err("a window has room for at least one heap"),
+            _ if self.runs == 0 => Err("a heap has at least one range"),
+            _ if !(1..=Self::MOST_SUBSTREAMS).contains(&self.substreams) => {
+                Err("substreams are 1 to 1048576")
+            }
+            _ if heaps > Self::MOST_HEAPS => Err("window times substreams is at most 268435456"),
+            _ if self.remember as u64 > Self::MOST_HEAPS => Err("at most 268435456 heaps are remembered"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Heaps under construction. See the [module](self).
+#[derive(Debug)]
+pub struct Heaps<B> {
+    config: HeapsConfig,
+    index: Index,
+    table: Table<B>,
+    finished: Finished,
+    retired: VecDeque<RetiredHeap<B>>,
+    /// Where the last part was put: nearly always where the next one belongs.
+    hint: u32,
+    /// The latest time that was told. Time never goes back, whatever several readers' clocks say.
+    now: Nanos,
+}
+
+/// Room for one part in its heap. Dropped uncommitted, it never happened: the block of a heap that it would have begun
+/// is dropped with it.
+#[must_use = "a slot that is not committed never happened"]
+#[derive(Debug)]
+pub struct HeapSlot<'a, B> {
+    heaps: &'a mut Heaps<B>,
+    key: HeapKey,
+    at: At<B>,
+    part: Range<u64>,
+    size: Option<u64>,
+}
+
+#[derive(Debug)]
+enum At<B> {
+    Live(u32),
+    New { block: B, room: u64, first: Nanos },
+}
+
+impl<B> Heaps<B> {
+    /// No heap yet.
+    ///
+    /// # Panics
+    /// If the limits are none: see [`HeapsConfig::check`]. A programmer's error.
+    #[must_use]
+    pub fn new(config: HeapsConfig) -> Self {
+        if let Err(why) = config.check() {
+            panic!("{why}");
+        }
+        let live = config.window.saturating_mul(config.substreams as usize).min(256);
+        Self {
+            config,
+            index: Index::new(config.remember + live),
+            table: Table::new(&config),
+            finished: Finished::new(&config),
+            retired: VecDeque::with_capacity(live),
+            hint: NONE,
+            now: Nanos(0),
+        }
+    }
+
+    /// Find the place of a part that came at `now`.
+    ///
+    /// `room(bytes, old)` hands out memory for a heap of at least `bytes`; `old` is the block that a growing heap
+    /// outgrew, whose content must be kept. `Err` gives `old` back: there is no memory. It is asked again with less if
+    /// more was asked for than this part needs. A heap whose `old` does not come back is gone, and never handed on.
+    ///
+    /// # Errors
+    /// Why it has no place; no byte was or may be written. Where a full window's next heap finds no memory, the oldest
+    /// of the window retires, so that what it held comes free.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        key: HeapKey,
+        part: Part,
+        now: Nanos,
+        mut room: impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<HeapSlot<'_, B>, Reject> {
+        let end = part.offset.checked_add(part.length).ok_or(Reject::Outside)?;
+        let most = part.size.unwrap_or(self.config.largest);
+        if end > most || most > self.config.largest {
+            return Err(Reject::Outside);
+        }
+        self.now = self.now.max(now);
+        let at = match self.table.get(self.hint) {
+            Some(live) if live.key == key => Some(self.hint),
+            _ => self.find(key)?,
+        };
+        let range = part.offset..end;
+        let at = match at {
+            Some(at) => {
+                self.admit(at, &range, part.size, &mut room)?;
+                self.hint = at;
+                At::Live(at)
+            }
+            None => self.begin(key, &range, part, &mut room)?,
+        };
+        Ok(HeapSlot { heaps: self, key, at, part: range, size: part.size })
+    }
+
+    /// The live heap of this key. One that is finished is an error.
+    #[inline]
+    fn find(&self, key: HeapKey) -> Result<Option<u32>, Reject> {
+        let known = self.index.find(self.index.hash(key), |known| match known {
+            Known::Live(at) => self.table.at(at).key == key,
+            Known::Finished(at) => self.finished.is(at, key, self.now),
+        });
+        match known {
+            Some(Known::Live(at)) => Ok(Some(at)),
+            Some(Known::Finished(at)) => Err(self.finished.why(at)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether the part has a place in the live heap at `at`; the heap grows if it must.
+    #[inline]
+    fn admit(
+        &mut self,
+        at: u32,
+        part: &Range<u64>,
+        size: Option<u64>,
+        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<(), Reject> {
+        let live = self.table.at(at);
+        match (live.size, size) {
+            (Some(known), Some(told)) if known != told => return Err(Reject::WrongSize),
+            (Some(known), None) if part.end > known => return Err(Reject::Outside),
+            (None, Some(told)) if live.seen.high() > told => return Err(Reject::Outside),
+            _ => {}
+        }
+        // A part without bytes covers nothing.
+        if !part.is_empty() {
+            if self.config.in_order { in_order(part, live.seen.high())? } else { live.seen.admits(part)? }
+        }
+        let need = live.size.or(size).unwrap_or(part.end);
+        if need > live.room { self.grow(at, need, size.is_some(), room) } else { Ok(()) }
+    }
+
+    /// More memory for a heap: all that it will need if its size is told, else at least twice what it has.
+    #[cold]
+    fn grow(
+        &mut self,
+        at: u32,
+        need: u64,
+        told: bool,
+        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<(), Reject> {
+        let live = self.table.at_mut(at);
+        let amply = if told { need } else { need.max(live.room.saturating_mul(2)).min(self.config.largest) };
+        for bytes in std::iter::once(amply).chain((need < amply).then_some(need)) {
+            match room(bytes, live.block.take()) {
+                Ok(block) => {
+                    (live.block, live.room) = (Some(block), bytes);
+                    return Ok(());
+                }
+                Err(block) => live.block = block,
+            }
+            if live.block.is_none() {
+                self.discard(at);
+                break;
+            }
+        }
+        Err(Reject::NoBuffer)
+    }
+
+    /// A block for a heap that this part begins. It is not live before the part is committed.
+    #[inline]
+    fn begin(
+        &mut self,
+        key: HeapKey,
+        range: &Range<u64>,
+        part: Part,
+        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<At<B>, Reject> {
+        if part.size.is_none() && !self.config.unsized_heaps {
+            return Err(Reject::Unsized);
+        }
+        if self.config.in_order && !range.is_empty() {
+            in_order(range, 0)?;
+        }
+        let bytes = part.size.unwrap_or(range.end);
+        match room(bytes, None) {
+            Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
+            Err(_) => {
+                if part.size != Some(part.length) {
+                    self.make_way(key);
+                }
+                Err(Reject::NoBuffer)
+            }
+        }
+    }
+
+    /// A full window gives up its oldest heap for the one of this key.
+    fn make_way(&mut self, key: HeapKey) {
+        if let Some(oldest) = self.table.oldest_beyond(self.config.window, key) {
+            self.retire(oldest, HeapCause::Window);
+        }
+    }
+
+    /// How many heaps are under construction.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.table.len()
+    }
+
+    /// A sender began anew, as the heap `but` says: counters that were finished may come again, but its own may not.
+    /// Call it once that heap's packet is committed; calling it for each of its packets does no harm.
+    ///
+    /// Live heaps stay as they are: what is still on its way belongs to them.
+    pub fn forget(&mut self, but: HeapKey) {
+        let known = self.index.find(self.index.hash(but), |known| match known {
+            Known::Finished(at) => self.finished.is(at, but, self.now),
+            Known::Live(_) => false,
+        });
+        let but = known.and_then(|known| if let Known::Finished(at) = known { Some(at) } else { None });
+        self.finished.forget(but, &mut self.index);
+    }
+}
+
+/// Whether `part` is what comes next after `there` bytes.
+#[inline]
+fn in_order(part: &Range<u64>, there: u64) -> Result<(), Reject> {
+    match part.start {
+        start if start == there => Ok(()),
+        start if start > there => Err(Reject::OutOfOrder),
+        _ if part.end <= there => Err(Reject::Duplicate),
+        _ => Err(Reject::Overlap),
+    }
+}
+
+impl<B> HeapSlot<'_, B> {
+    /// The heap's block, to write into.
+    #[inline]
+    pub fn block(&mut self) -> &mut B {
+        match &mut self.at {
+            At::Live(at) => self.heaps.table.at_mut(*at).block.as_mut().expect("a live heap has its block"),
+            At::New { block, .. } => block,
+        }
+    }
+
+    /// The bytes of the block that are this part's.
+    #[inline]
+    #[must_use]
+    pub fn range(&self) -> Range<u64> {
+        self.part.clone()
+    }
+
+    /// Whether this part begins its heap: what the heap keeps of its packets is still to be noted.
+    #[inline]
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        matches!(self.at, At::New { .. })
+    }
+
+    /// The part is there. Retires its heap if it was the last, or the oldest one of the window if it was the first of
+    /// one heap too many.
+    #[inline]
+    pub fn commit(self, now: Nanos) {
+        let Self { heaps, key, at, part, size } = self;
+        heaps.now = heaps.now.max(now);
+        let at = match at {
+            At::Live(at) => at,
+            At::New { block, first, .. } if size == Some(part.end - part.start) => {
+                return heaps.retire_whole(key, block, part.end, first);
+            }
+            At::New { block, room, first } => {
+                heaps.make_way(key);
+                let at = heaps.table.open(key, block, room, first);
+                heaps.index.insert(key, Known::Live(at), heaps.now);
+                heaps.hint = at;
+                at
+            }
+        };
+        let now = heaps.now;
+        let live = heaps.table.at_mut(at);
+        live.size = live.size.or(size);
+        if !part.is_empty() {
+            live.seen.insert(&part);
+        }
+        live.last = now;
+        if live.size == Some(live.seen.bytes()) {
+            heaps.retire(at, HeapCause::Complete);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,172 @@
+//! The heaps under construction: slots that are used again, in two lists each, oldest first.
+//!
+//! ```text
+//!   slots        0 ▒  1 ▒  2 ·  3 ▒  4 ▒        · free, with the memory of its coverage
+//!   all          3 ─ 0 ─ 4 ─ 1                  by their first packet, so by their deadline
+//!   substream 0      0 ─ 4                      the one that leaves when the window is full is the first
+//!   substream 1  3 ───────── 1
+//! ```
+
+use super::{HeapKey, HeapsConfig};
+use crate::assembly::coverage::Coverage;
+use crate::placement::{Grain, Nanos};
+
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+const ALL: usize = 0;
+const SUBSTREAM: usize = 1;
+
+#[derive(Debug)]
+pub(super) struct Live<B> {
+    pub(super) key: HeapKey,
+    /// None in a free slot, and for the moment in which it grows.
+    pub(super) block: Option<B>,
+    pub(super) seen: Coverage,
+    pub(super) size: Option<u64>,
+    /// Bytes that were asked for.
+    pub(super) room: u64,
+    pub(super) first: Nanos,
+    pub(super) last: Nanos,
+    substream: u32,
+    /// Its neighbours among all, and in its substream.
+    older: [u32; 2],
+    newer: [u32; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    oldest: u32,
+    newest: u32,
+    len: usize,
+}
+
+const EMPTY: List = List { oldest: NONE, newest: NONE, len: 0 };
+
+#[derive(Debug)]
+pub(super) struct Table<B> {
+    slots: Vec<Live<B>>,
+    free: Vec<u32>,
+    all: List,
+    substreams: Vec<List>,
+    runs: u32,
+}
+
+impl<B> Table<B> {
+    pub(super) fn new(config: &HeapsConfig) -> Self {
+        Self {
+            slots: Vec::new(),
+            free: Vec::new(),
+            all: EMPTY,
+            substreams: vec![EMPTY; config.substreams as usize],
+            runs: config.runs,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len
+    }
+
+    /// The slot at `at`, if there is one; it may be free.
+    #[inline]
+    pub(super) fn get(&self, at: u32) -> Option<&Live<B>> {
+        self.slots.get(at as usize)
+    }
+
+    #[inline]
+    pub(super) fn at(&self, at: u32) -> &Live<B> {
+        &self.slots[at as usize]
+    }
+
+    #[inline]
+    pub(super) fn at_mut(&mut self, at: u32) -> &mut Live<B> {
+        &mut self.slots[at as usize]
+    }
+
+    /// The heap that came first of all.
+    pub(super) fn oldest(&self) -> Option<u32> {
+        (self.all.oldest != NONE).then_some(self.all.oldest)
+    }
+
+    /// The heap that must leave before another begins in the substream of `key`, if it has `window` of them.
+    pub(super) fn oldest_beyond(&self, window: usize, key: HeapKey) -> Option<u32> {
+        let list = self.substreams[self.substream(key)];
+        (list.len >= window).then_some(list.oldest)
+    }
+
+    fn substream(&self, key: HeapKey) -> usize {
+        let by = if key.source == 0 { key.counter } else { key.source };
+        if self.substreams.len() == 1 { 0 } else { (by % self.substreams.len() as u64) as usize }
+    }
+
+    /// Begin a heap of which nothing is there.
+    pub(super) fn open(&mut self, key: HeapKey, block: B, room: u64, now: Nanos) -> u32 {
+        let substream = self.substream(key);
+        let at = match self.free.pop() {
+            Some(at) => {
+                let slot = self.at_mut(at);
+                (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
+                (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
+                at
+            }
+            None => {
+                self.slots.push(Live {
+                    key,
+                    block: Some(block),
+                    seen: Coverage::new(Grain::Bytes(self.runs), u64::MAX),
+                    size: None,
+                    room,
+                    first: now,
+                    last: now,
+                    substream: substream as u32,
+                    older: [NONE; 2],
+                    newer: [NONE; 2],
+                });
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.append(ALL, at);
+        self.append(SUBSTREAM, at);
+        at
+    }
+
+    /// End the live heap at `at`: its slot is free.
+    pub(super) fn close(&mut self, at: u32) -> Option<B> {
+        self.unlink(ALL, at);
+        self.unlink(SUBSTREAM, at);
+        self.free.push(at);
+        let live = self.at_mut(at);
+        live.seen.clear();
+        live.block.take()
+    }
+
+    fn list(&mut self, which: usize, at: u32) -> &mut List {
+        let substream = self.at(at).substream as usize;
+        if which == ALL { &mut self.all } else { &mut self.substreams[substream] }
+    }
+
+    fn append(&mut self, which: usize, at: u32) {
+        let list = self.list(which, at);
+        let before = std::mem::replace(&mut list.newest, at);
+        list.len += 1;
+        if before == NONE {
+            list.oldest = at;
+        } else {
+            self.at_mut(before).newer[which] = at;
+        }
+        let slot = self.at_mut(at);
+        (slot.older[which], slot.newer[which]) = (before, NONE);
+    }
+
+    fn unlink(&mut self, which: usize, at: u32) {
+        let (older, newer) = (self.at(at).older[which], self.at(at).newer[which]);
+        match older {
+            NONE => self.list(which, at).oldest = newer,
+            _ => self.at_mut(older).newer[which] = newer,
+        }
+        match newer {
+            NONE => self.list(which, at).newest = older,
+            _ => self.at_mut(newer).older[which] = older,
+        }
+        self.list(which, at).len -= 1;
+    }
+}

@@ -1,0 +1,352 @@
+//! Single rules one by one, then any operations at all against a model.
+
+mod model;
+
+use super::*;
+use crate::pattern;
+
+const SECOND: u64 = Nanos::SECOND.0;
+
+fn heaps(config: HeapsConfig) -> Heaps<Vec<u8>> {
+    Heaps::new(config)
+}
+
+fn key(counter: u64) -> HeapKey {
+    HeapKey { source: 0, counter }
+}
+
+fn enough(bytes: u64, old: Option<Vec<u8>>) -> Result<Vec<u8>, Option<Vec<u8>>> {
+    let mut block = old.unwrap_or_default();
+    block.resize(bytes as usize, 0);
+    Ok(block)
+}
+
+fn put_at(h: &mut Heaps<Vec<u8>>, key: HeapKey, part: Part, now: u64) -> Result<(), Reject> {
+    let mut slot = h.reserve(key, part, Nanos(now), enough)?;
+    let range = slot.range();
+    pattern::fill(key.counter, range.start, &mut slot.block()[range.start as usize..range.end as usize]);
+    slot.commit(Nanos(now));
+    Ok(())
+}
+
+/// A part of heap `counter`, at 0 s.
+fn put(
+    h: &mut Heaps<Vec<u8>>,
+    counter: u64,
+    offset: u64,
+    length: u64,
+    size: impl Into<Option<u64>>,
+) -> Result<(), Reject> {
+    put_at(h, key(counter), Part { offset, length, size: size.into() }, 0)
+}
+
+fn next(h: &mut Heaps<Vec<u8>>) -> (u64, HeapCause, Vec<Range<u64>>) {
+    let heap = h.poll_retired().expect("a heap retired");
+    (heap.key.counter, heap.cause, heap.missing)
+}
+
+#[test]
+fn a_heap_of_one_part_retires_at_once_and_never_again() {
+    let mut h = heaps(HeapsConfig::default());
+    put(&mut h, 7, 0, 100, 100).unwrap();
+    assert_eq!(h.live(), 0);
+    let heap = h.poll_retired().unwrap();
+    assert!(heap.is_complete() && heap.is_contiguous());
+    assert_eq!((heap.bytes, heap.received, heap.block.len()), (100, 100, 100));
+    assert_eq!(put(&mut h, 7, 0, 100, 100), Err(Reject::Duplicate));
+    assert_eq!(put(&mut h, 7, 3, 5, None), Err(Reject::Duplicate));
+    assert!(h.poll_retired().is_none());
+}
+
+#[test]
+fn heaps_retire_when_complete_whatever_is_before_them() {
+    let mut h = heaps(HeapsConfig::default());
+    put(&mut h, 1, 0, 10, 20).unwrap();
+    put(&mut h, 3, 10, 10, 20).unwrap();
+    put(&mut h, 3, 0, 10, None).unwrap();
+    put(&mut h, 2, 0, 20, 20).unwrap();
+    assert_eq!(next(&mut h), (3, HeapCause::Complete, vec![]));
+    assert_eq!(next(&mut h), (2, HeapCause::Complete, vec![]));
+    put(&mut h, 1, 10, 10, 20).unwrap();
+    assert_eq!(next(&mut h).0, 1);
+}
+
+#[test]
+fn one_heap_too_many_retires_the_oldest_with_what_is_missing() {
+    let mut h = heaps(HeapsConfig { window: 2, ..HeapsConfig::default() });
+    for counter in [9, 8, 7] {
+        put(&mut h, counter, 10, 10, 40).unwrap();
+    }
+    assert_eq!(next(&mut h), (9, HeapCause::Window, vec![0..10, 20..40]));
+    assert_eq!(h.live(), 2);
+    // It was not complete: this part was perhaps never there.
+    assert_eq!(put(&mut h, 9, 0, 10, 40), Err(Reject::Late));
+    h.finish(Nanos(5));
+    assert_eq!([next(&mut h).1, next(&mut h).1], [HeapCause::Finish; 2]);
+}
+
+#[test]
+fn substreams_have_windows_of_their_own() {
+    let config = HeapsConfig { window: 1, substreams: 2, ..HeapsConfig::default() };
+    let mut h = heaps(config);
+    for counter in [2, 5, 7] {
+        put(&mut h, counter, 0, 1, 2).unwrap();
+    }
+    assert_eq!(next(&mut h).0, 5);
+    // Keyed by sender, a sender is a substream.
+    let mut h = heaps(config);
+    for (source, counter) in [(1, 1), (2, 1), (2, 2)] {
+        put_at(&mut h, HeapKey { source, counter }, Part { offset: 0, length: 1, size: Some(2) }, 0).unwrap();
+    }
+    assert_eq!(h.poll_retired().map(|heap| heap.key), Some(HeapKey { source: 2, counter: 1 }));
+    assert!(h.poll_retired().is_none());
+}
+
+#[test]
+fn a_deadline_counts_from_the_first_part() {
+    let mut h = heaps(HeapsConfig::default());
+    let part = |offset| Part { offset, length: 10, size: Some(100) };
+    put_at(&mut h, key(1), part(0), SECOND).unwrap();
+    put_at(&mut h, key(2), part(0), SECOND + 1).unwrap();
+    put_at(&mut h, key(1), part(10), 2 * SECOND - 1).unwrap();
+    assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND)));
+    h.handle_timeout(Nanos(2 * SECOND - 1));
+    assert!(h.poll_retired().is_none());
+    h.handle_timeout(Nanos(2 * SECOND));
+    let heap = h.poll_retired().unwrap();
+    assert_eq!((heap.cause, heap.first.0, heap.last.0), (HeapCause::Timeout, SECOND, 2 * SECOND - 1));
+    assert_eq!((heap.received, heap.missing), (20, std::iter::once(20..100).collect::<Vec<_>>()));
+    assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND + 1)));
+    assert_eq!(put_at(&mut h, key(1), part(20), 2 * SECOND), Err(Reject::Late));
+    h.handle_timeout(Nanos(u64::MAX));
+    assert_eq!((next(&mut h).0, h.poll_timeout()), (2, None));
+}
+
+#[test]
+fn a_clock_that_steps_back_moves_no_deadline() {
+    let mut h = heaps(HeapsConfig::default());
+    let part = Part { offset: 0, length: 10, size: Some(100) };
+    put_at(&mut h, key(1), part, SECOND).unwrap();
+    put_at(&mut h, key(2), part, 5).unwrap();
+    assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND)));
+    h.handle_timeout(Nanos(2 * SECOND));
+    assert_eq!((next(&mut h).0, next(&mut h).0), (1, 2));
+}
+
+#[test]
+fn without_a_deadline_nothing_is_due() {
+    let mut h = heaps(HeapsConfig { timeout: None, ..HeapsConfig::default() });
+    put(&mut h, 1, 0, 1, 2).unwrap();
+    h.handle_timeout(Nanos(u64::MAX));
+    assert_eq!((h.poll_timeout(), h.live()), (None, 1));
+}
+
+#[test]
+fn what_is_there_is_refused() {
+    let mut h = heaps(HeapsConfig { runs: 2, ..HeapsConfig::default() });
+    put(&mut h, 1, 10, 10, 100).unwrap();
+    assert_eq!(put(&mut h, 1, 10, 10, 100), Err(Reject::Duplicate));
+    assert_eq!(put(&mut h, 1, 15, 10, 100), Err(Reject::Overlap));
+    put(&mut h, 1, 30, 10, 100).unwrap();
+    assert_eq!(put(&mut h, 1, 50, 10, 100), Err(Reject::Fragmented));
+    put(&mut h, 1, 20, 10, 100).unwrap();
+    put(&mut h, 1, 50, 10, 100).unwrap();
+}
+
+#[test]
+fn sizes_must_agree_and_hold_what_came() {
+    let mut h = heaps(HeapsConfig { largest: 1000, ..HeapsConfig::default() });
+    assert_eq!(put(&mut h, 1, 0, 10, 1001), Err(Reject::Outside));
+    assert_eq!(put(&mut h, 1, 995, 10, None), Err(Reject::Outside));
+    assert_eq!(put(&mut h, 1, u64::MAX, 10, None), Err(Reject::Outside));
+    assert_eq!(put(&mut h, 1, 95, 10, 100), Err(Reject::Outside));
+    assert_eq!(h.live(), 0);
+    put(&mut h, 1, 0, 50, None).unwrap();
+    assert_eq!(put(&mut h, 1, 50, 0, 40), Err(Reject::Outside));
+    assert_eq!(put(&mut h, 1, 0, 10, 40), Err(Reject::Outside));
+    put(&mut h, 1, 50, 25, 100).unwrap();
+    assert_eq!(put(&mut h, 1, 75, 25, 200), Err(Reject::WrongSize));
+    assert_eq!(put(&mut h, 1, 75, 26, None), Err(Reject::Outside));
+    put(&mut h, 1, 75, 25, None).unwrap();
+    assert_eq!(next(&mut h).1, HeapCause::Complete);
+}
+
+#[test]
+fn in_order_takes_only_the_next_part() {
+    let mut h = heaps(HeapsConfig { in_order: true, ..HeapsConfig::default() });
+    assert_eq!(put(&mut h, 1, 10, 10, 30), Err(Reject::OutOfOrder));
+    assert_eq!(h.live(), 0);
+    put(&mut h, 1, 0, 10, 30).unwrap();
+    assert_eq!(put(&mut h, 1, 20, 10, 30), Err(Reject::OutOfOrder));
+    assert_eq!(put(&mut h, 1, 0, 10, 30), Err(Reject::Duplicate));
+    assert_eq!(put(&mut h, 1, 5, 10, 30), Err(Reject::Overlap));
+    put(&mut h, 2, 0, 30, 30).unwrap();
+    put(&mut h, 1, 10, 10, 30).unwrap();
+    put(&mut h, 1, 20, 10, 30).unwrap();
+    assert_eq!((next(&mut h).0, next(&mut h).0), (2, 1));
+}
+
+#[test]
+fn a_heap_must_tell_its_size_where_it_must() {
+    let mut h = heaps(HeapsConfig { unsized_heaps: false, ..HeapsConfig::default() });
+    assert_eq!(put(&mut h, 1, 0, 10, None), Err(Reject::Unsized));
+    put(&mut h, 1, 10, 10, 20).unwrap();
+    put(&mut h, 1, 0, 10, None).unwrap();
+    assert_eq!(next(&mut h).0, 1);
+}
+
+#[test]
+fn a_heap_of_unknown_size_grows_and_keeps_what_it_has() {
+    let mut h = heaps(HeapsConfig { window: 1, largest: 1000, ..HeapsConfig::default() });
+    let mut asked = Vec::new();
+    for n in 0..10 {
+        let part = Part { offset: n * 100, length: 100, size: None };
+        let mut slot = h
+            .reserve(key(1), part, Nanos(0), |bytes, old| {
+                asked.push(bytes);
+                enough(bytes, old)
+            })
+            .unwrap();
+        let range = slot.range();
+        pattern::fill(1, range.start, &mut slot.block()[range.start as usize..range.end as usize]);
+        slot.commit(Nanos(0));
+    }
+    assert_eq!(asked, [100, 200, 400, 800, 1000]);
+    put(&mut h, 2, 0, 5, None).unwrap();
+    let heap = h.poll_retired().unwrap();
+    assert_eq!((heap.size, heap.bytes, heap.cause), (None, 1000, HeapCause::Window));
+    assert!(heap.is_contiguous() && !heap.is_complete());
+    assert_eq!(pattern::first_error(1, 0, &heap.block), None);
+}
+
+#[test]
+fn a_size_that_comes_late_ends_a_heap() {
+    let mut h = heaps(HeapsConfig::default());
+    put(&mut h, 1, 0, 10, None).unwrap();
+    put(&mut h, 1, 10, 0, 10).unwrap();
+    assert_eq!(next(&mut h), (1, HeapCause::Complete, vec![]));
+}
+
+#[test]
+fn an_empty_heap_is_a_heap() {
+    let mut h = heaps(HeapsConfig::default());
+    put(&mut h, 1, 0, 0, 0).unwrap();
+    assert_eq!(next(&mut h), (1, HeapCause::Complete, vec![]));
+    put(&mut h, 2, 0, 0, None).unwrap();
+    put(&mut h, 2, 0, 0, None).unwrap();
+    h.finish(Nanos(0));
+    let heap = h.poll_retired().unwrap();
+    assert_eq!((heap.bytes, heap.received, heap.is_contiguous()), (0, 0, true));
+}
+
+#[test]
+fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
+    let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
+    let part = Part { offset: 0, length: 10, size: None };
+    assert_eq!(h.reserve(key(1), part, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    put(&mut h, 1, 0, 10, None).unwrap();
+    let more = Part { offset: 10, length: 5, size: None };
+    let mut asked = Vec::new();
+    let full = |bytes, old| {
+        asked.push(bytes);
+        Err(old)
+    };
+    assert_eq!(h.reserve(key(1), more, Nanos(0), full).unwrap_err(), Reject::NoBuffer);
+    assert_eq!(asked, [20, 15]);
+    // Memory for exactly this part is enough.
+    let exact = |bytes, old| if bytes == 15 { enough(bytes, old) } else { Err(old) };
+    h.reserve(key(1), more, Nanos(0), exact).unwrap().commit(Nanos(0));
+    // A whole heap needs no place in the window; one that does, and finds no memory, ends the oldest.
+    let whole = Part { offset: 0, length: 10, size: Some(10) };
+    assert_eq!(h.reserve(key(2), whole, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    assert_eq!(h.live(), 1);
+    let first = Part { size: Some(11), ..whole };
+    assert_eq!(h.reserve(key(3), first, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    let heap = h.poll_retired().unwrap();
+    assert_eq!((heap.cause, heap.received), (HeapCause::Window, 15));
+    assert_eq!(pattern::first_error(1, 0, &heap.block[..10]), None);
+}
+
+#[test]
+fn a_heap_whose_block_is_kept_is_gone() {
+    let mut h = heaps(HeapsConfig::default());
+    put(&mut h, 1, 0, 10, None).unwrap();
+    let more = Part { offset: 10, length: 5, size: None };
+    assert_eq!(h.reserve(key(1), more, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    h.finish(Nanos(0));
+    assert_eq!((h.live(), h.poll_retired().is_none()), (0, true));
+    put(&mut h, 1, 0, 10, None).unwrap();
+}
+
+#[test]
+fn a_slot_not_committed_never_happened() {
+    let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
+    put(&mut h, 1, 0, 10, 20).unwrap();
+    for (counter, offset) in [(2, 0), (1, 10)] {
+        let part = Part { offset, length: 10, size: Some(20) };
+        let slot = h.reserve(key(counter), part, Nanos(0), enough).unwrap();
+        assert_eq!(slot.is_first(), counter == 2);
+        drop(slot);
+    }
+    assert!(h.poll_retired().is_none());
+    put(&mut h, 1, 10, 10, 20).unwrap();
+    assert_eq!(next(&mut h).0, 1);
+}
+
+#[test]
+fn the_last_finished_heaps_are_remembered_and_no_other() {
+    let mut h = heaps(HeapsConfig { remember: 3, ..HeapsConfig::default() });
+    for counter in 0..10 {
+        put(&mut h, counter << 32, 0, 8, 8).unwrap();
+    }
+    for counter in 7..10 {
+        assert_eq!(put(&mut h, counter << 32, 0, 8, 8), Err(Reject::Duplicate));
+    }
+    for counter in 0..7 {
+        put(&mut h, counter << 32, 0, 8, 8).unwrap();
+    }
+}
+
+#[test]
+fn a_restarted_senders_counters_are_accepted_again() {
+    let mut h = heaps(HeapsConfig { remember_for: Nanos::SECOND, ..HeapsConfig::default() });
+    let whole = Part { offset: 0, length: 8, size: Some(8) };
+    let mut put = |counter, now| put_at(&mut h, key(counter), whole, now);
+    put(1, 0).unwrap();
+    assert_eq!(put(1, SECOND - 1), Err(Reject::Duplicate));
+    put(1, SECOND).unwrap();
+    put(2, SECOND).unwrap();
+    h.forget(key(1));
+    h.forget(key(1));
+    assert_eq!(
+        put_at(&mut h, key(1), whole, SECOND),
+        Err(Reject::Duplicate),
+        "the start heap itself, doubled"
+    );
+    put_at(&mut h, key(2), whole, SECOND).unwrap();
+}
+
+#[test]
+fn nothing_is_remembered_where_nothing_shall_be() {
+    let mut h = heaps(HeapsConfig { remember: 0, ..HeapsConfig::default() });
+    put(&mut h, 1, 0, 8, 8).unwrap();
+    put(&mut h, 1, 0, 8, 8).unwrap();
+    h.forget(key(1));
+    assert_eq!((next(&mut h).0, next(&mut h).0), (1, 1));
+}
+
+#[test]
+fn limits_are_checked() {
+    let good = HeapsConfig::default();
+    assert_eq!(good.check(), Ok(()));
+    for bad in [
+        HeapsConfig { window: 0, ..good },
+        HeapsConfig { runs: 0, ..good },
+        HeapsConfig { substreams: 0, ..good },
+        HeapsConfig { substreams: 1 << 21, ..good },
+        HeapsConfig { window: usize::MAX, ..good },
+        HeapsConfig { remember: usize::MAX, ..good },
+    ] {
+        assert!(bad.check().is_err(), "{bad:?}");
+    }
+}

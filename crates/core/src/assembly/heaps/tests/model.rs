@@ -1,0 +1,380 @@
+//! Any sequence of operations, on limits of any kind, against a model as plain as can be: a list of heaps, a flag for each
+//! byte, a list of everything that was ever finished. Each answer and each heap that retires must be the model's.
+
+use super::*;
+use proptest::prelude::*;
+
+const LARGEST: u64 = 96;
+const STEP: u64 = 8;
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// A part of a heap so far from where the stream is.
+    Put {
+        source: u64,
+        beyond: u64,
+        part: Part,
+        fate: Fate,
+    },
+    /// The parts of a heap, from one of them on and around, but each `lost`-th.
+    Run {
+        source: u64,
+        beyond: u64,
+        from: u64,
+        lost: u64,
+    },
+    /// The stream goes on, or begins again.
+    Go(i64),
+    Time(u64),
+    /// Let exactly what is due fall due.
+    Due,
+    Forget {
+        source: u64,
+        beyond: u64,
+    },
+    Finish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Commit,
+    Drop,
+    /// There is no memory.
+    Full,
+}
+
+/// Most heaps agree on their size.
+fn size_of(counter: u64) -> u64 {
+    [STEP, 3 * STEP, 5 * STEP - 3, LARGEST][(counter % 4) as usize]
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let who = (0u64..2, 0u64..7);
+    let size = prop_oneof![3 => Just(None), 1 => (0..LARGEST + 9).prop_map(Some)];
+    let fate = prop_oneof![8 => Just(Fate::Commit), 1 => Just(Fate::Drop), 1 => Just(Fate::Full)];
+    let offset = prop_oneof![9 => 0..LARGEST + 9, 1 => any::<u64>()];
+    let put = (who.clone(), offset, 0u64..30, size, fate).prop_map(
+        |((source, beyond), offset, length, size, fate)| Op::Put {
+            source,
+            beyond,
+            part: Part { offset, length, size },
+            fate,
+        },
+    );
+    let run = (who.clone(), 0u64..12, 1u64..9).prop_map(|((source, beyond), from, lost)| Op::Run {
+        source,
+        beyond,
+        from,
+        lost,
+    });
+    let op = prop_oneof![
+        6 => put,
+        6 => run,
+        2 => (-3i64..5).prop_map(Op::Go),
+        2 => prop_oneof![0u64..50, 0u64..2000].prop_map(Op::Time),
+        1 => Just(Op::Due),
+        1 => who.prop_map(|(source, beyond)| Op::Forget { source, beyond }),
+        1 => Just(Op::Finish),
+    ];
+    proptest::collection::vec(op, 1..150)
+}
+
+fn limits() -> impl Strategy<Value = HeapsConfig> {
+    let times = (proptest::option::weighted(0.8, 0u64..500), 0usize..12, 0u64..900);
+    (1usize..5, 1u64..4, any::<(bool, bool, bool)>(), times, 1u32..5).prop_map(
+        |(window, substreams, (in_order, other, unsized_heaps), (timeout, remember, keep), runs)| {
+            HeapsConfig {
+                window,
+                substreams,
+                in_order: in_order && other,
+                unsized_heaps,
+                largest: LARGEST,
+                timeout: timeout.map(Nanos),
+                remember,
+                remember_for: Nanos(keep),
+                runs,
+            }
+        },
+    )
+}
+
+/// What is told of a retired heap.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    key: HeapKey,
+    size: Option<u64>,
+    there: Vec<bool>,
+    first: u64,
+    last: u64,
+    cause: HeapCause,
+}
+
+struct Heap {
+    key: HeapKey,
+    size: Option<u64>,
+    room: u64,
+    there: [bool; LARGEST as usize],
+    first: u64,
+    last: u64,
+}
+
+impl Heap {
+    fn high(&self) -> u64 {
+        self.there.iter().rposition(|&t| t).map_or(0, |at| at as u64 + 1)
+    }
+
+    fn runs(&self) -> usize {
+        (0..LARGEST as usize).filter(|&at| self.there[at] && (at == 0 || !self.there[at - 1])).count()
+    }
+
+    fn range(part: Part) -> Range<usize> {
+        part.offset as usize..(part.offset + part.length) as usize
+    }
+}
+
+struct Model {
+    config: HeapsConfig,
+    now: u64,
+    /// In order of their first parts.
+    live: Vec<Heap>,
+    /// Everything that was ever finished: when, and whether it was complete.
+    done: Vec<(HeapKey, u64, bool)>,
+    forgotten: usize,
+    told: VecDeque<Told>,
+}
+
+impl Model {
+    fn remembered(&self, key: HeapKey) -> Option<usize> {
+        let from = self.done.len().saturating_sub(self.config.remember).max(self.forgotten);
+        (from..self.done.len())
+            .find(|&at| self.done[at].0 == key && self.now - self.done[at].1 < self.config.remember_for.0)
+    }
+
+    fn substream(&self, key: HeapKey) -> u64 {
+        (if key.source == 0 { key.counter } else { key.source }) % self.config.substreams
+    }
+
+    fn oldest_beyond(&self, key: HeapKey) -> Option<usize> {
+        let like = |heap: &&Heap| self.substream(heap.key) == self.substream(key);
+        let full = self.live.iter().filter(like).count() >= self.config.window;
+        if full { self.live.iter().position(|heap| like(&heap)) } else { None }
+    }
+
+    fn retire(&mut self, at: usize, cause: HeapCause) {
+        let heap = self.live.remove(at);
+        let bytes = heap.size.unwrap_or(heap.high()) as usize;
+        self.done.push((heap.key, self.now, cause == HeapCause::Complete));
+        self.told.push_back(Told {
+            key: heap.key,
+            size: heap.size,
+            there: heap.there[..bytes].to_vec(),
+            first: heap.first,
+            last: heap.last,
+            cause,
+        });
+    }
+
+    /// What the answer must be; what it changes, if the part is committed.
+    fn put(&mut self, key: HeapKey, part: Part, fate: Fate) -> Result<(), Reject> {
+        let config = self.config;
+        let end = part.offset.checked_add(part.length).ok_or(Reject::Outside)?;
+        if part.size.is_some_and(|size| size > LARGEST) || end > part.size.unwrap_or(LARGEST) {
+            return Err(Reject::Outside);
+        }
+        let found = self.live.iter().position(|heap| heap.key == key);
+        if let Some(at) = found {
+            Self::fits(&config, &self.live[at], part)?;
+            let heap = &mut self.live[at];
+            let need = heap.size.or(part.size).unwrap_or(end);
+            if need > heap.room && fate == Fate::Full {
+                return Err(Reject::NoBuffer);
+            }
+            if need > heap.room {
+                heap.room = if part.size.is_some() { need } else { need.max(heap.room * 2).min(LARGEST) };
+            }
+        } else {
+            if let Some(at) = self.remembered(key) {
+                return Err(if self.done[at].2 { Reject::Duplicate } else { Reject::Late });
+            }
+            if part.size.is_none() && !config.unsized_heaps {
+                return Err(Reject::Unsized);
+            }
+            if config.in_order && part.offset > 0 && part.length > 0 {
+                return Err(Reject::OutOfOrder);
+            }
+            if fate == Fate::Full {
+                if part.size != Some(part.length) {
+                    self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
+                }
+                return Err(Reject::NoBuffer);
+            }
+        }
+        if fate == Fate::Drop {
+            return Ok(());
+        }
+        let at = found.unwrap_or_else(|| {
+            if part.size != Some(part.length) {
+                self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
+            }
+            let (first, there) = (self.now, [false; LARGEST as usize]);
+            let room = part.size.unwrap_or(end);
+            self.live.push(Heap { key, size: part.size, room, there, first, last: first });
+            self.live.len() - 1
+        });
+        let heap = &mut self.live[at];
+        heap.size = heap.size.or(part.size);
+        heap.there[Heap::range(part)].fill(true);
+        heap.last = self.now;
+        if heap.size == Some(heap.there.iter().filter(|&&t| t).count() as u64) {
+            self.retire(at, HeapCause::Complete);
+        }
+        Ok(())
+    }
+
+    fn fits(config: &HeapsConfig, heap: &Heap, part: Part) -> Result<(), Reject> {
+        let range = Heap::range(part);
+        if let (Some(known), Some(told)) = (heap.size, part.size)
+            && known != told
+        {
+            return Err(Reject::WrongSize);
+        }
+        if heap.size.is_some_and(|size| range.end as u64 > size)
+            || part.size.is_some_and(|size| heap.high() > size)
+        {
+            return Err(Reject::Outside);
+        }
+        if range.is_empty() {
+            return Ok(());
+        }
+        if config.in_order && part.offset > heap.high() {
+            return Err(Reject::OutOfOrder);
+        }
+        match heap.there[range.clone()].iter().filter(|&&t| t).count() {
+            0 => {}
+            all if all == range.len() => return Err(Reject::Duplicate),
+            _ => return Err(Reject::Overlap),
+        }
+        let joins = (range.start > 0 && heap.there[range.start - 1])
+            || heap.there.get(range.end).is_some_and(|&there| there);
+        if !joins && heap.runs() >= config.runs as usize { Err(Reject::Fragmented) } else { Ok(()) }
+    }
+
+    fn due(&self) -> Option<u64> {
+        Some(self.live.first()?.first + self.config.timeout?.0)
+    }
+
+    fn pass(&mut self, now: u64) {
+        self.now = self.now.max(now);
+        while self.due().is_some_and(|due| due <= self.now) {
+            self.retire(0, HeapCause::Timeout);
+        }
+    }
+
+    fn forget(&mut self, but: HeapKey) {
+        let kept = self.remembered(but);
+        self.forgotten = self.done.len();
+        kept.into_iter().for_each(|at| self.done.push(self.done[at]));
+    }
+}
+
+/// A retired heap as the model tells it; its bytes must be its own.
+fn tell(heap: &RetiredHeap<Vec<u8>>) -> Told {
+    let mut there = vec![true; heap.bytes as usize];
+    let mut from = None;
+    for hole in &heap.missing {
+        assert!(from.is_none_or(|from| from < hole.start) && hole.start < hole.end, "{:?}", heap.missing);
+        there[hole.start as usize..hole.end as usize].fill(false);
+        from = Some(hole.end);
+    }
+    assert_eq!(there.iter().filter(|&&t| t).count() as u64, heap.received);
+    let mut want = vec![0; there.len()];
+    pattern::fill(heap.key.counter, 0, &mut want);
+    let wrong = (0..there.len()).find(|&at| there[at] && heap.block[at] != want[at]);
+    assert_eq!(wrong, None, "a byte of {:?} is not its own", heap.key);
+    let (first, last) = (heap.first.0, heap.last.0);
+    Told { key: heap.key, size: heap.size, there, first, last, cause: heap.cause }
+}
+
+struct Checked {
+    heaps: Heaps<Vec<u8>>,
+    model: Model,
+}
+
+impl Checked {
+    fn put(&mut self, key: HeapKey, part: Part, fate: Fate) {
+        let now = Nanos(self.model.now);
+        let want = self.model.put(key, part, fate);
+        let room = |bytes, old| if fate == Fate::Full { Err(old) } else { enough(bytes, old) };
+        let got = self.heaps.reserve(key, part, now, room).map(|mut slot| {
+            let range = slot.range();
+            let bytes = &mut slot.block()[range.start as usize..range.end as usize];
+            if fate != Fate::Drop {
+                pattern::fill(key.counter, range.start, bytes);
+                slot.commit(now);
+            }
+        });
+        assert_eq!(got, want, "{key:?} {part:?} {fate:?}");
+    }
+
+    fn run(&mut self, key: HeapKey, from: u64, lost: u64) {
+        let size = size_of(key.counter);
+        let count = size.div_ceil(STEP);
+        for n in (0..count).map(|n| (n + from) % count).filter(|n| (n + 1) % lost != 0 || lost == 1) {
+            let offset = n * STEP;
+            let length = STEP.min(size - offset);
+            self.put(key, Part { offset, length, size: Some(size) }, Fate::Commit);
+        }
+    }
+
+    fn check(&mut self) {
+        while let Some(heap) = self.heaps.poll_retired() {
+            assert_eq!(Some(tell(&heap)), self.model.told.pop_front());
+        }
+        assert_eq!(self.model.told.pop_front(), None);
+        assert_eq!(self.heaps.live(), self.model.live.len());
+        assert_eq!(self.heaps.poll_timeout(), self.model.due().map(Nanos));
+    }
+}
+
+fn play(config: HeapsConfig, ops: &[Op]) {
+    let model =
+        Model { config, now: 0, live: Vec::new(), done: Vec::new(), forgotten: 0, told: VecDeque::new() };
+    let mut world = Checked { heaps: Heaps::new(config), model };
+    let mut at = 1000u64;
+    for op in ops {
+        let key = |source: u64, beyond: u64| HeapKey { source, counter: at + beyond };
+        match *op {
+            Op::Put { source, beyond, part, fate } => world.put(key(source, beyond), part, fate),
+            Op::Run { source, beyond, from, lost } => world.run(key(source, beyond), from, lost),
+            Op::Go(by) => at = at.saturating_add_signed(by),
+            Op::Time(by) => {
+                world.model.pass(world.model.now + by);
+                world.heaps.handle_timeout(Nanos(world.model.now));
+            }
+            Op::Due => {
+                let due = world.model.due().unwrap_or(world.model.now).max(world.model.now);
+                world.model.pass(due);
+                world.heaps.handle_timeout(Nanos(due));
+            }
+            Op::Forget { source, beyond } => {
+                world.model.forget(key(source, beyond));
+                world.heaps.forget(key(source, beyond));
+            }
+            Op::Finish => {
+                while !world.model.live.is_empty() {
+                    world.model.retire(0, HeapCause::Finish);
+                }
+                world.heaps.finish(Nanos(world.model.now));
+            }
+        }
+        world.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn it_answers_as_the_model_does(config in limits(), ops in ops()) {
+        play(config, &ops);
+    }
+}
