@@ -7,10 +7,14 @@
 //!
 //! The formats carried are self-describing, so nothing is put around them: a [`Framer`] reads a packet's length from
 //! its first bytes. [`TcpSource`] takes any number of connections; each is one sender. [`TcpSender`] writes whole
-//! packets or none.
+//! packets or none. Where packets may be as long as a whole heap, or a stream must be found again after a disturbance,
+//! [`pieces::PieceSource`] takes the place of [`TcpSource`].
 //!
-//! Limits: a stream in which the length of a packet is wrong cannot be trusted any more, and is closed and counted.
+//! Limits: [`TcpSource`] does not trust a stream any more in which the length of a packet is wrong: it is closed and
+//! counted.
 
+mod open;
+pub mod pieces;
 mod receive;
 mod send;
 

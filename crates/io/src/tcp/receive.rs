@@ -1,13 +1,14 @@
 //! Receiving from any number of TCP connections on one port.
 
-use super::{Frame, Framer};
+use super::{
+    Frame, Framer,
+    open::{listen, ready},
+};
 use crate::{
     address::Endpoint,
     source::{InterfaceWatch, Source, SourceStats, Train},
-    udp::bind_to_interface,
 };
 use rustix::event::epoll;
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::{
     collections::BTreeMap,
     io::{self, Read},
@@ -82,24 +83,7 @@ impl TcpSource {
     /// # Errors
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, framer: Box<dyn Framer>, options: &TcpOptions) -> io::Result<Self> {
-        let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
-            .map_err(at.failing("open a socket for"))?;
-        socket.set_reuse_address(true).map_err(at.failing("set SO_REUSEADDR on"))?;
-        if at.address.is_ipv6() {
-            socket.set_only_v6(true).map_err(at.failing("set IPV6_V6ONLY on"))?;
-        }
-        if let Some(size) = at.rcvbuf {
-            let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-            socket.set_recv_buffer_size(bytes).map_err(at.failing("set SO_RCVBUF on"))?;
-        }
-        if let Some(name) = &at.iface {
-            bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
-        }
-        socket.bind(&SockAddr::from(at.address)).map_err(at.failing("bind"))?;
-        socket.listen(1024).map_err(at.failing("listen on"))?;
-        socket.set_nonblocking(true).map_err(at.failing("listen on"))?;
-        let listener = TcpListener::from(socket);
-        let at = at.at(listener.local_addr()?);
+        let (listener, at) = listen(at)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| at.failed("watch", &e.into()))?;
         let interface = InterfaceWatch::of(&at);
         let mut source = Self {
@@ -175,11 +159,7 @@ impl TcpSource {
     }
 
     fn admit(&mut self, stream: TcpStream, sender: SocketAddr) -> io::Result<()> {
-        stream.set_nonblocking(true)?;
-        let alive = TcpKeepalive::new().with_time(self.options.keepalive);
-        let alive =
-            alive.with_interval((self.options.keepalive / 4).max(Duration::from_secs(1))).with_retries(4);
-        socket2::SockRef::from(&stream).set_tcp_keepalive(&alive)?;
+        ready(&stream, self.options.keepalive)?;
         let mark = epoll::EventData::new_u64(self.next);
         epoll::add(&self.epoll, &stream, mark, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
         self.connections.insert(self.next, Connection { stream, sender, begun: Vec::new() });

@@ -1,0 +1,299 @@
+//! One connection's bytes, cut into packets and pieces: the part that needs no socket.
+//!
+//! ```text
+//!              head is one, packet short ─▶ told whole
+//!            ┌─────────┐ head is one, packet long   ┌──────┐
+//!   start ──▶│ Between │ ──────────────────────────▶│ Body │ ──▶ told as it comes
+//!            └─────────┘ ◀── its last byte ─────────└──────┘
+//!               │    ▲
+//!   no head here▼    │ a head that is believed
+//!            ┌─────────┐
+//!            │  Lost   │ ──▶ searched, counted
+//!            └─────────┘
+//! ```
+//!
+//! What cannot be decided yet (a short packet or a head that is not whole) is kept, and stands before the next bytes.
+
+use super::{Found, Heads};
+use std::io::BufRead;
+
+/// What holds for every connection of a source.
+pub(super) struct Rules {
+    pub(super) heads: Box<dyn Heads>,
+    pub(super) longest_head: usize,
+    pub(super) longest_body: u64,
+    /// Packets up to this many bytes are told whole.
+    pub(super) whole: usize,
+}
+
+/// What is told of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Told<'a> {
+    Piece {
+        head: &'a [u8],
+        at: u64,
+        body: u64,
+        bytes: &'a [u8],
+    },
+    /// There is no head where one should be.
+    Lost,
+    /// The stream was found again, or ended, after so many bytes.
+    Skipped {
+        bytes: u64,
+        found: bool,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The next byte begins a packet.
+    Between,
+    /// The next byte is the body's `at`; its head is kept.
+    Body { head: usize, at: u64, body: u64 },
+    /// No head where one should be; so many bytes were skipped since.
+    Lost { skipped: u64 },
+}
+
+/// The cutter of one connection.
+pub(super) struct Cutter {
+    keep: Box<[u8]>,
+    /// Bytes of `keep` that stand before the next ones. None within a body, where `keep` holds the head.
+    kept: usize,
+    state: State,
+}
+
+/// What a stretch of bytes holds for someone who has lost the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// After so many bytes begins a packet.
+    Found(usize),
+    /// After so many bytes begins what may be one.
+    Perhaps(usize),
+}
+
+impl Rules {
+    pub(super) fn new(heads: Box<dyn Heads>, longest_body: u64, whole: usize) -> Self {
+        let longest_head = heads.longest_head().max(1);
+        Self { heads, longest_head, longest_body, whole }
+    }
+
+    /// Bytes a connection keeps.
+    pub(super) fn keep(&self) -> usize {
+        self.whole.max(self.longest_head)
+    }
+
+    /// What begins with `bytes`, within the limits.
+    fn look(&self, bytes: &[u8]) -> Found {
+        match self.heads.find(bytes) {
+            Found::Packet { head, body }
+                if head > 0 && head <= self.longest_head && body <= self.longest_body =>
+            {
+                // A head is not believed before all of it is here.
+                if head <= bytes.len() { Found::Packet { head, body } } else { Found::More }
+            }
+            Found::More if bytes.len() < self.longest_head => Found::More,
+            _ => Found::Garbage,
+        }
+    }
+
+    /// Whether a packet is told whole, and then its length.
+    fn short(&self, head: usize, body: u64) -> Option<usize> {
+        let total = usize::try_from(body).ok()?.checked_add(head)?;
+        (total <= self.whole).then_some(total)
+    }
+
+    /// Bytes before the next place at which a head may begin.
+    fn next_magic(&self, bytes: &[u8]) -> usize {
+        let Some(&first) = self.heads.magic().first() else { return 0 };
+        let mut rest = bytes;
+        // The standard library's own fast search for a byte; reading from memory cannot fail.
+        let passed = rest.skip_until(first).unwrap_or(bytes.len());
+        // It stops behind the byte, or at the end without one.
+        if passed > 0 && bytes[passed - 1] == first { passed - 1 } else { passed }
+    }
+
+    /// The next head in `bytes` that is to be believed. With `last`, nothing follows, and what is not whole is none.
+    fn search(&self, bytes: &[u8], last: bool) -> Search {
+        // A short packet from `.0` up to `.1` that no head follows: to be believed if no other begins in it.
+        let mut alone: Option<(usize, usize)> = None;
+        let mut at = 0;
+        loop {
+            at += self.next_magic(&bytes[at..]);
+            if let Some((from, to)) = alone
+                && at >= to
+            {
+                return Search::Found(from);
+            }
+            let rest = &bytes[at..];
+            if rest.is_empty() {
+                return Search::Perhaps(at);
+            }
+            let looks = self.look(rest);
+            if looks != Found::Garbage
+                && let Some((from, to)) = alone
+                && to == bytes.len()
+            {
+                // Two ways to go on, and the next bytes will show which is right.
+                return Search::Perhaps(from);
+            }
+            match looks {
+                Found::More if !last => return Search::Perhaps(at),
+                Found::More | Found::Garbage => {}
+                Found::Packet { head, body } => {
+                    let Some(total) = usize::try_from(body).ok().and_then(|b| b.checked_add(head)) else {
+                        return Search::Found(at);
+                    };
+                    match rest.get(total..) {
+                        Some([]) if last || total > self.whole => return Search::Found(at),
+                        Some([]) => alone = Some((at, bytes.len())),
+                        Some(next) if self.look(next) != Found::Garbage => return Search::Found(at),
+                        Some(_) => alone = Some((at, at + total)),
+                        None if total > self.whole => return Search::Found(at),
+                        None if !last => return Search::Perhaps(at),
+                        None => {}
+                    }
+                }
+            }
+            at += 1;
+        }
+    }
+}
+
+impl Cutter {
+    pub(super) fn new(rules: &Rules) -> Self {
+        Self { keep: vec![0; rules.keep()].into_boxed_slice(), kept: 0, state: State::Between }
+    }
+
+    /// What must stand before the next bytes read.
+    pub(super) fn kept(&self) -> &[u8] {
+        &self.keep[..self.kept]
+    }
+
+    /// Whether something was begun while searching, which may never come to its end.
+    pub(super) fn is_doubting(&self) -> bool {
+        matches!(self.state, State::Lost { .. }) && self.kept > 0
+    }
+
+    /// Within a long body: its head, where the next byte goes, and how many are still to come.
+    pub(super) fn body(&self) -> Option<(&[u8], u64, u64)> {
+        match self.state {
+            State::Body { head, at, body } => Some((&self.keep[..head], at, body - at)),
+            _ => None,
+        }
+    }
+
+    /// So many bytes of the body were read elsewhere. Gives the packet's length if that was its end.
+    pub(super) fn filled(&mut self, bytes: u64) -> Option<u64> {
+        let State::Body { head, at, body } = self.state else { return None };
+        let at = (at + bytes).min(body);
+        self.state = if at == body { State::Between } else { State::Body { head, at, body } };
+        (at == body).then_some(head as u64 + body)
+    }
+
+    /// Take `bytes`: what was kept, and what was read after it.
+    pub(super) fn feed(&mut self, bytes: &[u8], rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
+        self.run(bytes, false, rules, tell);
+    }
+
+    /// Nothing came for long: what is not whole of what was found while searching is no packet after all.
+    pub(super) fn doubt(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
+        if self.is_doubting() {
+            let bytes = self.keep[..self.kept].to_vec();
+            self.run(&bytes, true, rules, tell);
+        }
+    }
+
+    /// Nothing more comes. Whether it ends within a packet.
+    pub(super) fn end(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> bool {
+        self.doubt(rules, tell);
+        if let State::Lost { skipped: bytes } = self.state {
+            tell(Told::Skipped { bytes, found: false });
+            return false;
+        }
+        self.kept > 0 || self.body().is_some()
+    }
+
+    fn run(&mut self, mut rest: &[u8], last: bool, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
+        self.kept = 0;
+        while !rest.is_empty() {
+            let used = match self.state {
+                State::Between => self.between(rest, rules, tell),
+                State::Body { head, at, body } => self.within(rest, (head, at, body), tell),
+                State::Lost { skipped } => self.lost(rest, skipped, last, rules, tell),
+            };
+            rest = &rest[used..];
+            if self.kept > 0 {
+                break;
+            }
+        }
+    }
+
+    /// Each step says how many bytes it is done with, and keeps the rest if more is needed.
+    fn between(&mut self, rest: &[u8], rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> usize {
+        match rules.look(rest) {
+            Found::More => self.keep(rest),
+            Found::Garbage => {
+                tell(Told::Lost);
+                self.state = State::Lost { skipped: 0 };
+                0
+            }
+            Found::Packet { head, body } => match rules.short(head, body) {
+                Some(total) if total > rest.len() => self.keep(rest),
+                Some(total) => {
+                    let (head, bytes) = rest[..total].split_at(head);
+                    tell(Told::Piece { head, at: 0, body, bytes });
+                    total
+                }
+                None => {
+                    self.keep[..head].copy_from_slice(&rest[..head]);
+                    self.state = State::Body { head, at: 0, body };
+                    // A long head alone makes a packet that has no body to wait for.
+                    if body == 0 {
+                        self.within(&[], (head, 0, 0), tell);
+                    }
+                    head
+                }
+            },
+        }
+    }
+
+    fn within(
+        &mut self,
+        rest: &[u8],
+        (head, at, body): (usize, u64, u64),
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> usize {
+        let n = usize::try_from(body - at).unwrap_or(usize::MAX).min(rest.len());
+        tell(Told::Piece { head: &self.keep[..head], at, body, bytes: &rest[..n] });
+        self.filled(n as u64);
+        n
+    }
+
+    fn lost(
+        &mut self,
+        rest: &[u8],
+        skipped: u64,
+        last: bool,
+        rules: &Rules,
+        tell: &mut dyn FnMut(Told<'_>),
+    ) -> usize {
+        match rules.search(rest, last) {
+            Search::Found(n) => {
+                tell(Told::Skipped { bytes: skipped + n as u64, found: true });
+                self.state = State::Between;
+                n
+            }
+            Search::Perhaps(n) => {
+                self.state = State::Lost { skipped: skipped + n as u64 };
+                self.keep(&rest[n..]);
+                rest.len()
+            }
+        }
+    }
+
+    fn keep(&mut self, rest: &[u8]) -> usize {
+        self.keep[..rest.len()].copy_from_slice(rest);
+        self.kept = rest.len();
+        rest.len()
+    }
+}
