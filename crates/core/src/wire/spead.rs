@@ -11,6 +11,20 @@
 //! The two widths are in octets and make 8 together: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. The order of
 //! the items is free; heap counter, heap offset and payload length must be there, at most once in effect (the last
 //! counts).
+//!
+//! | module | is |
+//! |---|---|
+//! | here | header, item pointer, flavour; the layout of the engine that all formats share |
+//! | [`head`] | what a receiver needs of a packet, in one pass |
+//! | [`items`] | from the pointers of a heap to its items |
+//! | [`packets`] | from a heap to its packets |
+
+pub mod head;
+pub mod items;
+pub mod packets;
+
+pub use head::Head;
+pub use items::RawItem;
 
 use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};
 
@@ -62,6 +76,34 @@ pub mod id {
     pub const DTYPE: u64 = 0x15;
 }
 
+/// What an immediate stream control item (id 6) says; other values are to be ignored (§8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// The stream begins.
+    Start = 0,
+    /// The descriptors of this heap were sent before.
+    DescriptorsAgain = 1,
+    /// The stream ends.
+    Stop = 2,
+    /// The descriptors of this heap replace earlier ones.
+    DescriptorsChanged = 3,
+}
+
+impl Control {
+    /// What a value says.
+    #[must_use]
+    pub fn of(value: u64) -> Option<Control> {
+        let all = [Control::Start, Control::DescriptorsAgain, Control::Stop, Control::DescriptorsChanged];
+        all.into_iter().find(|control| *control as u64 == value)
+    }
+
+    /// The pointer that says it, in this machine's byte order.
+    #[must_use]
+    pub fn pointer(self, flavour: Flavour) -> u64 {
+        flavour.immediate(id::STREAM_CONTROL, self as u64)
+    }
+}
+
 /// How the 64 bits of an item pointer divide: SPEAD-64-XX, XX the bits of value or address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Flavour {
@@ -80,6 +122,51 @@ impl Flavour {
     #[must_use]
     pub fn address_bits(self) -> u8 {
         self.address_bits
+    }
+
+    /// The largest value or address; also the most octets a heap can have.
+    #[inline]
+    #[must_use]
+    pub fn max_value(self) -> u64 {
+        u64::MAX >> (64 - self.address_bits)
+    }
+
+    /// The largest item id: 23 bits in SPEAD-64-40, 15 in SPEAD-64-48.
+    #[inline]
+    #[must_use]
+    pub fn max_id(self) -> u64 {
+        (1 << (63 - self.address_bits)) - 1
+    }
+
+    /// The pointer of an immediate item, in this machine's byte order; id and value are cut to their fields.
+    #[inline]
+    #[must_use]
+    pub fn immediate(self, id: u64, value: u64) -> u64 {
+        1 << 63 | self.addressed(id, value)
+    }
+
+    /// The pointer of an item that begins at `address` of the payload, likewise.
+    #[inline]
+    #[must_use]
+    pub fn addressed(self, id: u64, address: u64) -> u64 {
+        (id & self.max_id()) << self.address_bits | address & self.max_value()
+    }
+
+    /// The parts of a pointer in this machine's byte order.
+    #[inline]
+    #[must_use]
+    pub fn parts(self, pointer: u64) -> Item {
+        let id = pointer >> self.address_bits & self.max_id();
+        Item { immediate: pointer >> 63 == 1, id, value: pointer & self.max_value() }
+    }
+
+    /// Whether a heap keeps a pointer of one of its packets. It does not keep what is about the packet (ids 1 to 4, in
+    /// either mode) and immediate padding; an addressed NULL it keeps, because the item before ends there.
+    #[inline]
+    #[must_use]
+    pub fn keeps(self, pointer: u64) -> bool {
+        let id = pointer >> self.address_bits & self.max_id();
+        id > id::PAYLOAD_LENGTH || (id == id::NULL && pointer >> 63 == 0)
     }
 
     /// The parts of an item pointer.
@@ -170,39 +257,24 @@ pub(crate) const RUNS: u32 = 256;
 impl Layout for SpeadLayout {
     #[inline]
     fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        let parts = Packet::read(packet)?;
-        if parts.flavour != self.flavour {
+        let head = Head::read(packet)?;
+        if head.flavour != self.flavour {
             return Err(Reject::BadVersion);
         }
-        let (mut counter, mut size, mut offset, mut length) = (None, None, None, None);
-        for item in parts.items().filter(|item| item.immediate) {
-            match item.id {
-                id::HEAP_COUNTER => counter = Some(item.value),
-                id::HEAP_SIZE => size = Some(item.value),
-                id::HEAP_OFFSET => offset = Some(item.value),
-                id::PAYLOAD_LENGTH => length = Some(item.value),
-                _ => {}
-            }
-        }
-        let (Some(counter), Some(offset), Some(length)) = (counter, offset, length) else {
-            return Err(Reject::BadField);
-        };
-        // A datagram is exactly one packet.
-        let here = parts.payload.len() as u64;
-        if length != here {
-            return Err(if length > here { Reject::Truncated } else { Reject::WrongSize });
-        }
-        // Values have at most 56 bits: the sum does not overflow.
-        if length == 0 {
+        if head.length == 0 {
             return Err(Reject::BadField);
         }
-        if offset + length > size.unwrap_or(self.heap_bytes)
-            || size.is_some_and(|size| size > self.heap_bytes)
-        {
+        let most = head.size.unwrap_or(self.heap_bytes);
+        if most > self.heap_bytes || head.offset + head.length > most {
             return Err(Reject::Outside);
         }
-        let start = (packet.len() - parts.payload.len()) as u32;
-        Ok(Placement { object: ObjectId(counter), offset, start, length: here as u32, size })
+        Ok(Placement {
+            object: ObjectId(head.counter),
+            offset: head.offset,
+            start: head.start as u32,
+            length: head.length as u32,
+            size: head.size,
+        })
     }
 
     fn geometry(&self) -> Geometry {
@@ -346,6 +418,13 @@ mod tests {
                 prop_assert!(place.offset + u64::from(place.length) <= place.size.unwrap_or(1 << 20));
             }
         }
+    }
+
+    #[test]
+    fn control_has_four_values() {
+        assert_eq!(Control::Stop.pointer(Flavour::new(48).unwrap()), 0x8006_0000_0000_0002);
+        let known: Vec<u64> = (0..9).filter_map(Control::of).map(|c| c as u64).collect();
+        assert_eq!(known, [0, 1, 2, 3]);
     }
 
     #[test]

@@ -1,0 +1,451 @@
+//! From a heap to its packets, by arithmetic: packet `n` is known without those before it, and nothing is stored.
+//!
+//! ```text
+//!   pointers          ┌ 1 counter ┬ 2 size ┬ 3 offset ┬ 4 length ┬ the heap's own ┐
+//!   packet 0   header │           │        │          │          │ p p p p p p p  │ payload
+//!   packet 1   header │           │        │          │          │ p p            │ payload payload
+//!   packet 2   header │           │        │          │          │ payload payload payload p
+//! ```
+//!
+//! Rules, found by comparing with spead2 4.5.1, to whose packets [`Split::Full`] is equal octet by octet:
+//!
+//! * A packet is at most the given size, cut to a multiple of 8. Below 56 octets there is none: 8 of header, 32 of the
+//!   four pointers, a pointer, 8 of payload.
+//! * Every packet has payload. So the pointers go into as few packets as leave 8 octets of payload in each; what
+//!   payload is left follows in packets without pointers.
+//! * A heap whose payload is too short for that gets dummy zeros after it, and a NULL pointer to them, so that the item
+//!   before does not grow. (Where one packet has both payload and dummies, spead2 puts the zeros first and so damages
+//!   the item; here they come last.)
+//! * Repeated pointers all stand in every packet, and one more must have room.
+//!
+//! [`Split::Even`] makes datagrams equal, which is what the kernel's segmentation (GSO) takes in one call: a heap of
+//! 4 KiB in packets of at most 1472 is 1472 + 1472 + 1312 in full packets, and any train ends with the heap; evenly it is
+//! 1416 three times, and trains go on over the next heaps. It takes the same number of packets, divides payload and
+//! pointers evenly, and pads the last packet with immediate NULL pointers, which mean nothing, to the length of the
+//! others. Where they cannot be equal (padding is 8 octets, so an even number of packets cannot share an odd payload)
+//! packets are full: a train then ends with the heap either way. So they may be where pointers alone fill packets.
+
+use super::{Flavour, id};
+use std::fmt;
+use std::ops::Range;
+
+/// How a heap is divided into packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Split {
+    /// Every packet as full as allowed, as spead2 does.
+    #[default]
+    Full,
+    /// As many packets as in full ones, of one length.
+    Even,
+}
+
+/// What is to be known of a heap to divide it.
+#[derive(Clone, Copy, Debug)]
+pub struct HeapShape<'a> {
+    /// How pointers divide.
+    pub flavour: Flavour,
+    /// The heap's counter; cut to the flavour's bits of value.
+    pub counter: u64,
+    /// The heap's own pointers in this machine's byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
+    pub pointers: &'a [u64],
+    /// Octets of its payload.
+    pub payload_bytes: u64,
+    /// Octets of the largest packet. For UDP the caller keeps it within 65507; a whole heap as one packet (TCP) needs
+    /// [`whole`](Self::whole).
+    pub packet_bytes: usize,
+    /// Whether all pointers stand in every packet, so that any packet of a heap tells its items.
+    pub repeat_pointers: bool,
+    /// How to divide it.
+    pub split: Split,
+}
+
+impl HeapShape<'_> {
+    /// A packet size with which this heap is one packet (if its pointers are at most 65530).
+    #[must_use]
+    pub fn whole(&self) -> usize {
+        let pointers = 8 * (self.pointers.len() as u64 + 1);
+        let bytes = (OWN as u64 + pointers).saturating_add(self.payload_bytes).saturating_add(15);
+        usize::try_from(bytes & !7).unwrap_or(usize::MAX & !7)
+    }
+}
+
+/// Header, and pointers of counter, size, offset and length.
+const OWN: usize = 40;
+/// Pointers that may follow them: their number has 16 bits.
+const MOST_POINTERS: u64 = u16::MAX as u64 - 4;
+
+/// Why a heap cannot be sent as packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketError {
+    /// The packet size cannot carry anything.
+    TooSmall {
+        /// It, octets.
+        packet_bytes: usize,
+    },
+    /// Not all pointers fit into one packet, which repeating them needs.
+    CannotRepeat {
+        /// The packet size asked for, octets.
+        packet_bytes: usize,
+        /// The least that would do; 0 if none would.
+        needed: usize,
+    },
+    /// More octets of payload than the flavour can address.
+    TooLarge {
+        /// Octets of payload, with dummies.
+        bytes: u64,
+        /// Octets the flavour can address.
+        most: u64,
+    },
+}
+
+impl fmt::Display for PacketError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacketError::TooSmall { packet_bytes } => write!(
+                f,
+                "cannot divide a heap into packets of {packet_bytes} bytes; hint: a packet size of at least 56"
+            ),
+            PacketError::CannotRepeat { packet_bytes, needed: 0 } => write!(
+                f,
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for a packet of any size; hint: do not repeat them"
+            ),
+            PacketError::CannotRepeat { packet_bytes, needed } => write!(
+                f,
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes; hint: a packet size of at least {needed}, or do not repeat them"
+            ),
+            PacketError::TooLarge { bytes, most } => write!(
+                f,
+                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}; hint: a flavour with more bits of address, or smaller heaps"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for PacketError {}
+
+/// A packet of a heap: its head is written, its payload is to be sent from where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Octets of the head.
+    pub head: usize,
+    /// Its part of the heap's payload.
+    pub payload: Range<u64>,
+    /// Zeros to be sent after it.
+    pub dummy: usize,
+}
+
+impl Part {
+    /// Octets of the packet.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.head as u64 + (self.payload.end - self.payload.start) + self.dummy as u64
+    }
+}
+
+/// How a heap is divided: a few numbers. It does not hold the pointers, which are given again to
+/// [`packet`](Self::packet), so it can be kept beside the heap, or made again at no great cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Pointers of counter and size, as they lie in every packet.
+    counter_and_size: [[u8; 8]; 2],
+    flavour: Flavour,
+    /// Octets of the heap's own payload, and with dummies.
+    payload: u64,
+    total: u64,
+    /// Octets of a full packet, its own head included.
+    packet: u64,
+    /// The heap's pointers; one more with the NULL that points to dummies.
+    pointers: u64,
+    null: bool,
+    repeat: bool,
+    /// Packets with pointers, in each but the last of them so many, and so much payload.
+    leading: u64,
+    leading_pointers: u64,
+    leading_payload: u64,
+    /// Octets of payload in the last packet with pointers, if there is so much.
+    turn_payload: u64,
+    count: u64,
+    /// Immediate NULL pointers in the last packet.
+    padding: u64,
+}
+
+impl Plan {
+    /// Divide a heap.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    #[inline]
+    pub fn new(shape: &HeapShape<'_>) -> Result<Plan, PacketError> {
+        let full = Plan::of(shape, shape.packet_bytes as u64 & !7)?;
+        match shape.split {
+            Split::Full => Ok(full),
+            Split::Even => Ok(full.even(shape)),
+        }
+    }
+
+    /// In packets of at most `packet` octets, which is not cut to a multiple of 8.
+    #[inline]
+    fn of(shape: &HeapShape<'_>, packet: u64) -> Result<Plan, PacketError> {
+        let packet_bytes = shape.packet_bytes;
+        let Some(room) = packet.checked_sub(OWN as u64 + 16) else {
+            return Err(PacketError::TooSmall { packet_bytes });
+        };
+        let (flavour, repeat) = (shape.flavour, shape.repeat_pointers);
+        // A packet's most pointers, and the payload it has beside so many.
+        let most = (room / 8 + 1).min(MOST_POINTERS);
+        let beside = if most == MOST_POINTERS { 8 } else { 8 + room % 8 };
+        let mut pointers = shape.pointers.len() as u64;
+        if repeat && pointers + 1 > most {
+            let needed = if pointers < MOST_POINTERS { OWN + 8 * (pointers as usize + 2) } else { 0 };
+            return Err(PacketError::CannotRepeat { packet_bytes, needed });
+        }
+        let leading = |pointers: u64| if pointers <= most { 1 } else { pointers.div_ceil(most) };
+        // As if the NULL were there: so the answer does not depend on itself.
+        let least = (leading(pointers + 1) - 1) * beside + 1;
+        let null = shape.payload_bytes < least;
+        pointers += u64::from(null);
+        let (packets, total) = (leading(pointers), shape.payload_bytes.max(if null { least } else { 0 }));
+        if total > flavour.max_value() {
+            return Err(PacketError::TooLarge { bytes: total, most: flavour.max_value() });
+        }
+        let turn_pointers = pointers - (packets - 1) * most;
+        let turn_payload = packet - OWN as u64 - 8 * turn_pointers;
+        let rest = (total - (packets - 1) * beside).saturating_sub(turn_payload);
+        let each = if repeat { turn_payload } else { packet - OWN as u64 };
+        Ok(Plan {
+            counter_and_size: [
+                flavour.immediate(id::HEAP_COUNTER, shape.counter).to_be_bytes(),
+                flavour.immediate(id::HEAP_SIZE, total).to_be_bytes(),
+            ],
+            flavour,
+            payload: shape.payload_bytes,
+            total,
+            packet,
+            pointers,
+            null,
+            repeat,
+            leading: packets,
+            leading_pointers: most,
+            leading_payload: beside,
+            turn_payload,
+            count: packets + if rest == 0 { 0 } else { rest.div_ceil(each) },
+            padding: 0,
+        })
+    }
+
+    /// In as many packets, of one length; unchanged where there is no such length.
+    fn even(self, shape: &HeapShape<'_>) -> Plan {
+        let count = self.count;
+        if count == 1 {
+            return self;
+        }
+        // All packets are alike modulo 8, as pointers and padding are.
+        let up = |bytes: u64| (bytes..bytes + 8).find(|up| count * up % 8 == self.total % 8);
+        let same = |packet: u64| {
+            let plan = Plan::of(shape, packet).ok().filter(|_| packet <= self.packet);
+            plan.filter(|plan| plan.count == count && plan.total == self.total)
+        };
+        // The length if everything were divided evenly, which it is unless pointers fill packets.
+        let least = self.bytes_on_wire().div_ceil(count);
+        let Some(first) = up(least) else { return self };
+        let found = same(first).or_else(|| {
+            // Shorter packets need more of them: search the shortest that do not.
+            let (mut low, mut high) = (first, self.packet);
+            while low < high {
+                let middle = low.midpoint(high);
+                if same(middle).is_some() { high = middle } else { low = middle + 1 }
+            }
+            up(low).and_then(same)
+        });
+        found.and_then(Plan::padded).unwrap_or(self)
+    }
+
+    /// With the last packet as long as the others, where NULL pointers can do that.
+    fn padded(self) -> Option<Plan> {
+        let last = self.pointers_of(self.count - 1);
+        let short = self.packet - self.bytes_of(self.count - 1);
+        let padding = short / 8;
+        let fits = short.is_multiple_of(8) && last.end - last.start + padding <= MOST_POINTERS;
+        fits.then_some(Plan { padding, ..self })
+    }
+
+    /// How many packets.
+    #[inline]
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Octets of the longest head.
+    #[inline]
+    #[must_use]
+    pub fn head_bytes_max(&self) -> usize {
+        let most = self.pointers.min(self.leading_pointers) + self.padding;
+        OWN + 8 * most as usize
+    }
+
+    /// Octets of all packets together.
+    #[inline]
+    #[must_use]
+    pub fn bytes_on_wire(&self) -> u64 {
+        let pointers = if self.repeat { self.pointers * self.count } else { self.pointers };
+        self.count * OWN as u64 + 8 * (pointers + self.padding) + self.total
+    }
+
+    /// Octets of the heap as the packets announce it: the payload, and dummies if there are any.
+    #[inline]
+    #[must_use]
+    pub fn heap_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// Octets of every packet, but for the last, which may be shorter: see [`equal`](Self::equal).
+    #[inline]
+    #[must_use]
+    pub fn packet_bytes(&self) -> u64 {
+        if self.count == 1 { self.bytes_on_wire() } else { self.bytes_of(0) }
+    }
+
+    /// Whether all packets have the same length.
+    #[must_use]
+    pub fn equal(&self) -> bool {
+        self.bytes_on_wire() == self.count * self.packet_bytes()
+    }
+
+    /// Octets of packet `n`.
+    #[inline]
+    #[must_use]
+    pub fn bytes_of(&self, n: u64) -> u64 {
+        let (pointers, payload) = (self.pointers_of(n), self.payload_of(n));
+        let padding = if n + 1 == self.count { self.padding } else { 0 };
+        OWN as u64 + 8 * (pointers.end - pointers.start + padding) + (payload.end - payload.start)
+    }
+
+    /// Which pointers packet `n` has.
+    #[inline]
+    fn pointers_of(&self, n: u64) -> Range<u64> {
+        if self.repeat {
+            return 0..self.pointers;
+        }
+        if n >= self.leading {
+            return 0..0;
+        }
+        let from = n * self.leading_pointers;
+        from..self.pointers.min(from + self.leading_pointers)
+    }
+
+    /// Which payload packet `n` has, dummies included.
+    #[inline]
+    fn payload_of(&self, n: u64) -> Range<u64> {
+        let turn = self.leading - 1;
+        if n < turn {
+            return n * self.leading_payload..(n + 1) * self.leading_payload;
+        }
+        let (first, beyond) = (turn * self.leading_payload, n - turn);
+        let each = if self.repeat { self.turn_payload } else { self.packet - OWN as u64 };
+        let from = if beyond == 0 { first } else { first + self.turn_payload + (beyond - 1) * each };
+        let bytes = if beyond == 0 { self.turn_payload } else { each };
+        from.min(self.total)..self.total.min(from.saturating_add(bytes))
+    }
+
+    /// Write the head of packet `n` (less than [`count`](Self::count)) to the front of `head`, which has room for
+    /// [`head_bytes_max`](Self::head_bytes_max). `pointers` are those of the shape.
+    ///
+    /// # Panics
+    /// Where `head` is too small, `n` is too large, or `pointers` are fewer.
+    #[inline]
+    pub fn packet(&self, pointers: &[u64], n: u64, head: &mut [u8]) -> Part {
+        assert!(n < self.count, "a heap of {} packets has no packet {n}", self.count);
+        let (own, payload) = (self.pointers_of(n), self.payload_of(n));
+        let padding = if n + 1 == self.count { self.padding } else { 0 };
+        let items = 4 + own.end - own.start + padding;
+        let head = &mut head[..Self::head_bytes(items)];
+        let width = self.flavour.address_bits / 8;
+        let number = (items as u16).to_be_bytes();
+        let (words, _) = head.as_chunks_mut::<8>();
+        words[0] = [0x53, 4, 8 - width, width, 0, 0, number[0], number[1]];
+        words[1..3].copy_from_slice(&self.counter_and_size);
+        words[3] = self.flavour.immediate(id::HEAP_OFFSET, payload.start).to_be_bytes();
+        words[4] = self.flavour.immediate(id::PAYLOAD_LENGTH, payload.end - payload.start).to_be_bytes();
+        // The NULL that points to dummies is the last pointer and not among the given ones.
+        let given = self.pointers - u64::from(self.null);
+        let (from, to) = (own.start as usize, own.end.min(given) as usize);
+        let (write, rest) = words[5..].split_at_mut(to.saturating_sub(from));
+        if !write.is_empty() {
+            write.iter_mut().zip(&pointers[from..to]).for_each(|(word, p)| *word = p.to_be_bytes());
+        }
+        let mut rest = rest.iter_mut();
+        if own.end > given
+            && let Some(word) = rest.next()
+        {
+            *word = self.flavour.addressed(id::NULL, self.payload).to_be_bytes();
+        }
+        rest.for_each(|word| *word = [0x80, 0, 0, 0, 0, 0, 0, 0]);
+        let real = payload.start.min(self.payload)..payload.end.min(self.payload);
+        let dummy = (payload.end - payload.start) - (real.end - real.start);
+        Part { head: head.len(), payload: real, dummy: dummy as usize }
+    }
+
+    /// Octets of a head with so many pointers.
+    #[inline]
+    fn head_bytes(items: u64) -> usize {
+        8 + 8 * items as usize
+    }
+}
+
+/// The packets of a heap, with its pointers: up to [`INLINE`](Self::INLINE) of them cost no allocation.
+#[derive(Clone, Debug)]
+pub struct HeapPackets {
+    plan: Plan,
+    inline: [u64; Self::INLINE],
+    used: usize,
+    /// Instead, where there are more.
+    many: Vec<u64>,
+}
+
+impl HeapPackets {
+    /// Pointers that are held without an allocation.
+    pub const INLINE: usize = 12;
+
+    /// Divide a heap.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    #[inline]
+    // By value, as it is agreed; it is small.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn new(shape: HeapShape<'_>) -> Result<HeapPackets, PacketError> {
+        let plan = Plan::new(&shape)?;
+        let (mut inline, used) = ([0; Self::INLINE], shape.pointers.len());
+        let many = match inline.get_mut(..used) {
+            Some(inline) => {
+                inline.copy_from_slice(shape.pointers);
+                Vec::new()
+            }
+            None => shape.pointers.to_vec(),
+        };
+        Ok(HeapPackets { plan, inline, used, many })
+    }
+
+    /// Write the head of packet `n`: see [`Plan::packet`].
+    ///
+    /// # Panics
+    /// Where `head` is too small or `n` is too large.
+    #[inline]
+    pub fn packet(&self, n: u64, head: &mut [u8]) -> Part {
+        let pointers = self.inline.get(..self.used).unwrap_or(&self.many);
+        self.plan.packet(pointers, n, head)
+    }
+}
+
+impl std::ops::Deref for HeapPackets {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+#[cfg(test)]
+mod tests;
