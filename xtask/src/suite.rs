@@ -102,6 +102,10 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
         .args(["-m", "pytest", "crates/python/tests", "-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"])
         .minutes(15)
         .run(tally)?;
+    Step::new("spead2's own tests, run with skyhaul.spead2", python)
+        .args(["tests/spead2-suite/run.py"])
+        .minutes(10)
+        .run(tally)?;
     Ok(())
 }
 
