@@ -15,14 +15,19 @@
 //! | module | is |
 //! |---|---|
 //! | here | header, item pointer, flavour; the layout of the engine that all formats share |
+//! | [`bits`] | values in the formats of descriptors |
+//! | [`descriptor`] | what a sender says of its items |
 //! | [`head`] | what a receiver needs of a packet, in one pass |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
 
+pub mod bits;
+pub mod descriptor;
 pub mod head;
 pub mod items;
 pub mod packets;
 
+pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use head::Head;
 pub use items::RawItem;
 

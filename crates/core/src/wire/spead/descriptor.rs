@@ -1,0 +1,316 @@
+//! Descriptors: what a sender says of its items, in a packet inside the heap (item 5, §8.3).
+//!
+//! ```text
+//!   0x14 id (immediate)    0x10 name    0x11 description    0x13 format    0x12 shape    0x15 NumPy header
+//!                          └─ text ──────────────────────┘  │              │
+//!   format   ┌ code, 1 octet ┬ bits ────────┐ a field each  │              │
+//!   shape    ┌ flag, 1 octet ┬ size ────────┐ a dimension each; flag 1: as many as there are
+//! ```
+//!
+//! Bits have as many octets as an item pointer has for mode and id, sizes as many as it has for the address: 64-40 has
+//! entries of 4 and 6 octets, 64-48 of 3 and 7. PySPEAD 0.5.2 read the standard otherwise; [`BugCompat`] is for its peers.
+//! A NumPy header, where there is one, counts instead of format and shape. It is the dictionary literal of an `.npy` file
+//! and is handed on as text, because only NumPy knows all types it can name.
+//!
+//! Limits: text is ASCII, as the standard has it; at most one dimension is variable; a descriptor has at most
+//! [`Descriptor::LONGEST`] octets. Dimensions are numbers here and nothing is made of their size.
+
+use super::{
+    Flavour, Head, id, items,
+    packets::{HeapPackets, HeapShape, PacketError, Split},
+};
+use crate::placement::Reject;
+use std::fmt;
+
+/// Deviations of PySPEAD 0.5.2 from the standard: a sum of the constants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct BugCompat(pub u8);
+
+impl BugCompat {
+    /// Entries of format and shape have 4 and 8 octets in every flavour.
+    pub const DESCRIPTOR_WIDTHS: u8 = 1;
+    /// Flag 2, not 1, makes a dimension variable.
+    pub const SHAPE_BIT_1: u8 = 2;
+    /// The octets of NumPy data are in the other order than their header says. Of no effect on a descriptor's own
+    /// octets: who makes the header or reads data by it has to swap.
+    pub const SWAP_ENDIAN: u8 = 4;
+
+    /// Whether this one is set.
+    #[must_use]
+    pub fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+
+    /// Octets of a size in a shape and of a number of bits in a format.
+    fn widths(self, flavour: Flavour) -> (usize, usize) {
+        let address = usize::from(flavour.address_bits / 8);
+        if self.has(Self::DESCRIPTOR_WIDTHS) { (7, 3) } else { (address, 8 - address) }
+    }
+
+    /// The flag of a variable dimension.
+    fn variable(self) -> u8 {
+        if self.has(Self::SHAPE_BIT_1) { 2 } else { 1 }
+    }
+}
+
+/// What is said of an item.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Descriptor {
+    /// Which item.
+    pub id: u64,
+    /// Its name, ASCII; the standard wants no white space.
+    pub name: String,
+    /// What it is, ASCII.
+    pub description: String,
+    /// Its dimensions, the slowest first; `None`: as many as there are. Empty: a single value.
+    pub shape: Vec<Option<u64>>,
+    /// The fields of an element: code (`u`, `i`, `f`, `c`, `b`, or `0` for another item) and bits.
+    pub format: Vec<(char, u32)>,
+    /// The NumPy header, ASCII: counts instead of shape and format.
+    pub numpy: Option<String>,
+}
+
+/// Why a descriptor cannot be read or written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DescriptorError {
+    /// It is no packet that stands alone.
+    Packet(Reject),
+    /// It says of no item.
+    NoId,
+    /// Text of this item (0x10, 0x11, 0x13 or 0x15) is not ASCII.
+    NotAscii {
+        /// The item.
+        item: u64,
+        /// The text's octets.
+        octets: Vec<u8>,
+    },
+    /// More than one dimension is variable.
+    TwoVariable,
+    /// Longer than [`Descriptor::LONGEST`].
+    TooLong,
+    /// A number has too many bits for the flavour.
+    TooWide {
+        /// "id", "size" or "bits".
+        what: &'static str,
+        /// The number.
+        value: u64,
+        /// The largest that is possible.
+        most: u64,
+    },
+}
+
+impl fmt::Display for DescriptorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DescriptorError::Packet(reason) => {
+                write!(
+                    f,
+                    "a descriptor is no packet: {}; hint: the heap may be damaged or incomplete",
+                    reason.name()
+                )
+            }
+            DescriptorError::NoId => write!(f, "a descriptor has no item id; hint: the sender must give one"),
+            DescriptorError::NotAscii { item, .. } => {
+                write!(f, "the text of descriptor item {item:#x} is not ASCII; hint: use ASCII letters only")
+            }
+            DescriptorError::TwoVariable => write!(
+                f,
+                "a shape has more than one variable dimension; hint: fix all but one, or check the bug-compat bits"
+            ),
+            DescriptorError::TooLong => {
+                write!(f, "a descriptor is longer than {} bytes; hint: shorten its text", Descriptor::LONGEST)
+            }
+            DescriptorError::TooWide { what, value, most } => write!(
+                f,
+                "a descriptor's {what} is {value}, the flavour has room for {most}; hint: take another flavour"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DescriptorError {}
+
+impl From<Reject> for DescriptorError {
+    fn from(reason: Reject) -> DescriptorError {
+        DescriptorError::Packet(reason)
+    }
+}
+
+impl Descriptor {
+    /// Octets of the longest descriptor that is read or written.
+    pub const LONGEST: usize = 1 << 20;
+
+    /// The descriptor in an item 5: `nested` is the item's octets. Octets after the packet are ignored; what is missing
+    /// is empty; of items that are there twice the one with the higher address counts.
+    ///
+    /// # Errors
+    /// See [`DescriptorError`].
+    pub fn read(nested: &[u8], bug_compat: BugCompat) -> Result<Descriptor, DescriptorError> {
+        if nested.len() > Self::LONGEST {
+            return Err(DescriptorError::TooLong);
+        }
+        let head = Head::peek(nested)?.ok_or(Reject::Truncated)?;
+        let end = head.start.saturating_add(usize::try_from(head.length).unwrap_or(usize::MAX));
+        let payload = nested.get(head.start..end).ok_or(Reject::Truncated)?;
+        if head.offset != 0 || head.size.is_some_and(|size| size != head.length) {
+            return Err(Reject::WrongSize.into());
+        }
+        let pointers: Vec<u64> = head.kept().collect();
+        let (mut known, mut found) = (false, Descriptor::default());
+        let address_bytes = usize::from(head.flavour.address_bits / 8);
+        for item in items::items(head.flavour, &pointers, head.length) {
+            let value = item.value.to_be_bytes();
+            let octets = if item.immediate {
+                // Right-aligned: zeros before it are padding.
+                let value = &value[8 - address_bytes..];
+                let zeros = value.iter().take_while(|&&octet| octet == 0).count();
+                if matches!(item.id, id::SHAPE | id::TYPE) { value } else { &value[zeros..] }
+            } else {
+                // Items lie in the payload.
+                payload.get(item.range.start as usize..item.range.end as usize).unwrap_or_default()
+            };
+            match item.id {
+                id::ID if item.immediate => (known, found.id) = (true, item.value),
+                id::NAME => found.name = text(id::NAME, octets)?,
+                id::DESCRIPTION => found.description = text(id::DESCRIPTION, octets)?,
+                id::SHAPE => found.shape = shape(octets, head.flavour, bug_compat, item.immediate)?,
+                id::TYPE => found.format = format(octets, head.flavour, bug_compat, item.immediate)?,
+                id::DTYPE => found.numpy = Some(text(id::DTYPE, octets)?).filter(|t| !t.is_empty()),
+                _ => {}
+            }
+        }
+        if known { Ok(found) } else { Err(DescriptorError::NoId) }
+    }
+
+    /// The octets of an item 5, as spead2 writes them.
+    ///
+    /// # Errors
+    /// See [`DescriptorError`].
+    pub fn write(&self, flavour: Flavour, bug_compat: BugCompat) -> Result<Vec<u8>, DescriptorError> {
+        let fits = |what, value, most| {
+            if value <= most { Ok(value) } else { Err(DescriptorError::TooWide { what, value, most }) }
+        };
+        fits("id", self.id, flavour.max_id().min(flavour.max_value()))?;
+        let (size_bytes, bits_bytes) = bug_compat.widths(flavour);
+        let mut payload = Vec::new();
+        let mut pointers = vec![flavour.immediate(id::ID, self.id)];
+        let mut begin = |item: u64, payload: &Vec<u8>| {
+            pointers.push(flavour.addressed(item, payload.len() as u64));
+        };
+        begin(id::NAME, &payload);
+        payload.extend_from_slice(ascii(id::NAME, &self.name)?);
+        begin(id::DESCRIPTION, &payload);
+        payload.extend_from_slice(ascii(id::DESCRIPTION, &self.description)?);
+        begin(id::TYPE, &payload);
+        for &(code, bits) in &self.format {
+            let bits = fits("bits", bits.into(), u64::MAX >> (64 - 8 * bits_bytes))?;
+            payload.extend_from_slice(ascii(id::TYPE, code.encode_utf8(&mut [0; 4]))?);
+            payload.extend_from_slice(&bits.to_be_bytes()[8 - bits_bytes..]);
+        }
+        begin(id::SHAPE, &payload);
+        if self.shape.iter().filter(|size| size.is_none()).count() > 1 {
+            return Err(DescriptorError::TwoVariable);
+        }
+        for &size in &self.shape {
+            let value = fits("size", size.unwrap_or(0), u64::MAX >> (64 - 8 * size_bytes))?;
+            payload.push(if size.is_none() { bug_compat.variable() } else { 0 });
+            payload.extend_from_slice(&value.to_be_bytes()[8 - size_bytes..]);
+        }
+        if let Some(numpy) = &self.numpy {
+            begin(id::DTYPE, &payload);
+            payload.extend_from_slice(ascii(id::DTYPE, numpy)?);
+        }
+        alone(flavour, &pointers, &payload)
+    }
+}
+
+/// A packet that is a whole heap, counter 1.
+fn alone(flavour: Flavour, pointers: &[u64], payload: &[u8]) -> Result<Vec<u8>, DescriptorError> {
+    if payload.len() + 256 > Descriptor::LONGEST {
+        return Err(DescriptorError::TooLong);
+    }
+    let shape = HeapShape {
+        flavour,
+        counter: 1,
+        pointers,
+        payload_bytes: payload.len() as u64,
+        packet_bytes: 0,
+        repeat_pointers: false,
+        split: Split::Full,
+    };
+    let packets = HeapPackets::new(HeapShape { packet_bytes: shape.whole(), ..shape });
+    let packets = packets.map_err(|error| match error {
+        PacketError::TooLarge { bytes, most } => {
+            DescriptorError::TooWide { what: "length", value: bytes, most }
+        }
+        PacketError::TooSmall { .. } | PacketError::CannotRepeat { .. } => DescriptorError::TooLong,
+    })?;
+    let mut packet = vec![0; packets.head_bytes_max()];
+    let part = packets.packet(0, &mut packet);
+    packet.truncate(part.head);
+    packet.extend_from_slice(payload);
+    packet.resize(packet.len() + part.dummy, 0);
+    Ok(packet)
+}
+
+fn ascii(item: u64, text: &str) -> Result<&[u8], DescriptorError> {
+    let octets = text.as_bytes();
+    if text.is_ascii() {
+        Ok(octets)
+    } else {
+        Err(DescriptorError::NotAscii { item, octets: octets.to_vec() })
+    }
+}
+
+fn text(item: u64, octets: &[u8]) -> Result<String, DescriptorError> {
+    match std::str::from_utf8(octets) {
+        Ok(text) if text.is_ascii() => Ok(text.to_owned()),
+        _ => Err(DescriptorError::NotAscii { item, octets: octets.to_vec() }),
+    }
+}
+
+/// Entries of one octet and a number. A rest is ignored: after the last, but before the first in an immediate item,
+/// which is right-aligned and whose entries of zeros are padding.
+fn entries(octets: &[u8], width: usize, immediate: bool) -> impl Iterator<Item = (u8, u64)> + '_ {
+    let rest = if immediate { octets.len() % (1 + width) } else { 0 };
+    let number = |octets: &[u8]| octets.iter().fold(0, |number, &octet| number << 8 | u64::from(octet));
+    let entry = move |entry: &[u8]| entry.split_first().map(|(first, rest)| (*first, number(rest)));
+    let all = octets[rest..].chunks_exact(1 + width).filter_map(entry);
+    all.skip_while(move |&entry| immediate && entry == (0, 0))
+}
+
+fn shape(
+    octets: &[u8],
+    flavour: Flavour,
+    bug_compat: BugCompat,
+    immediate: bool,
+) -> Result<Vec<Option<u64>>, DescriptorError> {
+    let (width, variable) = (bug_compat.widths(flavour).0, bug_compat.variable());
+    let all = entries(octets, width, immediate).map(|(flag, size)| (flag & variable == 0).then_some(size));
+    let shape: Vec<Option<u64>> = all.collect();
+    let variable = shape.iter().filter(|size| size.is_none()).count();
+    if variable <= 1 { Ok(shape) } else { Err(DescriptorError::TwoVariable) }
+}
+
+fn format(
+    octets: &[u8],
+    flavour: Flavour,
+    bug_compat: BugCompat,
+    immediate: bool,
+) -> Result<Vec<(char, u32)>, DescriptorError> {
+    let width = bug_compat.widths(flavour).1;
+    let field = |(code, bits): (u8, u64)| {
+        if !code.is_ascii() {
+            return Err(DescriptorError::NotAscii { item: id::TYPE, octets: octets.to_vec() });
+        }
+        // As many octets as in SPEAD-64-8 are more than any field has bits.
+        let most = u64::from(u32::MAX);
+        let bits =
+            u32::try_from(bits).map_err(|_| DescriptorError::TooWide { what: "bits", value: bits, most })?;
+        Ok((char::from(code), bits))
+    };
+    entries(octets, width, immediate).map(field).collect()
+}
+
+#[cfg(test)]
+mod tests;
