@@ -236,14 +236,18 @@ impl<B> Heaps<B> {
         Ok(HeapSlot { heaps: self, key, at, part: range, size: part.size })
     }
 
+    #[inline]
+    fn known(&self, key: HeapKey) -> Option<Known> {
+        self.index.find(self.index.hash(key), |known| match known {
+            Known::Live(at) => self.table.at(at).key == key,
+            Known::Finished(at) => self.finished.is(at, key, self.now),
+        })
+    }
+
     /// The live heap of this key. One that is finished is an error.
     #[inline]
     fn find(&self, key: HeapKey) -> Result<Option<u32>, Reject> {
-        let known = self.index.find(self.index.hash(key), |known| match known {
-            Known::Live(at) => self.table.at(at).key == key,
-            Known::Finished(at) => self.finished.is(at, key, self.now),
-        });
-        match known {
+        match self.known(key) {
             Some(Known::Live(at)) => Ok(Some(at)),
             Some(Known::Finished(at)) => Err(self.finished.why(at)),
             None => Ok(None),
@@ -341,18 +345,24 @@ impl<B> Heaps<B> {
         self.table.len()
     }
 
-    /// A sender began anew, as the heap `but` says: counters that were finished may come again, but its own may not.
-    /// Call it once that heap's packet is committed; calling it for each of its packets does no harm.
+    /// A packet of heap `start` says that its sender begins, perhaps anew: what is finished of this source may come
+    /// again. Call it before the packet is reserved, for each such packet.
     ///
-    /// Live heaps stay as they are: what is still on its way belongs to them.
-    pub fn forget(&mut self, but: HeapKey) {
-        let known = self.index.find(self.index.hash(but), |known| match known {
-            Known::Finished(at) => self.finished.is(at, but, self.now),
-            Known::Live(_) => false,
-        });
-        let but = known.and_then(|known| if let Known::Finished(at) = known { Some(at) } else { None });
-        self.finished.forget(but, &mut self.index);
+    /// A start heap that is live or was finished within [`RESTART`](Self::RESTART) began already: this packet is more of
+    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live heaps stay as they are: what is
+    /// still on its way belongs to them.
+    pub fn forget(&mut self, start: HeapKey, now: Nanos) {
+        self.now = self.now.max(now);
+        match self.known(start) {
+            Some(Known::Live(_)) => {}
+            Some(Known::Finished(at)) if self.now.since(self.finished.when(at)) < Self::RESTART => {}
+            _ => self.finished.forget(start.source),
+        }
     }
+
+    /// How long after it was finished a start heap cannot be another one: longer than a network keeps a copy, shorter
+    /// than it takes to start a program again.
+    pub const RESTART: Nanos = Nanos(100_000_000);
 }
 
 /// Whether `part` is what comes next after `there` bytes.

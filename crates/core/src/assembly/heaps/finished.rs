@@ -17,8 +17,8 @@ use crate::placement::{Nanos, Reject};
 struct Entry {
     key: HeapKey,
     when: Nanos,
-    /// How many were finished before it, times two; odd if it was complete.
-    mark: u64,
+    complete: bool,
+    forgotten: bool,
 }
 
 #[derive(Debug)]
@@ -27,27 +27,28 @@ pub(super) struct Finished {
     most: usize,
     keep: Nanos,
     next: usize,
+    /// How many were ever finished.
     count: u64,
-    /// Those before this one are forgotten.
-    from: u64,
+    /// Of this source, all before this one are forgotten.
+    forgotten: (u64, u64),
 }
 
 impl Finished {
     pub(super) fn new(config: &HeapsConfig) -> Self {
         let ring = Vec::with_capacity(config.remember);
-        Self { ring, most: config.remember, keep: config.remember_for, next: 0, count: 0, from: 0 }
+        Self { ring, most: config.remember, keep: config.remember_for, next: 0, count: 0, forgotten: (0, 0) }
     }
 
     /// Whether the entry at `at` is still remembered, and of `key`.
     #[inline]
     pub(super) fn is(&self, at: u32, key: HeapKey, now: Nanos) -> bool {
         let entry = self.ring[at as usize];
-        entry.key == key && entry.mark >> 1 >= self.from && now.since(entry.when) < self.keep
+        entry.key == key && !entry.forgotten && now.since(entry.when) < self.keep
     }
 
     /// Why a packet of the heap at `at` is refused.
     pub(super) fn why(&self, at: u32) -> Reject {
-        if self.ring[at as usize].mark & 1 == 1 { Reject::Duplicate } else { Reject::Late }
+        if self.ring[at as usize].complete { Reject::Duplicate } else { Reject::Late }
     }
 
     #[inline]
@@ -55,7 +56,7 @@ impl Finished {
         if self.most == 0 {
             return;
         }
-        let entry = Entry { key, when: now, mark: self.count << 1 | u64::from(complete) };
+        let entry = Entry { key, when: now, complete, forgotten: false };
         self.count += 1;
         let at = Known::Finished(self.next as u32);
         match self.ring.get_mut(self.next) {
@@ -69,12 +70,20 @@ impl Finished {
         self.next = if self.next + 1 == self.most { 0 } else { self.next + 1 };
     }
 
-    /// Forget all but the heap at `but`.
-    pub(super) fn forget(&mut self, but: Option<u32>, index: &mut Index) {
-        self.from = self.count;
-        if let Some(at) = but {
-            let Entry { key, when, mark } = self.ring[at as usize];
-            self.push(key, mark & 1 == 1, when, index);
+    /// When the heap at `at` was finished.
+    pub(super) fn when(&self, at: u32) -> Nanos {
+        self.ring[at as usize].when
+    }
+
+    /// Forget all of `source`. Who asks again and again has only what was finished since looked through.
+    pub(super) fn forget(&mut self, source: u64) {
+        let from = if self.forgotten.0 == source { self.forgotten.1 } else { 0 };
+        let since = (self.count - from).min(self.ring.len() as u64) as usize;
+        // The ring up to `next`, then from its end back.
+        let (newer, older) = self.ring.split_at_mut(self.next);
+        for entry in newer.iter_mut().rev().chain(older.iter_mut().rev()).take(since) {
+            entry.forgotten |= entry.key.source == source;
         }
+        self.forgotten = (source, self.count);
     }
 }

@@ -315,15 +315,35 @@ fn a_restarted_senders_counters_are_accepted_again() {
     put(1, 0).unwrap();
     assert_eq!(put(1, SECOND - 1), Err(Reject::Duplicate));
     put(1, SECOND).unwrap();
-    put(2, SECOND).unwrap();
-    h.forget(key(1));
-    h.forget(key(1));
-    assert_eq!(
-        put_at(&mut h, key(1), whole, SECOND),
-        Err(Reject::Duplicate),
-        "the start heap itself, doubled"
-    );
-    put_at(&mut h, key(2), whole, SECOND).unwrap();
+}
+
+#[test]
+fn a_start_lets_its_senders_counters_come_again_and_no_others() {
+    let mut h = heaps(HeapsConfig::default());
+    let whole = Part { offset: 0, length: 8, size: Some(8) };
+    let key = |source, counter| HeapKey { source, counter };
+    let start = |h: &mut Heaps<Vec<u8>>, now| {
+        h.forget(key(1, 1), Nanos(now));
+        put_at(h, key(1, 1), whole, now)
+    };
+    start(&mut h, 0).unwrap();
+    for (source, counter) in [(1, 2), (2, 1)] {
+        put_at(&mut h, key(source, counter), whole, 5).unwrap();
+    }
+    // A copy of the start begins nothing.
+    assert_eq!(start(&mut h, 10), Err(Reject::Duplicate));
+    assert_eq!(put_at(&mut h, key(1, 2), whole, 10), Err(Reject::Duplicate));
+    // The sender comes again.
+    start(&mut h, Heaps::<Vec<u8>>::RESTART.0).unwrap();
+    put_at(&mut h, key(1, 2), whole, SECOND / 2).unwrap();
+    assert_eq!(put_at(&mut h, key(2, 1), whole, SECOND / 2), Err(Reject::Duplicate));
+    // A start heap that is live is being begun.
+    let part = Part { size: Some(16), ..whole };
+    h.forget(key(1, 9), Nanos(SECOND));
+    put_at(&mut h, key(1, 9), part, SECOND).unwrap();
+    put_at(&mut h, key(1, 2), whole, SECOND).unwrap();
+    h.forget(key(1, 9), Nanos(SECOND));
+    assert_eq!(put_at(&mut h, key(1, 2), whole, SECOND), Err(Reject::Duplicate));
 }
 
 #[test]
@@ -331,7 +351,7 @@ fn nothing_is_remembered_where_nothing_shall_be() {
     let mut h = heaps(HeapsConfig { remember: 0, ..HeapsConfig::default() });
     put(&mut h, 1, 0, 8, 8).unwrap();
     put(&mut h, 1, 0, 8, 8).unwrap();
-    h.forget(key(1));
+    h.forget(key(1), Nanos(0));
     assert_eq!((next(&mut h).0, next(&mut h).0), (1, 1));
 }
 

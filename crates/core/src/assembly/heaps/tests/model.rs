@@ -3,6 +3,7 @@
 
 use super::*;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 const LARGEST: u64 = 96;
 const STEP: u64 = 8;
@@ -71,7 +72,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         6 => put,
         6 => run,
         2 => (-3i64..5).prop_map(Op::Go),
-        2 => prop_oneof![0u64..50, 0u64..2000].prop_map(Op::Time),
+        2 => prop_oneof![0u64..50, 0u64..2000, Just(99_999_999), Just(100_000_000)].prop_map(Op::Time),
         1 => Just(Op::Due),
         1 => who.prop_map(|(source, beyond)| Op::Forget { source, beyond }),
         1 => Just(Op::Finish),
@@ -80,7 +81,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 fn limits() -> impl Strategy<Value = HeapsConfig> {
-    let times = (proptest::option::weighted(0.8, 0u64..500), 0usize..12, 0u64..900);
+    let keep = prop_oneof![0u64..900, Just(u64::MAX)];
+    let times = (proptest::option::weighted(0.8, 0u64..500), 0usize..12, keep);
     (1usize..5, 1u64..4, any::<(bool, bool, bool)>(), times, 1u32..5).prop_map(
         |(window, substreams, (in_order, other, unsized_heaps), (timeout, remember, keep), runs)| {
             HeapsConfig {
@@ -139,13 +141,15 @@ struct Model {
     live: Vec<Heap>,
     /// Everything that was ever finished: when, and whether it was complete.
     done: Vec<(HeapKey, u64, bool)>,
-    forgotten: usize,
+    /// Of each source, how many of `done` are forgotten.
+    forgotten: BTreeMap<u64, usize>,
     told: VecDeque<Told>,
 }
 
 impl Model {
     fn remembered(&self, key: HeapKey) -> Option<usize> {
-        let from = self.done.len().saturating_sub(self.config.remember).max(self.forgotten);
+        let from = self.done.len().saturating_sub(self.config.remember);
+        let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
         (from..self.done.len())
             .find(|&at| self.done[at].0 == key && self.now - self.done[at].1 < self.config.remember_for.0)
     }
@@ -270,10 +274,12 @@ impl Model {
         }
     }
 
-    fn forget(&mut self, but: HeapKey) {
-        let kept = self.remembered(but);
-        self.forgotten = self.done.len();
-        kept.into_iter().for_each(|at| self.done.push(self.done[at]));
+    fn forget(&mut self, start: HeapKey) {
+        let live = self.live.iter().any(|heap| heap.key == start);
+        let fresh = self.remembered(start).is_some_and(|at| self.now - self.done[at].1 < 100_000_000);
+        if !live && !fresh {
+            self.forgotten.insert(start.source, self.done.len());
+        }
     }
 }
 
@@ -337,8 +343,14 @@ impl Checked {
 }
 
 fn play(config: HeapsConfig, ops: &[Op]) {
-    let model =
-        Model { config, now: 0, live: Vec::new(), done: Vec::new(), forgotten: 0, told: VecDeque::new() };
+    let model = Model {
+        config,
+        now: 0,
+        live: Vec::new(),
+        done: Vec::new(),
+        forgotten: BTreeMap::new(),
+        told: VecDeque::new(),
+    };
     let mut world = Checked { heaps: Heaps::new(config), model };
     let mut at = 1000u64;
     for op in ops {
@@ -358,7 +370,7 @@ fn play(config: HeapsConfig, ops: &[Op]) {
             }
             Op::Forget { source, beyond } => {
                 world.model.forget(key(source, beyond));
-                world.heaps.forget(key(source, beyond));
+                world.heaps.forget(key(source, beyond), Nanos(world.model.now));
             }
             Op::Finish => {
                 while !world.model.live.is_empty() {
