@@ -12,6 +12,7 @@
 //! | `source` | only this sender (source-specific multicast, TCP) | local address to send from |
 //! | `rcvbuf`, `sndbuf` | socket buffer | socket buffer |
 //! | `ttl` | | hops multicast or unicast packets may travel |
+//! | `cc` | congestion control of what TCP sends back | congestion control of TCP: `cubic`, `bbr`, … |
 //!
 //! ```
 //! use skyhaul_io::address::Endpoint;
@@ -68,6 +69,8 @@ pub struct Endpoint {
     pub sndbuf: Option<Size>,
     /// Time to live (IPv4) or hop limit (IPv6).
     pub ttl: Option<u8>,
+    /// TCP: the congestion control to use, one of `/proc/sys/net/ipv4/tcp_available_congestion_control`.
+    pub cc: Option<String>,
 }
 
 /// Text that is not an [`Endpoint`]: what is wrong with it and what would be right.
@@ -90,7 +93,16 @@ impl Endpoint {
     /// An endpoint without options.
     #[must_use]
     pub const fn new(transport: Transport, address: SocketAddr) -> Self {
-        Self { transport, address, iface: None, source: None, rcvbuf: None, sndbuf: None, ttl: None }
+        Self {
+            transport,
+            address,
+            iface: None,
+            source: None,
+            rcvbuf: None,
+            sndbuf: None,
+            ttl: None,
+            cc: None,
+        }
     }
 
     /// `udp://address`, without options.
@@ -157,6 +169,13 @@ fn hint(at: &Endpoint, error: &io::Error) -> Option<String> {
             format!("no route: see `ip route get {}`", at.address.ip())
         }
         libc::ECONNREFUSED => format!("nobody listens there; start the receiver first (port {port})"),
+        libc::ENOENT if at.cc.is_some() => {
+            "no such congestion control here: `sysctl net.ipv4.tcp_available_congestion_control` lists them"
+                .to_owned()
+        }
+        libc::ETIMEDOUT => {
+            format!("it does not answer: try `ping {}`; a firewall may drop port {port}", at.address.ip())
+        }
         libc::EMFILE => "raise the limit on open files: ulimit -n 65536".to_owned(),
         libc::EAFNOSUPPORT => "this host has that address family switched off".to_owned(),
         _ => return None,
@@ -172,6 +191,7 @@ impl fmt::Display for Endpoint {
             self.rcvbuf.map(|v| format!("rcvbuf={v}")),
             self.sndbuf.map(|v| format!("sndbuf={v}")),
             self.ttl.map(|v| format!("ttl={v}")),
+            self.cc.as_ref().map(|v| format!("cc={v}")),
         ];
         for (n, option) in options.into_iter().flatten().enumerate() {
             write!(f, "{}{option}", if n == 0 { '?' } else { '&' })?;
@@ -253,8 +273,18 @@ impl Endpoint {
                 let ttl = value.parse().ok().filter(|&t| t > 0);
                 self.ttl = Some(ttl.ok_or_else(|| (format!("ttl '{value}' is out of range"), "1 to 255"))?);
             }
+            "cc" => {
+                let name = !value.is_empty()
+                    && value.len() <= 15
+                    && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+                if !name {
+                    let hint = "`sysctl net.ipv4.tcp_available_congestion_control` lists them";
+                    return Err((format!("cc '{value}' is no congestion control"), hint));
+                }
+                self.cc = Some(value.to_owned());
+            }
             _ => {
-                let hint = "the options are iface, source, rcvbuf, sndbuf, ttl";
+                let hint = "the options are iface, source, rcvbuf, sndbuf, ttl, cc";
                 return Err((format!("unknown option '{key}'"), hint));
             }
         }
@@ -271,6 +301,9 @@ impl Endpoint {
         }
         if self.transport == Transport::Tcp && self.is_multicast() {
             return Err(("TCP has no multicast".into(), "use udp:// for groups"));
+        }
+        if self.transport == Transport::Udp && self.cc.is_some() {
+            return Err(("UDP has no congestion control".into(), "use tcp://, or leave cc= away"));
         }
         Ok(())
     }
@@ -306,6 +339,7 @@ mod tests {
             "tcp://[2001:db8::1]:1",
             "udp://232.1.2.3:50000?iface=eth0&source=10.0.0.1&rcvbuf=64MiB&sndbuf=8MB&ttl=4",
             "udp://[ff02::5%3]:9?iface=fe80::1",
+            "tcp://127.0.0.1:8888?rcvbuf=64MiB&cc=cubic",
         ] {
             assert_eq!(endpoint(text).to_string(), text);
         }
@@ -324,6 +358,8 @@ mod tests {
             ("udp://127.0.0.1:1?source=x", "source 'x'", "source=10.0.0.7"),
             ("udp://127.0.0.1:1?rcvbuf=64M", "'64M' is not a size", "rcvbuf=256MiB"),
             ("udp://127.0.0.1:1?ttl=0", "ttl '0'", "1 to 255"),
+            ("tcp://127.0.0.1:1?cc=a/b", "cc 'a/b'", "tcp_available_congestion_control"),
+            ("udp://127.0.0.1:1?cc=bbr", "UDP has no congestion control", "tcp://"),
             ("udp://127.0.0.1:1?mtu=9000", "unknown option 'mtu'", "iface, source"),
             ("udp://127.0.0.1:1?source=::1", "different families", "both IPv4"),
             ("udp://232.0.0.1:1?source=239.0.0.1", "multicast group", "one sender"),

@@ -242,3 +242,108 @@ fn nobody_there_says_so() {
         )
     );
 }
+
+#[test]
+fn slices_of_any_number_and_length_arrive_in_order_and_are_counted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = sender(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    let source: Vec<u8> = (0..64 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    // A heap of 64 MiB out of 10 000 slices, one of 40 MiB; then many small packets of unequal lengths.
+    let mut cuts: Vec<usize> = (0..10_000).map(|n| n * 2100 + n % 400).collect();
+    cuts.extend([cuts[9_999] + (40 << 20), source.len()]);
+    let heap: Vec<_> = cuts.windows(2).map(|w| IoSlice::new(&source[w[0]..w[1]])).collect();
+    let packets: Vec<_> = (0..20_000)
+        .flat_map(|n| [IoSlice::new(&source[..72]), IoSlice::new(&source[72..72 + n % 1500])])
+        .collect();
+    let join = |slices: &[IoSlice<'_>]| slices.iter().flat_map(|s| s.to_vec()).collect::<Vec<u8>>();
+    let expected = [join(&heap), join(&packets), vec![]].concat();
+    let stats = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut got = Vec::with_capacity(expected.len());
+            peer.read_to_end(&mut got).unwrap();
+            assert!(got == expected, "{} of {} bytes", got.len(), expected.len());
+        });
+        let first = sender.send_slices(&heap).unwrap();
+        let before = sender.stats().calls;
+        let second = sender.send_slices(&packets).unwrap();
+        assert_eq!(first + second, expected.len());
+        assert!(sender.stats().calls - before < 5000, "small packets go in large writes");
+        assert_eq!(sender.send_slices(&[]).unwrap(), 0);
+        sender.send_slices(&[IoSlice::new(&[]), IoSlice::new(&[])]).unwrap();
+        sender.finish().unwrap()
+    });
+    assert_eq!((stats.bytes, stats.taken), (expected.len() as u64, expected.len() as u64));
+}
+
+#[test]
+fn a_send_that_waits_is_ended_from_another_thread() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = sender(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    let heap = vec![7; 64 << 20];
+    let flag = sender.stop_flag();
+    let error = std::thread::scope(|scope| {
+        let waits = scope.spawn(|| sender.send_slices(&[IoSlice::new(&heap)]).unwrap_err());
+        std::thread::sleep(Duration::from_millis(50));
+        flag.store(true, std::sync::atomic::Ordering::Relaxed);
+        waits.join().unwrap()
+    });
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
+    assert!(
+        error.to_string().ends_with("stopped within a packet, and closed; hint: open it again"),
+        "{error}"
+    );
+    assert!(!sender.is_connected());
+    let (taken, mut got) = (sender.stats().taken, Vec::new());
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(
+        (got.len() as u64, sender.stats().bytes),
+        (taken, 0),
+        "what was counted is what was on the wire"
+    );
+    assert!(sender.send_slices(&[]).unwrap_err().to_string().contains("hint: open it again"));
+}
+
+#[test]
+fn stopped_between_packets_the_connection_stands() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut sender = sender(listener.local_addr().unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    let flag = sender.stop_flag();
+    flag.store(true, std::sync::atomic::Ordering::Relaxed);
+    let error = sender.send_slices(&[IoSlice::new(&[1, 2])]).unwrap_err();
+    assert!(error.to_string().ends_with(": stopped") && sender.is_connected(), "{error}");
+    flag.store(false, std::sync::atomic::Ordering::Relaxed);
+    sender.send_slices(&[IoSlice::new(&[3, 4])]).unwrap();
+    sender.finish().unwrap();
+    let mut got = Vec::new();
+    peer.read_to_end(&mut got).unwrap();
+    assert_eq!(got, [3, 4]);
+}
+
+#[test]
+fn a_peer_that_takes_nothing_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let options = TcpSendOptions { patience: Duration::from_millis(100), ..TcpSendOptions::default() };
+    let mut sender = TcpSender::open(&Endpoint::tcp(listener.local_addr().unwrap()), &options).unwrap();
+    let (_peer, _) = listener.accept().unwrap();
+    let error = sender.send_slices(&[IoSlice::new(&vec![7; 64 << 20])]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut, "{error}");
+    assert_eq!((sender.stats().broken, sender.is_connected()), (1, false));
+}
+
+#[test]
+fn the_address_chooses_the_congestion_control() {
+    let mut source = source("tcp://127.0.0.1:0?cc=reno");
+    let to = Endpoint { cc: Some("reno".into()), ..Endpoint::tcp(source.local()) };
+    let mut sender = TcpSender::open(&to, &TcpSendOptions::default()).unwrap();
+    assert_eq!(sender.stats().congestion, "reno");
+    sender.send(&parts(&[sized(0, 0, 100)])).unwrap();
+    assert_eq!(collect(&mut source, 1).len(), 1);
+    let at = "tcp://127.0.0.1:0?cc=nosuch".parse().unwrap();
+    let Err(error) = TcpSource::open(&at, Box::new(by_length), &TcpOptions::default()) else {
+        panic!("opened")
+    };
+    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+}

@@ -1,5 +1,6 @@
-//! Listening, and what every connection is told about silence.
+//! Sockets as both ends need them: listening, accepted, about to connect.
 
+use super::send::{TICK, TcpSendOptions};
 use crate::{address::Endpoint, udp::bind_to_interface};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::{
@@ -19,6 +20,10 @@ pub(super) fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {
     if let Some(size) = at.rcvbuf {
         let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
         socket.set_recv_buffer_size(bytes).map_err(at.failing("set SO_RCVBUF on"))?;
+    }
+    if let Some(cc) = &at.cc {
+        // Accepted connections inherit it.
+        socket.set_tcp_congestion(cc.as_bytes()).map_err(at.failing("set TCP_CONGESTION on"))?;
     }
     if let Some(name) = &at.iface {
         bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
@@ -42,4 +47,38 @@ pub(super) fn ready(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&alive)?;
     // Without it, the number of questions decides; with it, the time does.
     socket.set_tcp_user_timeout(Some(silence.max(second) * 2))
+}
+
+/// A socket for sending, not yet connected.
+pub(super) fn connecting(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
+        .map_err(at.failing("open a socket for"))?;
+    // Not having this algorithm is seen in the statistics.
+    let _ = socket.set_tcp_congestion(at.cc.as_ref().unwrap_or(&options.congestion).as_bytes());
+    // A peer that acknowledges nothing for so long is gone, whatever is still to be sent again.
+    let _ = socket.set_tcp_user_timeout(Some(options.patience));
+    // A write that waits comes back this often; see `TcpSender::stop_flag`.
+    socket.set_write_timeout(Some(TICK)).map_err(at.failing("set SO_SNDTIMEO on"))?;
+    // Whole packets are written at once: nothing would come that is worth waiting for.
+    socket.set_tcp_nodelay(true).map_err(at.failing("set TCP_NODELAY on"))?;
+    let alive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+    socket.set_tcp_keepalive(&alive.with_retries(4)).map_err(at.failing("set SO_KEEPALIVE on"))?;
+    if let Some(size) = at.sndbuf {
+        let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
+        socket.set_send_buffer_size(bytes).map_err(at.failing("set SO_SNDBUF on"))?;
+    }
+    if let Some(ttl) = at.ttl {
+        let hops = u32::from(ttl);
+        let set =
+            if at.address.is_ipv4() { socket.set_ttl_v4(hops) } else { socket.set_unicast_hops_v6(hops) };
+        set.map_err(at.failing("set the hop limit of"))?;
+    }
+    if let Some(source) = at.source {
+        let local = SockAddr::from(std::net::SocketAddr::new(source, 0));
+        socket.bind(&local).map_err(at.failing("bind the source address of"))?;
+    }
+    if let Some(name) = &at.iface {
+        bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
+    }
+    Ok(socket)
 }

@@ -1,26 +1,37 @@
 //! Sending whole packets over a TCP connection.
 //!
 //! The packets of one call go out in as few gathered writes as the kernel takes; give it 256 KiB or more at a time
-//! where speed counts. The non-blocking calls never leave half a packet behind: what the kernel took only part of is
-//! kept, and sent before anything else.
+//! where speed counts. The calls that wait do so in the kernel, and look at the [stop flag](TcpSender::stop_flag) and
+//! the clock 50 times a second. The others never leave half a packet behind: what the kernel took only part of is kept,
+//! and sent before anything else.
 
+use super::{gather::Gather, open::connecting};
 use crate::{
     address::{Endpoint, system_text},
     source::Train,
-    udp::{bind_to_interface, send::Sent},
+    udp::send::Sent,
 };
-use rustix::event::{PollFd, PollFlags};
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{SockAddr, SockRef, Socket};
 use std::{
-    io::{self, IoSlice, Write},
+    io::{self, IoSlice},
     net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
+
+/// How long a write waits in the kernel before it looks up.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+/// Most slices of one write (`UIO_MAXIOV`).
+const SLICES: usize = 1024;
 
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSendOptions {
-    /// Congestion control to ask for; the system's own is kept (and named in the statistics) if there is no such.
+    /// Congestion control to ask for, unless the address names one (`?cc=`); the system's own is kept (and named in
+    /// the statistics) if there is no such.
     pub congestion: String,
     /// How long connecting, or a write that waits, may make no progress.
     pub patience: Duration,
@@ -47,6 +58,8 @@ pub struct TcpSenderStats {
     pub broken: u64,
     /// What the last break was.
     pub last_break: Option<String>,
+    /// Bytes the kernel took in all: those on the wire, whether of whole packets or not.
+    pub taken: u64,
     /// System calls that wrote.
     pub calls: u64,
     /// The congestion control in use.
@@ -66,6 +79,8 @@ pub struct TcpSender {
     state: State,
     /// The rest of a packet the kernel took only part of.
     tail: Vec<u8>,
+    gather: Gather,
+    stop: Arc<AtomicBool>,
     stats: TcpSenderStats,
 }
 
@@ -75,11 +90,10 @@ impl TcpSender {
     /// # Errors
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
-        let socket = make_socket(at, options)?;
+        let socket = connecting(at, options)?;
         socket
             .connect_timeout(&SockAddr::from(at.address), options.patience)
             .map_err(at.failing("connect"))?;
-        socket.set_nonblocking(true).map_err(at.failing("connect"))?;
         let congestion = socket.tcp_congestion().map(|c| String::from_utf8_lossy(&c).into_owned());
         let congestion = congestion.unwrap_or_default().trim_end_matches('\0').to_owned();
         Ok(Self {
@@ -87,6 +101,8 @@ impl TcpSender {
             options: options.clone(),
             state: State::Connected(socket.into()),
             tail: Vec::new(),
+            gather: Gather::default(),
+            stop: Arc::default(),
             stats: TcpSenderStats { congestion, ..TcpSenderStats::default() },
         })
     }
@@ -109,22 +125,83 @@ impl TcpSender {
         matches!(self.state, State::Connected(_))
     }
 
+    /// While this is true, nothing waits: another thread sets it to end a call that does, within about 20 ms. The call
+    /// fails with [`io::ErrorKind::ConnectionAborted`]. If it had begun, the connection is closed, for the peer could
+    /// not tell where the next packet begins; else it stands, and may be used again once the flag is false.
+    #[must_use]
+    pub fn stop_flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
     /// Send all `packets`, waiting as long as it takes, provided the peer takes something now and then.
     ///
     /// # Errors
-    /// The connection broke, or made no progress for the time set.
+    /// As [`send_slices`](Self::send_slices).
     pub fn send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0) };
+        let bytes = self.wait_for(packets.as_flattened())?;
+        let sent = Sent { packets: packets.len(), bytes, refused: 0 };
+        self.count(sent);
+        Ok(sent)
+    }
+
+    /// Send all `slices` one behind the other, whatever packets they make: a heap of many items as one packet, or
+    /// many packets of any lengths. Waits as long as it takes, provided the peer takes something now and then. Short
+    /// slices are joined, so that there is little to choose between many and few. Returns their bytes; how many
+    /// packets they are is not counted.
+    ///
+    /// # Errors
+    /// The connection broke, or made no progress for the time set, or the [stop flag](Self::stop_flag) is set.
+    /// [`TcpSenderStats::taken`] says how far it came.
+    pub fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let bytes = self.wait_for(slices)?;
+        self.stats.bytes += bytes as u64;
+        Ok(bytes)
+    }
+
+    fn wait_for(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         if !self.is_connected() {
             return Err(io::Error::new(
                 io::ErrorKind::NotConnected,
-                format!("send to {}: not connected", self.at),
+                format!("send to {}: not connected; hint: open it again", self.at),
             ));
         }
         self.flush_tail(true)?;
-        let sent = self.write(packets.as_flattened(), N, true)?;
-        self.count(sent);
-        Ok(sent)
+        let mut gather = std::mem::take(&mut self.gather);
+        let before = self.stats.taken;
+        let sent = gather.each(slices, |slices| self.patiently(slices, before));
+        self.gather = gather;
+        sent
+    }
+
+    /// Send all `slices` of a call that began when `before` bytes had been taken.
+    fn patiently(&mut self, mut slices: &mut [IoSlice<'_>], before: u64) -> io::Result<()> {
+        let mut moved = Instant::now();
+        while !slices.is_empty() {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(self.stopped(before));
+            }
+            let end = slices.len().min(SLICES);
+            match self.once(&slices[..end], true)? {
+                Some(wrote) => {
+                    IoSlice::advance_slices(&mut slices, wrote);
+                    moved = Instant::now();
+                }
+                None if moved.elapsed() < self.options.patience => {}
+                None => return Err(self.broke(&io::Error::from_raw_os_error(libc::ETIMEDOUT))),
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, before: u64) -> io::Error {
+        let text = if self.stats.taken > before {
+            self.broke(&io::ErrorKind::ConnectionAborted.into());
+            "stopped within a packet, and closed; hint: open it again"
+        } else {
+            "stopped"
+        };
+        io::Error::new(io::ErrorKind::ConnectionAborted, format!("send to {}: {text}", self.at))
     }
 
     /// Send as many of `packets` as there is room for now; the rest is refused and counted.
@@ -175,7 +252,7 @@ impl TcpSender {
     fn try_slices(&mut self, slices: &[IoSlice<'_>], each: usize) -> io::Result<Sent> {
         let none = Sent { refused: slices.len() / each, ..Sent::default() };
         let result = match self.reconnected().then(|| self.flush_tail(false)) {
-            Some(Ok(true)) => self.write(slices, each, false),
+            Some(Ok(true)) => self.write(slices, each),
             Some(Err(error)) => Err(error),
             Some(Ok(false)) | None => Ok(none),
         };
@@ -195,17 +272,13 @@ impl TcpSender {
         self.stats.refused += sent.refused as u64;
     }
 
-    /// Write `slices`, `each` to a packet, all of them or (`wait` = false) as far as there is room.
-    fn write(&mut self, slices: &[IoSlice<'_>], each: usize, wait: bool) -> io::Result<Sent> {
+    /// Write `slices`, `each` to a packet, as far as there is room.
+    fn write(&mut self, slices: &[IoSlice<'_>], each: usize) -> io::Result<Sent> {
         let mut sent = Sent::default();
         let mut at = 0;
         while at < slices.len() {
-            let Some(mut wrote) = self.once(&slices[at..], wait)? else {
-                if wait {
-                    continue;
-                }
-                break;
-            };
+            let end = slices.len().min(at + SLICES);
+            let Some(mut wrote) = self.once(&slices[at..end], false)? else { break };
             sent.bytes += wrote;
             while at < slices.len() && wrote >= slices[at].len() {
                 wrote -= slices[at].len();
@@ -221,7 +294,7 @@ impl TcpSender {
                 }
                 sent.bytes += self.tail.len();
                 at = end;
-                if !self.flush_tail(wait)? {
+                if !self.flush_tail(false)? {
                     break;
                 }
             }
@@ -233,33 +306,34 @@ impl TcpSender {
 
     /// Send the rest of a packet; whether all of it went.
     fn flush_tail(&mut self, wait: bool) -> io::Result<bool> {
-        while !self.tail.is_empty() {
-            let tail = std::mem::take(&mut self.tail);
-            let result = self.once(&[IoSlice::new(&tail)], wait);
-            self.tail = tail;
-            match result? {
-                Some(wrote) => drop(self.tail.drain(..wrote)),
-                None if wait => {}
-                None => return Ok(false),
-            }
+        if self.tail.is_empty() {
+            return Ok(true);
         }
-        Ok(true)
+        let mut tail = std::mem::take(&mut self.tail);
+        if wait {
+            self.patiently(&mut [IoSlice::new(&tail)], self.stats.taken)?;
+        } else {
+            let wrote = self.once(&[IoSlice::new(&tail)], false)?.unwrap_or(0);
+            tail.drain(..wrote);
+            self.tail = tail;
+        }
+        Ok(self.tail.is_empty())
     }
 
-    /// One write. None: there is no room (and with `wait`, there is now).
+    /// One write. None: there is no room (`wait`: nor was there for some milliseconds).
     fn once(&mut self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<Option<usize>> {
         let State::Connected(stream) = &mut self.state else { return Ok(None) };
         self.stats.calls += 1;
-        let error = match stream.write_vectored(slices) {
+        // Not every program that uses this ignores SIGPIPE.
+        let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
+        let error = match SockRef::from(&*stream).send_vectored_with_flags(slices, flags) {
             Ok(0) if slices.iter().any(|s| !s.is_empty()) => io::ErrorKind::WriteZero.into(),
-            Ok(n) => return Ok(Some(n)),
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(Some(0)),
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                match wait.then(|| writable(stream, self.options.patience)) {
-                    None | Some(true) => return Ok(None),
-                    Some(false) => io::Error::from_raw_os_error(libc::ETIMEDOUT),
-                }
+            Ok(n) => {
+                self.stats.taken += n as u64;
+                return Ok(Some(n));
             }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(Some(0)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => error,
         };
         Err(self.broke(&error))
@@ -289,7 +363,7 @@ impl TcpSender {
                 let failed = matches!(socket.take_error(), Ok(Some(_)) | Err(_));
                 if failed || since.elapsed() > self.options.patience {
                     broken(pause * 2)
-                } else if socket.peer_addr().is_ok() {
+                } else if socket.peer_addr().is_ok() && socket.set_nonblocking(false).is_ok() {
                     State::Connected(socket.into())
                 } else {
                     State::Connecting { socket, since, pause }
@@ -301,48 +375,11 @@ impl TcpSender {
     }
 
     fn begin_connecting(&self) -> io::Result<Socket> {
-        let socket = make_socket(&self.at, &self.options)?;
+        let socket = connecting(&self.at, &self.options)?;
         socket.set_nonblocking(true)?;
         match socket.connect(&SockAddr::from(self.at.address)) {
             Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
             _ => Ok(socket),
         }
     }
-}
-
-fn writable(stream: &TcpStream, patience: Duration) -> bool {
-    let limit = rustix::event::Timespec::try_from(patience).ok();
-    let mut waits = [PollFd::new(stream, PollFlags::OUT)];
-    // A signal counts as progress: the write is tried again.
-    !matches!(rustix::event::poll(&mut waits, limit.as_ref()), Ok(0))
-}
-
-fn make_socket(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
-        .map_err(at.failing("open a socket for"))?;
-    // Not having this algorithm is seen in the statistics.
-    let _ = socket.set_tcp_congestion(options.congestion.as_bytes());
-    // A peer that acknowledges nothing for so long is gone, whatever is still to be sent again.
-    let _ = socket.set_tcp_user_timeout(Some(options.patience));
-    socket.set_tcp_nodelay(true).map_err(at.failing("set TCP_NODELAY on"))?;
-    let alive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
-    socket.set_tcp_keepalive(&alive.with_retries(4)).map_err(at.failing("set SO_KEEPALIVE on"))?;
-    if let Some(size) = at.sndbuf {
-        let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
-        socket.set_send_buffer_size(bytes).map_err(at.failing("set SO_SNDBUF on"))?;
-    }
-    if let Some(ttl) = at.ttl {
-        let hops = u32::from(ttl);
-        let set =
-            if at.address.is_ipv4() { socket.set_ttl_v4(hops) } else { socket.set_unicast_hops_v6(hops) };
-        set.map_err(at.failing("set the hop limit of"))?;
-    }
-    if let Some(source) = at.source {
-        let local = SockAddr::from(std::net::SocketAddr::new(source, 0));
-        socket.bind(&local).map_err(at.failing("bind the source address of"))?;
-    }
-    if let Some(name) = &at.iface {
-        bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
-    }
-    Ok(socket)
 }
