@@ -371,6 +371,19 @@ fn heaps_of_64_mib_are_never_held_and_may_be_read_straight_into_their_place() {
 }
 
 #[test]
+fn what_a_stalled_sender_has_sent_of_a_long_body_is_told() {
+    let mut source = source(&PieceOptions::default());
+    let mut sender = TcpStream::connect(source.local()).unwrap();
+    let long = one(0, 12, 1 << 20);
+    let mut seen = Seen::default();
+    for (from, to) in [(0, 300_001), (300_001, 300_002), (300_002, 1_000_000), (1_000_000, long.len())] {
+        sender.write_all(&long[from..to]).unwrap();
+        until(&mut source, &mut seen, |_, stats| stats.bytes == to as u64);
+    }
+    assert!(seen.all() == [long]);
+}
+
+#[test]
 fn after_the_connections_asked_for_the_listener_is_gone() {
     let mut source = source(&PieceOptions { accept: Some(2), connections: 1, ..PieceOptions::default() });
     let to = source.local();

@@ -8,6 +8,7 @@ use crate::{
     address::Endpoint,
     source::InterfaceWatch,
     tcp::open::{listen, ready},
+    udp::set_option,
 };
 use rustix::event::epoll;
 use socket2::SockRef;
@@ -16,7 +17,7 @@ use std::{
     io::{self, IoSliceMut, Read},
     mem::MaybeUninit,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
@@ -24,6 +25,10 @@ use std::{
 const READ: usize = 256 << 10;
 /// Bytes one read into a sink's own memory asks for.
 const DIRECT: usize = 1 << 20;
+/// Bytes of a long body that are worth being woken for.
+const GATHER: i32 = 128 << 10;
+/// So often every connection is looked at that may have fewer.
+const SWEEP: Duration = Duration::from_millis(100);
 /// Most connections read in one poll. The kernel hands out the others first the next time.
 const TURNS: usize = 64;
 /// The listener's mark among the connections, which count from 0.
@@ -50,6 +55,7 @@ pub struct PieceSource {
     watching: bool,
     /// Not before.
     pause: Option<Instant>,
+    swept: Instant,
     scratch: Box<[u8]>,
     stats: PieceStats,
     interface: InterfaceWatch,
@@ -59,6 +65,22 @@ struct Connection {
     stream: TcpStream,
     sender: SocketAddr,
     cutter: Cutter,
+    /// Whether the kernel reports it only when [`GATHER`] bytes are there.
+    gathers: bool,
+}
+
+impl Connection {
+    /// Within a long body nobody waits for its next bytes: many at once save wakings. Where its end is near, or
+    /// short packets come, each byte is reported.
+    fn gather(&mut self) {
+        let gathers = self.cutter.body().is_some_and(|(_, _, left)| left >= GATHER as u64);
+        if gathers != self.gathers {
+            let bytes = if gathers { GATHER } else { 1 };
+            // Without it, it is only slower.
+            let _ = set_option(self.stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes);
+            self.gathers = gathers;
+        }
+    }
 }
 
 /// What one read brought.
@@ -132,6 +154,7 @@ impl PieceSource {
             doubtful: BTreeMap::new(),
             watching: false,
             pause: None,
+            swept: Instant::now(),
             scratch: vec![0; READ + rules.keep()].into_boxed_slice(),
             rules,
             stats: PieceStats::default(),
@@ -209,6 +232,7 @@ impl PieceSource {
             }
             sink.done();
         }
+        self.sweep(ready.is_empty(), sink)?;
         self.give_up(sink);
         if self.pause.is_some_and(|until| until <= Instant::now()) {
             self.pause = None;
@@ -280,7 +304,8 @@ impl PieceSource {
         ready(&stream, self.options.keepalive)?;
         let mark = self.next;
         epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(mark), epoll::EventFlags::IN)?;
-        self.connections.insert(mark, Connection { stream, sender, cutter: Cutter::new(&self.rules) });
+        self.connections
+            .insert(mark, Connection { stream, sender, cutter: Cutter::new(&self.rules), gathers: false });
         self.next += 1;
         self.stats.connections += 1;
         Ok(mark)
@@ -289,7 +314,7 @@ impl PieceSource {
     /// One read of one connection.
     fn serve(&mut self, mark: u64, sink: &mut dyn PieceSink) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&mark) else { return Ok(()) };
-        let Connection { stream, sender, cutter } = connection;
+        let Connection { stream, sender, cutter, .. } = connection;
         let begun = cutter.kept().len();
         self.scratch[..begun].copy_from_slice(cutter.kept());
         let got = match cutter.body() {
@@ -316,7 +341,8 @@ impl PieceSource {
                 }
                 self.stats.bytes += n as u64;
                 self.stats.reads += 1;
-                if cutter.is_doubting() {
+                connection.gather();
+                if connection.cutter.is_doubting() {
                     self.doubtful.insert(mark, Instant::now());
                 } else if !self.doubtful.is_empty() {
                     self.doubtful.remove(&mark);
@@ -341,6 +367,19 @@ impl PieceSource {
         self.connections.remove(&mark);
         self.doubtful.remove(&mark);
         if self.pause.is_none() { self.watch(true) } else { Ok(()) }
+    }
+
+    /// A sender that stalls within a long body may have left less than is reported.
+    fn sweep(&mut self, idle: bool, sink: &mut dyn PieceSink) -> io::Result<()> {
+        if idle || self.swept.elapsed() >= SWEEP {
+            self.swept = Instant::now();
+            let gathering = self.connections.iter().filter(|(_, c)| c.gathers).map(|(&mark, _)| mark);
+            for mark in gathering.collect::<Vec<_>>() {
+                self.serve(mark, sink)?;
+                sink.done();
+            }
+        }
+        Ok(())
     }
 
     /// What was begun while searching, and was not continued for long, is no packet.
