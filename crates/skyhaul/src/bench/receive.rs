@@ -7,7 +7,7 @@ use crate::receive::{Engine, EngineOptions, Gate, Nowhere};
 use skyhaul_core::assembly::Config;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
-use skyhaul_io::address::{Endpoint, Transport};
+use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, enter_network};
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::{Pool, PoolOptions};
@@ -84,15 +84,7 @@ pub(super) fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
 /// Where receivers listen: the port is the system's choice.
 pub(super) fn listen(options: &BenchOptions) -> Endpoint {
     let address = SocketAddr::new(options.address, 0);
-    Endpoint {
-        transport: Transport::Udp,
-        address,
-        iface: None,
-        source: None,
-        rcvbuf: None,
-        sndbuf: None,
-        ttl: None,
-    }
+    Endpoint::udp(address)
 }
 
 /// Put this thread where it belongs. A CPU that cannot be had makes figures only less steady.
