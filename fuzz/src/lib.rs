@@ -16,6 +16,7 @@ mod assembly;
 mod learn;
 pub mod mutate;
 mod recording;
+mod spead;
 mod text;
 mod wire;
 
@@ -42,10 +43,20 @@ pub const TARGETS: &[Target] = &[
     Target { name: "vtp", run: wire::vtp, weight: 1, seeds: wire::vtp_seeds },
     Target { name: "mark5b", run: wire::mark5b, weight: 1, seeds: wire::mark5b_seeds },
     Target { name: "spead", run: wire::spead, weight: 1, seeds: wire::spead_seeds },
+    Target { name: "spead_head", run: fuzzing::spead_head, weight: 1, seeds: spead::packet_seeds },
+    Target { name: "spead_items", run: fuzzing::spead_items, weight: 1, seeds: spead::items_seeds },
+    Target {
+        name: "spead_descriptor",
+        run: fuzzing::spead_descriptor,
+        weight: 2,
+        seeds: spead::descriptor_seeds,
+    },
+    Target { name: "spead_bits", run: fuzzing::spead_bits, weight: 2, seeds: spead::bits_seeds },
+    Target { name: "spead_packets", run: fuzzing::spead_packets, weight: 8, seeds: spead::shape_seeds },
     Target { name: "ejfat", run: wire::ejfat, weight: 1, seeds: wire::ejfat_seeds },
     Target { name: "learn", run: learn::run, weight: 8, seeds: learn::seeds },
     Target { name: "fill", run: fuzzing::learn, weight: 8, seeds: learn::equal_seeds },
-    Target { name: "inspect", run: fuzzing::inspect, weight: 4, seeds: wire::frames },
+    Target { name: "inspect", run: fuzzing::inspect, weight: 4, seeds: wire::inspect_seeds },
     Target { name: "restamp", run: fuzzing::restamp, weight: 1, seeds: wire::restamp_seeds },
     Target { name: "quantity", run: text::quantity, weight: 1, seeds: text::quantity_seeds },
     Target { name: "address", run: text::address, weight: 1, seeds: text::address_seeds },

@@ -35,6 +35,11 @@ pub(crate) fn vdif_seeds() -> Vec<Vec<u8>> {
     frames().into_iter().enumerate().map(chosen).collect()
 }
 
+/// What is inspected: frames, and packets with descriptors.
+pub(crate) fn inspect_seeds() -> Vec<Vec<u8>> {
+    frames().into_iter().chain(crate::spead::packet_seeds()).collect()
+}
+
 /// One frame of each extended data version, each with and without a sequence number.
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();

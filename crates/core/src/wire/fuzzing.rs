@@ -2,6 +2,10 @@
 //!
 //! The fuzz targets call these and nothing else, so that a failing input is a line in a test here.
 
+mod spead;
+
+pub use spead::{spead_bits, spead_descriptor, spead_head, spead_items, spead_packets};
+
 use super::{
     AnyLayout, Blocks, Format, Keep, LearnOptions, Learner, Order, Place, Restamper,
     ejfat::EjfatLayout,
@@ -135,6 +139,9 @@ mod tests {
         #[test]
         fn every_entry_returns(input in proptest::collection::vec(any::<u8>(), 0..400)) {
             for entry in [vdif, mark5b, spead, ejfat, learn, inspect, restamp] {
+                entry(&input);
+            }
+            for entry in [spead_head, spead_items, spead_descriptor, spead_bits, spead_packets] {
                 entry(&input);
             }
         }

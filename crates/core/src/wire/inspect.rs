@@ -11,7 +11,6 @@ use super::{
     header::{Field, Order},
     learn::Shape,
     mark5b::{self, Mark5b},
-    spead::{self, Packet, Pointer, Spead},
     vdif::{
         Extended, Header, Vdif,
         extended::{Alma, Multiplexed, Nict, R2dbe, Vlba, Words},
@@ -21,6 +20,7 @@ use super::{
 use crate::placement::Reject;
 
 mod meaning;
+mod spead;
 
 /// One field of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -219,44 +219,6 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn spead(&mut self) {
-        let header = Spead::read(self.packet).map(|(header, _)| header);
-        let parts = Packet::read(self.packet);
-        if let (Err(reason), Some(header)) = (parts.as_ref(), header) {
-            let needed = Spead::LEN + usize::from(header.items) * Pointer::LEN;
-            self.fail("SPEAD", *reason, if *reason == Reject::Truncated { needed } else { 0 });
-        }
-        self.table("SPEAD", Spead::FIELDS, Spead::LEN);
-        let Ok(parts) = parts else { return };
-        let value_bits = u32::from(parts.flavour.address_bits());
-        let mut length = None;
-        for item in parts.items() {
-            let section = if item.immediate { "item" } else { "item address" };
-            let (name, meaning) = meaning::of_item(item);
-            let (byte, width, lsb) = (self.at, Pointer::LEN, 0);
-            self.rows.push(Row {
-                section,
-                name,
-                byte,
-                width,
-                lsb,
-                bits: value_bits,
-                value: item.value,
-                meaning,
-            });
-            self.at += Pointer::LEN;
-            if item.immediate && item.id == spead::id::PAYLOAD_LENGTH {
-                length = Some(item.value as usize);
-            }
-        }
-        match length {
-            None => self.fail("SPEAD", Reject::BadField, 0),
-            Some(length) if length > self.rest().len() => self.fail("payload", Reject::Truncated, length),
-            Some(length) if length < self.rest().len() => self.fail("payload", Reject::WrongSize, length),
-            Some(_) => {}
-        }
-    }
-
     fn ejfat(&mut self) {
         match ejfat::balancer_bytes(self.packet) {
             Ok(0) => {}
@@ -291,6 +253,7 @@ fn likely_order(packet: &[u8]) -> Order {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::spead::{self, Spead};
     use proptest::prelude::*;
 
     fn value(inspection: &Inspection, section: &str, name: &str) -> (u64, String) {

@@ -2,7 +2,7 @@
 
 use crate::wire::{
     mark5b::{Mark5b, from_bcd},
-    spead::{Item, id},
+    spead::{Descriptor, Item, id},
     vdif::{EPOCH_SECONDS, UNIX_2000, Vdif},
 };
 
@@ -99,6 +99,46 @@ pub(super) fn of_item(item: Item) -> (&'static str, String) {
         _ => "",
     };
     (known, meaning.to_owned())
+}
+
+/// What a SPEAD descriptor says, in a line.
+pub(super) fn of_descriptor(descriptor: &Descriptor) -> String {
+    let mut words = format!("id {:#x}, {}", descriptor.id, shown(&descriptor.name));
+    match &descriptor.numpy {
+        Some(header) => words += &format!(", numpy {}", shown(header)),
+        None => {
+            let fields: Vec<String> = descriptor
+                .format
+                .iter()
+                .take(MANY)
+                .map(|(code, bits)| format!("{}{bits}", code.escape_default()))
+                .collect();
+            let size = |size: &Option<u64>| size.map_or("?".to_owned(), |size| size.to_string());
+            let sizes: Vec<String> = descriptor.shape.iter().take(MANY).map(size).collect();
+            words += &format!(", {}, shape ({})", fields.join(" "), sizes.join(", "));
+        }
+    }
+    if descriptor.description.is_empty() {
+        words
+    } else {
+        format!("{words}: {}", shown(&descriptor.description))
+    }
+}
+
+/// How many letters, fields and dimensions of a descriptor are shown.
+const MANY: usize = 160;
+
+/// Text of a stranger, fit for a terminal.
+pub(super) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for letter in text.chars().take(MANY) {
+        if letter.is_ascii_graphic() || letter == ' ' {
+            shown.push(letter);
+        } else {
+            shown.extend(letter.escape_default());
+        }
+    }
+    if text.chars().nth(MANY).is_some() { shown + "…" } else { shown }
 }
 
 /// A Unix time as ISO 8601 in UTC.

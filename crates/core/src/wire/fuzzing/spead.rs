@@ -1,0 +1,139 @@
+//! The parsers of SPEAD beside the layout: heads, items, descriptors, values, and the making of packets.
+
+use crate::placement::Reject;
+use crate::wire::spead::{
+    BugCompat, Descriptor, Flavour, Head, Packet,
+    bits::BitFormat,
+    items::{Pointers, items},
+    packets::{HeapPackets, HeapShape, Split},
+};
+
+/// A head: what is read in one pass is what the plain reading gives, and needs no octet behind it.
+pub fn spead_head(packet: &[u8]) {
+    let read = Head::read(packet);
+    let Ok(Some(head)) = Head::peek(packet) else {
+        assert!(read.is_err());
+        return;
+    };
+    assert_eq!(Head::peek(&packet[..head.start]), Ok(Some(head)));
+    assert!(head.start <= packet.len() && head.pointers.len() == head.start - 8);
+    assert!(head.size.is_none_or(|size| head.offset + head.length <= size));
+    assert_eq!(read.is_ok(), head.bytes() == packet.len() as u64);
+    assert!(matches!(read, Ok(_) | Err(Reject::Truncated | Reject::WrongSize)));
+    let plain = Packet::read(packet).map(Packet::is_stop);
+    assert_eq!(plain, Ok(head.is_stop()));
+    let (mut kept, mut twice) = (Pointers::new(), Pointers::new());
+    kept.add(&head);
+    twice.add(&head);
+    twice.add(&head);
+    assert_eq!(kept.as_slice(), twice.as_slice());
+    told(head.flavour, kept.as_slice(), head.size.unwrap_or(head.offset + head.length));
+}
+
+/// Items are in their heap and do not overlap.
+fn told(flavour: Flavour, pointers: &[u64], heap_bytes: u64) {
+    let mut end = 0;
+    for item in items(flavour, pointers, heap_bytes) {
+        if item.immediate {
+            assert!(item.range.is_empty());
+        } else {
+            assert!(item.range.start >= end && !item.range.is_empty() && item.range.end <= heap_bytes);
+            end = item.range.end;
+        }
+    }
+}
+
+/// Any pointers; the first octet chooses the flavour, the second the heap's size.
+pub fn spead_items(input: &[u8]) {
+    let [width, size, rest @ ..] = input else { return };
+    let Some(flavour) = Flavour::new(8 * (width % 7 + 1)) else { return };
+    let pointers: Vec<u64> = rest.as_chunks().0.iter().map(|octets| u64::from_be_bytes(*octets)).collect();
+    told(flavour, &pointers, u64::from(*size) * 5);
+}
+
+/// A descriptor; the first octet is the bug-compat bits. What is read is written and read again, and is used.
+pub fn spead_descriptor(input: &[u8]) {
+    let Some((&bits, nested)) = input.split_first() else { return };
+    let Ok(read) = Descriptor::read(nested, BugCompat(bits)) else { return };
+    assert!(read.shape.len() + read.format.len() + read.name.len() <= nested.len());
+    for (flavour, bits) in [40, 48].into_iter().filter_map(Flavour::new).zip([0, bits]) {
+        if let Ok(written) = read.write(flavour, BugCompat(bits)) {
+            assert_eq!(Descriptor::read(&written, BugCompat(bits)).as_ref(), Ok(&read));
+        }
+    }
+    if let Ok(format) = BitFormat::new(&read.format) {
+        values(&format, &read.shape, nested);
+    }
+}
+
+/// Elements of any octets come back from memory.
+fn values(format: &BitFormat, shape: &[Option<u64>], wire: &[u8]) {
+    let Ok(shape) = format.shape(shape, wire.len() as u64) else { return };
+    // A dimension of 0 makes the others any size.
+    let elements = if shape.contains(&0) { 0 } else { shape.iter().product::<u64>() as usize };
+    let bytes = elements * format.stride();
+    assert!(bytes <= 9 * wire.len());
+    let (mut native, mut back) = (vec![0; bytes], vec![0; wire.len()]);
+    assert_eq!(format.unpack(wire, elements, &mut native), Ok(()));
+    assert_eq!(format.pack(&native, elements, &mut back), Ok(()));
+    let mut again = vec![0; bytes];
+    assert_eq!(format.unpack(&back, elements, &mut again), Ok(()));
+    assert_eq!(native, again);
+}
+
+/// A format, two octets a field, four at most; then values in it.
+pub fn spead_bits(input: &[u8]) {
+    let Some((&fields, rest)) = input.split_first() else { return };
+    let (fields, wire) = rest.split_at(rest.len().min(usize::from(fields % 5) * 2));
+    let codes = ['u', 'i', 'b', 'c', 'f', 'u', '0'];
+    let field = |&[code, bits]: &[u8; 2]| (codes[usize::from(code) % codes.len()], u32::from(bits));
+    let format: Vec<(char, u32)> = fields.as_chunks().0.iter().map(field).collect();
+    if let Ok(format) = BitFormat::new(&format) {
+        values(&format, &[None], wire);
+        values(&format, &[None, Some(2)], wire);
+        values(&format, &[], wire);
+    }
+}
+
+/// A heap is divided: 12 octets of shape, then pointers. Its packets are heads that are read, and cover it.
+pub fn spead_packets(input: &[u8]) {
+    let Some((&[width, choice, a, b, c, d, e, f, counter @ ..], rest)) = input.split_first_chunk::<12>()
+    else {
+        return;
+    };
+    let Some(flavour) = Flavour::new(8 * (width % 7 + 1)) else { return };
+    let mut pointers: Vec<u64> =
+        rest.as_chunks().0.iter().map(|octets| u64::from_be_bytes(*octets)).collect();
+    pointers.retain(|&pointer| flavour.keeps(pointer));
+    let shape = HeapShape {
+        flavour,
+        counter: u32::from_be_bytes(counter).into(),
+        pointers: &pointers,
+        payload_bytes: u32::from_be_bytes([0, a, b, c]).into(),
+        packet_bytes: u32::from_be_bytes([0, d & 1, e, f]) as usize,
+        repeat_pointers: choice & 1 == 1,
+        split: if choice & 2 == 2 { Split::Even } else { Split::Full },
+    };
+    let Ok(packets) = HeapPackets::new(shape) else { return };
+    let mut head = vec![0; packets.head_bytes_max()];
+    let (mut at, mut wire, mut seen) = (0, 0, Pointers::new());
+    // Large heaps in small packets would take long: their first packets, and their last.
+    let all = packets.count();
+    for n in (0..all.min(500)).chain(all.saturating_sub(3).max(500)..all) {
+        let part = packets.packet(n, &mut head);
+        let Ok(Some(read)) = Head::peek(&head[..part.head]) else { panic!("a head that is not read") };
+        assert_eq!(
+            (read.start, read.bytes(), read.size),
+            (part.head, part.bytes(), Some(packets.heap_bytes()))
+        );
+        assert!(read.length > 0 && part.bytes() <= shape.packet_bytes as u64);
+        assert!(read.offset == at || n >= 500);
+        assert_eq!(part.payload.end - part.payload.start + part.dummy as u64, read.length);
+        assert!(part.payload.end <= shape.payload_bytes);
+        (at, wire) = (read.offset + read.length, wire + part.bytes());
+        seen.add(&read);
+    }
+    assert_eq!(at, packets.heap_bytes());
+    assert!(all > 500 || wire == packets.bytes_on_wire());
+    assert!(all > 500 || pointers.iter().all(|pointer| seen.as_slice().contains(pointer)));
+}
