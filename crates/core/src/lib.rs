@@ -51,6 +51,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod control;
 pub mod measure;
 pub mod pace;
 pub mod packetize;

@@ -8,6 +8,7 @@
 //! ```
 
 pub mod ejfat;
+pub mod feedback;
 pub mod fila10g;
 #[doc(hidden)]
 pub mod fuzzing;

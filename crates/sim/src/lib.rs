@@ -9,13 +9,16 @@
 //!   cargo run -p skyhaul-sim -- 4711                           world 4711, one line for each event
 //! ```
 //!
+//! [`link`] and [`rate`] do the same for senders that share a link and seek its rate: `skyhaul-sim -- rate --seed 7`.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]
 
 pub mod crash;
+pub mod link;
 pub mod memory;
 pub mod model;
 pub mod network;
 pub mod random;
+pub mod rate;
 pub mod sender;
 pub mod world;

@@ -1,7 +1,8 @@
-//! Plays worlds: `skyhaul-sim [SEED] [--worlds N] [--from SEED]`.
+//! Plays worlds: `skyhaul-sim [SEED] [--worlds N] [--from SEED]`, `skyhaul-sim rate [--seed SEED] [--worlds N]`.
 #![forbid(unsafe_code)]
 
 use skyhaul_sim::model::Held;
+use skyhaul_sim::rate;
 use skyhaul_sim::world::{Tally, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -9,6 +10,9 @@ use std::time::Instant;
 
 fn main() -> ExitCode {
     let (mut replay, mut worlds, mut from) = (None, 1000u64, 1u64);
+    if std::env::args().nth(1).as_deref() == Some("rate") {
+        return rate_worlds(std::env::args().skip(2));
+    }
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let value =
@@ -42,6 +46,36 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// `rate [--seed N] [--worlds N]`: links shared by controlled senders.
+fn rate_worlds(mut words: impl Iterator<Item = String>) -> ExitCode {
+    let (mut seed, mut worlds) = (None, 100u64);
+    while let Some(word) = words.next() {
+        let value = words.next().and_then(|text| text.parse::<u64>().ok());
+        match (word.as_str(), value) {
+            ("--seed", Some(value)) => seed = Some(value),
+            ("--worlds", Some(value)) => worlds = value,
+            _ => return usage(),
+        }
+    }
+    if let Some(seed) = seed {
+        let world = rate::World::random(seed);
+        let rows = world.link.play();
+        rate::timeline(&rows).for_each(|line| println!("{line}"));
+        println!("{}", rate::figures(&world, &rows));
+        return report(seed, &rate::judge(&world, &rows));
+    }
+    for seed in 1..=worlds {
+        let world = rate::World::random(seed);
+        let rows = world.link.play();
+        println!("{seed:>6} {}", rate::figures(&world, &rows));
+        if let Err(why) = rate::judge(&world, &rows) {
+            println!("rate world {seed}: {why}\nreplay: cargo run -p skyhaul-sim -- rate --seed {seed}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
 /// Play a world; a panic is something that did not hold.
 fn play(seed: u64) -> Held<Tally> {
     catch_unwind(AssertUnwindSafe(|| World::random(seed).run(&mut |_| ())))
@@ -59,7 +93,9 @@ fn report(seed: u64, outcome: &Held) -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: skyhaul-sim [SEED] [--worlds N] [--from SEED]");
+    eprintln!(
+        "usage: skyhaul-sim [SEED] [--worlds N] [--from SEED]\n       skyhaul-sim rate [--seed SEED] [--worlds N]"
+    );
     ExitCode::from(2)
 }
 

@@ -18,8 +18,9 @@ pub type Held<T = ()> = Result<T, String>;
 /// `Err` with the text unless the condition holds.
 macro_rules! hold {
     ($condition:expr, $($text:tt)+) => {
-        if !$condition {
-            return Err(format!($($text)+));
+        match $condition {
+            true => {}
+            false => return Err(format!($($text)+)),
         }
     };
 }

@@ -1,0 +1,136 @@
+//! From cumulative reports to what the law looks at: losses, rates and waiting times since the report before.
+//!
+//! ```text
+//!   marks          a      b      c      d            sent rate  = bytes sent from a to d / time they took to send
+//!   sender clock   ├──────┼──────┼──────┤            delivered  = bytes that came / time they took to come, or to
+//!   receiver clock   ├──────┼───────┼────────┤                    send, whichever is longer (BBR, rate samples)
+//!                    waiting time grows ▲            waiting    = least of the last one-way times above the base
+//! ```
+//!
+//! The two clocks need not agree: only differences count, and their drift (below 1e-4) is less than a queue's growth.
+//! One-way times are disturbed only upwards, by processes that do not run, so the least of three is taken; the base
+//! is the least of the last 10 to 20 s, as routes and clocks move (RFC 6817, 2.2 and 3.4.2).
+
+use super::Report;
+use crate::placement::Nanos;
+
+/// Reports over which rates are measured.
+const SPAN: usize = 4;
+/// One-way times whose least is the waiting time.
+const WINDOW: usize = 3;
+/// How long one half of the base's history lasts.
+const BASE: Nanos = Nanos(10_000_000_000);
+
+/// What changed from one report to the next.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sample {
+    /// When the earlier mark was sent: all counted here was sent after it.
+    pub(super) since: Nanos,
+    /// Seconds between the two marks, by the sender's clock.
+    pub(super) seconds: f64,
+    /// Packets sent.
+    pub(super) packets: f64,
+    /// Packets lost or refused; negative where late ones came.
+    pub(super) lost: f64,
+    /// Bits per second sent, over the last few reports.
+    pub(super) sent: f64,
+    /// Bits per second that came, over the last few reports.
+    pub(super) delivered: f64,
+    /// Seconds that packets wait beyond the base.
+    pub(super) waiting: f64,
+    /// How uncertain `waiting` is.
+    pub(super) jitter: f64,
+    /// The fuller of the receiver's buffers, of 1.
+    pub(super) socket: f64,
+    pub(super) ring: f64,
+}
+
+/// The last reports.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sense {
+    /// Newest last.
+    reports: [Report; SPAN],
+    count: usize,
+    ways: [i64; WINDOW],
+    /// Least one-way times of the half before, and of this half, which began then.
+    base: [i64; 2],
+    base_from: Nanos,
+    jitter: f64,
+}
+
+impl Sense {
+    /// Whether a report is no newer than the last.
+    pub(super) fn is_stale(&self, report: &Report) -> bool {
+        self.count > 0 && report.mark_time <= self.reports[SPAN - 1].mark_time
+    }
+
+    /// What changed; `None` for the first report, and for the first of a receiver that began anew.
+    pub(super) fn take(&mut self, report: &Report) -> Option<Sample> {
+        let last = self.reports[SPAN - 1];
+        let restarted = report.packets < last.packets || report.sent_packets < last.sent_packets;
+        let first = self.count == 0 || restarted;
+        self.reports.rotate_left(1);
+        self.reports[SPAN - 1] = *report;
+        self.count = if first { 1 } else { (self.count + 1).min(SPAN) };
+        let way = report.arrived.0.cast_signed().wrapping_sub(report.mark_time.0.cast_signed());
+        if first {
+            (self.ways, self.base, self.base_from) = ([way; WINDOW], [way; 2], report.mark_time);
+            return None;
+        }
+        let waiting = self.wait(way, report.mark_time);
+        let oldest = self.reports[SPAN - self.count];
+        let spent = seconds(report.mark_time.since(oldest.mark_time));
+        let came = seconds(report.arrived.since(oldest.arrived));
+        let bits = |now: u64, before: u64| now.saturating_sub(before) as f64 * 8.0;
+        let refused = report.refused.saturating_sub(oldest.refused) as f64;
+        let good = report.packets.saturating_sub(oldest.packets) as f64;
+        let useful = (1.0 - refused / good.max(1.0)).max(0.0);
+        Some(Sample {
+            since: last.mark_time,
+            seconds: seconds(report.mark_time.since(last.mark_time)),
+            packets: report.sent_packets.saturating_sub(last.sent_packets) as f64,
+            lost: gone(report) - gone(&last),
+            sent: bits(report.sent_bytes, oldest.sent_bytes) / spent,
+            delivered: bits(report.bytes, oldest.bytes) * useful / spent.max(came),
+            waiting,
+            jitter: self.jitter,
+            socket: f64::from(report.socket_fill) / 1000.0,
+            ring: f64::from(report.ring_fill) / 1000.0,
+        })
+    }
+
+    /// Packets lost so far.
+    pub(super) fn lost(&self) -> u64 {
+        let last = &self.reports[SPAN - 1];
+        last.sent_packets.saturating_sub(last.packets).saturating_add(last.refused)
+    }
+
+    /// Take the present waiting time as the least there is: it does not fall though less is sent, so the way itself
+    /// became longer, or others keep its queue full.
+    pub(super) fn rebase(&mut self) {
+        let least = self.ways.into_iter().min().unwrap_or_default();
+        self.base = [least; 2];
+    }
+
+    fn wait(&mut self, way: i64, now: Nanos) -> f64 {
+        self.ways.rotate_left(1);
+        self.ways[WINDOW - 1] = way;
+        let least = self.ways.into_iter().min().unwrap_or(way);
+        let above = way.saturating_sub(least) as f64 / 1e9;
+        self.jitter += (above - self.jitter) / 16.0;
+        if now.since(self.base_from) > BASE {
+            (self.base, self.base_from) = ([self.base[1], way], now);
+        }
+        self.base[1] = self.base[1].min(way);
+        least.saturating_sub(self.base[0].min(self.base[1])) as f64 / 1e9
+    }
+}
+
+/// Packets that did not come, or were refused. Below zero where a sender counts less than a receiver.
+fn gone(report: &Report) -> f64 {
+    report.sent_packets as f64 - report.packets as f64 + report.refused as f64
+}
+
+fn seconds(span: Nanos) -> f64 {
+    span.0.max(1) as f64 / 1e9
+}
