@@ -3,8 +3,20 @@
 //! The ideal time of a packet is `t0 + bits_before_it / rate`, computed from the whole count each time, so
 //! rounding never adds up: after a day at 16 Gb/s the last packet is still within a nanosecond of its place.
 //!
-//! A sender that was held up may catch up, but not in one burst: it may be at most `slack` behind its ideal;
-//! what it is later than that is given up and counted.
+//! A sender that was held up may catch up, but not in one burst. It may be at most `slack` behind its ideal; what it
+//! is later than that is given up and counted. [`Pacer::new`] lets it send what it is behind at once;
+//! [`Pacer::smooth`] only the part up to a tolerance, and the rest at a rate 5 % higher:
+//!
+//! ```text
+//!   bytes │        ideal ╱ ╱ 1.05 × the rate, until the debt is paid
+//!         │            ╱ ╱
+//!         │          ╱  ╱
+//!         │        ╱┌──┘
+//!         │      ╱──┘held up
+//!         └────────────────── time
+//! ```
+//!
+//! The rate may change at any moment ([`Pacer::set_rate`]), or from one object to the next ([`Pacer::switch`]).
 
 use crate::placement::Nanos;
 
@@ -14,16 +26,47 @@ pub struct Pacer {
     /// Bits per second; 0 is as fast as possible.
     rate: u64,
     t0: Nanos,
+    /// 2⁻³² ns to add to `t0`, so that changing the rate loses nothing.
+    t0_fraction: u32,
     bits: u128,
+    /// Lateness that is made up at once, and all that is made up.
+    tolerance: Nanos,
     slack: Nanos,
+    /// Time the schedule is behind the ideal and will make up.
+    debt: Nanos,
     forgiven: Nanos,
 }
+
+/// Of the time a packet takes, this part is gained on the ideal while there is debt: 1.05 times the rate.
+const GAIN: u64 = 21;
 
 impl Pacer {
     /// A pacer of `bits_per_second` (0: as fast as possible) that starts at `t0`.
     #[must_use]
     pub fn new(bits_per_second: u64, t0: Nanos) -> Self {
-        Self { rate: bits_per_second, t0, bits: 0, slack: Nanos(10_000_000), forgiven: Nanos(0) }
+        let slack = Nanos(10_000_000);
+        Self::smooth(bits_per_second, t0, slack, slack)
+    }
+
+    /// The same, but what it is later than `tolerance` is made up slowly, and later than `slack` not at all.
+    #[must_use]
+    pub fn smooth(bits_per_second: u64, t0: Nanos, tolerance: Nanos, slack: Nanos) -> Self {
+        Self {
+            rate: bits_per_second,
+            t0,
+            t0_fraction: 0,
+            bits: 0,
+            tolerance,
+            slack: Nanos(slack.0.saturating_sub(tolerance.0)),
+            debt: Nanos(0),
+            forgiven: Nanos(0),
+        }
+    }
+
+    /// Bits per second; 0 is as fast as possible.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.rate
     }
 
     /// The ideal time of the next packet.
@@ -48,16 +91,67 @@ impl Pacer {
 
     /// `bytes` went at `now`.
     pub fn sent(&mut self, bytes: u64, now: Nanos) {
-        let late = now.since(self.due());
-        if self.rate != 0 && late > self.slack {
-            let given_up = Nanos(late.0 - self.slack.0);
-            self.t0 = self.t0.plus(given_up);
-            self.forgiven = self.forgiven.plus(given_up);
+        let bits = u128::from(bytes) * 8;
+        if self.rate == 0 {
+            return;
         }
-        self.bits += u128::from(bytes) * 8;
+        let late = now.since(self.due());
+        if late > self.tolerance {
+            let behind = Nanos(late.0 - self.tolerance.0);
+            self.t0 = self.t0.plus(behind);
+            self.debt = self.debt.plus(behind);
+            let given_up = Nanos(self.debt.0.saturating_sub(self.slack.0));
+            self.debt = Nanos(self.debt.0 - given_up.0);
+            self.forgiven = self.forgiven.plus(given_up);
+        } else if self.debt.0 > 0 {
+            let takes = bits * 1_000_000_000 / u128::from(self.rate);
+            let gained = (u64::try_from(takes).unwrap_or(u64::MAX) / GAIN).min(self.debt.0).min(self.t0.0);
+            self.debt = Nanos(self.debt.0 - gained);
+            self.t0 = Nanos(self.t0.0 - gained);
+        }
+        self.bits += bits;
     }
 
-    /// Time by which the schedule was moved because the sender was held up.
+    /// There was nothing to send until `now`: being late is no reason to hurry, and slipped by nothing.
+    pub fn rest(&mut self, now: Nanos) {
+        if now.since(self.due()) > self.tolerance {
+            (self.t0, self.t0_fraction, self.bits, self.debt) = (now, 0, 0, Nanos(0));
+        }
+    }
+
+    /// From here on another rate, after the time that what was sent takes at the old one.
+    pub fn switch(&mut self, bits_per_second: u64, now: Nanos) {
+        if bits_per_second == self.rate {
+            return;
+        }
+        if self.rate == 0 {
+            self.t0 = self.t0.max(now);
+        } else {
+            let elapsed = self.bits * (1_000_000_000 << 32) / u128::from(self.rate);
+            let elapsed = elapsed + u128::from(self.t0_fraction);
+            self.t0_fraction = elapsed as u32;
+            self.t0 = self.t0.plus(Nanos(u64::try_from(elapsed >> 32).unwrap_or(u64::MAX)));
+        }
+        self.bits = 0;
+        self.rate = bits_per_second;
+    }
+
+    /// At once another rate: what was sent too early by the old one counts by the new one.
+    pub fn set_rate(&mut self, bits_per_second: u64, now: Nanos) {
+        if bits_per_second == self.rate {
+            return;
+        }
+        let early = self.due().since(now);
+        let bits = u128::from(early.0) * u128::from(self.rate) / 1_000_000_000;
+        self.switch(bits_per_second, now);
+        if bits_per_second != 0 && early.0 > 0 {
+            (self.t0, self.bits) = (now, bits);
+        } else if bits_per_second == 0 {
+            self.t0 = now;
+        }
+    }
+
+    /// Time by which the schedule was moved for good because the sender was held up.
     #[must_use]
     pub fn forgiven(&self) -> Nanos {
         self.forgiven
@@ -86,6 +180,77 @@ mod tests {
         pacer.sent(1000, late);
         assert_eq!(pacer.forgiven(), Nanos(990_000_000));
         assert!(pacer.allowance(late) <= 10_000_000);
+    }
+
+    /// Send `packets` of 1000 bytes as a sender that sleeps until each is due, and a little longer.
+    fn run(pacer: &mut Pacer, clock: &mut Nanos, packets: u64) {
+        for n in 0..packets {
+            *clock = (*clock).max(pacer.due()).plus(Nanos(n * 7919 % 500));
+            pacer.sent(1000, *clock);
+        }
+    }
+
+    #[test]
+    fn a_hold_up_is_made_up_slowly_and_wholly() {
+        // 1000 bytes take 1 µs.
+        let mut pacer = Pacer::smooth(8_000_000_000, Nanos(0), Nanos(10_000), Nanos(2_000_000));
+        let mut clock = Nanos(0);
+        run(&mut pacer, &mut clock, 1000);
+        clock = Nanos(2_000_000);
+        pacer.sent(1000, clock);
+        assert_eq!(pacer.forgiven(), Nanos(0));
+        // Behind by a millisecond; the tolerance goes at once, then 1.05 packets go in the time of one.
+        let start = clock;
+        run(&mut pacer, &mut clock, 5000);
+        let took = clock.since(start).0;
+        assert!((4_700_000..4_800_000).contains(&took), "{took}");
+        run(&mut pacer, &mut clock, 20_000);
+        assert!(clock.0.abs_diff(26_001_000) < 2000, "{clock:?}: as if nothing had been");
+        clock = clock.plus(Nanos(50_000_000));
+        pacer.sent(1000, clock);
+        assert!(pacer.forgiven().0.abs_diff(48_000_000) < 2000, "{:?}", pacer.forgiven());
+    }
+
+    #[test]
+    fn rates_change_between_objects_without_drift() {
+        let mut pacer = Pacer::new(3_000_000_007, Nanos(0));
+        for n in 0..300_000u64 {
+            let rate = [3_000_000_007, 999_999_937, 7_777_777_777][n as usize % 3];
+            pacer.switch(rate, pacer.due());
+            pacer.sent(1001, pacer.due());
+        }
+        let ideal = 1e5 * 8008.0 * (1.0 / 3.000_000_007 + 1.0 / 0.999_999_937 + 1.0 / 7.777_777_777);
+        assert!((pacer.due().0 as f64 - ideal).abs() < 3.0, "{} {ideal}", pacer.due().0);
+    }
+
+    #[test]
+    fn a_pause_is_no_debt() {
+        let mut pacer = Pacer::smooth(8_000_000_000, Nanos(0), Nanos(1000), Nanos(1_000_000));
+        pacer.sent(1000, Nanos(0));
+        pacer.rest(Nanos(1500));
+        assert_eq!(pacer.due(), Nanos(1000), "no pause worth the name");
+        pacer.rest(Nanos(5_000_000));
+        pacer.sent(1000, Nanos(5_000_000));
+        assert_eq!((pacer.due(), pacer.forgiven()), (Nanos(5_001_000), Nanos(0)));
+    }
+
+    #[test]
+    fn a_new_rate_holds_at_once() {
+        let mut pacer = Pacer::new(8_000, Nanos(0));
+        pacer.sent(10_000, Nanos(0));
+        assert_eq!(pacer.due(), Nanos(10_000_000_000));
+        // Half the time is over: the other half of the bytes goes by the new rate.
+        pacer.set_rate(8_000_000, Nanos(5_000_000_000));
+        assert_eq!(pacer.due(), Nanos(5_005_000_000));
+        pacer.set_rate(0, Nanos(5_001_000_000));
+        assert_eq!(pacer.due(), Nanos(5_001_000_000));
+        pacer.sent(1 << 40, Nanos(6_000_000_000));
+        pacer.set_rate(8_000, Nanos(6_500_000_000));
+        assert_eq!(
+            (pacer.due(), pacer.rate()),
+            (Nanos(6_500_000_000), 8_000),
+            "what was not paced is no debt"
+        );
     }
 
     proptest! {
