@@ -243,7 +243,9 @@ fn alone(flavour: Flavour, pointers: &[u64], payload: &[u8]) -> Result<Vec<u8>, 
         PacketError::TooLarge { bytes, most } => {
             DescriptorError::TooWide { what: "length", value: bytes, most }
         }
-        PacketError::TooSmall { .. } | PacketError::CannotRepeat { .. } => DescriptorError::TooLong,
+        PacketError::TooSmall { .. }
+        | PacketError::CannotRepeat { .. }
+        | PacketError::TooManyPointers { .. } => DescriptorError::TooLong,
     })?;
     let mut packet = vec![0; packets.head_bytes_max()];
     let part = packets.packet(0, &mut packet);

@@ -89,6 +89,11 @@ pub enum PacketError {
         /// The least that would do; 0 if none would.
         needed: usize,
     },
+    /// More pointers than one packet can have, in packets of a given payload.
+    TooManyPointers {
+        /// The heap's pointers.
+        pointers: usize,
+    },
     /// More octets of payload than the flavour can address.
     TooLarge {
         /// Octets of payload, with dummies.
@@ -112,6 +117,10 @@ impl fmt::Display for PacketError {
             PacketError::CannotRepeat { packet_bytes, needed } => write!(
                 f,
                 "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes; hint: a packet size of at least {needed}, or do not repeat them"
+            ),
+            PacketError::TooManyPointers { pointers } => write!(
+                f,
+                "cannot put {pointers} pointers into the first packet of a heap, which packets of a given payload need; hint: give the size of packets instead"
             ),
             PacketError::TooLarge { bytes, most } => write!(
                 f,
@@ -181,6 +190,55 @@ impl Plan {
             Split::Full => Ok(full),
             Split::Even => Ok(full.even(shape)),
         }
+    }
+
+    /// Divide a heap into packets of `payload` octets of payload each, and less in the last, however long their heads
+    /// make them: all pointers are in the first, or in each. `packet_bytes` and `split` of the shape do not count.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    pub fn with_payload(shape: &HeapShape<'_>, payload: u64) -> Result<Plan, PacketError> {
+        if payload == 0 {
+            return Err(PacketError::TooSmall { packet_bytes: 0 });
+        }
+        let (own, most) = (shape.pointers.len() as u64, shape.flavour.max_value());
+        let null = shape.payload_bytes == 0;
+        let (pointers, total) = (own + u64::from(null), shape.payload_bytes.max(1));
+        if pointers > MOST_POINTERS {
+            return Err(PacketError::TooManyPointers { pointers: shape.pointers.len() });
+        }
+        if total > most {
+            return Err(PacketError::TooLarge { bytes: total, most });
+        }
+        // Longer is a heap of one packet.
+        let payload = payload.min(total);
+        Ok(Plan {
+            counter_and_size: [
+                shape.flavour.immediate(id::HEAP_COUNTER, shape.counter).to_be_bytes(),
+                shape.flavour.immediate(id::HEAP_SIZE, total).to_be_bytes(),
+            ],
+            flavour: shape.flavour,
+            payload: shape.payload_bytes,
+            total,
+            packet: OWN as u64 + payload,
+            pointers,
+            null,
+            repeat: shape.repeat_pointers,
+            leading: 1,
+            leading_pointers: MOST_POINTERS,
+            leading_payload: 0,
+            turn_payload: payload,
+            count: total.div_ceil(payload),
+            padding: 0,
+        })
+    }
+
+    /// The same for a heap of another counter.
+    #[inline]
+    #[must_use]
+    pub fn with_counter(mut self, counter: u64) -> Plan {
+        self.counter_and_size[0] = self.flavour.immediate(id::HEAP_COUNTER, counter).to_be_bytes();
+        self
     }
 
     /// In packets of at most `packet` octets, which is not cut to a multiple of 8.

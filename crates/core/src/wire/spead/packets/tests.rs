@@ -151,6 +151,42 @@ fn even_packets_let_trains_go_on() {
 }
 
 /// Payload and pointers of packets in any order, put together with nothing but their heads.
+#[test]
+fn packets_of_a_given_payload() {
+    let pointers = [flavour().immediate(0x1000, 5), flavour().addressed(0x1001, 0)];
+    for (bytes, payload, repeat) in
+        [(8192, 8192, true), (8192, 1024, true), (100_000, 8192, false), (0, 64, false), (5, 1 << 40, true)]
+    {
+        let shape = HeapShape { repeat_pointers: repeat, ..shape(&pointers, bytes, 0) };
+        let plan = Plan::with_payload(&shape, payload).unwrap().with_counter(1 << 48 | 99);
+        let mut head = vec![0; plan.head_bytes_max()];
+        let (mut at, mut on_wire) = (0, 0);
+        for n in 0..plan.count() {
+            let part = plan.packet(&pointers, n, &mut head);
+            let mut packet = head[..part.head].to_vec();
+            packet.resize(part.bytes() as usize, 0);
+            let read = Head::read(&packet).unwrap();
+            assert_eq!((read.counter, read.offset, read.start), (99, at, part.head));
+            assert_eq!(read.has_items || read.pointers.len() > 32, repeat || n == 0);
+            let last = n + 1 == plan.count();
+            assert!(read.length == payload || (last && read.length <= payload), "{n}: {}", read.length);
+            assert_eq!(plan.bytes_of(n), part.bytes());
+            (at, on_wire) = (at + read.length, on_wire + part.bytes());
+        }
+        assert_eq!((at, on_wire), (bytes.max(1), plan.bytes_on_wire()));
+    }
+    assert_eq!(
+        Plan::with_payload(&shape(&pointers, 9, 0), 0),
+        Err(PacketError::TooSmall { packet_bytes: 0 })
+    );
+    let many = vec![0; 70_000];
+    let error = Plan::with_payload(&shape(&many, 9, 0), 8).unwrap_err();
+    assert_eq!(error, PacketError::TooManyPointers { pointers: 70_000 });
+    assert!(error.to_string().contains("hint: "));
+    let large = Plan::with_payload(&shape(&[], 1 << 48, 0), 8);
+    assert!(matches!(large, Err(PacketError::TooLarge { .. })));
+}
+
 fn put_together(packets: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
     let (mut payload, mut pointers) = (Vec::new(), Pointers::new());
     for packet in packets {
