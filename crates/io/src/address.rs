@@ -176,6 +176,11 @@ fn hint(at: &Endpoint, error: &io::Error) -> Option<String> {
         libc::ETIMEDOUT => {
             format!("it does not answer: try `ping {}`; a firewall may drop port {port}", at.address.ip())
         }
+        libc::EMSGSIZE => {
+            "a packet is longer than the path takes: send shorter ones (1472 bytes for an MTU of 1500, 8972 for \
+             9000, never more than 65507)"
+                .to_owned()
+        }
         libc::EMFILE => "raise the limit on open files: ulimit -n 65536".to_owned(),
         libc::EAFNOSUPPORT => "this host has that address family switched off".to_owned(),
         _ => return None,

@@ -7,6 +7,7 @@ pub mod disk;
 pub mod fault;
 pub mod file;
 mod frame;
+pub mod gathered;
 pub mod host;
 pub mod memory;
 pub mod pcap;

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use skyhaul_io::{
     address::Endpoint,
+    gathered::{Extent, Gathered},
     source::Source,
     udp::{
         Tier, UdpOptions, UdpSource,
@@ -46,7 +47,19 @@ fn send(sender: &mut UdpSender, packets: &[Vec<u8>]) {
         .map(|p| p.split_at(p.len().min(8)))
         .map(|(header, payload)| [IoSlice::new(header), IoSlice::new(payload)])
         .collect();
-    let sent = sender.send_train(&slices).unwrap();
+    let sent = if packets.len().is_multiple_of(2) {
+        sender.send_train(&slices).unwrap()
+    } else {
+        // The same, each packet with its own number of slices.
+        let mut own = Vec::new();
+        let mut extents = Vec::new();
+        for (n, [header, payload]) in slices.iter().enumerate() {
+            extents.push(Extent { first: own.len(), bytes: header.len() + payload.len() });
+            own.push(IoSlice::new(header));
+            own.extend(payload.chunks((payload.len() / (n % 4 + 1)).max(1)).map(IoSlice::new));
+        }
+        sender.send_gathered(Gathered::new(&own, &extents)).unwrap()
+    };
     assert_eq!(sent.packets, packets.len(), "{}", sender.describe());
     assert_eq!(sent.bytes, packets.iter().map(Vec::len).sum::<usize>());
 }

@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     address::Endpoint,
+    gathered::Gathered,
     host::interface::interface_index,
     quantity::Size,
     source::{Buffer, Train},
@@ -50,6 +51,9 @@ pub const TRAIN_BYTES: usize = 65_507;
 /// Most messages (trains, or single packets) in one system call, and bytes after which it takes no more.
 const CALLS: usize = 32;
 const CALL_BYTES: usize = 4 * TRAIN_BYTES;
+
+/// Most slices in one message (`UIO_MAXIOV`).
+const MOST_SLICES: usize = 1024;
 
 /// How packets are given to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -186,17 +190,26 @@ impl UdpSender {
     /// What makes going on impossible: a packet longer than 65,507 bytes, a vanished interface.
     pub fn send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
-        self.send_all(Packets { slices: packets.as_flattened(), each: N }, true)
+        self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, true)
     }
 
-    /// The same, but what the socket has no room for now is refused and counted, never waited for: for mirrors,
+    /// The same for packets with any number of slices each (more than 16 to a packet cost the kernel more than
+    /// copying them together would).
+    ///
+    /// # Errors
+    /// As [`send_train`](Self::send_train).
+    pub fn send_gathered(&mut self, packets: Gathered<'_>) -> io::Result<Sent> {
+        self.send_all(Packets::Own(packets), true)
+    }
+
+    /// As [`send_train`](Self::send_train), but what the socket has no room for now is refused and counted, never waited for: for mirrors,
     /// which must not slow down what they copy.
     ///
     /// # Errors
     /// As [`send_train`](Self::send_train).
     pub fn try_send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
-        self.send_all(Packets { slices: packets.as_flattened(), each: N }, false)
+        self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, false)
     }
 
     /// Send a train on as it was received: the same packets, from where they lie, without waiting.
@@ -213,7 +226,7 @@ impl UdpSender {
                 *slice = IoSlice::new(packet);
                 n += 1;
             }
-            let more = self.send_all(Packets { slices: &slices[..n], each: 1 }, false)?;
+            let more = self.send_all(Packets::Equal { slices: &slices[..n], each: 1 }, false)?;
             sent.packets += more.packets;
             sent.bytes += more.bytes;
             sent.refused += more.refused;
@@ -222,7 +235,17 @@ impl UdpSender {
     }
 
     fn send_all(&mut self, packets: Packets<'_>, wait: bool) -> io::Result<Sent> {
-        let (mut sent, mut at, mut retries) = (Sent::default(), 0, 0);
+        let mut sent = Sent::default();
+        let result = self.send_each(packets, wait, &mut sent);
+        // What went out before an error was sent all the same.
+        self.stats.packets += sent.packets as u64;
+        self.stats.bytes += sent.bytes as u64;
+        self.stats.refused += sent.refused as u64;
+        result.map(|()| sent)
+    }
+
+    fn send_each(&mut self, packets: Packets<'_>, wait: bool, sent: &mut Sent) -> io::Result<()> {
+        let (mut at, mut retries) = (0, 0);
         while at < packets.count() {
             let (groups, n) = packets.cut(at, self.stats.mode);
             self.stats.calls += 1;
@@ -244,10 +267,7 @@ impl UdpSender {
                 },
             }
         }
-        self.stats.packets += sent.packets as u64;
-        self.stats.bytes += sent.bytes as u64;
-        self.stats.refused += sent.refused as u64;
-        Ok(sent)
+        Ok(())
     }
 
     /// What an error means for this socket, and whether to try the same packets again.
@@ -293,11 +313,13 @@ enum Then {
     Refuse,
 }
 
-/// Packets as one flat list of slices, `each` slices to a packet.
+/// Packets as one flat list of slices.
 #[derive(Clone, Copy)]
-pub(super) struct Packets<'a> {
-    pub(super) slices: &'a [IoSlice<'a>],
-    pub(super) each: usize,
+pub(super) enum Packets<'a> {
+    /// `each` slices to a packet.
+    Equal { slices: &'a [IoSlice<'a>], each: usize },
+    /// Each packet its own number of slices.
+    Own(Gathered<'a>),
 }
 
 /// Packets that go out as one message: one packet, or a train.
@@ -311,12 +333,36 @@ pub(super) struct Group {
 
 impl Packets<'_> {
     fn count(&self) -> usize {
-        self.slices.len() / self.each
+        match self {
+            Packets::Equal { slices, each } => slices.len() / each,
+            Packets::Own(packets) => packets.count(),
+        }
     }
 
     #[inline]
     fn length(&self, packet: usize) -> usize {
-        self.slices[packet * self.each..][..self.each].iter().map(|s| s.len()).sum()
+        match self {
+            Packets::Equal { slices, each } => slices[packet * each..][..*each].iter().map(|s| s.len()).sum(),
+            Packets::Own(packets) => packets.length(packet),
+        }
+    }
+
+    #[inline]
+    fn run(&self, first: usize, count: usize) -> &[IoSlice<'_>] {
+        match self {
+            Packets::Equal { slices, each } => &slices[first * each..][..count * each],
+            Packets::Own(packets) => packets.run(first, count),
+        }
+    }
+
+    /// How many packets, from `at` on, have no more slices than one system call takes.
+    fn within_limit(&self, at: usize, most: usize) -> usize {
+        match self {
+            Packets::Equal { .. } => most,
+            Packets::Own(packets) => {
+                (1..=most).rev().find(|&n| packets.run(at, n).len() <= MOST_SLICES).unwrap_or(1)
+            }
+        }
     }
 
     /// Cut what follows packet `at` into the messages of one system call.
@@ -342,7 +388,7 @@ impl Packets<'_> {
     /// The longest train that starts with packet `at`.
     fn train(&self, at: usize) -> Group {
         let mut group = self.single(at);
-        let most = TRAIN_PACKETS.min(self.count() - at);
+        let most = self.within_limit(at, TRAIN_PACKETS.min(self.count() - at));
         while group.packets < most && group.segment > 0 {
             let length = self.length(at + group.packets);
             if length == 0 || length > group.segment || group.bytes + length > TRAIN_BYTES {
@@ -378,7 +424,7 @@ pub(super) fn submit(
     for ((group, header), segment) in groups.iter().zip(&mut headers).zip(&mut segments) {
         // SAFETY: mmsghdr is integers and pointers, for which zero is a value.
         let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-        let slices = &packets.slices[group.first * packets.each..][..group.packets * packets.each];
+        let slices = packets.run(group.first, group.packets);
         // An IoSlice is an iovec by the standard library's promise.
         message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_hdr.msg_iovlen = slices.len() as _;
