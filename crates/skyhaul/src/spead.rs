@@ -10,3 +10,4 @@
 //! [`inproc`] joins a sender and a receiver of one process.
 
 pub mod inproc;
+pub mod send;

@@ -24,6 +24,7 @@
 //!
 //! Limits: the bound may be passed by one block (64 KiB, or one packet) for each sender.
 
+use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::source::{Source, SourceStats, Train};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -131,21 +132,20 @@ impl InprocQueue {
     /// # Errors
     /// The queue is closed.
     pub fn push(&self, packet: &[u8], wait: Duration) -> io::Result<bool> {
-        let slices = [IoSlice::new(packet)];
-        Ok(self.push_all(&slices, &[1], wait)? == 1)
+        let (slices, extents) = ([IoSlice::new(packet)], [Extent { first: 0, bytes: packet.len() }]);
+        Ok(self.push_gathered(Gathered::new(&slices, &extents), 0, wait)? == 1)
     }
 
-    /// Queue packets that are gathered from slices: the first is the first `counts[0]` of `slices`, and so on. Waits
-    /// up to `wait` for room whenever there is none. Returns how many were queued: fewer than all only when `wait`
-    /// was over.
+    /// Queue packets that are gathered from slices, from packet `first` on. Waits up to `wait` for room whenever there
+    /// is none. Returns how many were queued: fewer than all only when `wait` was over.
     ///
     /// # Errors
     /// The queue is closed; what was queued before is still received.
-    pub fn push_all(&self, slices: &[IoSlice<'_>], counts: &[usize], wait: Duration) -> io::Result<usize> {
-        let (mut at, mut done) = (0, 0);
-        while done < counts.len() {
-            let train = next_train(&slices[at..], &counts[done..]);
-            let of_train = &slices[at..at + train.slices];
+    pub fn push_gathered(&self, packets: Gathered<'_>, first: usize, wait: Duration) -> io::Result<usize> {
+        let mut at = first;
+        while at < packets.count() {
+            let train = next_train(packets, at);
+            let of_train = packets.run(at, train.packets);
             let Some(mut state) = self.shared.with_room(wait)? else { break };
             if train.bytes > SMALL || !state.append(of_train, &train, self.from) {
                 let mut bytes = state.spare.pop().unwrap_or_default();
@@ -165,10 +165,9 @@ impl InprocQueue {
             if wake {
                 self.shared.more.notify_one();
             }
-            at += train.slices;
-            done += train.packets;
+            at += train.packets;
         }
-        Ok(done)
+        Ok(at - first)
     }
 
     /// No more packets come. What is queued is still received.
@@ -194,28 +193,21 @@ impl InprocQueue {
 /// The packets that go into one block.
 struct TrainShape {
     packets: usize,
-    slices: usize,
     bytes: usize,
     stride: usize,
 }
 
-fn next_train(slices: &[IoSlice<'_>], counts: &[usize]) -> TrainShape {
-    let mut train = TrainShape { packets: 0, slices: 0, bytes: 0, stride: 0 };
-    for &count in counts {
-        let length: usize = slices[train.slices..][..count].iter().map(|s| s.len()).sum();
-        let first = train.packets == 0;
-        if !first && (length == 0 || length > train.stride || train.bytes + length > BLOCK) {
+fn next_train(packets: Gathered<'_>, first: usize) -> TrainShape {
+    let stride = packets.length(first);
+    let mut train = TrainShape { packets: 1, bytes: stride, stride };
+    let mut last = stride;
+    while first + train.packets < packets.count() && last == stride && stride > 0 {
+        last = packets.length(first + train.packets);
+        if last == 0 || last > stride || train.bytes + last > BLOCK {
             break;
-        }
-        if first {
-            train.stride = length;
         }
         train.packets += 1;
-        train.slices += count;
-        train.bytes += length;
-        if length < train.stride || length == 0 {
-            break;
-        }
+        train.bytes += last;
     }
     train
 }
@@ -366,10 +358,10 @@ mod tests {
                 let halves: Vec<_> = part.iter().map(|p| p.split_at(p.len() / 2)).collect();
                 let slices: Vec<IoSlice<'_>> =
                     halves.iter().flat_map(|(a, b)| [IoSlice::new(a), IoSlice::new(b)]).collect();
-                assert_eq!(
-                    queue.push_all(&slices, &vec![2; part.len()], Duration::ZERO).unwrap(),
-                    part.len()
-                );
+                let extent = |(n, p): (usize, &Vec<u8>)| Extent { first: 2 * n, bytes: p.len() };
+                let extents: Vec<Extent> = part.iter().enumerate().map(extent).collect();
+                let all = Gathered::new(&slices, &extents);
+                assert_eq!(queue.push_gathered(all, 0, Duration::ZERO).unwrap(), part.len());
             }
             assert_eq!(queue.waiting(), 16);
             assert_eq!(packets(&mut queue), sent, "{at_once} at once");

@@ -1,0 +1,322 @@
+//! A heap to be sent: pointers, and the bytes they point to where they lie.
+//!
+//! ```text
+//!   pointers  │ 0x1000 = 42 │ 0x1001 at 0 │ 0x1002 at 7 │
+//!   chunks                    └▶ samples    └▶ one chunk ─ another chunk        heap payload: 0 … bytes
+//! ```
+//!
+//! Nothing is copied: a chunk is a vector, a static slice, or anything shared that shows bytes. These are looked at anew
+//! in every send, so a program may keep a heap and change what its items show.
+
+use skyhaul_core::pattern;
+use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
+use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Split};
+use skyhaul_core::wire::spead::{Flavour, id};
+use std::sync::Arc;
+
+/// Bytes of an item, or of a part of one.
+#[derive(Clone)]
+pub enum Payload {
+    /// Owned.
+    Own(Vec<u8>),
+    /// In the program.
+    Static(&'static [u8]),
+    /// Somebody else's memory, shared.
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl Payload {
+    /// The bytes.
+    #[inline]
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Payload::Own(bytes) => bytes,
+            Payload::Static(bytes) => bytes,
+            Payload::Shared(bytes) => (**bytes).as_ref(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Payload {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.bytes().len())
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Payload::Own(bytes)
+    }
+}
+
+impl From<&'static [u8]> for Payload {
+    fn from(bytes: &'static [u8]) -> Self {
+        Payload::Static(bytes)
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync + 'static> From<Arc<T>> for Payload {
+    fn from(bytes: Arc<T>) -> Self {
+        Payload::Shared(bytes)
+    }
+}
+
+impl From<Arc<dyn AsRef<[u8]> + Send + Sync>> for Payload {
+    fn from(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
+        Payload::Shared(bytes)
+    }
+}
+
+/// What a heap cannot hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeapError {
+    /// The id has more bits than the flavour gives ids.
+    #[error(
+        "item id {id:#x} is too large: a flavour with {bits} bits of address has ids up to {most:#x}; hint: a smaller id, or a flavour with fewer bits of address"
+    )]
+    Id {
+        /// The id.
+        id: u64,
+        /// Bits of address.
+        bits: u8,
+        /// The largest id.
+        most: u64,
+    },
+    /// The value has more bits than the flavour gives values.
+    #[error(
+        "immediate value {value:#x} of item {id:#x} has more than {bits} bits; hint: send it as an item of its own bytes (add_item)"
+    )]
+    Value {
+        /// The item.
+        id: u64,
+        /// The value.
+        value: u64,
+        /// Bits of a value.
+        bits: u8,
+    },
+    /// There is no such pointer, or it is no immediate one.
+    #[error("the heap has no immediate item number {index}; hint: use what add_immediate returned")]
+    NoImmediate {
+        /// Asked for.
+        index: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Chunk {
+    /// Where it begins in the heap's payload.
+    pub(super) start: u64,
+    /// Its length when it was added.
+    pub(super) bytes: u64,
+    pub(super) payload: Payload,
+}
+
+/// A heap to be sent.
+#[derive(Clone, Debug)]
+pub struct Heap {
+    flavour: Flavour,
+    pointers: Vec<u64>,
+    pub(super) chunks: Vec<Chunk>,
+    bytes: u64,
+    repeat_pointers: bool,
+}
+
+impl Heap {
+    /// A heap without items.
+    #[must_use]
+    pub fn new(flavour: Flavour) -> Self {
+        Self { flavour, pointers: Vec::new(), chunks: Vec::new(), bytes: 0, repeat_pointers: false }
+    }
+
+    /// A heap of one item `id` whose `bytes` verify themselves: the pattern of object `counter`, as which it is to be
+    /// sent (see [`skyhaul_core::pattern`]).
+    ///
+    /// # Errors
+    /// The id is too large.
+    pub fn pattern(flavour: Flavour, id: u64, counter: u64, bytes: u64) -> Result<Self, HeapError> {
+        let mut heap = Self::new(flavour);
+        let step = pattern::LONGEST as u64;
+        let parts = (0..bytes.div_ceil(step)).map(|n| {
+            Payload::Static(pattern::slice(counter, n * step, (bytes - n * step).min(step) as usize))
+        });
+        heap.add_item_parts(id, parts)?;
+        Ok(heap)
+    }
+
+    /// How its pointers divide.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        self.flavour
+    }
+
+    /// Its pointers, in this machine's byte order.
+    #[must_use]
+    pub fn pointers(&self) -> &[u64] {
+        &self.pointers
+    }
+
+    /// Bytes of its payload.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether every packet carries all pointers.
+    #[must_use]
+    pub fn repeats_pointers(&self) -> bool {
+        self.repeat_pointers
+    }
+
+    /// Let every packet carry all pointers, so that each packet alone tells the items.
+    pub fn set_repeat_pointers(&mut self, repeat: bool) {
+        self.repeat_pointers = repeat;
+    }
+
+    /// Add an item whose bytes lie in the heap's payload.
+    ///
+    /// # Errors
+    /// The id is too large.
+    pub fn add_item(&mut self, id: u64, payload: impl Into<Payload>) -> Result<(), HeapError> {
+        self.add_item_parts(id, [payload.into()])
+    }
+
+    /// The same, its bytes lying in several places.
+    ///
+    /// # Errors
+    /// The id is too large.
+    pub fn add_item_parts(
+        &mut self,
+        id: u64,
+        parts: impl IntoIterator<Item = Payload>,
+    ) -> Result<(), HeapError> {
+        self.check_id(id)?;
+        self.pointers.push(self.flavour.addressed(id, self.bytes));
+        for payload in parts {
+            self.push(payload);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, payload: Payload) {
+        let bytes = payload.bytes().len() as u64;
+        if bytes > 0 {
+            self.chunks.push(Chunk { start: self.bytes, bytes, payload });
+            self.bytes += bytes;
+        }
+    }
+
+    /// Add an item whose value is in its pointer; its number, for [`set_immediate`](Self::set_immediate).
+    ///
+    /// # Errors
+    /// Id or value have too many bits for the flavour.
+    pub fn add_immediate(&mut self, id: u64, value: u64) -> Result<usize, HeapError> {
+        self.pointers.push(self.immediate(id, value)?);
+        Ok(self.pointers.len() - 1)
+    }
+
+    /// Change the value of an immediate item.
+    ///
+    /// # Errors
+    /// There is no such item, or the value has too many bits.
+    pub fn set_immediate(&mut self, index: usize, value: u64) -> Result<(), HeapError> {
+        let pointer = self.pointers.get(index).map(|&p| self.flavour.parts(p));
+        let Some(item) = pointer.filter(|item| item.immediate) else {
+            return Err(HeapError::NoImmediate { index });
+        };
+        self.pointers[index] = self.immediate(item.id, value)?;
+        Ok(())
+    }
+
+    /// Add the descriptor of an item (§8.3).
+    ///
+    /// # Errors
+    /// What the descriptor cannot say in this flavour.
+    pub fn add_descriptor(
+        &mut self,
+        descriptor: &Descriptor,
+        bug_compat: BugCompat,
+    ) -> Result<(), DescriptorError> {
+        let bytes = descriptor.write(self.flavour, bug_compat)?;
+        self.pointers.push(self.flavour.addressed(id::DESCRIPTOR, self.bytes));
+        self.push(bytes.into());
+        Ok(())
+    }
+
+    /// Add the start of the stream: receivers forget what they know of items.
+    pub fn add_start(&mut self) {
+        self.add_control(0);
+    }
+
+    /// Add the end of the stream: receivers stop.
+    pub fn add_end(&mut self) {
+        self.add_control(2);
+    }
+
+    /// Add a stream control item (§8.2: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed); values beyond the
+    /// flavour's bits are cut.
+    pub fn add_control(&mut self, value: u64) {
+        self.pointers.push(self.flavour.immediate(id::STREAM_CONTROL, value));
+    }
+
+    /// All packets of at most `packet_bytes` the heap is sent as, for tests and for transports of one's own.
+    ///
+    /// # Errors
+    /// The heap cannot be divided so.
+    pub fn packets(
+        &self,
+        counter: u64,
+        packet_bytes: usize,
+        split: Split,
+    ) -> Result<Vec<Vec<u8>>, PacketError> {
+        let packets = HeapPackets::new(self.shape(counter, packet_bytes, split))?;
+        let mut payload = Vec::new();
+        self.chunks.iter().for_each(|chunk| payload.extend_from_slice(chunk.payload.bytes()));
+        payload.resize(self.bytes as usize, 0);
+        let packet = |n| {
+            let mut packet = vec![0; packets.head_bytes_max()];
+            let part = packets.packet(n, &mut packet);
+            packet.truncate(part.head);
+            packet.extend_from_slice(&payload[part.payload.start as usize..part.payload.end as usize]);
+            packet.resize(packet.len() + part.dummy, 0);
+            packet
+        };
+        Ok((0..packets.count()).map(packet).collect())
+    }
+
+    #[inline]
+    pub(super) fn shape(&self, counter: u64, packet_bytes: usize, split: Split) -> HeapShape<'_> {
+        HeapShape {
+            flavour: self.flavour,
+            counter,
+            pointers: &self.pointers,
+            payload_bytes: self.bytes,
+            packet_bytes,
+            repeat_pointers: self.repeat_pointers,
+            split,
+        }
+    }
+
+    /// Bytes `at..at + length` of a chunk; none where it is shorter now than when it was added.
+    #[inline]
+    pub(super) fn chunk_bytes(&self, chunk: usize, at: u64, length: u64) -> Option<&[u8]> {
+        let bytes = self.chunks.get(chunk)?.payload.bytes();
+        bytes.get(at as usize..(at + length) as usize)
+    }
+
+    fn immediate(&self, id: u64, value: u64) -> Result<u64, HeapError> {
+        self.check_id(id)?;
+        if value > self.flavour.max_value() {
+            return Err(HeapError::Value { id, value, bits: self.flavour.address_bits() });
+        }
+        Ok(self.flavour.immediate(id, value))
+    }
+
+    fn check_id(&self, id: u64) -> Result<(), HeapError> {
+        let most = self.flavour.max_id();
+        if id > most {
+            return Err(HeapError::Id { id, bits: self.flavour.address_bits(), most });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Where packets go.
+
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::gathered::Gathered;
+use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
+use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::spead::inproc::InprocQueue;
+
+/// A transport of one's own.
+pub trait Deliver: Send {
+    /// Take all these packets, for this destination.
+    ///
+    /// # Errors
+    /// What makes going on impossible; the heaps of these packets end with it.
+    fn deliver(&mut self, substream: usize, packets: Gathered<'_>) -> io::Result<Sent>;
+
+    /// How many destinations there are.
+    fn substreams(&self) -> usize {
+        1
+    }
+}
+
+/// Where packets go: one or more destinations of one kind.
+pub enum Outlet {
+    /// Datagrams; a socket for each destination.
+    Udp(Vec<UdpSender>),
+    /// Packets one behind the other over a connection.
+    Tcp(Box<TcpSender>),
+    /// Queues in this process.
+    Inproc(Vec<InprocQueue>),
+    /// Packets one behind the other in memory.
+    Bytes(Arc<Mutex<Vec<u8>>>),
+    /// A transport of one's own.
+    Custom(Box<dyn Deliver>),
+}
+
+impl std::fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.describe())
+    }
+}
+
+/// How long a full queue is waited for before it is seen whether somebody cancelled.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+impl Outlet {
+    /// Datagrams to all of these, as substreams 0, 1, ….
+    ///
+    /// # Errors
+    /// Operation, address and a hint.
+    pub fn udp(to: &[Endpoint], options: &SendOptions) -> io::Result<Self> {
+        Ok(Outlet::Udp(to.iter().map(|at| UdpSender::open(at, options)).collect::<io::Result<_>>()?))
+    }
+
+    /// A connection.
+    ///
+    /// # Errors
+    /// Operation, address and a hint.
+    pub fn tcp(to: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
+        Ok(Outlet::Tcp(Box::new(TcpSender::open(to, options)?)))
+    }
+
+    /// How many destinations.
+    #[must_use]
+    pub fn substreams(&self) -> usize {
+        match self {
+            Outlet::Udp(all) => all.len(),
+            Outlet::Inproc(all) => all.len(),
+            Outlet::Custom(own) => own.substreams(),
+            Outlet::Tcp(_) | Outlet::Bytes(_) => 1,
+        }
+    }
+
+    /// Where to and how, in one line.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match self {
+            Outlet::Udp(all) => all.iter().map(UdpSender::describe).collect::<Vec<_>>().join("; "),
+            Outlet::Tcp(tcp) => tcp.describe(),
+            Outlet::Inproc(all) => format!("{} in-process queues", all.len()),
+            Outlet::Bytes(_) => "bytes in memory".into(),
+            Outlet::Custom(_) => "a transport of the program".into(),
+        }
+    }
+
+    /// Whether packets have no borders, so that one may go out in pieces.
+    pub(super) fn is_stream(&self) -> bool {
+        matches!(self, Outlet::Tcp(_) | Outlet::Bytes(_))
+    }
+
+    /// Whether equal packets in a row are better than others.
+    pub(super) fn likes_trains(&self) -> bool {
+        matches!(self, Outlet::Udp(_))
+    }
+
+    /// Reports of unreachable peers, and system calls, so far.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        match self {
+            Outlet::Udp(all) => all
+                .iter()
+                .map(UdpSender::stats)
+                .fold((0, 0), |sum, s| (sum.0 + s.unreachable, sum.1 + s.calls)),
+            Outlet::Tcp(tcp) => (0, tcp.stats().calls),
+            _ => (0, 0),
+        }
+    }
+
+    /// What ends a wait in it at once.
+    pub(super) fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
+        match self {
+            Outlet::Tcp(tcp) => Some(tcp.stop_flag()),
+            _ => None,
+        }
+    }
+
+    /// Hand on all of `packets`. While it waits for room in a queue or connection, `stop` ends it, with fewer packets
+    /// sent.
+    pub(super) fn send(
+        &mut self,
+        substream: usize,
+        packets: Gathered<'_>,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<Sent> {
+        let all = Sent { packets: packets.count(), bytes: packets.bytes(), refused: 0 };
+        match self {
+            Outlet::Udp(udp) => udp[substream].send_gathered(packets),
+            Outlet::Tcp(tcp) => {
+                let before = tcp.stats().taken;
+                match tcp.send_slices(packets.slices()) {
+                    // Stopped, as it was asked to.
+                    Err(_) if stop() => {
+                        let bytes = usize::try_from(tcp.stats().taken - before).unwrap_or(usize::MAX);
+                        Ok(Sent { packets: 0, bytes, refused: 0 })
+                    }
+                    sent => sent.map(|_| all),
+                }
+            }
+            Outlet::Inproc(queues) => {
+                let mut done = 0;
+                while done < packets.count() {
+                    done += queues[substream].push_gathered(packets, done, PATIENCE)?;
+                    if stop() {
+                        break;
+                    }
+                }
+                let bytes = (0..done).map(|n| packets.length(n)).sum();
+                Ok(Sent { packets: done, bytes, refused: 0 })
+            }
+            Outlet::Bytes(bytes) => {
+                let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+                packets.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+                Ok(all)
+            }
+            Outlet::Custom(own) => own.deliver(substream, packets),
+        }
+    }
+
+    /// Let what is on its way arrive, and say that it is the end.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Outlet::Tcp(tcp) => tcp.finish().map(|_| ()),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Heaps that wait for the stream's own thread, and what becomes of them.
+
+use super::batch::Batch;
+use super::config::{HeapOptions, Order, SendError};
+use super::heap::Heap;
+use super::run::{Entry, Sequence};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What is called when a ticket is done.
+type OnDone = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct TicketState {
+    result: Option<Result<u64, SendError>>,
+    on_done: Vec<OnDone>,
+}
+
+#[derive(Default)]
+pub(super) struct Shared {
+    state: Mutex<TicketState>,
+    done: Condvar,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, TicketState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Set the result, once.
+    fn complete(&self, result: Result<u64, SendError>) {
+        let mut state = self.lock();
+        if state.result.is_some() {
+            return;
+        }
+        state.result = Some(result);
+        let calls = std::mem::take(&mut state.on_done);
+        drop(state);
+        self.done.notify_all();
+        calls.into_iter().for_each(|call| call());
+    }
+}
+
+/// What becomes of heaps that were queued together. Dropping it changes nothing.
+#[derive(Clone)]
+pub struct Ticket {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ticket").field("result", &self.poll()).finish()
+    }
+}
+
+impl Ticket {
+    /// The result, if there is one yet: bytes of all packets, or why not all went.
+    #[must_use]
+    pub fn poll(&self) -> Option<Result<u64, SendError>> {
+        self.shared.lock().result.clone()
+    }
+
+    /// Wait for the result, at most so long (`None`: without end).
+    #[must_use]
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<u64, SendError>> {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.shared.lock();
+        loop {
+            if let Some(result) = &state.result {
+                return Some(result.clone());
+            }
+            state = match until {
+                None => self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.shared.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+
+    /// Have this called when there is a result: at once if there is one, else by the thread that sends, which must not
+    /// be kept long.
+    pub fn on_done(&self, call: impl FnOnce() + Send + 'static) {
+        let mut state = self.shared.lock();
+        if state.result.is_none() {
+            state.on_done.push(Box::new(call));
+            return;
+        }
+        drop(state);
+        call();
+    }
+}
+
+/// The heaps of a job.
+pub(super) enum Heaps {
+    List(Vec<(Arc<Heap>, HeapOptions)>),
+    Batch(Batch),
+}
+
+/// Heaps that were queued together.
+pub(super) struct Job {
+    /// Its place among all that is sent.
+    pub(super) number: u64,
+    pub(super) heaps: Heaps,
+    pub(super) order: Order,
+    pub(super) sequence: Sequence,
+    ticket: Arc<Shared>,
+}
+
+impl Job {
+    pub(super) fn new(number: u64, heaps: Heaps, order: Order, sequence: Sequence) -> (Self, Ticket) {
+        let ticket = Arc::new(Shared::default());
+        (Self { number, heaps, order, sequence, ticket: ticket.clone() }, Ticket { shared: ticket })
+    }
+
+    pub(super) fn complete(&self, result: Result<u64, SendError>) {
+        self.ticket.complete(result);
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.ticket.lock().result.is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.heaps {
+            Heaps::List(heaps) => heaps.len(),
+            Heaps::Batch(batch) => batch.len(),
+        }
+    }
+
+    /// Heap `n` of this job, which is number `job` of its run.
+    pub(super) fn entry(&self, job: usize, n: usize) -> Entry<'_> {
+        match &self.heaps {
+            Heaps::Batch(batch) => batch.entry(n, job, self.sequence),
+            Heaps::List(heaps) => Entry {
+                heap: &heaps[n].0,
+                options: heaps[n].1,
+                plan: None,
+                job,
+                last: n + 1 == heaps.len(),
+                sequence: (n == 0).then_some(self.sequence),
+            },
+        }
+    }
+}
+
+impl Drop for Job {
+    /// Nobody waits for ever, whatever happened.
+    fn drop(&mut self) {
+        self.complete(Err(SendError::Cancelled));
+    }
+}

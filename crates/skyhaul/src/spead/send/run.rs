@@ -1,0 +1,268 @@
+//! From heaps to packets: which is next.
+//!
+//! ```text
+//!   entries   heap 0, heap 1, heap 2, …
+//!   parts     heaps that are begun: one, or in a round robin all   ─▶ a packet of the one whose turn it is ─▶ Volley
+//! ```
+
+use super::config::{HeapOptions, Order, PacketSize, SendError};
+use super::heap::Heap;
+use super::volley::{Limits, Volley};
+use skyhaul_core::wire::spead::packets::{PacketError, Plan, Split};
+use std::ops::Range;
+
+/// Heap counters, as they are handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
+    pub(super) next: u64,
+    pub(super) step: u64,
+}
+
+impl Sequence {
+    pub(super) fn take(&mut self) -> u64 {
+        let now = self.next;
+        self.next = now.wrapping_add(self.step);
+        now
+    }
+}
+
+/// How heaps are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Division {
+    pub(super) packet: PacketSize,
+    pub(super) split: Split,
+}
+
+impl Division {
+    #[inline]
+    pub(super) fn plan(self, heap: &Heap, counter: u64) -> Result<Plan, PacketError> {
+        match self.packet {
+            PacketSize::Packet(bytes) => Plan::new(&heap.shape(counter, bytes, self.split)),
+            PacketSize::Payload(bytes) => {
+                Plan::with_payload(&heap.shape(counter, 0, Split::Full), bytes as u64)
+            }
+            PacketSize::Heap => {
+                let mut shape = heap.shape(counter, 0, Split::Full);
+                shape.packet_bytes = shape.whole();
+                Plan::new(&shape)
+            }
+        }
+    }
+}
+
+impl Division {
+    /// Whether this heap can be sent, so that nothing goes out of heaps of which one cannot.
+    pub(super) fn check(
+        self,
+        heap: &Heap,
+        options: &HeapOptions,
+        substreams: usize,
+    ) -> Result<(), SendError> {
+        if options.substream >= substreams {
+            return Err(SendError::NoSubstream { asked: options.substream, have: substreams });
+        }
+        let pointers = heap.pointers().len();
+        let may_not = heap.repeats_pointers()
+            || pointers > 1 << 15
+            || heap.payload_bytes().saturating_add(pointers as u64 * 16 + 16) > heap.flavour().max_value();
+        if may_not {
+            self.plan(heap, 0)?;
+        }
+        Ok(())
+    }
+}
+
+/// A heap of a run.
+#[derive(Clone, Copy)]
+pub(super) struct Entry<'h> {
+    pub(super) heap: &'h Heap,
+    pub(super) options: HeapOptions,
+    /// How it is divided, where that is known.
+    pub(super) plan: Option<&'h Plan>,
+    /// The job it belongs to, whether it is its last heap, and the counters of a job that begins here.
+    pub(super) job: usize,
+    pub(super) last: bool,
+    pub(super) sequence: Option<Sequence>,
+}
+
+/// A heap that is begun.
+pub(super) struct Part<'h> {
+    pub(super) entry: usize,
+    pub(super) heap: &'h Heap,
+    pub(super) plan: Plan,
+    pub(super) next: u64,
+    /// Of a packet that goes out in pieces: payload and dummies to come.
+    pub(super) rest: Option<(Range<u64>, usize)>,
+    /// The chunk that the next payload begins in, or one before.
+    pub(super) chunk: usize,
+    pub(super) substream: usize,
+    pub(super) rate: Option<u64>,
+    pub(super) job: usize,
+    pub(super) last: bool,
+}
+
+impl Part<'_> {
+    fn is_finished(&self) -> bool {
+        self.next == self.plan.count()
+    }
+
+    /// Bytes of the next packet, or of what is left of it.
+    #[inline]
+    pub(super) fn next_bytes(&self) -> u64 {
+        match &self.rest {
+            Some((payload, dummy)) => payload.end - payload.start + *dummy as u64,
+            None => self.plan.bytes_of(self.next),
+        }
+    }
+}
+
+/// Heaps that are sent together.
+pub(super) struct Run<'h> {
+    pub(super) entries: &'h dyn Fn(usize) -> Entry<'h>,
+    count: usize,
+    division: Division,
+    sequence: Sequence,
+    /// Heaps loaded so far.
+    loaded: usize,
+    parts: Vec<Part<'h>>,
+    /// Round robin: the parts that have packets left, and whose turn it is.
+    ring: Option<Vec<usize>>,
+    turn: usize,
+    /// The job of the last packet, and the bytes of its packets so far.
+    job: (usize, u64),
+}
+
+impl<'h> Run<'h> {
+    /// `count` heaps, which were [checked](Division::check).
+    pub(super) fn new(
+        count: usize,
+        entries: &'h dyn Fn(usize) -> Entry<'h>,
+        order: Order,
+        division: Division,
+    ) -> Result<Self, SendError> {
+        let sequence = Sequence { next: 0, step: 0 };
+        let mut run = Self {
+            entries,
+            count,
+            division,
+            sequence,
+            loaded: 0,
+            parts: Vec::with_capacity(if order == Order::RoundRobin { count } else { 1 }),
+            ring: None,
+            turn: 0,
+            job: (0, 0),
+        };
+        if order == Order::RoundRobin && count > 1 {
+            while run.loaded < count {
+                run.load()?;
+            }
+            run.ring = Some((0..count).collect());
+        }
+        Ok(run)
+    }
+
+    fn load(&mut self) -> Result<(), SendError> {
+        let entry = (self.entries)(self.loaded);
+        if let Some(sequence) = entry.sequence {
+            self.sequence = sequence;
+        }
+        let counter = entry.options.counter.unwrap_or_else(|| self.sequence.take());
+        let plan = match entry.plan {
+            Some(plan) => plan.with_counter(counter),
+            None => self.division.plan(entry.heap, counter)?,
+        };
+        self.parts.push(Part {
+            entry: self.loaded,
+            heap: entry.heap,
+            plan,
+            next: 0,
+            rest: None,
+            chunk: 0,
+            substream: entry.options.substream,
+            rate: entry.options.rate,
+            job: entry.job,
+            last: entry.last,
+        });
+        self.loaded += 1;
+        Ok(())
+    }
+
+    /// The part whose turn it is.
+    #[inline]
+    fn current(&mut self) -> Result<Option<usize>, SendError> {
+        if let Some(ring) = &self.ring {
+            return Ok(ring.get(self.turn).copied());
+        }
+        if self.parts.is_empty() && self.loaded < self.count {
+            self.load()?;
+        }
+        Ok((!self.parts.is_empty()).then_some(0))
+    }
+
+    /// The rate of the heap that is next: `Some(None)` is the stream's.
+    pub(super) fn next_rate(&mut self) -> Result<Option<Option<u64>>, SendError> {
+        Ok(self.current()?.map(|part| self.parts[part].rate))
+    }
+
+    /// Whether a packet is begun and not at its end.
+    pub(super) fn is_mid_packet(&self) -> bool {
+        self.parts.iter().any(|part| part.rest.is_some())
+    }
+
+    /// Leave out what is left of this job, which failed.
+    pub(super) fn skip(&mut self, job: usize) {
+        if self.ring.is_some() {
+            (self.ring, self.parts, self.loaded) = (None, Vec::new(), self.count);
+        }
+        self.parts.retain(|part| part.job != job);
+        while self.loaded < self.count && (self.entries)(self.loaded).job == job {
+            self.loaded += 1;
+        }
+    }
+
+    /// Fill `volley` with the next packets; it stays empty at the end.
+    pub(super) fn fill(&mut self, volley: &mut Volley, limits: Limits) -> Result<(), SendError> {
+        volley.clear();
+        while let Some(at) = self.current()? {
+            let part = &mut self.parts[at];
+            if !volley.has_room(part, limits) {
+                break;
+            }
+            volley.touch(part.job);
+            if self.job.0 != part.job {
+                self.job = (part.job, 0);
+            }
+            self.job.1 += volley.put(part, limits)?;
+            let finished = part.is_finished();
+            if finished {
+                volley.heaps += 1;
+                volley.payload_bytes += part.heap.payload_bytes();
+            }
+            self.step(volley, at, finished);
+        }
+        Ok(())
+    }
+
+    /// After a packet (or piece) of part `at`.
+    #[inline]
+    fn step(&mut self, volley: &mut Volley, at: usize, finished: bool) {
+        let mut job_done = finished && self.parts[at].last;
+        if let Some(ring) = &mut self.ring {
+            // A packet that goes out in pieces keeps its turn.
+            self.turn += usize::from(self.parts[at].rest.is_none());
+            if self.turn == ring.len() {
+                let parts = &self.parts;
+                ring.retain(|&n| !parts[n].is_finished());
+                self.turn = 0;
+            }
+            job_done = ring.is_empty();
+        }
+        if job_done {
+            volley.jobs.push(self.job);
+            self.job.1 = 0;
+        }
+        if finished && self.ring.is_none() {
+            self.parts.clear();
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! A stream of heaps to one outlet: sent by whoever calls, or by a thread of its own.
+//!
+//! ```text
+//!   send()  ─ number 5 ─┐ waits for its number                 ┌▶ Ticket 6
+//!   queue() ─ number 6 ─┴▶ 5, 6, 7, … one at a time ─▶ Engine ─┤
+//!                          the thread sends what it queued     └▶ counts
+//! ```
+//!
+//! All that is to be sent gets a number in the order of the calls, and is sent in the order of the numbers, so callers
+//! and the thread never mix their packets. Heaps that wait in the queue are sent as one run: trains go across them.
+
+use super::batch::Batch;
+use super::config::{HeapOptions, Order, SendConfig, SendError, SendStats};
+use super::engine::{Clock, Control, Engine, Real};
+use super::heap::Heap;
+use super::outlet::Outlet;
+use super::queue::{Heaps, Job, Ticket};
+use super::run::{Division, Entry, Run, Sequence};
+use skyhaul_io::host::thread::pin;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Sends heaps.
+pub struct Stream {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    config: SendConfig,
+    division: Division,
+    substreams: usize,
+    describe: String,
+    control: Control,
+    /// Ends a connection's wait for room.
+    stop: Option<Arc<AtomicBool>>,
+    engine: Mutex<Engine>,
+    state: Mutex<State>,
+    /// A number was served, or something was queued.
+    turn: Condvar,
+}
+
+struct State {
+    /// The next number to give, and the one whose turn it is.
+    next: u64,
+    serving: u64,
+    jobs: VecDeque<Job>,
+    /// Heaps queued and not done.
+    waiting: usize,
+    sequence: Sequence,
+    started: bool,
+    closed: bool,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream").field("to", &self.shared.describe).finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// A stream to `outlet`.
+    ///
+    /// # Errors
+    /// Settings that cannot be.
+    pub fn new(outlet: Outlet, config: SendConfig) -> Result<Self, SendError> {
+        Self::with_clock(outlet, config, Box::new(Real(Instant::now())))
+    }
+
+    pub(super) fn with_clock(
+        outlet: Outlet,
+        config: SendConfig,
+        clock: Box<dyn Clock>,
+    ) -> Result<Self, SendError> {
+        config.check(&outlet)?;
+        let division = Division { packet: config.packet, split: config.split };
+        let state = State {
+            next: 0,
+            serving: 0,
+            jobs: VecDeque::new(),
+            waiting: 0,
+            sequence: Sequence { next: 1, step: 1 },
+            started: false,
+            closed: false,
+        };
+        let shared = Shared {
+            division,
+            substreams: outlet.substreams(),
+            describe: outlet.describe(),
+            control: Control::new(config.rate),
+            stop: outlet.stop_flag(),
+            engine: Mutex::new(Engine::new(outlet, &config, clock)),
+            config,
+            state: Mutex::new(state),
+            turn: Condvar::new(),
+        };
+        Ok(Self { shared: Arc::new(shared), thread: Mutex::default() })
+    }
+
+    /// Where to and how, in one line.
+    #[must_use]
+    pub fn describe(&self) -> &str {
+        &self.shared.describe
+    }
+
+    /// How it was set up.
+    #[must_use]
+    pub fn config(&self) -> &SendConfig {
+        &self.shared.config
+    }
+
+    /// How many destinations it has.
+    #[must_use]
+    pub fn substreams(&self) -> usize {
+        self.shared.substreams
+    }
+
+    /// Number heaps from `next` on in steps of `step`, cut to the flavour's bits of value. At first: 1, 2, 3, ….
+    pub fn set_counter_sequence(&self, next: u64, step: u64) {
+        self.shared.lock().sequence = Sequence { next, step };
+    }
+
+    /// Send at this rate from the next packets on: bits per second of packets, 0 as fast as possible.
+    pub fn set_rate(&self, bits_per_second: u64) {
+        self.shared.control.rate.store(bits_per_second, Ordering::Relaxed);
+        self.shared.control.wake();
+    }
+
+    /// The rate.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.shared.control.rate.load(Ordering::Relaxed)
+    }
+
+    /// Send a heap in this thread, after what was queued before. Returns the bytes of its packets.
+    ///
+    /// # Errors
+    /// See [`SendError`].
+    pub fn send(&self, heap: &Heap, options: &HeapOptions) -> Result<u64, SendError> {
+        self.send_heaps(&[(heap, *options)], Order::Serial)
+    }
+
+    /// Send heaps in this thread, after what was queued before. Returns the bytes of all packets. If one of them
+    /// cannot be sent, none is begun.
+    ///
+    /// # Errors
+    /// See [`SendError`]; a part may have gone out.
+    pub fn send_heaps(&self, heaps: &[(&Heap, HeapOptions)], order: Order) -> Result<u64, SendError> {
+        for (heap, options) in heaps {
+            self.shared.check(heap, options)?;
+        }
+        let unnumbered = heaps.iter().filter(|(_, options)| options.counter.is_none()).count();
+        self.send_entries(heaps.len(), unnumbered, order, &|n, sequence| Entry {
+            heap: heaps[n].0,
+            options: heaps[n].1,
+            plan: None,
+            job: 0,
+            last: n + 1 == heaps.len(),
+            sequence: (n == 0).then_some(sequence),
+        })
+    }
+
+    /// Send prepared heaps in this thread, after what was queued before. Returns the bytes of all packets.
+    ///
+    /// # Errors
+    /// See [`SendError`]; a part may have gone out.
+    pub fn send_batch(&self, batch: &Batch, order: Order) -> Result<u64, SendError> {
+        batch.check(self.shared.division, self.shared.substreams)?;
+        self.send_entries(batch.len(), batch.unnumbered(), order, &|n, sequence| batch.entry(n, 0, sequence))
+    }
+
+    fn send_entries<'h>(
+        &self,
+        count: usize,
+        unnumbered: usize,
+        order: Order,
+        entry: &dyn Fn(usize, Sequence) -> Entry<'h>,
+    ) -> Result<u64, SendError> {
+        if count == 0 {
+            return Ok(0);
+        }
+        let mut state = self.shared.open()?;
+        let sequence = state.number(unnumbered);
+        let number = state.next;
+        state.next += 1;
+        while state.serving != number {
+            state = self.shared.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        let _turn = Turn { shared: &self.shared, next: number + 1 };
+        let mut result = Ok(0);
+        let entries = |n| entry(n, sequence);
+        let mut run = Run::new(count, &entries, order, self.shared.division)?;
+        let ended = self.shared.drive(&mut run, number, true, &mut |_, done| result = done);
+        if ended.is_err() {
+            self.shared.count_failed(ended.as_ref().err(), count as u64);
+        } else if result.is_err() {
+            self.shared.count_failed(result.as_ref().err(), count as u64);
+        }
+        ended.and(result)
+    }
+
+    /// Have the stream's own thread send heaps, in the order of the calls.
+    ///
+    /// # Errors
+    /// [`SendError::Full`]: nothing is queued. Or a heap that cannot be sent.
+    pub fn queue(&self, heaps: Vec<(Arc<Heap>, HeapOptions)>, order: Order) -> Result<Ticket, SendError> {
+        for (heap, options) in &heaps {
+            self.shared.check(heap, options)?;
+        }
+        let unnumbered = heaps.iter().filter(|(_, options)| options.counter.is_none()).count();
+        let count = heaps.len();
+        self.push(count, unnumbered, |number, sequence| Job::new(number, Heaps::List(heaps), order, sequence))
+    }
+
+    /// Have the stream's own thread send prepared heaps.
+    ///
+    /// # Errors
+    /// As [`queue`](Self::queue).
+    pub fn queue_batch(&self, batch: &Batch, order: Order) -> Result<Ticket, SendError> {
+        batch.check(self.shared.division, self.shared.substreams)?;
+        self.push(batch.len(), batch.unnumbered(), |number, sequence| {
+            Job::new(number, Heaps::Batch(batch.clone()), order, sequence)
+        })
+    }
+
+    fn push(
+        &self,
+        count: usize,
+        unnumbered: usize,
+        make: impl FnOnce(u64, Sequence) -> (Job, Ticket),
+    ) -> Result<Ticket, SendError> {
+        let mut state = self.shared.open()?;
+        let (waiting, most) = (state.waiting, self.shared.config.max_heaps);
+        if waiting + count > most {
+            return Err(SendError::Full { more: count, waiting, most });
+        }
+        if !state.started {
+            let shared = self.shared.clone();
+            let thread =
+                std::thread::Builder::new().name("spead-send".into()).spawn(move || shared.work())?;
+            *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            state.started = true;
+        }
+        let (job, ticket) = make(state.next, state.number(unnumbered));
+        if count == 0 {
+            job.complete(Ok(0));
+            return Ok(ticket);
+        }
+        state.next += 1;
+        state.waiting += count;
+        state.jobs.push_back(job);
+        drop(state);
+        self.shared.turn.notify_all();
+        Ok(ticket)
+    }
+
+    /// Wait until all that was queued or begun before this call is done, at most so long (`None`: without end). Whether
+    /// it is.
+    #[must_use]
+    pub fn flush(&self, timeout: Option<Duration>) -> bool {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut state = self.shared.lock();
+        let upto = state.next;
+        while state.serving < upto {
+            state = match until {
+                None => self.shared.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(until) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return false;
+                    }
+                    self.shared.turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        true
+    }
+
+    /// End at once all that is queued or being sent; it ends with [`SendError::Cancelled`]. The stream can be used
+    /// afterwards, except for a connection that was in the middle of a packet.
+    pub fn cancel(&self) {
+        let state = self.shared.lock();
+        self.shared.control.cancelled_below.store(state.next, Ordering::Relaxed);
+        // Still with the lock: who sends next takes the flag back, after this.
+        self.shared.stop(true);
+        drop(state);
+        self.shared.control.wake();
+    }
+
+    /// What was sent so far.
+    #[must_use]
+    pub fn stats(&self) -> SendStats {
+        let mut stats = self.shared.control.stats().clone();
+        stats.waiting = self.shared.lock().waiting as u64;
+        stats
+    }
+
+    /// Take nothing more, wait for what is queued (at most so long, then cancel it), and close: a TCP peer sees the
+    /// end. Dropping the stream does the same with [`SendConfig::linger`].
+    ///
+    /// # Errors
+    /// [`SendError::Cancelled`] if the time was over; what the connection says of its last bytes.
+    pub fn close(self, timeout: Option<Duration>) -> Result<SendStats, SendError> {
+        let result = self.end(timeout);
+        result.map(|()| self.stats())
+    }
+
+    fn end(&self, timeout: Option<Duration>) -> Result<(), SendError> {
+        self.shared.lock().closed = true;
+        let all = self.flush(timeout);
+        if !all {
+            self.cancel();
+        }
+        self.shared.turn.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has said so itself.
+            let _ = thread.join();
+        }
+        let outlet = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner).outlet.take();
+        match outlet {
+            Some(outlet) if all => outlet.finish()?,
+            _ => {}
+        }
+        if all { Ok(()) } else { Err(SendError::Cancelled) }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // Who wants to know calls close().
+        let _ = self.end(Some(self.shared.config.linger));
+    }
+}
+
+impl State {
+    /// Counters for so many heaps.
+    fn number(&mut self, heaps: usize) -> Sequence {
+        let now = self.sequence;
+        self.sequence.next = now.next.wrapping_add(now.step.wrapping_mul(heaps as u64));
+        now
+    }
+}
+
+/// The right to send, passed on when it is dropped.
+struct Turn<'s> {
+    shared: &'s Shared,
+    next: u64,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().serving = self.next;
+        self.shared.turn.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(&self) -> Result<MutexGuard<'_, State>, SendError> {
+        let state = self.lock();
+        if state.closed { Err(SendError::Closed) } else { Ok(state) }
+    }
+
+    fn stop(&self, now: bool) {
+        if let Some(stop) = &self.stop {
+            stop.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn check(&self, heap: &Heap, options: &HeapOptions) -> Result<(), SendError> {
+        self.division.check(heap, options, self.substreams)
+    }
+
+    fn drive(
+        &self,
+        run: &mut Run<'_>,
+        number: u64,
+        rested: bool,
+        done: &mut dyn FnMut(usize, Result<u64, SendError>),
+    ) -> Result<(), SendError> {
+        if !self.control.is_cancelled(number) {
+            self.stop(false);
+        }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        engine.drive(run, number, &self.control, rested, done)
+    }
+
+    fn count_failed(&self, error: Option<&SendError>, heaps: u64) {
+        let mut stats = self.control.stats();
+        match error {
+            Some(SendError::Cancelled) => stats.cancelled += heaps,
+            _ => stats.failed += heaps,
+        }
+    }
+
+    /// The stream's own thread.
+    fn work(&self) {
+        if let Some(cpu) = self.config.cpu {
+            // A thread that is not pinned is only less steady.
+            let _ = pin(cpu);
+        }
+        loop {
+            let Some((jobs, rested)) = self.take() else { return };
+            let (first, last) = (jobs[0].number, jobs[jobs.len() - 1].number);
+            let _turn = Turn { shared: self, next: last + 1 };
+            let mut ends = Vec::with_capacity(jobs.len());
+            let mut end = 0;
+            for job in &jobs {
+                end += job.len();
+                ends.push(end);
+            }
+            let entries = |n: usize| {
+                let job = ends.partition_point(|&end| end <= n);
+                jobs[job].entry(job, n + jobs[job].len() - ends[job])
+            };
+            let result = Run::new(end, &entries, jobs[0].order, self.division).and_then(|mut run| {
+                self.drive(&mut run, first, rested, &mut |job, result| self.done(&jobs[job], result))
+            });
+            if let Err(error) = result {
+                jobs.iter().for_each(|job| self.done(job, Err(error.clone())));
+            }
+        }
+    }
+
+    /// The jobs that are next, once it is their turn, and whether there was none before. None at the end.
+    fn take(&self) -> Option<(Vec<Job>, bool)> {
+        /// Most jobs that go together.
+        const TOGETHER: usize = 256;
+        let mut state = self.lock();
+        let mut rested = false;
+        loop {
+            let serving = state.serving;
+            match state.jobs.front() {
+                Some(job) if job.number == serving => break,
+                None if state.closed => return None,
+                Some(_) => {}
+                None => rested = true,
+            }
+            state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut jobs: Vec<Job> = Vec::new();
+        while let Some(job) = state.jobs.front()
+            && jobs.len() < TOGETHER
+            && jobs.last().is_none_or(|last| {
+                last.number + 1 == job.number && last.order == Order::Serial && job.order == Order::Serial
+            })
+        {
+            jobs.extend(state.jobs.pop_front());
+        }
+        Some((jobs, rested))
+    }
+
+    /// A job has ended.
+    fn done(&self, job: &Job, result: Result<u64, SendError>) {
+        if job.is_done() {
+            return;
+        }
+        if let Err(error) = &result {
+            self.count_failed(Some(error), job.len() as u64);
+        }
+        self.lock().waiting -= job.len();
+        job.complete(result);
+    }
+}

@@ -1,0 +1,301 @@
+//! The packets that go out together, each as the places its bytes lie at.
+//!
+//! ```text
+//!   pieces    │ arena: head │ chunk 3 of heap 0, bytes 0..1392 │ arena: head, few bytes │ …
+//!   packets   └────────────── 0 ───────────────┘└───────────── 1 ─────────────
+//! ```
+//!
+//! A volley is written twice: as numbers, with the heads written into the arena, and then as the slices of a system
+//! call. Numbers need no borrowing, so all their memory is used again, and a packet costs no allocation. Few bytes of
+//! payload are copied behind their head: a slice more costs the kernel more than that.
+
+use super::config::SendError;
+use super::heap::Heap;
+use super::run::{Part, Run};
+use skyhaul_io::gathered::Extent;
+use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
+use std::io::IoSlice;
+use std::ops::Range;
+
+/// Below this, bytes are copied behind their head.
+const SMALL: u64 = 256;
+/// Memory for heads and copied bytes.
+const ARENA: usize = 512 << 10;
+/// Most packets in a volley.
+const PACKETS: usize = 512;
+
+/// What a volley may be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) bytes: u64,
+    /// Most trains, where they matter.
+    pub(super) trains: usize,
+    /// Packets may go out in pieces.
+    pub(super) stream: bool,
+}
+
+/// Bytes of a packet.
+#[derive(Clone, Copy)]
+enum Piece {
+    Arena { at: usize, bytes: usize },
+    Chunk { entry: usize, chunk: usize, at: u64, bytes: u64 },
+}
+
+#[derive(Clone, Copy)]
+struct Packet {
+    first: usize,
+    end: usize,
+    bytes: usize,
+    substream: usize,
+    job: usize,
+}
+
+/// The packets of some system calls.
+pub(super) struct Volley {
+    arena: Vec<u8>,
+    used: usize,
+    pieces: Vec<Piece>,
+    packets: Vec<Packet>,
+    train: Train,
+    rate: Option<u64>,
+    /// Bytes of the packets.
+    pub(super) bytes: u64,
+    /// Heaps whose last packet is here, and their payload.
+    pub(super) heaps: u64,
+    pub(super) payload_bytes: u64,
+    /// Jobs whose last packet is here, with the bytes of all their packets; and all jobs with packets here.
+    pub(super) jobs: Vec<(usize, u64)>,
+    pub(super) touched: Range<usize>,
+    /// Whole packets (of one that goes out in pieces, the last piece).
+    pub(super) whole: u64,
+}
+
+/// The train at the end of a volley.
+#[derive(Clone, Copy, Default)]
+struct Train {
+    /// Trains so far, this one included.
+    number: usize,
+    packets: usize,
+    bytes: u64,
+    stride: u64,
+    closed: bool,
+}
+
+impl Train {
+    /// With a packet more.
+    #[inline]
+    fn with(self, bytes: u64) -> Self {
+        let longer = self.bytes + bytes > TRAIN_BYTES as u64 || bytes > self.stride;
+        if self.number == 0 || self.closed || longer || self.packets == TRAIN_PACKETS {
+            return Train { number: self.number + 1, packets: 1, bytes, stride: bytes, closed: false };
+        }
+        let closed = bytes < self.stride;
+        Train { packets: self.packets + 1, bytes: self.bytes + bytes, closed, ..self }
+    }
+}
+
+impl Volley {
+    pub(super) fn new() -> Self {
+        Self {
+            arena: vec![0; ARENA],
+            used: 0,
+            pieces: Vec::with_capacity(2 * PACKETS),
+            packets: Vec::with_capacity(PACKETS),
+            train: Train::default(),
+            rate: None,
+            bytes: 0,
+            heaps: 0,
+            payload_bytes: 0,
+            jobs: Vec::new(),
+            touched: 0..0,
+            whole: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pieces.clear();
+        self.packets.clear();
+        self.jobs.clear();
+        (self.used, self.bytes, self.heaps, self.payload_bytes, self.whole) = (0, 0, 0, 0, 0);
+        (self.train, self.touched) = (Train::default(), 0..0);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    pub(super) fn packets(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// The job whose packet was put last, or could not be.
+    pub(super) fn last_job(&self) -> Option<usize> {
+        (!self.touched.is_empty()).then(|| self.touched.end - 1)
+    }
+
+    /// Leave out the packets of a job that failed.
+    pub(super) fn remove(&mut self, job: usize) {
+        self.packets.retain(|packet| packet.job != job);
+        self.jobs.retain(|&(done, _)| done != job);
+    }
+
+    /// How many slices it will be.
+    pub(super) fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(super) fn touch(&mut self, job: usize) {
+        if self.touched.is_empty() {
+            self.touched = job..job + 1;
+        }
+        self.touched.end = self.touched.end.max(job + 1);
+    }
+
+    /// Whether the part's next packet goes into this volley too.
+    #[inline]
+    pub(super) fn has_room(&mut self, part: &Part<'_>, limits: Limits) -> bool {
+        let bytes = part.next_bytes();
+        // At worst all of it is copied, and of a packet in pieces no more than the limit.
+        let copied =
+            if limits.stream { bytes.min(limits.bytes + part.plan.head_bytes_max() as u64) } else { bytes };
+        let arena = self.used + copied as usize + part.plan.head_bytes_max();
+        let train = self.train.with(bytes);
+        if self.is_empty() {
+            if arena > self.arena.len() {
+                self.arena.resize(arena, 0);
+            }
+            self.rate = part.rate;
+        } else {
+            let full = self.bytes >= limits.bytes || (!limits.stream && self.bytes + bytes > limits.bytes);
+            if full
+                || self.packets.len() == PACKETS
+                || arena > self.arena.len()
+                || train.number > limits.trains
+                || part.rate != self.rate
+            {
+                return false;
+            }
+        }
+        self.train = train;
+        true
+    }
+
+    /// Put the part's next packet here, or a piece of it; its bytes.
+    #[inline]
+    pub(super) fn put(&mut self, part: &mut Part<'_>, limits: Limits) -> Result<u64, SendError> {
+        let (first, mut bytes) = (self.pieces.len(), 0);
+        let (mut payload, dummy) = match part.rest.take() {
+            Some(rest) => rest,
+            None => {
+                let made = part.plan.packet(part.heap.pointers(), part.next, &mut self.arena[self.used..]);
+                self.arena_piece(first, made.head);
+                bytes += made.head as u64;
+                (made.payload, made.dummy)
+            }
+        };
+        let room = limits.bytes.saturating_sub(self.bytes).max(SMALL);
+        let end = payload.end;
+        if limits.stream && payload.end - payload.start > room {
+            payload.end = payload.start + room;
+            part.rest = Some((payload.end..end, dummy));
+        }
+        bytes += payload.end - payload.start;
+        self.put_payload(part, payload, first)?;
+        if part.rest.is_none() {
+            if dummy > 0 {
+                self.arena[self.used..self.used + dummy].fill(0);
+                self.arena_piece(first, dummy);
+                bytes += dummy as u64;
+            }
+            part.next += 1;
+            self.whole += 1;
+        }
+        self.bytes += bytes;
+        self.packets.push(Packet {
+            first,
+            end: self.pieces.len(),
+            bytes: bytes as usize,
+            substream: part.substream,
+            job: part.job,
+        });
+        Ok(bytes)
+    }
+
+    /// The next `bytes` of the arena belong to the packet that begins with piece `first`.
+    #[inline]
+    fn arena_piece(&mut self, first: usize, bytes: usize) {
+        let own = self.pieces.len() > first;
+        match self.pieces.last_mut() {
+            Some(Piece::Arena { bytes: before, .. }) if own => *before += bytes,
+            _ => self.pieces.push(Piece::Arena { at: self.used, bytes }),
+        }
+        self.used += bytes;
+    }
+
+    #[inline]
+    fn put_payload(
+        &mut self,
+        part: &mut Part<'_>,
+        mut payload: Range<u64>,
+        first: usize,
+    ) -> Result<(), SendError> {
+        while payload.start < payload.end {
+            let Some(chunk) = part.heap.chunks.get(part.chunk) else { return Err(SendError::Changed) };
+            let at = payload.start - chunk.start;
+            if at >= chunk.bytes {
+                part.chunk += 1;
+                continue;
+            }
+            let bytes = (chunk.bytes - at).min(payload.end - payload.start);
+            if bytes <= SMALL {
+                let from = part.heap.chunk_bytes(part.chunk, at, bytes).ok_or(SendError::Changed)?;
+                self.arena[self.used..self.used + from.len()].copy_from_slice(from);
+                self.arena_piece(first, from.len());
+            } else {
+                self.pieces.push(Piece::Chunk { entry: part.entry, chunk: part.chunk, at, bytes });
+            }
+            payload.start += bytes;
+        }
+        Ok(())
+    }
+
+    /// The destinations of the packets, from the lowest to behind the highest.
+    pub(super) fn substreams(&self) -> Range<usize> {
+        let all = || self.packets.iter().map(|packet| packet.substream);
+        all().min().unwrap_or(0)..all().max().map_or(0, |n| n + 1)
+    }
+
+    /// The packets for this destination as slices, put into `slices` and `extents`. If an item has become shorter: its
+    /// job.
+    #[inline]
+    pub(super) fn gather<'a, 'h: 'a>(
+        &'a self,
+        run: &Run<'h>,
+        substream: usize,
+        slices: &mut Vec<IoSlice<'a>>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), usize> {
+        extents.clear();
+        let mut last: Option<(usize, &'a Heap)> = None;
+        for packet in &self.packets {
+            if packet.substream != substream {
+                continue;
+            }
+            extents.push(Extent { first: slices.len(), bytes: packet.bytes });
+            for piece in &self.pieces[packet.first..packet.end] {
+                slices.push(match *piece {
+                    Piece::Arena { at, bytes } => IoSlice::new(&self.arena[at..at + bytes]),
+                    Piece::Chunk { entry, chunk, at, bytes } => {
+                        let heap = match last {
+                            Some((n, heap)) if n == entry => heap,
+                            _ => (run.entries)(entry).heap,
+                        };
+                        last = Some((entry, heap));
+                        IoSlice::new(heap.chunk_bytes(chunk, at, bytes).ok_or(packet.job)?)
+                    }
+                });
+            }
+        }
+        Ok(())
+    }
+}
