@@ -349,15 +349,31 @@ impl<B> Heaps<B> {
     /// again. Call it before the packet is reserved, for each such packet.
     ///
     /// A start heap that is live or was finished within [`RESTART`](Self::RESTART) began already: this packet is more of
-    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live heaps stay as they are: what is
-    /// still on its way belongs to them.
+    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live heaps stay as they are while
+    /// something may be on its way for them; those of a sender with a number end, if that is `RESTART` ago, so that
+    /// they are not filled up with what is sent now.
     pub fn forget(&mut self, start: HeapKey, now: Nanos) {
         self.now = self.now.max(now);
         match self.known(start) {
-            Some(Known::Live(_)) => {}
+            Some(Known::Live(at)) if !self.is_over(at, start.source) => {}
             Some(Known::Finished(at)) if self.now.since(self.finished.when(at)) < Self::RESTART => {}
-            _ => self.finished.forget(start.source),
+            _ => {
+                let mut next = self.table.oldest();
+                while let Some(at) = next {
+                    next = self.table.newer(at);
+                    if self.is_over(at, start.source) {
+                        self.retire(at, HeapCause::Finish);
+                    }
+                }
+                self.finished.forget(start.source);
+            }
         }
+    }
+
+    /// Whether the heap at `at` is of this numbered source, and nothing is on its way for it any more.
+    fn is_over(&self, at: u32, source: u64) -> bool {
+        let live = self.table.at(at);
+        source != 0 && live.key.source == source && self.now.since(live.last) >= Self::RESTART
     }
 
     /// How long after it was finished a start heap cannot be another one: longer than a network keeps a copy, shorter

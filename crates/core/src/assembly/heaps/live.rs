@@ -87,6 +87,11 @@ impl<B> Table<B> {
         (self.all.oldest != NONE).then_some(self.all.oldest)
     }
 
+    /// The heap that came next after the one at `at`.
+    pub(super) fn newer(&self, at: u32) -> Option<u32> {
+        Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
+    }
+
     /// The heap that must leave before another begins in the substream of `key`, if it has `window` of them.
     pub(super) fn oldest_beyond(&self, window: usize, key: HeapKey) -> Option<u32> {
         let list = self.substreams[self.substream(key)];

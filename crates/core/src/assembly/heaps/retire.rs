@@ -15,7 +15,7 @@ pub enum HeapCause {
     Window,
     /// Its deadline came.
     Timeout,
-    /// [`Heaps::finish`] was called.
+    /// [`Heaps::finish`] was called, or its sender began anew.
     Finish,
 }
 

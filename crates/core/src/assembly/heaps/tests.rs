@@ -347,6 +347,24 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
 }
 
 #[test]
+fn a_start_ends_what_its_sender_left_behind() {
+    let mut h = heaps(HeapsConfig::default());
+    let part = Part { offset: 0, length: 8, size: Some(16) };
+    let key = |source, counter| HeapKey { source, counter };
+    for key in [key(0, 3), key(1, 3), key(2, 3)] {
+        put_at(&mut h, key, part, 0).unwrap();
+    }
+    put_at(&mut h, key(1, 4), part, 1).unwrap();
+    for source in [0, 1] {
+        h.forget(key(source, 1), Nanos(100_000_000));
+    }
+    let heap = h.poll_retired().unwrap();
+    assert_eq!((heap.key, heap.cause, heap.received), (key(1, 3), HeapCause::Finish, 8));
+    assert!(h.poll_retired().is_none(), "the other may still be filled, and nobody knows whose 0 is");
+    put_at(&mut h, key(1, 3), part, 100_000_000).unwrap();
+}
+
+#[test]
 fn nothing_is_remembered_where_nothing_shall_be() {
     let mut h = heaps(HeapsConfig { remember: 0, ..HeapsConfig::default() });
     put(&mut h, 1, 0, 8, 8).unwrap();

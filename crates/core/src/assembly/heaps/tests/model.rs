@@ -82,7 +82,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 
 fn limits() -> impl Strategy<Value = HeapsConfig> {
     let keep = prop_oneof![0u64..900, Just(u64::MAX)];
-    let times = (proptest::option::weighted(0.8, 0u64..500), 0usize..12, keep);
+    let times = (proptest::option::weighted(0.8, prop_oneof![0u64..500, Just(1 << 40)]), 0usize..12, keep);
     (1usize..5, 1u64..4, any::<(bool, bool, bool)>(), times, 1u32..5).prop_map(
         |(window, substreams, (in_order, other, unsized_heaps), (timeout, remember, keep), runs)| {
             HeapsConfig {
@@ -275,10 +275,16 @@ impl Model {
     }
 
     fn forget(&mut self, start: HeapKey) {
-        let live = self.live.iter().any(|heap| heap.key == start);
-        let fresh = self.remembered(start).is_some_and(|at| self.now - self.done[at].1 < 100_000_000);
+        let long = |since: u64, now: u64| now - since >= 100_000_000;
+        let (now, source) = (self.now, start.source);
+        let over = |heap: &Heap| source != 0 && heap.key.source == source && long(heap.last, now);
+        let live = self.live.iter().any(|heap| heap.key == start && !over(heap));
+        let fresh = self.remembered(start).is_some_and(|at| !long(self.done[at].1, now));
         if !live && !fresh {
-            self.forgotten.insert(start.source, self.done.len());
+            while let Some(at) = self.live.iter().position(over) {
+                self.retire(at, HeapCause::Finish);
+            }
+            self.forgotten.insert(source, self.done.len());
         }
     }
 }
