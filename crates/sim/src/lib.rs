@@ -21,4 +21,5 @@ pub mod network;
 pub mod random;
 pub mod rate;
 pub mod sender;
+pub mod spead;
 pub mod world;

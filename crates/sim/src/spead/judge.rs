@@ -1,0 +1,269 @@
+//! What must hold of a table of heaps, kept apart from how it does it: every part that was accepted, every heap that was
+//! handed on, and which of them must still be remembered.
+
+use crate::model::{Held, hold};
+use skyhaul_core::assembly::heaps::{HeapCause, HeapKey, HeapsConfig, Part, RetiredHeap};
+use skyhaul_core::placement::{Nanos, Reject};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+/// A heap of which something was accepted.
+#[derive(Debug)]
+struct Open {
+    parts: Vec<(u64, Vec<u8>)>,
+    /// The plans that its parts are of.
+    plans: BTreeSet<usize>,
+    size: Option<u64>,
+    first: Nanos,
+    last: Nanos,
+    /// How many opened before it.
+    number: u64,
+}
+
+impl Open {
+    fn received(&self) -> u64 {
+        self.parts.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    fn high(&self) -> u64 {
+        self.parts.iter().map(|(at, b)| at + b.len() as u64).max().unwrap_or(0)
+    }
+
+    fn missing(&self) -> Vec<Range<u64>> {
+        let mut ranges: Vec<Range<u64>> = self.parts.iter().map(|(at, b)| *at..at + b.len() as u64).collect();
+        ranges.sort_by_key(|range| range.start);
+        let (mut from, mut out) = (0, Vec::new());
+        let end = self.size.unwrap_or(self.high());
+        for range in ranges.into_iter().chain(std::iter::once(end..end)) {
+            if from < range.start {
+                out.push(from..range.start);
+            }
+            from = range.end;
+        }
+        out
+    }
+}
+
+/// What was handed on of a heap.
+#[derive(Clone, Debug)]
+pub struct Given {
+    /// What was missing.
+    pub missing: Vec<Range<u64>>,
+    /// Its size, if it was told.
+    pub size: Option<u64>,
+    /// The plans that its parts are of.
+    pub plans: BTreeSet<usize>,
+    /// Why it was handed on.
+    pub cause: HeapCause,
+}
+
+/// Everything that was accepted, and what came of it.
+#[derive(Debug)]
+pub struct Judge {
+    config: HeapsConfig,
+    open: BTreeMap<HeapKey, Open>,
+    opened: u64,
+    /// When each heap was handed on, in order, and whether it was complete.
+    done: Vec<(Nanos, bool)>,
+    latest: BTreeMap<HeapKey, usize>,
+    /// Of each source, how many of `done` are forgotten.
+    forgotten: BTreeMap<u64, usize>,
+    /// Something was forgotten before its time: the start of its sender came late, or again.
+    pub forgot: bool,
+    /// Each heap that was handed on, by its key: more than once where it was not remembered.
+    pub given: BTreeMap<HeapKey, Vec<Given>>,
+}
+
+impl Judge {
+    /// Nothing was accepted.
+    #[must_use]
+    pub fn new(config: HeapsConfig) -> Judge {
+        Judge {
+            config,
+            open: BTreeMap::new(),
+            opened: 0,
+            done: Vec::new(),
+            latest: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
+            forgot: false,
+            given: BTreeMap::new(),
+        }
+    }
+
+    /// Whether the heap is finished and must be remembered at `now`; then, whether it was complete.
+    #[must_use]
+    pub fn remembers(&self, key: HeapKey, now: Nanos) -> Option<bool> {
+        let &at = self.latest.get(&key)?;
+        let from = self.done.len().saturating_sub(self.config.remember);
+        let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
+        let (when, complete) = self.done[at];
+        (at >= from && now.since(when) < self.config.remember_for).then_some(complete)
+    }
+
+    fn substream(&self, key: HeapKey) -> u64 {
+        (if key.source == 0 { key.counter } else { key.source }) % self.config.substreams
+    }
+
+    fn beside(&self, key: HeapKey) -> impl Iterator<Item = &Open> {
+        let substream = self.substream(key);
+        self.open.iter().filter(move |(other, _)| self.substream(**other) == substream).map(|(_, open)| open)
+    }
+
+    /// A part was accepted, of a plan unless it was forged.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn accept(
+        &mut self,
+        key: HeapKey,
+        part: Part,
+        bytes: &[u8],
+        plan: Option<usize>,
+        now: Nanos,
+    ) -> Held {
+        let remembered = self.remembers(key, now);
+        let number = self.opened;
+        if !self.open.contains_key(&key) {
+            hold!(remembered.is_none(), "{key:?} is finished, and begins again");
+            self.opened += 1;
+        }
+        let fresh =
+            || Open { parts: Vec::new(), plans: BTreeSet::new(), size: None, first: now, last: now, number };
+        let in_order = self.config.in_order;
+        let open = self.open.entry(key).or_insert_with(fresh);
+        let range = part.offset..part.offset + part.length;
+        let over = |(at, there): &(u64, Vec<u8>)| range.start < at + there.len() as u64 && *at < range.end;
+        hold!(part.length == 0 || !open.parts.iter().any(over), "{key:?}: {part:?} is written over another");
+        hold!(
+            !in_order || part.length == 0 || part.offset == open.high(),
+            "{key:?}: {part:?} is not the next"
+        );
+        // A part without bytes is nowhere.
+        if !bytes.is_empty() {
+            open.parts.push((part.offset, bytes.to_vec()));
+        }
+        open.plans.extend(plan);
+        open.size = open.size.or(part.size);
+        open.last = now;
+        hold!(open.size.is_none_or(|size| open.high() <= size), "{key:?} is longer than its size");
+        Ok(())
+    }
+
+    /// A refusal must have its reason; those of the part's own numbers are held where nothing is forged.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn refuse(&self, key: HeapKey, part: Part, why: Reject, now: Nanos, honest: bool) -> Held {
+        let open = self.open.get(&key);
+        let end = part.offset.saturating_add(part.length);
+        let there = |open: &Open| {
+            open.parts.iter().any(|(at, bytes)| *at < end && part.offset < at + bytes.len() as u64)
+        };
+        let remembered = self.remembers(key, now);
+        let just = match why {
+            Reject::Duplicate => open.map_or(remembered == Some(true), there),
+            Reject::Late => open.is_none() && remembered == Some(false),
+            Reject::Overlap => open.is_some_and(there),
+            Reject::OutOfOrder => self.config.in_order && part.offset != open.map_or(0, Open::high),
+            Reject::Unsized => !self.config.unsized_heaps && open.is_none() && part.size.is_none(),
+            Reject::Fragmented => open.is_some_and(|open| open.parts.len() >= self.config.runs as usize),
+            Reject::WrongSize => {
+                !honest && open.is_some_and(|open| open.size.is_some() && open.size != part.size)
+            }
+            Reject::Outside => !honest,
+            Reject::NoBuffer => true, // The world knows what is free.
+            _ => false,
+        };
+        hold!(just, "{key:?}: {part:?} is refused as {} without reason: {open:?}", why.name());
+        Ok(())
+    }
+
+    /// A heap was handed on. `exact`: the receiver looked at its clock the moment it was due.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn retire(&mut self, heap: &RetiredHeap<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
+        let key = heap.key;
+        self.has_cause(heap, now, exact)?;
+        let Some(open) = self.open.remove(&key) else {
+            return Err(format!("{key:?} is handed on, and nothing of it was accepted"));
+        };
+        hold!(heap.received == open.received(), "{key:?}: {} bytes told", heap.received);
+        hold!(heap.size == open.size, "{key:?}: size {:?} is told as {:?}", open.size, heap.size);
+        hold!(heap.bytes == open.size.unwrap_or(open.high()), "{key:?}: {} bytes long", heap.bytes);
+        hold!((heap.first, heap.last) == (open.first, open.last), "{key:?}: times");
+        let missing = open.missing();
+        hold!(heap.missing == missing, "{key:?}: {missing:?} is missing, {:?} told", heap.missing);
+        let block = heap.block.as_ref();
+        for (at, bytes) in &open.parts {
+            let here = block.get(*at as usize..).is_some_and(|rest| rest.starts_with(bytes));
+            hold!(here, "{key:?}: the bytes at {at} are not those that came");
+        }
+        self.latest.insert(key, self.done.len());
+        self.done.push((now, heap.is_complete()));
+        let given = Given { missing, size: open.size, plans: open.plans, cause: heap.cause };
+        self.given.entry(key).or_default().push(given);
+        Ok(())
+    }
+
+    fn has_cause(&self, heap: &RetiredHeap<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
+        let Some(open) = self.open.get(&heap.key) else { return Ok(()) };
+        let whole = open.size == Some(open.received());
+        hold!(whole == heap.is_complete(), "{:?} is handed on for {}", heap.key, heap.cause.name());
+        let just = match heap.cause {
+            HeapCause::Window => {
+                self.beside(heap.key).count() >= self.config.window
+                    && self.beside(heap.key).all(|other| other.number >= open.number)
+            }
+            HeapCause::Timeout => self.config.timeout.is_some_and(|timeout| {
+                let due = open.first.plus(timeout);
+                if exact { now == due } else { now >= due }
+            }),
+            HeapCause::Complete | HeapCause::Finish => true,
+        };
+        hold!(just, "{:?} is handed on for {} at {}: {open:?}", heap.key, heap.cause.name(), now.0);
+        Ok(())
+    }
+
+    /// Nothing is more than it may be, and nothing waits past its deadline.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn limits(&self, now: Nanos, live: usize) -> Held {
+        hold!(live == self.open.len(), "{live} heaps are live, {} are not handed on", self.open.len());
+        let mut each: BTreeMap<u64, usize> = BTreeMap::new();
+        self.open.keys().for_each(|&key| *each.entry(self.substream(key)).or_default() += 1);
+        hold!(each.values().all(|&count| count <= self.config.window), "a window holds too many: {each:?}");
+        if let Some(timeout) = self.config.timeout {
+            let over = self.open.iter().find(|(_, open)| open.first.plus(timeout) < now);
+            hold!(over.is_none(), "{:?} waits past its deadline", over.map(|(key, _)| key));
+        }
+        Ok(())
+    }
+
+    /// A packet says that its sender begins with heap `start`. Whether that is news; what then comes out of heaps that
+    /// the sender left behind is still to be handed to [`retire`](Self::retire), before [`forget`](Self::forget).
+    #[must_use]
+    pub fn begins(&self, start: HeapKey, now: Nanos) -> bool {
+        let long = |since: Nanos| now.since(since) >= Nanos(100_000_000);
+        let finished = self.latest.get(&start).filter(|_| self.remembers(start, now).is_some());
+        let fresh = finished.is_some_and(|&at| !long(self.done[at].0));
+        let live = self.open.get(&start).is_some_and(|open| start.source == 0 || !long(open.last));
+        !live && !fresh
+    }
+
+    /// What is finished of this source may come again.
+    pub fn forget(&mut self, source: u64) {
+        self.forgot |= self.latest.keys().any(|key| key.source == source);
+        self.forgotten.insert(source, self.done.len());
+    }
+
+    /// Nothing more will come out.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn finish(&self) -> Held {
+        hold!(self.open.is_empty(), "{} heaps never came out", self.open.len());
+        Ok(())
+    }
+}

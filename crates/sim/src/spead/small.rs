@@ -1,0 +1,169 @@
+//! All the worlds of a few packets: each fault at each of them, alone and in pairs.
+//!
+//! ```text
+//!   kind of stream × limits × fault at packet i × fault at packet j        small world n, always the same
+//! ```
+
+use super::SpeadWorld;
+use super::network::{Arrival, What};
+use super::sender::{Shape, Stream, Told};
+use crate::random::Random;
+use skyhaul_core::assembly::heaps::HeapsConfig;
+use skyhaul_core::placement::Nanos;
+
+/// What happens to one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// It is lost.
+    Lose(usize),
+    /// It comes again, behind the one so many after it.
+    Double(usize, usize),
+    /// It comes behind the one so many after it.
+    Delay(usize, usize),
+    /// It comes 1.5 s late: behind all others, after its heap's deadline.
+    Late(usize),
+    /// It and all after it come 1.5 s late.
+    Stall(usize),
+    /// It and all after it never come.
+    End(usize),
+}
+
+const MILLISECOND: u64 = 1_000_000;
+const LATE: Nanos = Nanos(1500 * MILLISECOND);
+
+/// Every fault that can happen to a stream of `count` packets; the first is none.
+#[must_use]
+pub fn faults(count: usize) -> Vec<Option<Fault>> {
+    let mut out = vec![None];
+    for at in 0..count {
+        out.extend([Fault::Lose(at), Fault::Late(at), Fault::Stall(at), Fault::End(at)].map(Some));
+        for by in 0..count - at {
+            out.push(Some(Fault::Double(at, by)));
+            out.extend((by > 0).then_some(Some(Fault::Delay(at, by))));
+        }
+    }
+    out
+}
+
+fn shape(senders: u64, heaps: u64, packets: u64, in_turn: usize, told: Told) -> Shape {
+    Shape {
+        senders,
+        heaps,
+        packets,
+        equal: true,
+        payload: 8,
+        in_turn,
+        told: Some(told),
+        alike: senders > 1,
+        step: 1,
+        runs: 1,
+        gap: Nanos(MILLISECOND),
+        pause: Nanos(0),
+    }
+}
+
+/// Every kind of stream.
+#[must_use]
+pub fn streams() -> Vec<Stream> {
+    let shapes = [
+        shape(1, 3, 3, 1, Told::Always),
+        shape(1, 3, 3, 3, Told::First),
+        shape(1, 3, 3, 2, Told::Last),
+        shape(1, 3, 3, 1, Told::Never),
+        shape(1, 8, 1, 1, Told::Always),
+        shape(2, 2, 2, 2, Told::Always),
+        Shape { equal: false, ..shape(1, 4, 4, 2, Told::Always) },
+    ];
+    shapes.iter().enumerate().map(|(n, shape)| Stream::new(shape, 48, &mut Random(n as u64))).collect()
+}
+
+/// Every choice of limits.
+#[must_use]
+pub fn limits() -> Vec<HeapsConfig> {
+    let mut out = Vec::new();
+    for window in [1, 2, 16] {
+        for in_order in [false, true] {
+            for timeout in [None, Some(Nanos::SECOND)] {
+                for (unsized_heaps, remember) in [(true, 64), (false, 64), (true, 0)] {
+                    let limits =
+                        HeapsConfig { window, in_order, timeout, unsized_heaps, ..HeapsConfig::default() };
+                    out.push(HeapsConfig { remember, remember_for: Nanos(u64::MAX), ..limits });
+                }
+            }
+        }
+    }
+    out
+}
+
+/// The world in which `first` happens, and then `second`.
+#[must_use]
+pub fn world(
+    stream: &Stream,
+    config: HeapsConfig,
+    first: Option<Fault>,
+    second: Option<Fault>,
+) -> SpeadWorld {
+    let mut arrivals: Vec<(usize, Arrival)> = (stream.order.iter().enumerate())
+        .map(|(n, &(at, id))| (n, Arrival { at, what: What::Whole(id) }))
+        .collect();
+    for fault in [first, second].into_iter().flatten() {
+        apply(&mut arrivals, fault);
+    }
+    let mut arrivals: Vec<Arrival> = arrivals.into_iter().map(|(_, arrival)| arrival).collect();
+    arrivals.sort_by_key(|arrival| arrival.at);
+    SpeadWorld {
+        seed: 0,
+        stream: stream.clone(),
+        arrivals,
+        honest: true,
+        config,
+        keyed: stream.senders > 1,
+        stops: stream.senders,
+        tick: Nanos(0),
+        memory: 1 << 20,
+        kept: 0,
+        piece: 0,
+    }
+}
+
+/// Packets keep the numbers in order of sending that they came with.
+fn apply(arrivals: &mut Vec<(usize, Arrival)>, fault: Fault) {
+    let behind = |at: Nanos, by: usize| at.plus(Nanos(by as u64 * MILLISECOND + MILLISECOND / 2));
+    match fault {
+        Fault::Lose(which) => arrivals.retain(|(n, _)| *n != which),
+        Fault::End(from) => arrivals.retain(|(n, _)| *n < from),
+        Fault::Double(which, by) => {
+            let copies: Vec<_> = arrivals.iter().filter(|(n, _)| *n == which).copied().collect();
+            arrivals
+                .extend(copies.into_iter().map(|(n, a)| (n, Arrival { at: behind(a.at, by), what: a.what })));
+        }
+        Fault::Delay(which, by) => {
+            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
+            moved.for_each(|(_, arrival)| arrival.at = behind(arrival.at, by));
+        }
+        Fault::Late(which) => {
+            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
+            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
+        }
+        Fault::Stall(from) => {
+            let moved = arrivals.iter_mut().filter(|(n, _)| *n >= from);
+            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
+        }
+    }
+}
+
+/// Every small world with one fault, and of those with two each `every`-th. Each with what it is called.
+pub fn worlds(every: usize) -> impl Iterator<Item = (String, SpeadWorld)> {
+    streams().into_iter().enumerate().flat_map(move |(kind, stream)| {
+        let faults = faults(stream.order.len());
+        limits().into_iter().enumerate().flat_map(move |(limit, config)| {
+            let (stream, count, faults) = (stream.clone(), faults.len(), faults.clone());
+            let chosen = move |n: &usize| n.is_multiple_of(count) || (n + limit).is_multiple_of(every.max(1));
+            (0..count * count).filter(chosen).map(move |n| {
+                let (first, second) = (faults[n / count], faults[n % count]);
+                let name = format!("stream {kind}, limits {limit}, {first:?}, {second:?}");
+                (name, world(&stream, config, first, second))
+            })
+        })
+    })
+}
