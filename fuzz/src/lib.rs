@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod heaps;
 mod learn;
 pub mod mutate;
 mod recording;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "recording", run: recording::recording, weight: 100, seeds: recording::seeds },
     Target { name: "assembly_units", run: assembly::units, weight: 4, seeds: assembly::seeds },
     Target { name: "assembly_bytes", run: assembly::bytes, weight: 4, seeds: assembly::seeds },
+    Target { name: "heaps", run: heaps::run, weight: 16, seeds: heaps::seeds },
 ];
 
 /// The target of this name.
