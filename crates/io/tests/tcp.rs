@@ -346,4 +346,49 @@ fn the_address_chooses_the_congestion_control() {
         panic!("opened")
     };
     assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+    let to = Endpoint { cc: Some("nosuch".into()), ..Endpoint::tcp(source.local()) };
+    let Err(error) = TcpSender::open(&to, &TcpSendOptions::default()) else { panic!("opened") };
+    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+}
+
+#[test]
+fn a_connection_made_elsewhere_is_sent_over() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let mut sender = TcpSender::from_stream(stream, &TcpSendOptions::default()).unwrap();
+    let (mut peer, _) = listener.accept().unwrap();
+    let heap = vec![7; 32 << 20];
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| {
+            let mut got = Vec::new();
+            peer.read_to_end(&mut got).map(|_| got.len()).unwrap()
+        });
+        assert_eq!(sender.send_slices(&[IoSlice::new(&heap)]).unwrap(), heap.len());
+        sender.finish().unwrap();
+        assert_eq!(reads.join().unwrap(), heap.len());
+    });
+}
+
+#[test]
+fn nobody_answering_says_so() {
+    // With its queue full, a listener answers nobody.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    full.listen(0).unwrap();
+    let to = full.local_addr().unwrap().as_socket().unwrap();
+    let options = TcpSendOptions { patience: Duration::from_millis(50), ..TcpSendOptions::default() };
+    let mut waiting = Vec::new();
+    let error = (0..10).find_map(|_| match TcpSender::open(&Endpoint::tcp(to), &options) {
+        Ok(sender) => {
+            waiting.push(sender);
+            None
+        }
+        Err(error) => Some(error),
+    });
+    let text = error.unwrap().to_string();
+    assert!(
+        text.starts_with(&format!("connect tcp://{to}: Connection timed out; hint: it does not answer")),
+        "{text}"
+    );
 }

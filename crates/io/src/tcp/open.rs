@@ -53,16 +53,7 @@ pub(super) fn ready(stream: &TcpStream, silence: Duration) -> io::Result<()> {
 pub(super) fn connecting(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
         .map_err(at.failing("open a socket for"))?;
-    // Not having this algorithm is seen in the statistics.
-    let _ = socket.set_tcp_congestion(at.cc.as_ref().unwrap_or(&options.congestion).as_bytes());
-    // A peer that acknowledges nothing for so long is gone, whatever is still to be sent again.
-    let _ = socket.set_tcp_user_timeout(Some(options.patience));
-    // A write that waits comes back this often; see `TcpSender::stop_flag`.
-    socket.set_write_timeout(Some(TICK)).map_err(at.failing("set SO_SNDTIMEO on"))?;
-    // Whole packets are written at once: nothing would come that is worth waiting for.
-    socket.set_tcp_nodelay(true).map_err(at.failing("set TCP_NODELAY on"))?;
-    let alive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
-    socket.set_tcp_keepalive(&alive.with_retries(4)).map_err(at.failing("set SO_KEEPALIVE on"))?;
+    tune(&socket, at, options)?;
     if let Some(size) = at.sndbuf {
         let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);
         socket.set_send_buffer_size(bytes).map_err(at.failing("set SO_SNDBUF on"))?;
@@ -81,4 +72,23 @@ pub(super) fn connecting(at: &Endpoint, options: &TcpSendOptions) -> io::Result<
         bind_to_interface(&socket, name).map_err(at.failing("bind to the interface of"))?;
     }
     Ok(socket)
+}
+
+/// What every sending connection is told.
+pub(super) fn tune(socket: &Socket, at: &Endpoint, options: &TcpSendOptions) -> io::Result<()> {
+    match &at.cc {
+        Some(cc) => {
+            socket.set_tcp_congestion(cc.as_bytes()).map_err(at.failing("set TCP_CONGESTION on"))?;
+        }
+        // Not having this algorithm is seen in the statistics.
+        None => drop(socket.set_tcp_congestion(options.congestion.as_bytes())),
+    }
+    // A peer that acknowledges nothing for so long is gone, whatever is still to be sent again.
+    let _ = socket.set_tcp_user_timeout(Some(options.patience));
+    // A write that waits comes back this often; see `TcpSender::stop_flag`.
+    socket.set_write_timeout(Some(TICK)).map_err(at.failing("set SO_SNDTIMEO on"))?;
+    // Whole packets are written at once: nothing would come that is worth waiting for.
+    socket.set_tcp_nodelay(true).map_err(at.failing("set TCP_NODELAY on"))?;
+    let alive = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+    socket.set_tcp_keepalive(&alive.with_retries(4)).map_err(at.failing("set SO_KEEPALIVE on"))
 }

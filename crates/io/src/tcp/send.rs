@@ -5,7 +5,10 @@
 //! the clock 50 times a second. The others never leave half a packet behind: what the kernel took only part of is kept,
 //! and sent before anything else.
 
-use super::{gather::Gather, open::connecting};
+use super::{
+    gather::Gather,
+    open::{connecting, tune},
+};
 use crate::{
     address::{Endpoint, system_text},
     source::Train,
@@ -30,10 +33,11 @@ const SLICES: usize = 1024;
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSendOptions {
-    /// Congestion control to ask for, unless the address names one (`?cc=`); the system's own is kept (and named in
-    /// the statistics) if there is no such.
+    /// Congestion control to ask for; the system's own is kept (and named in the statistics) if there is no such. One
+    /// that the address names (`?cc=`) comes first, and must be there.
     pub congestion: String,
-    /// How long connecting, or a write that waits, may make no progress.
+    /// How long connecting, or a write that waits, may make no progress. A receiver that holds the sender back for
+    /// longer is taken for dead, by the kernel too (`TCP_USER_TIMEOUT`).
     pub patience: Duration,
     /// After a break, the non-blocking calls connect again, waiting this long at first and up to 32 times as long.
     pub reconnect: Option<Duration>,
@@ -91,12 +95,31 @@ impl TcpSender {
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
         let socket = connecting(at, options)?;
-        socket
-            .connect_timeout(&SockAddr::from(at.address), options.patience)
-            .map_err(at.failing("connect"))?;
+        socket.connect_timeout(&SockAddr::from(at.address), options.patience).map_err(|error| {
+            // The time limit is the library's, so the error is not the system's, and would have no hint.
+            let late = error.kind() == io::ErrorKind::TimedOut;
+            at.failed("connect", &if late { io::Error::from_raw_os_error(libc::ETIMEDOUT) } else { error })
+        })?;
+        Ok(Self::over(at, options, socket))
+    }
+
+    /// Send over a connection made elsewhere. It is made blocking, and `TCP_NODELAY` and `SO_SNDTIMEO` are set; with
+    /// [`TcpSendOptions::reconnect`] its successor goes to the same address.
+    ///
+    /// # Errors
+    /// Operation and address.
+    pub fn from_stream(stream: TcpStream, options: &TcpSendOptions) -> io::Result<Self> {
+        let at = Endpoint::tcp(stream.peer_addr()?);
+        let socket = Socket::from(stream);
+        socket.set_nonblocking(false).map_err(at.failing("wait on"))?;
+        tune(&socket, &at, options)?;
+        Ok(Self::over(&at, options, socket))
+    }
+
+    fn over(at: &Endpoint, options: &TcpSendOptions, socket: Socket) -> Self {
         let congestion = socket.tcp_congestion().map(|c| String::from_utf8_lossy(&c).into_owned());
         let congestion = congestion.unwrap_or_default().trim_end_matches('\0').to_owned();
-        Ok(Self {
+        Self {
             at: at.clone(),
             options: options.clone(),
             state: State::Connected(socket.into()),
@@ -104,7 +127,7 @@ impl TcpSender {
             gather: Gather::default(),
             stop: Arc::default(),
             stats: TcpSenderStats { congestion, ..TcpSenderStats::default() },
-        })
+        }
     }
 
     /// What was sent so far.

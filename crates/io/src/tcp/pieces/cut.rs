@@ -169,9 +169,14 @@ impl Cutter {
         &self.keep[..self.kept]
     }
 
+    /// Whether the next head is searched for.
+    pub(super) fn is_lost(&self) -> bool {
+        matches!(self.state, State::Lost { .. })
+    }
+
     /// Whether something was begun while searching, which may never come to its end.
     pub(super) fn is_doubting(&self) -> bool {
-        matches!(self.state, State::Lost { .. }) && self.kept > 0
+        self.is_lost() && self.kept > 0
     }
 
     /// Within a long body: its head, where the next byte goes, and how many are still to come.

@@ -23,6 +23,9 @@ use std::{
 
 /// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
 const READ: usize = 256 << 10;
+/// Bytes the first read asks for after the stream was lost; with every clean read, twice as many. What a stranger sends
+/// may be long to search, and the others wait for their turn meanwhile.
+const WARY: usize = 16 << 10;
 /// Bytes one read into a sink's own memory asks for.
 const DIRECT: usize = 1 << 20;
 /// Bytes of a long body that are worth being woken for.
@@ -65,6 +68,8 @@ struct Connection {
     stream: TcpStream,
     sender: SocketAddr,
     cutter: Cutter,
+    /// Bytes the next read asks for.
+    most: usize,
     /// Whether the kernel reports it only when [`GATHER`] bytes are there.
     gathers: bool,
 }
@@ -304,8 +309,10 @@ impl PieceSource {
         ready(&stream, self.options.keepalive)?;
         let mark = self.next;
         epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(mark), epoll::EventFlags::IN)?;
-        self.connections
-            .insert(mark, Connection { stream, sender, cutter: Cutter::new(&self.rules), gathers: false });
+        self.connections.insert(
+            mark,
+            Connection { stream, sender, cutter: Cutter::new(&self.rules), most: READ, gathers: false },
+        );
         self.next += 1;
         self.stats.connections += 1;
         Ok(mark)
@@ -314,11 +321,12 @@ impl PieceSource {
     /// One read of one connection.
     fn serve(&mut self, mark: u64, sink: &mut dyn PieceSink) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&mark) else { return Ok(()) };
-        let Connection { stream, sender, cutter, .. } = connection;
+        let Connection { stream, sender, cutter, most, .. } = connection;
+        let lost = self.stats.lost;
         let begun = cutter.kept().len();
         self.scratch[..begun].copy_from_slice(cutter.kept());
         let got = match cutter.body() {
-            None => got(stream.read(&mut self.scratch[begun..begun + READ])),
+            None => got(stream.read(&mut self.scratch[begun..begun + *most])),
             Some(_) => {
                 let (got, direct) = read_body(stream, cutter, mark, sink, &mut self.scratch[..READ]);
                 if direct > 0 {
@@ -341,6 +349,8 @@ impl PieceSource {
                 }
                 self.stats.bytes += n as u64;
                 self.stats.reads += 1;
+                let clean = self.stats.lost == lost && !cutter.is_lost();
+                *most = if clean { (*most * 2).min(READ) } else { WARY };
                 connection.gather();
                 if connection.cutter.is_doubting() {
                     self.doubtful.insert(mark, Instant::now());
