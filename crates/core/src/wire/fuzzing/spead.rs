@@ -4,6 +4,7 @@ use crate::placement::Reject;
 use crate::wire::spead::{
     BugCompat, Descriptor, Flavour, Head, Packet,
     bits::BitFormat,
+    descriptor::NumpyHeader,
     items::{Pointers, items},
     packets::{HeapPackets, HeapShape, Split},
 };
@@ -60,6 +61,10 @@ pub fn spead_descriptor(input: &[u8]) {
         if let Ok(written) = read.write(flavour, BugCompat(bits)) {
             assert_eq!(Descriptor::read(&written, BugCompat(bits)).as_ref(), Ok(&read));
         }
+    }
+    if let Some(header) = read.numpy.as_deref().and_then(NumpyHeader::read) {
+        assert_eq!(NumpyHeader::read(&header.to_string()).as_ref(), Some(&header));
+        let _ = (header.simple(), header.elements());
     }
     if let Ok(format) = BitFormat::new(&read.format) {
         values(&format, &read.shape, nested);

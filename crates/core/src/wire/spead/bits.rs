@@ -17,6 +17,9 @@
 //! [`unpack`]: BitFormat::unpack
 //! [`pack`]: BitFormat::pack
 
+mod field;
+
+use field::{Writer, pack_one, read, unpack_one, write};
 use std::fmt;
 
 /// What a field is (§8.3).
@@ -248,6 +251,22 @@ impl BitFormat {
             self.turn(&wire[..elements * self.stride], native);
             return Ok(());
         }
+        if let [field] = self.fields.as_slice()
+            && field.bits <= 57
+            && field.code != Code::Boolean
+        {
+            match field.width {
+                1 => unpack_one(wire, field, native.as_chunks_mut().0, elements, |v| [v as u8]),
+                2 => {
+                    unpack_one(wire, field, native.as_chunks_mut().0, elements, |v| (v as u16).to_ne_bytes());
+                }
+                4 => {
+                    unpack_one(wire, field, native.as_chunks_mut().0, elements, |v| (v as u32).to_ne_bytes());
+                }
+                _ => unpack_one(wire, field, native.as_chunks_mut().0, elements, |v| v.to_ne_bytes()),
+            }
+            return Ok(());
+        }
         let mut at = 0;
         for element in native.chunks_exact_mut(self.stride).take(elements) {
             for field in &self.fields {
@@ -270,7 +289,24 @@ impl BitFormat {
             self.turn(&native[..elements * self.stride], wire);
             return Ok(());
         }
-        let mut writer = Writer { wire, at: 0, held: 0, bits: 0 };
+        let mut writer = Writer::new(wire);
+        if let [field] = self.fields.as_slice()
+            && field.bits <= 32
+            && field.code != Code::Boolean
+        {
+            let done = match field.width {
+                1 => pack_one(&mut writer, field, &native.as_chunks().0[..elements], |[a]| u64::from(a)),
+                2 => pack_one(&mut writer, field, &native.as_chunks().0[..elements], |two| {
+                    u64::from(u16::from_ne_bytes(two))
+                }),
+                _ => pack_one(&mut writer, field, &native.as_chunks().0[..elements], |four| {
+                    u64::from(u32::from_ne_bytes(four))
+                }),
+            };
+            done.map_err(|element| FormatError::OutOfRange { element, field: 0 })?;
+            writer.finish();
+            return Ok(());
+        }
         for (index, element) in native.chunks_exact(self.stride).take(elements).enumerate() {
             for (number, field) in self.fields.iter().enumerate() {
                 let place = &element[field.offset..field.offset + field.width];
@@ -312,137 +348,6 @@ fn turn_all(from: &[u8], to: &mut [u8], width: usize) {
         8 => words(from, to, |word| u64::from_be_bytes(word).to_ne_bytes()),
         _ => to[..from.len()].copy_from_slice(from),
     }
-}
-
-/// `bits` (1 to 64) bits of `wire` from bit `at` on, which are there.
-#[inline]
-fn bits_at(wire: &[u8], at: u64, bits: u32) -> u64 {
-    let (octet, shift) = ((at / 8) as usize, (at % 8) as u32);
-    let rest = &wire[octet..];
-    let word = match rest.first_chunk() {
-        Some(word) => u64::from_be_bytes(*word),
-        None => {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(word)
-        }
-    };
-    let mut value = word << shift;
-    if shift + bits > 64 {
-        value |= u64::from(rest[8]) >> (8 - shift);
-    }
-    value >> (64 - bits)
-}
-
-/// One field from the wire.
-#[inline]
-fn read(wire: &[u8], at: u64, field: &Field, place: &mut [u8]) {
-    if field.code == Code::Boolean {
-        let mut bits = (0..field.bits).step_by(64).map(|from| (from, (field.bits - from).min(64)));
-        place[0] = u8::from(bits.any(|(from, bits)| bits_at(wire, at + u64::from(from), bits) != 0));
-        return;
-    }
-    if field.bits > 64 {
-        return read_wide(wire, at, field, place);
-    }
-    let mut value = bits_at(wire, at, field.bits);
-    if field.code == Code::Signed {
-        let unused = 64 - field.bits;
-        value = ((value << unused) as i64 >> unused) as u64;
-    }
-    match place.len() {
-        1 => place[0] = value as u8,
-        2 => place.copy_from_slice(&(value as u16).to_ne_bytes()),
-        4 => place.copy_from_slice(&(value as u32).to_ne_bytes()),
-        _ => place.copy_from_slice(&value.to_ne_bytes()),
-    }
-}
-
-fn read_wide(wire: &[u8], at: u64, field: &Field, place: &mut [u8]) {
-    let mut left = u64::from(field.bits);
-    for octet in place.iter_mut() {
-        let bits = left.min(8) as u32;
-        left -= u64::from(bits);
-        let value = bits_at(wire, at + left, bits) as u8;
-        let sign = bits < 8 && field.code == Code::Signed && value >> (bits - 1) == 1;
-        *octet = if sign { value | 0xFF << bits } else { value };
-    }
-}
-
-/// Gathers bits.
-struct Writer<'a> {
-    wire: &'a mut [u8],
-    at: usize,
-    held: u128,
-    /// Bits that are held, less than 64 between calls.
-    bits: u32,
-}
-
-impl Writer<'_> {
-    /// Append `bits` (at most 64); those above them are 0.
-    #[inline]
-    fn push(&mut self, value: u64, bits: u32) {
-        self.held = self.held << bits | u128::from(value);
-        self.bits += bits;
-        if self.bits >= 64 {
-            self.bits -= 64;
-            let word = (self.held >> self.bits) as u64;
-            self.wire[self.at..self.at + 8].copy_from_slice(&word.to_be_bytes());
-            self.at += 8;
-        }
-    }
-
-    fn finish(self) {
-        let octets = self.bits.div_ceil(8) as usize;
-        let word = (self.held << (64 - self.bits)) as u64;
-        self.wire[self.at..self.at + octets].copy_from_slice(&word.to_be_bytes()[..octets]);
-    }
-}
-
-/// One field onto the wire; whether its value fits.
-#[inline]
-fn write(writer: &mut Writer<'_>, field: &Field, place: &[u8]) -> bool {
-    if field.code == Code::Boolean {
-        let mut left = field.bits;
-        while left > 64 {
-            writer.push(0, 64);
-            left -= 64;
-        }
-        writer.push(u64::from(place[0] != 0), left);
-        return true;
-    }
-    if field.bits > 64 {
-        return write_wide(writer, field, place);
-    }
-    let value = match *place {
-        [a] => u64::from(a),
-        [a, b] => u64::from(u16::from_ne_bytes([a, b])),
-        [a, b, c, d] => u64::from(u32::from_ne_bytes([a, b, c, d])),
-        _ => place.first_chunk().map_or(0, |word| u64::from_ne_bytes(*word)),
-    };
-    let (unused, native) = (64 - field.bits, 64 - 8 * place.len() as u32);
-    let cut = value << unused >> unused;
-    let back = if field.code == Code::Signed {
-        // As it would be read, in as many bits as memory has.
-        ((cut << unused) as i64 >> unused) as u64 & u64::MAX >> native
-    } else {
-        cut
-    };
-    writer.push(cut, field.bits);
-    back == value
-}
-
-fn write_wide(writer: &mut Writer<'_>, field: &Field, place: &[u8]) -> bool {
-    let first = field.bits - 8 * (place.len() as u32 - 1);
-    for (octet, bits) in place.iter().rev().zip(std::iter::once(first).chain(std::iter::repeat(8))) {
-        writer.push(u64::from(*octet) & (0xFF >> (8 - bits)), bits);
-    }
-    // Above the field's bits there are copies of its sign, or zeros.
-    let Some(&last) = place.last() else { return true };
-    let above = u32::from(last) >> first;
-    let all = 0xFF >> first;
-    let negative = field.code == Code::Signed && last >> (first - 1) & 1 == 1;
-    above == if negative { all } else { 0 }
 }
 
 #[cfg(test)]

@@ -10,10 +10,14 @@
 //! Bits have as many octets as an item pointer has for mode and id, sizes as many as it has for the address: 64-40 has
 //! entries of 4 and 6 octets, 64-48 of 3 and 7. PySPEAD 0.5.2 read the standard otherwise; [`BugCompat`] is for its peers.
 //! A NumPy header, where there is one, counts instead of format and shape. It is the dictionary literal of an `.npy` file
-//! and is handed on as text, because only NumPy knows all types it can name.
+//! and is handed on as text, because only NumPy knows all types it can name; [`NumpyHeader`] reads the plain ones.
 //!
 //! Limits: text is ASCII, as the standard has it; at most one dimension is variable; a descriptor has at most
 //! [`Descriptor::LONGEST`] octets. Dimensions are numbers here and nothing is made of their size.
+
+mod numpy;
+
+pub use numpy::{NumpyHeader, SimpleType};
 
 use super::{
     Flavour, Head, id, items,
@@ -180,6 +184,19 @@ impl Descriptor {
             }
         }
         if known { Ok(found) } else { Err(DescriptorError::NoId) }
+    }
+
+    /// Of an array of a plain NumPy type (`<i2`), as spead2 describes it: with its shape, and without a format.
+    #[must_use]
+    pub fn array(id: u64, name: &str, description: &str, simple: &str, shape: &[u64]) -> Descriptor {
+        Descriptor {
+            id,
+            name: name.to_owned(),
+            description: description.to_owned(),
+            shape: shape.iter().copied().map(Some).collect(),
+            format: Vec::new(),
+            numpy: Some(NumpyHeader::array(simple, shape).to_string()),
+        }
     }
 
     /// The octets of an item 5, as spead2 writes them.

@@ -297,8 +297,12 @@ impl Plan {
         if count == 1 {
             return self;
         }
-        // All packets are alike modulo 8, as pointers and padding are.
-        let up = |bytes: u64| (bytes..bytes + 8).find(|up| count * up % 8 == self.total % 8);
+        // All packets are alike modulo 8, as pointers and padding are. Where payload is whole words, so are its parts:
+        // who receives them copies them faster.
+        let up = |bytes: u64| match self.total % 8 {
+            0 => Some(bytes.next_multiple_of(8)),
+            odd => (bytes..bytes + 8).find(|up| count * up % 8 == odd),
+        };
         let same = |packet: u64| {
             let plan = Plan::of(shape, packet).ok().filter(|_| packet <= self.packet);
             plan.filter(|plan| plan.count == count && plan.total == self.total)

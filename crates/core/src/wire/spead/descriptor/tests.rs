@@ -31,6 +31,7 @@ fn plain(shape: &[Option<u64>], format: &[(char, u32)]) -> Descriptor {
 fn descriptors_are_those_of_spead2() {
     let variable = plain(&[None, Some(2)], &[('u', 8), ('i', 16)]);
     let scalar = plain(&[], &[('b', 1)]);
+    assert_eq!(Descriptor::array(0x12, "ab", "text", "<i2", &[5]).numpy.unwrap(), "{'descr': '<i2', 'fortran_order': False, 'shape': (5,)}");
     let array = Descriptor {
         numpy: Some("{'descr': '<i2', 'fortran_order': True, 'shape': (3, 4)}".into()),
         ..plain(&[Some(3), Some(4)], &[])

@@ -146,7 +146,9 @@ fn even_packets_let_trains_go_on() {
     assert_eq!(lengths(Split::Even, 4097, 1472), [1419; 3], "three divides every residue");
     assert_eq!(lengths(Split::Even, 2049, 1472), [1472, 681], "two does not");
     assert_eq!(lengths(Split::Even, 2052, 1472), [1078; 2]);
+    assert_eq!(lengths(Split::Even, 2044, 1472), [1074; 2]);
     assert_eq!(lengths(Split::Even, 1000, 1472), [1064]);
+    assert_eq!(lengths(Split::Even, 1 << 16, 1472), [1472; 46], "words stay whole");
     assert_eq!(lengths(Split::Even, 1 << 20, 8972), [8928; 118]);
 }
 
