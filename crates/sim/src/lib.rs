@@ -9,6 +9,7 @@
 //!   cargo run -p skyhaul-sim -- 4711                           world 4711, one line for each event
 //! ```
 //!
+//! [`spead`] plays heaps and their table: `skyhaul-sim -- spead 4711`.
 //! [`link`] and [`rate`] do the same for senders that share a link and seek its rate: `skyhaul-sim -- rate --seed 7`.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]

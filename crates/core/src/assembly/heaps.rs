@@ -12,7 +12,7 @@
 //! * [`Heaps::reserve`] finds the place of a part, or says why it has none, before a byte is written;
 //!   [`HeapSlot::commit`] says the bytes are there. A slot dropped uncommitted never happened.
 //! * Heaps retire in any order, each once: a numbered heap has no place in a sequence of which one could say that it
-//!   is passed, so nothing waits for another ([decision 0007](../../../../../docs/decisions)).
+//!   is passed, so nothing waits for another (decision 0007).
 //! * A heap without a told size grows, and ends by the window, its deadline or the end of the stream.
 //! * The last `remember` heaps that retired are remembered by their whole key, so that a doubled or late packet does not
 //!   begin one again; a heap that was not finished is never refused for one that was.
