@@ -104,6 +104,12 @@ impl Index {
         self.entries[at] = entry;
     }
 
+    /// How many keys lead somewhere, and for how many there is memory.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.used, self.entries.len())
+    }
+
     #[cold]
     fn grow(&mut self) {
         let size = self.entries.len() * 2;

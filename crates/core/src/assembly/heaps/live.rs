@@ -66,6 +66,12 @@ impl<B> Table<B> {
         self.all.len
     }
 
+    /// How many slots were ever made.
+    #[cfg(test)]
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
     /// The slot at `at`, if there is one; it may be free.
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<&Live<B>> {

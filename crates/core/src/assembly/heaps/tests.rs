@@ -365,6 +365,28 @@ fn a_start_ends_what_its_sender_left_behind() {
 }
 
 #[test]
+fn no_number_of_heaps_takes_more_memory_than_the_limits_say() {
+    let mut h = heaps(HeapsConfig { window: 3, substreams: 2, remember: 20, ..HeapsConfig::default() });
+    let mut before = None;
+    for counter in 0..50_000u64 {
+        // Whole, in two parts, never complete; now and then everything is forgotten, or ends.
+        put(&mut h, counter, 0, 8, [8, 16, 16][(counter % 3) as usize]).unwrap();
+        if counter % 3 == 1 {
+            put(&mut h, counter, 8, 8, 16).unwrap();
+        }
+        match counter % 1000 {
+            500 => h.forget(key(counter), Nanos(counter << 20)),
+            900 => h.finish(Nanos(0)),
+            _ => {}
+        }
+        while h.poll_retired().is_some() {}
+        let (keys, room) = h.index.size();
+        assert!(keys <= 6 + 20 && h.table.slots() <= 6, "{keys} keys, {} slots", h.table.slots());
+        assert_eq!(*before.get_or_insert(room), room);
+    }
+}
+
+#[test]
 fn nothing_is_remembered_where_nothing_shall_be() {
     let mut h = heaps(HeapsConfig { remember: 0, ..HeapsConfig::default() });
     put(&mut h, 1, 0, 8, 8).unwrap();
