@@ -36,6 +36,7 @@ use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
 
 mod block;
+pub mod heap;
 mod mapping;
 pub mod peek;
 

@@ -1,0 +1,325 @@
+//! Memory for objects of many sizes: a fixed total, divided as the heaps come.
+//!
+//! A [`Pool`](super::Pool) has blocks of one size, which suits streams of frames. SPEAD heaps are of any size, from
+//! some hundred bytes at millions a second to gigabytes; each gets memory of its own *class*.
+//!
+//! ```text
+//!   classes   … 1024  1280  1536  1792  2048  2560 …        four to each doubling: at most a fifth is left over
+//!                │
+//!                ├─ reserve   ▢─▢─▢─▢      one lock, never shared with those who return
+//!                ├─ returned  ▢─▢          lock-free: any thread that drops a heap
+//!                └─ spans     ███████ ███████   2 MiB (small heaps), 16 MiB (from 1 MiB on), or one heap; huge pages
+//! ```
+//!
+//! Memory is touched once and used again and again. When the total is reached, spans of other classes of which every
+//! block is free are given back to the system; when there is none, the answer is `None`, and counted.
+//!
+//! ```
+//! use skyhaul_io::memory::heap::HeapMemory;
+//! let memory = HeapMemory::new(64 << 20);
+//! let mut heap = memory.take(9000).expect("64 MiB are free");
+//! heap.place(100, b"payload");
+//! assert_eq!((heap.len(), &heap[100..107]), (9000, &b"payload"[..]));
+//! std::thread::spawn(move || drop(heap)).join().unwrap(); // returned from any thread, without a lock
+//! assert!(memory.take(65 << 20).is_none(), "more than there is");
+//! assert_eq!(memory.refused(), 1);
+//! ```
+//!
+//! Limits: blocks are multiples of 64 bytes and aligned to 64; below 256 bytes more than a fifth may be left over.
+//! New memory holds zeros, reused memory whatever was last in it. The bytes of a heap stay valid as long as it is
+//! kept, also when the last handle of the memory is gone.
+
+mod class;
+
+use super::default_bytes;
+use crate::copy;
+use class::{Class, Node, Span};
+use std::ops::{Deref, DerefMut, Range};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A fixed amount of memory for heaps of any size. Cloning it is cheap and names the same memory.
+#[derive(Clone, Debug)]
+pub struct HeapMemory(Arc<Handle>);
+
+/// The last of these to go closes the memory.
+#[derive(Debug)]
+struct Handle(NonNull<Inner>);
+
+// SAFETY: `Inner` is made of atomics and mutexes; the pointer is valid while a handle lives.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+/// Everything, freed by whoever is last: the last handle, or after it the last heap.
+#[derive(Debug)]
+struct Inner {
+    limit: u64,
+    classes: Box<[Class]>,
+    /// Bytes in spans.
+    used: AtomicU64,
+    refused: AtomicU64,
+    given_back: AtomicU64,
+    growth: Mutex<Growth>,
+    /// Heaps still out after the last handle went; meaningful only from then on.
+    left: AtomicI64,
+}
+
+/// At the limit a search for idle spans that found none is not repeated at once: it walks every free block.
+#[derive(Debug, Default)]
+struct Growth {
+    not_before: Option<Instant>,
+}
+
+/// A vain search is repeated only after so many times the time that it took: it then costs at most so small a part of
+/// a thread.
+const PAUSE: u32 = 20;
+
+impl HeapMemory {
+    /// At most `limit` bytes; nothing is taken from the system yet.
+    #[must_use]
+    pub fn new(limit: u64) -> Self {
+        let limit = limit.max(class::SMALLEST as u64);
+        let count = class::index_of(usize::try_from(limit).unwrap_or(usize::MAX)) + 1;
+        let classes = (0..count)
+            .map(|index| Class::new(class::bytes_of(index).min(limit as usize / class::UNIT * class::UNIT)))
+            .collect();
+        let inner = Box::new(Inner {
+            limit,
+            classes,
+            used: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            given_back: AtomicU64::new(0),
+            growth: Mutex::default(),
+            left: AtomicI64::new(0),
+        });
+        Self(Arc::new(Handle(NonNull::from(Box::leak(inner)))))
+    }
+
+    fn inner(&self) -> &Inner {
+        // SAFETY: `Inner` is freed only after the last handle has closed it.
+        unsafe { self.0.0.as_ref() }
+    }
+
+    /// Memory for a heap of `bytes`, or `None` (counted): never waits. Its bytes are whatever was last in it.
+    #[must_use]
+    #[inline]
+    pub fn take(&self, bytes: usize) -> Option<HeapBytes> {
+        let inner = self.inner();
+        let found = inner.classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes);
+        let node = found.and_then(|class| class.pop().or_else(|| inner.grow(class)));
+        let Some(node) = node else {
+            inner.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        // SAFETY: a node on a free list is valid, and from now on it is ours alone.
+        let data = unsafe { node.as_ref() }.data();
+        Some(HeapBytes { node, inner: self.0.0, data, len: bytes })
+    }
+
+    /// Have memory for `count` heaps of `bytes` ready and touched, so that the first of them wait for no page.
+    /// Returns how many there is room for.
+    pub fn prepare(&self, bytes: usize, count: usize) -> usize {
+        let inner = self.inner();
+        let found = inner.classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes);
+        let Some(class) = found else { return 0 };
+        while class.blocks() < count {
+            let Some(node) = inner.grow_by(class, count - class.blocks(), true) else { break };
+            class.push_reserve(node);
+        }
+        class.blocks().min(count)
+    }
+
+    /// Most bytes it may take from the system.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.inner().limit
+    }
+
+    /// Bytes taken from the system by now, in use or free for heaps of their class.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.inner().used.load(Ordering::Relaxed)
+    }
+
+    /// How often there was no memory for a heap.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.inner().refused.load(Ordering::Relaxed)
+    }
+
+    /// How often a class gave a span back so that another could grow.
+    #[must_use]
+    pub fn given_back(&self) -> u64 {
+        self.inner().given_back.load(Ordering::Relaxed)
+    }
+}
+
+impl Default for HeapMemory {
+    /// A quarter of the machine's memory, at most 4 GiB.
+    fn default() -> Self {
+        Self::new(default_bytes())
+    }
+}
+
+impl Inner {
+    /// More blocks of a class that has none free: one of them, the others go to its reserve.
+    #[cold]
+    fn grow(&self, class: &Class) -> Option<NonNull<Node>> {
+        self.grow_by(class, usize::MAX, false)
+    }
+
+    fn grow_by(&self, class: &Class, most: usize, touch: bool) -> Option<NonNull<Node>> {
+        let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have grown it meanwhile.
+        if !touch && let Some(node) = class.pop() {
+            return Some(node);
+        }
+        let bytes = class.bytes() as u64;
+        let free = || self.limit.saturating_sub(self.used.load(Ordering::Relaxed));
+        if free() < bytes {
+            let begin = Instant::now();
+            if growth.not_before.is_some_and(|then| begin < then) {
+                return None;
+            }
+            self.give_back(class, bytes);
+            if free() < bytes {
+                growth.not_before = begin.checked_add(begin.elapsed() * PAUSE);
+                return None;
+            }
+        }
+        let fits = usize::try_from(free() / bytes).unwrap_or(usize::MAX);
+        let span = Span::new(class.bytes(), class.usual_span().min(fits).min(most.max(1)), touch).ok()?;
+        self.used.fetch_add(span.bytes(), Ordering::Relaxed);
+        growth.not_before = None;
+        Some(class.add(span))
+    }
+
+    /// Give spans of other classes back to the system, until `bytes` are free or no more is idle.
+    fn give_back(&self, but: &Class, bytes: u64) {
+        for class in self.classes.iter().filter(|&class| !std::ptr::eq(class, but)) {
+            let want = bytes.saturating_sub(self.limit.saturating_sub(self.used.load(Ordering::Relaxed)));
+            if want == 0 {
+                return;
+            }
+            let idle = class.remove_idle(want);
+            let bytes: u64 = idle.iter().map(Span::bytes).sum();
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.given_back.fetch_add(idle.len() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: this is the last handle, so nobody has freed it.
+        let inner = unsafe { self.0.as_ref() };
+        let out: usize = inner.classes.iter().map(Class::close).sum();
+        // Heaps returned since their class was closed have each taken one off already.
+        let out = out as i64;
+        if inner.left.fetch_add(out, Ordering::AcqRel) + out == 0 {
+            free(self.0);
+        }
+    }
+}
+
+/// The last heap, or the last handle if no heap is out, frees everything.
+fn free(inner: NonNull<Inner>) {
+    // SAFETY: it came from a leaked box; handles are gone and every block is accounted for, so this is the last use.
+    drop(unsafe { Box::from_raw(inner.as_ptr()) });
+}
+
+/// The bytes of one heap, owned: back to its class when dropped, on any thread.
+#[derive(Debug)]
+pub struct HeapBytes {
+    node: NonNull<Node>,
+    inner: NonNull<Inner>,
+    data: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the owner alone reaches the bytes, on whatever thread it is; returning is lock-free and bound to none.
+unsafe impl Send for HeapBytes {}
+// SAFETY: through a shared reference the bytes can only be read.
+unsafe impl Sync for HeapBytes {}
+
+impl HeapBytes {
+    /// Write `bytes` at `offset`, past the caches where that pays. They are there for other threads after
+    /// [`copy::fence`], to be called once for each train.
+    ///
+    /// # Panics
+    /// If the bytes do not fit, as with a slice.
+    #[inline]
+    pub fn place(&mut self, offset: usize, bytes: &[u8]) {
+        copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
+    }
+
+    /// A part to write to.
+    ///
+    /// # Panics
+    /// If the range is outside, as with a slice.
+    #[inline]
+    pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self[range]
+    }
+
+    /// Bytes it could hold without another place.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        // SAFETY: the node is ours while we live.
+        unsafe { self.node.as_ref() }.capacity()
+    }
+
+    /// Make it `len` bytes long; what is added is whatever was last there.
+    ///
+    /// # Panics
+    /// If it has no room for so many.
+    pub fn set_len(&mut self, len: usize) {
+        let capacity = self.capacity();
+        assert!(len <= capacity, "{len} bytes do not fit into {capacity}");
+        self.len = len;
+    }
+}
+
+impl Deref for HeapBytes {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` bytes of our block are mapped and initialised (the system gives zeros); only `&mut self` writes.
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for HeapBytes {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; the borrow is exclusive.
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for HeapBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for HeapBytes {
+    #[inline]
+    fn drop(&mut self) {
+        if !Node::give_back(self.node) {
+            // SAFETY: a block that its closed class did not take keeps everything alive until it is counted here.
+            let left = &unsafe { self.inner.as_ref() }.left;
+            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                free(self.inner);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! One size class: its spans, its free blocks, and the way back to them.
+//!
+//! Taking is under a lock that only takers share. Returning pushes to a list of its own with one compare-and-swap;
+//! takers fetch that whole list when their reserve is empty. Since nothing is ever popped from it singly, a block
+//! that comes back under the same address does no harm (no ABA).
+
+use super::super::mapping::Mapping;
+use crossbeam_utils::CachePadded;
+use std::io;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Blocks are multiples of this.
+pub(super) const UNIT: usize = 64;
+/// Bytes of the smallest class.
+pub(super) const SMALLEST: usize = UNIT;
+
+/// Which class is for `bytes`: 64, 128, 192, 256, then four to each doubling.
+#[inline]
+pub(super) fn index_of(bytes: usize) -> usize {
+    let units = bytes.div_ceil(UNIT).max(1);
+    if units <= 4 {
+        return units - 1;
+    }
+    // 2^k < units <= 2^(k+1), in quarters.
+    let k = (units - 1).ilog2() as usize;
+    let quarter = (units - (1 << k)).div_ceil(1 << (k - 2));
+    4 * (k - 2) + 3 + quarter
+}
+
+/// Bytes of a block of class `index`.
+pub(super) fn bytes_of(index: usize) -> usize {
+    if index < 4 {
+        return (index + 1) * UNIT;
+    }
+    let (k, quarter) = ((index - 4) / 4 + 2, (index - 4) % 4 + 1);
+    ((1usize << k) + (quarter << (k - 2))).saturating_mul(UNIT)
+}
+
+/// What is known of one block.
+#[derive(Debug)]
+pub(super) struct Node {
+    /// The next free one, while this one is free.
+    next: AtomicPtr<Node>,
+    data: NonNull<u8>,
+    class: *const Class,
+    span: *const Span,
+}
+
+// SAFETY: `next` is atomic, the rest is set before the node is first shared; `data` belongs to whoever holds the node.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+impl Node {
+    #[inline]
+    pub(super) fn data(&self) -> NonNull<u8> {
+        self.data
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        // SAFETY: a class lives as long as any of its blocks is out.
+        unsafe { &*self.class }.bytes
+    }
+
+    /// Put a block back; false if its class is closed and did not take it.
+    #[inline]
+    pub(super) fn give_back(node: NonNull<Node>) -> bool {
+        // SAFETY: the caller owns the node, so it is valid until it is on the list.
+        let this = unsafe { node.as_ref() };
+        // SAFETY: a class lives as long as any of its blocks is out.
+        let returned = &unsafe { &*this.class }.returned;
+        let mut head = returned.load(Ordering::Acquire);
+        loop {
+            if head == closed() {
+                return false;
+            }
+            this.next.store(head, Ordering::Relaxed);
+            // Release: what its last holder did with the bytes is over before they are taken again.
+            match returned.compare_exchange_weak(head, node.as_ptr(), Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// Marks the list of a class that takes nothing back any more.
+fn closed() -> *mut Node {
+    ptr::without_provenance_mut(usize::MAX)
+}
+
+/// One mapping, divided into blocks of one class.
+#[derive(Debug)]
+pub(super) struct Span {
+    mapping: Mapping,
+    nodes: Box<[Node]>,
+    block_bytes: usize,
+    /// Free blocks found in it, while idle spans are looked for.
+    free: AtomicUsize,
+}
+
+impl Span {
+    /// Map `count` blocks.
+    pub(super) fn new(block_bytes: usize, count: usize, touch: bool) -> io::Result<Span> {
+        let bytes = block_bytes.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mapping = Mapping::anonymous(bytes)?;
+        if touch {
+            mapping.touch(0..bytes)?;
+        }
+        let nodes = (0..count).map(|n| {
+            let data = mapping.base().wrapping_add(n * block_bytes);
+            let data = NonNull::new(data).unwrap_or(NonNull::dangling());
+            Node { next: AtomicPtr::default(), data, class: ptr::null(), span: ptr::null() }
+        });
+        Ok(Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) })
+    }
+
+    /// Bytes it takes of the limit.
+    pub(super) fn bytes(&self) -> u64 {
+        debug_assert!(self.mapping.len() >= self.nodes.len() * self.block_bytes);
+        (self.nodes.len() * self.block_bytes) as u64
+    }
+}
+
+/// Blocks of one size.
+#[derive(Debug)]
+pub(super) struct Class {
+    bytes: usize,
+    returned: CachePadded<AtomicPtr<Node>>,
+    reserve: CachePadded<Mutex<Reserve>>,
+}
+
+/// What takers share.
+#[derive(Debug)]
+struct Reserve {
+    first: *mut Node,
+    blocks: usize,
+    /// Boxed: nodes point to their span.
+    #[expect(clippy::vec_box, reason = "a span's address must not change when another is added")]
+    spans: Vec<Box<Span>>,
+}
+
+// SAFETY: the pointers lead to nodes of the spans beside them, which are Send.
+unsafe impl Send for Reserve {}
+
+impl Class {
+    pub(super) fn new(bytes: usize) -> Class {
+        let reserve = Reserve { first: ptr::null_mut(), blocks: 0, spans: Vec::new() };
+        Class { bytes, returned: CachePadded::default(), reserve: CachePadded::new(Mutex::new(reserve)) }
+    }
+
+    #[inline]
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Blocks that exist, free or not.
+    pub(super) fn blocks(&self) -> usize {
+        self.lock().blocks
+    }
+
+    /// Blocks of a span when nothing is scarce.
+    pub(super) fn usual_span(&self) -> usize {
+        let target = if self.bytes < 1 << 20 { 2 << 20 } else { 16 << 20 };
+        (target / self.bytes).max(1)
+    }
+
+    #[inline]
+    fn lock(&self) -> std::sync::MutexGuard<'_, Reserve> {
+        self.reserve.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A free block.
+    #[inline]
+    pub(super) fn pop(&self) -> Option<NonNull<Node>> {
+        let mut reserve = self.lock();
+        if reserve.first.is_null() {
+            if self.returned.load(Ordering::Relaxed).is_null() {
+                return None;
+            }
+            reserve.first = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
+        }
+        let node = NonNull::new(reserve.first)?;
+        // SAFETY: what is on a free list is a valid node of this class.
+        reserve.first = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
+        Some(node)
+    }
+
+    /// Put back a block that was taken under no name yet.
+    pub(super) fn push_reserve(&self, node: NonNull<Node>) {
+        let mut reserve = self.lock();
+        // SAFETY: the caller owns this node of our class.
+        unsafe { node.as_ref() }.next.store(reserve.first, Ordering::Relaxed);
+        reserve.first = node.as_ptr();
+    }
+
+    /// Take in a span; returns one of its blocks, the others are free.
+    pub(super) fn add(&self, span: Span) -> NonNull<Node> {
+        let mut span = Box::new(span);
+        let at: *const Span = &raw const *span;
+        for node in &mut span.nodes {
+            node.class = self;
+            node.span = at;
+        }
+        let mut reserve = self.lock();
+        // In order of their addresses: neighbours are used one after the other.
+        for node in span.nodes.iter().skip(1).rev() {
+            node.next.store(reserve.first, Ordering::Relaxed);
+            reserve.first = ptr::from_ref(node).cast_mut();
+        }
+        reserve.blocks += span.nodes.len();
+        let first = NonNull::from(&span.nodes[0]);
+        reserve.spans.push(span);
+        first
+    }
+
+    /// Remove spans of which every block is free, until they are `want` bytes or no more are.
+    pub(super) fn remove_idle(&self, want: u64) -> Vec<Span> {
+        let mut reserve = self.lock();
+        if reserve.spans.is_empty() {
+            return Vec::new();
+        }
+        let returned = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
+        let free = [reserve.first, returned].map(chain);
+        for span in &reserve.spans {
+            span.free.store(0, Ordering::Relaxed);
+        }
+        for node in free.iter().flatten() {
+            span_of(*node).free.fetch_add(1, Ordering::Relaxed);
+        }
+        let (mut removed, mut bytes) = (Vec::new(), 0);
+        let spans = std::mem::take(&mut reserve.spans);
+        let mut kept = Vec::with_capacity(spans.len());
+        for span in spans {
+            if bytes < want && span.free.load(Ordering::Relaxed) == span.nodes.len() {
+                bytes += span.bytes();
+                removed.push(span);
+            } else {
+                // Marks the nodes that stay.
+                span.free.store(usize::MAX, Ordering::Relaxed);
+                kept.push(span);
+            }
+        }
+        reserve.first = ptr::null_mut();
+        for node in free.iter().flatten().rev() {
+            if span_of(*node).free.load(Ordering::Relaxed) == usize::MAX {
+                // SAFETY: a node of a span that is kept; we hold the lock of its list.
+                unsafe { node.as_ref() }.next.store(reserve.first, Ordering::Relaxed);
+                reserve.first = node.as_ptr();
+            }
+        }
+        reserve.blocks -= removed.iter().map(|span| span.nodes.len()).sum::<usize>();
+        reserve.spans = kept;
+        removed.into_iter().map(|span| *span).collect()
+    }
+
+    /// Take nothing back from now on. Returns how many blocks are out.
+    pub(super) fn close(&self) -> usize {
+        let reserve = self.lock();
+        let returned = self.returned.swap(closed(), Ordering::AcqRel);
+        reserve.blocks - chain(reserve.first).len() - chain(returned).len()
+    }
+}
+
+/// Every node of a free list.
+fn chain(first: *mut Node) -> Vec<NonNull<Node>> {
+    let mut nodes = Vec::new();
+    let mut next = first;
+    while let Some(node) = NonNull::new(next) {
+        nodes.push(node);
+        // SAFETY: what is on a free list is a valid node, and the caller holds the list.
+        next = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
+    }
+    nodes
+}
+
+/// The span of a node on a list that the caller holds.
+fn span_of<'a>(node: NonNull<Node>) -> &'a Span {
+    // SAFETY: what is on a free list is a valid node.
+    let span = unsafe { node.as_ref() }.span;
+    // SAFETY: spans live while their class does, or until `remove_idle` has dropped them: after its last use here.
+    unsafe { &*span }
+}

@@ -1,0 +1,144 @@
+use super::*;
+use std::collections::HashSet;
+use std::sync::mpsc;
+
+#[test]
+fn classes_leave_at_most_a_fifth_over() {
+    let mut last = 0;
+    for index in 0..120 {
+        let bytes = class::bytes_of(index);
+        assert!(bytes > last && bytes.is_multiple_of(64), "class {index} of {bytes}");
+        assert_eq!(class::index_of(bytes), index);
+        assert_eq!(class::index_of(last + 1), index);
+        if last >= 256 {
+            assert!((bytes - last - 1) * 5 <= bytes, "{} of {bytes} bytes are left over", bytes - last - 1);
+        }
+        last = bytes;
+    }
+    assert_eq!(class::index_of(0), 0);
+}
+
+#[test]
+fn heaps_do_not_overlap_and_keep_their_bytes() {
+    let memory = HeapMemory::new(64 << 20);
+    let sizes = [0, 1, 64, 65, 1000, 1024, 4096, 9000, 65_536, 1 << 20, 3 << 20];
+    let mut heaps: Vec<HeapBytes> = sizes.iter().map(|&n| memory.take(n).unwrap()).collect();
+    for (n, heap) in heaps.iter_mut().enumerate() {
+        assert_eq!((heap.len(), heap.as_ptr() as usize % 64), (sizes[n], 0));
+        assert!(heap.capacity() >= heap.len());
+        heap.fill(n as u8 + 1);
+    }
+    for (n, heap) in heaps.iter().enumerate() {
+        assert!(heap.iter().all(|&b| b == n as u8 + 1), "heap {n}");
+    }
+    assert!(memory.used() <= memory.limit());
+}
+
+#[test]
+fn what_is_returned_is_used_again_and_nothing_grows() {
+    let memory = HeapMemory::new(1 << 30);
+    drop(memory.take(1024));
+    let used = memory.used();
+    let mut seen = HashSet::new();
+    for _ in 0..100_000 {
+        seen.insert(memory.take(1024).unwrap().as_ptr() as usize);
+    }
+    assert_eq!(memory.used(), used);
+    assert!(seen.len() <= 2048, "{} places", seen.len());
+}
+
+#[test]
+fn the_limit_is_kept_and_each_refusal_counted() {
+    let memory = HeapMemory::new(10_000);
+    let heaps: Vec<_> = (0..20).map_while(|_| memory.take(1024)).collect();
+    assert_eq!((heaps.len(), memory.refused()), (9, 1));
+    assert!(memory.take(100_000).is_none() && memory.take(usize::MAX).is_none());
+    assert_eq!(memory.refused(), 3);
+    drop(heaps);
+    assert!(memory.take(1024).is_some());
+    let exact = HeapMemory::new(1_000_000);
+    assert_eq!(exact.take(999_936).unwrap().len(), 999_936, "the whole limit, between two classes");
+    assert_eq!(HeapMemory::new(0).limit(), 64);
+}
+
+#[test]
+fn idle_classes_give_back_to_those_that_need() {
+    let memory = HeapMemory::new(8 << 20);
+    let small: Vec<_> = (0..8000).map_while(|_| memory.take(1024)).collect();
+    assert_eq!(small.len(), 8000);
+    assert!(memory.take(3 << 20).is_none(), "all is in use");
+    let keep = small.into_iter().next().unwrap();
+    let large: Vec<_> = (0..3000).filter_map(|_| memory.take(3 << 20)).collect();
+    assert_eq!(large.len(), 2, "6 of the 8 MiB are idle; one block keeps the span it is in");
+    assert!(memory.given_back() >= 3 && memory.used() <= memory.limit());
+    drop((large, keep));
+    let again: Vec<_> = (0..10_000).filter_map(|_| memory.take(1024)).collect();
+    assert!(again.len() >= 8000, "{}", again.len());
+}
+
+#[test]
+fn heaps_outlive_their_memory() {
+    let memory = HeapMemory::new(1 << 20);
+    let mut heaps: Vec<_> = (0..10).map(|_| memory.take(2000).unwrap()).collect();
+    drop(heaps.pop());
+    drop(memory);
+    heaps[0].fill(7);
+    assert!(heaps[0].iter().all(|&b| b == 7));
+    drop(heaps);
+    drop(HeapMemory::new(1 << 20));
+}
+
+#[test]
+fn any_thread_returns_while_others_take() {
+    let memory = HeapMemory::new(4 << 20);
+    std::thread::scope(|scope| {
+        for taker in 0..2u8 {
+            let (send, receive) = mpsc::sync_channel::<HeapBytes>(100);
+            let memory = memory.clone();
+            scope.spawn(move || {
+                for n in 0..20_000usize {
+                    let Some(mut heap) = memory.take(100 + n % 5000) else { continue };
+                    let mark = taker ^ n as u8;
+                    heap[0] = mark;
+                    let last = heap.len() - 1;
+                    heap[last] = mark;
+                    let _ = send.send(heap);
+                }
+            });
+            scope.spawn(move || {
+                for heap in receive {
+                    assert_eq!(heap[0], heap[heap.len() - 1], "two holders of one block");
+                }
+            });
+        }
+        drop(memory);
+    });
+}
+
+#[test]
+fn handles_and_heaps_may_go_in_any_order_on_any_thread() {
+    for _ in 0..200 {
+        let memory = HeapMemory::new(1 << 20);
+        let heaps: Vec<_> = (0..4).map(|_| memory.take(5000).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for heap in heaps {
+                scope.spawn(move || drop(heap));
+            }
+            scope.spawn(move || drop(memory));
+        });
+    }
+}
+
+#[test]
+fn memory_can_be_had_before_it_is_needed() {
+    let memory = HeapMemory::new(8 << 20);
+    assert_eq!(memory.prepare(1000, 100), 100);
+    let used = memory.used();
+    let heaps: Vec<_> = (0..100).map(|_| memory.take(1000).unwrap()).collect();
+    assert_eq!(memory.used(), used);
+    assert_eq!(memory.prepare(4 << 20, 10), 1, "what is left");
+    assert_eq!(memory.prepare(100 << 20, 1), 0);
+    let mut heap = heaps.into_iter().next().unwrap();
+    heap.set_len(1024);
+    assert_eq!(heap.part_mut(1000..1024).len(), 24);
+}
