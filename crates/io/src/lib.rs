@@ -15,3 +15,4 @@ pub mod quantity;
 pub mod source;
 pub mod tcp;
 pub mod udp;
+pub mod wake;

@@ -34,7 +34,7 @@ pub(crate) use open::{bind_to_interface, open_socket};
 pub(crate) use option::set as set_option;
 use ring::RingTier;
 use socket::SocketTier;
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
 
 /// How packets are taken from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,6 +106,16 @@ impl UdpSource {
                 Tier::Stage | Tier::Plain => InUse::Socket(Box::new(SocketTier::open(at, options)?)),
             },
         })
+    }
+
+    /// Read a socket that was made elsewhere and is bound. Its buffer and groups stay as they are; it is made
+    /// blocking, and nobody else should read it. Never the ring tier.
+    ///
+    /// # Errors
+    /// It is no bound UDP socket; or operation and address.
+    pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
+        let opened = open::adopt(fd.into(), options)?;
+        Ok(Self { tier: InUse::Socket(Box::new(SocketTier::new(opened, options)?)) })
     }
 
     /// Where it listens: with the port the system chose, if that was left to it.

@@ -71,6 +71,28 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     Ok(Opened { socket, at: at.at(bound), buffer, remedies })
 }
 
+/// A socket that was made and bound elsewhere; what it has of buffer and groups stays as it is.
+pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> {
+    let local = socket.local_addr()?.as_socket();
+    let datagrams = matches!(socket.r#type(), Ok(Type::DGRAM));
+    let Some(local) = local.filter(|local| datagrams && local.port() != 0) else {
+        let text = "adopt a socket: it is no bound UDP socket; hint: bind it first";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    };
+    let at = Endpoint::udp(local);
+    // The receiver waits by a time limit of its own.
+    socket.set_nonblocking(false).map_err(at.failing("make blocking"))?;
+    let fd = socket.as_fd();
+    set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1i32).map_err(at.failing("set SO_RXQ_OVFL on"))?;
+    if options.timestamps {
+        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
+            .map_err(at.failing("set SO_TIMESTAMPNS on"))?;
+    }
+    let granted = get::<i32>(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+    let granted = u64::try_from(granted).unwrap_or(0) / 2;
+    Ok(Opened { socket, at, buffer: Buffer { asked: granted, granted }, remedies: Vec::new() })
+}
+
 /// A bound socket and its address, where nothing else of it is of interest.
 pub(crate) fn open_socket(at: &Endpoint, options: &UdpOptions) -> io::Result<(Socket, SocketAddr)> {
     open(at, options).map(|opened| (opened.socket, opened.at.address))

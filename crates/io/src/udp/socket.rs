@@ -65,7 +65,11 @@ struct Counts {
 
 impl SocketTier {
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
-        let Opened { socket, at, buffer, remedies } = open(at, options)?;
+        Self::new(open(at, options)?, options)
+    }
+
+    pub(super) fn new(opened: Opened, options: &UdpOptions) -> io::Result<Self> {
+        let Opened { socket, at, buffer, remedies } = opened;
         let (mut tier, mut because) = ("plain", "asked for".to_owned());
         if options.tier != Tier::Plain {
             match set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1i32) {

@@ -1,0 +1,83 @@
+//! A descriptor that becomes readable when another thread has something: for event loops that wait on descriptors.
+//!
+//! ```
+//! let wake = skyhaul_io::wake::Wake::new()?;
+//! wake.set()?; // readable from now on
+//! wake.clear()?; // no more
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// An eventfd, set or clear.
+#[derive(Debug)]
+pub struct Wake(OwnedFd);
+
+impl Wake {
+    /// A clear one.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn new() -> io::Result<Self> {
+        let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
+            io::Error::new(
+                io::Error::from(e).kind(),
+                format!("make an eventfd: {e}; hint: raise the limit on open files: ulimit -n 65536"),
+            )
+        })?;
+        Ok(Self(fd))
+    }
+
+    /// Make it readable.
+    ///
+    /// # Errors
+    /// The system's own; none is known.
+    pub fn set(&self) -> io::Result<()> {
+        match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
+            // At its largest count it is readable already.
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Make it unreadable.
+    ///
+    /// # Errors
+    /// The system's own; none is known.
+    pub fn clear(&self) -> io::Result<()> {
+        match rustix::io::read(&self.0, &mut [0u8; 8]) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Wake {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    #[test]
+    fn it_is_readable_while_it_is_set() {
+        let wake = Wake::new().unwrap();
+        let readable = || {
+            let mut fds = [PollFd::new(&wake, PollFlags::IN)];
+            poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+        };
+        wake.clear().unwrap();
+        assert!(!readable());
+        wake.set().unwrap();
+        wake.set().unwrap();
+        assert!(readable());
+        wake.clear().unwrap();
+        assert!(!readable());
+    }
+}
