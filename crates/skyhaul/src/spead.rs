@@ -10,4 +10,5 @@
 //! [`inproc`] joins a sender and a receiver of one process.
 
 pub mod inproc;
+pub mod receive;
 pub mod send;

@@ -1,0 +1,468 @@
+//! What the readers of a stream do, whatever they read: lock, place, hand on, keep the time.
+//!
+//! ```text
+//!   reader ─ train ─▶ lock ▶ place each packet ▶ take what is finished ▶ unlock ─▶ … ─▶ ring, once for each look
+//! ```
+//!
+//! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
+
+use super::config::{Full, StreamConfig};
+use super::goal::Goal;
+use super::ring::Ring;
+use super::stats::{Counts, Ended, ReaderStats, Stats};
+use super::table::{Sender, Table};
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::spead::Head;
+use skyhaul_io::copy;
+use skyhaul_io::memory::heap::HeapMemory;
+use skyhaul_io::source::Train;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
+pub(super) const WAIT: Duration = Duration::from_millis(20);
+/// Shortest time between two looks at the clock's business.
+const TICK: Nanos = Nanos(2_000_000);
+/// Trains between two looks at the clock itself.
+const TRAINS_PER_LOOK: u32 = 16;
+/// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panicking holder leaves behind is at worst one heap short.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream, as its readers share it.
+pub(super) struct Core<G: Goal> {
+    pub(super) name: String,
+    pub(super) full: Full,
+    pub(super) memory: HeapMemory,
+    /// Bytes of the largest heap.
+    pub(super) largest: u64,
+    /// How long a heap may be silent.
+    pub(super) patience: Option<Nanos>,
+    cpus: Vec<usize>,
+    /// The stream's time zero.
+    clock: Instant,
+    table: Mutex<Table<G>>,
+    pub(super) ring: Arc<Ring<G::Out>>,
+    started: (Mutex<bool>, Condvar),
+    /// Nothing more is to be read.
+    over: AtomicBool,
+    /// Nobody waits for the user any more.
+    stopping: AtomicBool,
+    left: AtomicBool,
+    running: AtomicUsize,
+    readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// What is counted on no reader's thread.
+    own: Mutex<Counts>,
+}
+
+/// One reader's own.
+pub(super) struct Reader<O> {
+    /// Waits for room instead of refusing.
+    pub(super) waits: bool,
+    pub(super) counts: Counts,
+    pub(super) stats: Arc<Mutex<ReaderStats>>,
+    pub(super) number: usize,
+    out: VecDeque<O>,
+    sender: Option<Sender>,
+    pub(super) now: Nanos,
+    looks: u32,
+    ticked: Nanos,
+    /// How long the next look for packets may wait.
+    pub(super) wait: Duration,
+}
+
+impl<O> Reader<O> {
+    fn publish(&self) {
+        lock(&self.stats).counts = self.counts;
+    }
+}
+
+impl<G: Goal> Core<G> {
+    pub(super) fn new(config: &StreamConfig, clock: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
+        ring.join();
+        Self {
+            name: config.name.clone(),
+            full: config.full,
+            memory: config.memory.clone(),
+            largest: config.heaps.largest.min(config.memory.limit()),
+            patience: config.heaps.timeout,
+            cpus: config.cpus.clone(),
+            clock,
+            table: Mutex::new(Table::new(config, goal)),
+            ring,
+            started: (Mutex::new(!config.explicit_start), Condvar::new()),
+            over: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            readers: Mutex::default(),
+            threads: Mutex::default(),
+            own: Mutex::default(),
+        }
+    }
+
+    pub(super) fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<G>> {
+        lock(&self.table)
+    }
+
+    /// Whether nothing more is to be read.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Whether every reader that was added has ended, or none was.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.load(Ordering::Acquire) == 0
+    }
+
+    pub(super) fn start(&self) {
+        *lock(&self.started.0) = true;
+        self.started.1.notify_all();
+    }
+
+    pub(super) fn wait_for_start(&self) {
+        let mut started = lock(&self.started.0);
+        while !*started && !self.is_over() {
+            started = self.started.1.wait_timeout(started, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// The processor for reader `number`.
+    pub(super) fn cpu(&self, number: usize) -> Option<usize> {
+        self.cpus.get(number % self.cpus.len().max(1)).copied()
+    }
+
+    /// A reader more; its thread follows with [`adopt`](Self::adopt).
+    pub(super) fn enter(&self, name: String, can_be_held: bool) -> Reader<G::Out> {
+        let waits = match self.full {
+            Full::Auto => can_be_held,
+            Full::Wait => true,
+            Full::Refuse => false,
+        };
+        let stats = Arc::new(Mutex::new(ReaderStats { name, ..ReaderStats::default() }));
+        let mut readers = lock(&self.readers);
+        readers.push(stats.clone());
+        self.running.fetch_add(1, Ordering::AcqRel);
+        Reader {
+            waits,
+            counts: Counts::default(),
+            stats,
+            number: readers.len() - 1,
+            out: VecDeque::with_capacity(1024),
+            sender: None,
+            now: Nanos(0),
+            looks: 0,
+            ticked: Nanos(0),
+            wait: WAIT,
+        }
+    }
+
+    /// Its thread could not be started.
+    pub(super) fn never_ran(&self, stats: &Mutex<ReaderStats>, why: &std::io::Error) {
+        let mut stats = lock(stats);
+        (stats.ended, stats.error) = (true, Some(why.to_string()));
+        self.running.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn adopt(&self, thread: JoinHandle<()>) {
+        lock(&self.threads).push(thread);
+    }
+
+    /// A reader has ended; the last one ends the stream.
+    pub(super) fn exit(&self, mut me: Reader<G::Out>, error: Option<String>) {
+        self.hand_over(&mut me);
+        let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            me.now = self.now();
+            let mut table = self.table();
+            table.end(Ended::Readers, me.now);
+            self.take_finished(table, &mut me);
+            me.publish();
+            self.hand_over(&mut me);
+        }
+        me.publish();
+        let mut stats = lock(&me.stats);
+        stats.error = error;
+        stats.ended = true;
+        stats.cpu = skyhaul_io::host::thread::cpu_time();
+        drop(stats);
+        if last {
+            self.leave();
+        }
+    }
+
+    /// The ring gets nothing more from here.
+    fn leave(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) {
+            self.ring.leave();
+        }
+    }
+
+    /// End now: readers stop, what they hold and nobody has room for is counted, and they are waited for.
+    pub(super) fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let mut me = self.nobody();
+        me.now = self.now();
+        let mut table = self.table();
+        table.end(Ended::Stopped, me.now);
+        self.take_finished(table, &mut me);
+        self.hand_over(&mut me);
+        lock(&self.own).merge(&me.counts);
+        self.over.store(true, Ordering::Release);
+        self.start();
+        self.join();
+        self.leave();
+    }
+
+    /// Wait until every reader has ended.
+    pub(super) fn join(&self) {
+        let me = std::thread::current().id();
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        for thread in threads {
+            if thread.thread().id() != me {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let table = self.table();
+        let (live, ended) = (table.live(), table.ended());
+        drop(table);
+        let readers: Vec<ReaderStats> =
+            lock(&self.readers).iter().map(|reader| lock(reader).clone()).collect();
+        let mut total = *lock(&self.own);
+        readers.iter().for_each(|reader| total.merge(&reader.counts));
+        Stats {
+            total,
+            readers,
+            live,
+            waiting: self.ring.len(),
+            memory_used: self.memory.used(),
+            memory_refused: self.memory.refused(),
+            ended,
+        }
+    }
+
+    /// The clock's business, for a stream without a running reader.
+    pub(super) fn tick_alone(&self) {
+        let mut me = self.nobody();
+        self.tick(&mut me);
+        self.hand_over(&mut me);
+        lock(&self.own).merge(&me.counts);
+        if self.is_over() && self.is_idle() {
+            self.leave();
+        }
+    }
+
+    /// A reader that reads nothing.
+    fn nobody(&self) -> Reader<G::Out> {
+        Reader {
+            waits: false,
+            counts: Counts::default(),
+            stats: Arc::default(),
+            number: 0,
+            out: VecDeque::new(),
+            sender: None,
+            now: Nanos(0),
+            looks: 0,
+            ticked: Nanos(0),
+            wait: WAIT,
+        }
+    }
+
+    /// What was read in one look is placed: keep the time, publish, hand on.
+    pub(super) fn after_look(&self, me: &mut Reader<G::Out>, packets: usize) {
+        if packets > 0 {
+            me.counts.batches += 1;
+            me.counts.max_batch = me.counts.max_batch.max(packets as u64);
+        }
+        me.looks = 0;
+        me.now = self.now();
+        if packets == 0 || me.now.since(me.ticked) >= TICK {
+            self.tick(me);
+        }
+        // Whoever gets a heap finds it counted.
+        me.publish();
+        if self.hand_over(me) {
+            me.publish();
+        }
+    }
+
+    fn tick(&self, me: &mut Reader<G::Out>) {
+        me.now = self.now();
+        me.ticked = me.now;
+        let mut table = self.table();
+        table.handle_timeout(me.now);
+        let next = table.poll_timeout().map_or(WAIT, |then| Duration::from_nanos(then.since(me.now).0));
+        me.wait = next.clamp(Duration::from_millis(1), WAIT);
+        self.take_finished(table, me);
+    }
+
+    /// Take what is finished, and let the table go.
+    #[inline]
+    pub(super) fn take_finished(&self, mut table: MutexGuard<'_, Table<G>>, me: &mut Reader<G::Out>) {
+        table.drain(&mut me.out, &mut me.counts);
+        if table.ended().is_some() {
+            self.over.store(true, Ordering::Release);
+        }
+        // Another reader may finish, and hand on, a heap that this one wrote to.
+        if self.running.load(Ordering::Relaxed) > 1 {
+            copy::fence();
+        }
+    }
+
+    /// Give the ring what is finished; wait or refuse where it has no room. Whether there was none.
+    pub(super) fn hand_over(&self, me: &mut Reader<G::Out>) -> bool {
+        if me.out.is_empty() {
+            return false;
+        }
+        copy::fence();
+        self.ring.push(&mut me.out);
+        if me.out.is_empty() {
+            return false;
+        }
+        me.counts.blocked += u64::from(me.waits);
+        while !me.out.is_empty() {
+            let stopping = self.stopping.load(Ordering::Acquire);
+            if stopping || !me.waits {
+                let refused = me.out.len() as u64;
+                *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += refused;
+                me.out.clear();
+                break;
+            }
+            me.publish();
+            self.ring.wait_for_room(WAIT);
+            if !self.is_over() {
+                self.tick(me);
+            }
+            self.ring.push(&mut me.out);
+        }
+        true
+    }
+
+    /// The time, to within some trains.
+    #[inline]
+    pub(super) fn look_at_clock(&self, me: &mut Reader<G::Out>) {
+        if me.looks.is_multiple_of(TRAINS_PER_LOOK) {
+            me.now = self.now();
+        }
+        me.looks += 1;
+    }
+
+    /// Who sends, without a search if it is who sent before.
+    #[inline]
+    pub(super) fn sender(
+        table: &mut Table<G>,
+        me: &mut Reader<G::Out>,
+        address: &SocketAddr,
+    ) -> Result<Sender, Reject> {
+        if let Some(sender) = me.sender.filter(|sender| sender.address == *address) {
+            return Ok(sender);
+        }
+        let sender = table.sender(*address)?;
+        me.sender = Some(sender);
+        Ok(sender)
+    }
+
+    /// Place the packets of a train, each of which is a whole SPEAD packet.
+    #[inline]
+    pub(super) fn train(&self, me: &mut Reader<G::Out>, train: &Train<'_>) {
+        self.look_at_clock(me);
+        me.counts.trains += 1;
+        me.counts.packets += train.count() as u64;
+        me.counts.bytes += train.bytes.len() as u64;
+        let mut held = Held { core: self, table: None };
+        match Self::sender(held.table(), me, train.sender) {
+            Err(why) => train.packets().for_each(|_| me.counts.rejects.add(why)),
+            Ok(sender) => {
+                for packet in train.packets() {
+                    let placed = Head::read(packet)
+                        .and_then(|head| held.part(me, &head, 0, &packet[head.start..], &sender));
+                    if let Err(why) = placed {
+                        me.counts.rejects.add(why);
+                    }
+                }
+            }
+        }
+        held.finish(me);
+    }
+}
+
+/// The table, locked when it is first needed.
+pub(super) struct Held<'a, G: Goal> {
+    core: &'a Core<G>,
+    table: Option<MutexGuard<'a, Table<G>>>,
+}
+
+impl<'a, G: Goal> Held<'a, G> {
+    pub(super) fn new(core: &'a Core<G>) -> Self {
+        Self { core, table: None }
+    }
+
+    #[inline]
+    pub(super) fn table(&mut self) -> &mut Table<G> {
+        self.table.get_or_insert_with(|| self.core.table())
+    }
+
+    /// Take what is finished, and let the table go.
+    #[inline]
+    pub(super) fn finish(&mut self, me: &mut Reader<G::Out>) {
+        if let Some(table) = self.table.take() {
+            self.core.take_finished(table, me);
+        }
+    }
+
+    /// Place a part; where the reader may wait, wait for memory.
+    #[inline]
+    pub(super) fn part(
+        &mut self,
+        me: &mut Reader<G::Out>,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        sender: &Sender,
+    ) -> Result<(), Reject> {
+        match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
+            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender),
+            other => other,
+        }
+    }
+
+    /// Hand on what is finished, and try again until the user has given memory back.
+    #[cold]
+    fn with_patience(
+        &mut self,
+        me: &mut Reader<G::Out>,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        sender: &Sender,
+    ) -> Result<(), Reject> {
+        let begin = Instant::now();
+        me.counts.blocked += 1;
+        loop {
+            self.finish(me);
+            self.core.hand_over(me);
+            std::thread::sleep(Duration::from_millis(1));
+            self.core.tick(me);
+            match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
+                Err(Reject::NoBuffer) if begin.elapsed() < PATIENCE => {}
+                other => return other,
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Where payloads go and what becomes of finished heaps: memory of their own, or a place in a chunk.
+
+use super::heap::{Heap, Kept, Partial};
+use super::table::Sender;
+use skyhaul_core::assembly::heaps::RetiredHeap;
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::spead::Head;
+use skyhaul_io::memory::heap::HeapMemory;
+use std::collections::VecDeque;
+
+/// What a stream is for. Called under the stream's lock.
+pub(super) trait Goal: Send + 'static {
+    /// A heap under construction.
+    type Block: Send;
+    /// What is handed on.
+    type Out: Send;
+
+    /// Room for a heap of `bytes`; `old` is what it outgrew, whose content is kept.
+    ///
+    /// # Errors
+    /// `old`, and why there is none.
+    fn room(
+        &mut self,
+        head: &Head<'_>,
+        from: &Sender,
+        bytes: u64,
+        old: Option<Self::Block>,
+    ) -> Result<Self::Block, (Option<Self::Block>, Reject)>;
+
+    /// A part of a heap. Returns how many item pointers were too many.
+    ///
+    /// # Errors
+    /// It does not belong to this heap after all.
+    fn write(
+        &mut self,
+        block: &mut Self::Block,
+        head: &Head<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, Reject>;
+
+    /// A part of a block's memory, to be filled by whoever holds the block; for goals that have such.
+    fn bytes(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
+        let _ = (block, at, length);
+        None
+    }
+
+    /// The first `bytes` of one block become part of another of the same heap.
+    ///
+    /// # Errors
+    /// They do not belong together after all.
+    fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<(), Reject> {
+        let _ = (into, from, bytes);
+        Err(Reject::Overlap)
+    }
+
+    /// A heap is finished.
+    fn retired(&mut self, heap: RetiredHeap<Self::Block>, out: &mut VecDeque<Self::Out>);
+
+    /// A heap ended that is not handed on.
+    fn dropped(&mut self, heap: RetiredHeap<Self::Block>) {
+        drop(heap);
+    }
+}
+
+/// Each heap in memory of its own, for the user to take.
+#[derive(Debug)]
+pub(super) struct OwnMemory {
+    pub(super) memory: HeapMemory,
+    /// When the stream's clock stood at zero, in nanoseconds since 1970.
+    pub(super) wall: Nanos,
+}
+
+impl Goal for OwnMemory {
+    type Block = Partial;
+    type Out = Heap;
+
+    #[inline]
+    fn room(
+        &mut self,
+        head: &Head<'_>,
+        from: &Sender,
+        bytes: u64,
+        old: Option<Partial>,
+    ) -> Result<Partial, (Option<Partial>, Reject)> {
+        let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
+        let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
+        match old {
+            None => {
+                Ok(Partial { bytes: new, kept: Kept::default(), flavour: head.flavour, sender: from.address })
+            }
+            Some(mut old) => {
+                let there = old.bytes.len().min(new.len());
+                new.place(0, &old.bytes[..there]);
+                old.bytes = new;
+                Ok(old)
+            }
+        }
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        block: &mut Partial,
+        head: &Head<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, Reject> {
+        if block.flavour != head.flavour {
+            return Err(Reject::BadVersion);
+        }
+        block.bytes.place(offset as usize, bytes);
+        Ok(block.kept.add(head))
+    }
+
+    fn bytes(block: &mut Partial, at: usize, length: usize) -> Option<&mut [u8]> {
+        block.bytes.get_mut(at..at.checked_add(length)?)
+    }
+
+    fn join(&mut self, into: &mut Partial, from: &mut Partial, bytes: u64) -> Result<(), Reject> {
+        if into.flavour != from.flavour {
+            return Err(Reject::BadVersion);
+        }
+        into.bytes.place(0, &from.bytes[..bytes as usize]);
+        into.kept.join(&from.kept);
+        Ok(())
+    }
+
+    #[inline]
+    fn retired(&mut self, heap: RetiredHeap<Partial>, out: &mut VecDeque<Heap>) {
+        out.push_back(Heap::new(heap, self.wall));
+    }
+}

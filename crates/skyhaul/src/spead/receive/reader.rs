@@ -1,0 +1,185 @@
+//! The readers' threads: one for each source, whatever it is.
+
+use super::core::{Core, Held, Reader};
+use super::goal::Goal;
+use skyhaul_core::placement::Reject;
+use skyhaul_core::wire::spead::Head;
+use skyhaul_io::host;
+use skyhaul_io::source::{Source, SourceStats};
+use skyhaul_io::tcp::pieces::PieceStats;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What a reader's thread reads.
+pub(super) trait Input<G: Goal>: Send {
+    /// Wait up to `me.wait` for packets and place them. Returns how many came.
+    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize>;
+
+    /// Whether nothing can come any more.
+    fn is_finished(&self) -> bool;
+
+    /// What it received and lost. Costs system calls.
+    fn stats(&self) -> (SourceStats, Option<PieceStats>);
+}
+
+/// How often a source's own account is read.
+const ACCOUNT: Duration = Duration::from_millis(200);
+
+/// Read `input` on a thread of its own until it, or the stream, ends.
+pub(super) fn spawn<G: Goal>(
+    core: &Arc<Core<G>>,
+    name: String,
+    can_be_held: bool,
+    input: impl Input<G> + 'static,
+) -> io::Result<()> {
+    let me = core.enter(name, can_be_held);
+    let (of, number) = (core.clone(), me.number);
+    let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name));
+    let stats = me.stats.clone();
+    match thread.spawn(move || run(&of, input, me)) {
+        Ok(thread) => {
+            core.adopt(thread);
+            Ok(())
+        }
+        Err(error) => {
+            core.never_ran(&stats, &error);
+            let text =
+                format!("start a reader of {}: {error}; hint: fewer threads, or raise ulimit -u", core.name);
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
+}
+
+fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>) {
+    let mut error = core.cpu(me.number).and_then(|cpu| host::thread::pin(cpu).err()).map(|e| e.to_string());
+    core.wait_for_start();
+    let mut account = Instant::now();
+    while !core.is_over() {
+        match input.look(core, &mut me) {
+            Ok(packets) => core.after_look(&mut me, packets),
+            Err(failed) => {
+                error = Some(failed.to_string());
+                break;
+            }
+        }
+        if input.is_finished() {
+            break;
+        }
+        if account.elapsed() >= ACCOUNT {
+            account = Instant::now();
+            publish(&input, &me);
+        }
+    }
+    publish(&input, &me);
+    core.exit(me, error);
+}
+
+fn publish<G: Goal>(input: &impl Input<G>, me: &Reader<G::Out>) {
+    let (source, tcp) = input.stats();
+    let mut stats = super::core::lock(&me.stats);
+    (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
+}
+
+/// Anything that gives trains: UDP, captures, in-process queues.
+pub(super) struct Trains(pub(super) Box<dyn Source>);
+
+impl<G: Goal> Input<G> for Trains {
+    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+        let wait = me.wait;
+        self.0.poll(wait, &mut |train| core.train(me, &train))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+
+    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
+        (self.0.stats(), None)
+    }
+}
+
+/// Packets that follow each other in memory: a file, or what a TCP connection carried.
+pub(super) struct Bytes<T> {
+    bytes: T,
+    at: usize,
+    sender: Option<SocketAddr>,
+    packets: u64,
+}
+
+/// Bytes of memory that are read in one look.
+const STRETCH: usize = 1 << 20;
+
+impl<T: AsRef<[u8]>> Bytes<T> {
+    pub(super) fn new(bytes: T) -> Self {
+        Self { bytes, at: 0, sender: None, packets: 0 }
+    }
+}
+
+impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
+    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+        // Readers of memory are told apart by a port of nobody's address.
+        let port = me.number as u16;
+        let from = *self.sender.get_or_insert(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
+        let (bytes, begin, before) = (self.bytes.as_ref(), self.at, self.packets);
+        core.look_at_clock(me);
+        let mut held = Held::new(core);
+        while self.at < bytes.len() && self.at - begin < STRETCH && !core.is_over() {
+            let rest = &bytes[self.at..];
+            let found = Head::peek(rest);
+            if let Ok(Some(head)) = found
+                && let Some(payload) =
+                    usize::try_from(head.bytes()).ok().and_then(|end| rest.get(head.start..end))
+            {
+                let end = head.start + payload.len();
+                me.counts.bytes += end as u64;
+                let sender = Core::sender(held.table(), me, &from);
+                let placed = sender.and_then(|sender| held.part(me, &head, 0, payload, &sender));
+                if let Err(why) = placed {
+                    me.counts.rejects.add(why);
+                }
+                self.packets += 1;
+                self.at += end;
+                continue;
+            }
+            let skip = match found {
+                // It ends beyond the bytes: what is in it may look like packets, and is none.
+                Ok(_) => {
+                    me.counts.rejects.add(Reject::Truncated);
+                    rest.len()
+                }
+                Err(_) => next_head(rest),
+            };
+            me.counts.skipped_bytes += skip as u64;
+            self.at += skip;
+        }
+        let packets = self.packets - before;
+        me.counts.packets += packets;
+        me.counts.trains += 1;
+        held.finish(me);
+        Ok(packets as usize)
+    }
+
+    fn is_finished(&self) -> bool {
+        self.at >= self.bytes.as_ref().len()
+    }
+
+    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
+        let stats = SourceStats {
+            packets: self.packets,
+            bytes: self.at as u64,
+            tier: "bytes",
+            because: "they are in memory".into(),
+            ..SourceStats::default()
+        };
+        (stats, None)
+    }
+}
+
+/// Bytes until something that can be a head, at least one.
+fn next_head(bytes: &[u8]) -> usize {
+    (1..bytes.len())
+        .find(|&at| bytes[at] == 0x53 && matches!(Head::peek(&bytes[at..]), Ok(Some(_))))
+        .unwrap_or(bytes.len())
+}

@@ -1,0 +1,283 @@
+//! What the readers of one stream share under its lock: the heaps under construction, the ends, the senders.
+
+use super::config::{Key, StopRule, StreamConfig};
+use super::goal::Goal;
+use super::stats::{Counts, Ended};
+use skyhaul_core::assembly::heaps::{HeapKey, Heaps, Part};
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::spead::Head;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A sender as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub(super) address: SocketAddr,
+    /// Part of a heap's key: 0 where heaps are known by their counter alone.
+    pub(super) number: u64,
+}
+
+/// A heap that comes as one long packet, filled outside of the table.
+pub(super) struct Whole<B> {
+    key: HeapKey,
+    pub(super) block: B,
+    /// Its size.
+    pub(super) bytes: u64,
+    /// How much of it came, from its beginning.
+    pub(super) filled: u64,
+}
+
+/// Shared by the readers of a stream.
+pub(super) struct Table<G: Goal> {
+    heaps: Heaps<G::Block>,
+    pub(super) goal: G,
+    senders: HashMap<SocketAddr, u64>,
+    stopped: HashSet<SocketAddr>,
+    rules: Rules,
+    largest: u64,
+    /// When a packet was last accepted.
+    last: Option<Nanos>,
+    handed_heaps: u64,
+    handed_bytes: u64,
+    ended: Option<Ended>,
+}
+
+/// The part of the configuration that is looked at for packets and heaps.
+struct Rules {
+    key: Key,
+    stop: StopRule,
+    idle: Option<Nanos>,
+    deadline: Option<Nanos>,
+    heap_limit: u64,
+    byte_limit: u64,
+    start_at: u64,
+    incomplete: bool,
+    senders: usize,
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl<G: Goal> Table<G> {
+    pub(super) fn new(config: &StreamConfig, goal: G) -> Self {
+        let mut heaps = config.heaps;
+        heaps.largest = heaps.largest.min(config.memory.limit());
+        Self {
+            heaps: Heaps::new(heaps),
+            goal,
+            senders: HashMap::new(),
+            stopped: HashSet::new(),
+            rules: Rules {
+                key: config.key,
+                stop: config.stop,
+                idle: config.idle_timeout.map(nanos),
+                deadline: config.deadline.map(nanos),
+                heap_limit: config.heap_limit.unwrap_or(u64::MAX),
+                byte_limit: config.byte_limit.unwrap_or(u64::MAX),
+                start_at: config.start_at.unwrap_or(0),
+                incomplete: config.incomplete,
+                senders: config.senders,
+            },
+            largest: heaps.largest,
+            last: None,
+            handed_heaps: 0,
+            handed_bytes: 0,
+            ended: None,
+        }
+    }
+
+    pub(super) fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    pub(super) fn live(&self) -> usize {
+        self.heaps.live()
+    }
+
+    /// Who that is.
+    pub(super) fn sender(&mut self, address: SocketAddr) -> Result<Sender, Reject> {
+        if self.rules.key == Key::Counter {
+            return Ok(Sender { address, number: 0 });
+        }
+        let next = self.senders.len() as u64 + 1;
+        let number = match self.senders.get(&address) {
+            Some(&number) => number,
+            None if self.senders.len() >= self.rules.senders => return Err(Reject::TooManyStreams),
+            None => *self.senders.entry(address).or_insert(next),
+        };
+        Ok(Sender { address, number })
+    }
+
+    /// Put `bytes`, which lie `at` bytes into the payload of a packet with this head, where they belong.
+    #[inline]
+    pub(super) fn part(
+        &mut self,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        from: &Sender,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
+        if self.ended.is_some() {
+            return Err(Reject::AfterStop);
+        }
+        if head.counter < self.rules.start_at {
+            return Err(Reject::BeforeStart);
+        }
+        if head.is_stop() && self.rules.stop != StopRule::Never {
+            if at == 0 {
+                self.stop_item(from, now, counts);
+            }
+            return Ok(());
+        }
+        let key = HeapKey { source: from.number, counter: head.counter };
+        if head.control == Some(0) {
+            self.heaps.forget(key, now);
+        }
+        let part = Part { offset: head.offset + at, length: bytes.len() as u64, size: head.size };
+        let goal = &mut self.goal;
+        let mut why = Reject::NoBuffer;
+        let room = |bytes, old| {
+            goal.room(head, from, bytes, old).map_err(|(old, reason)| {
+                why = reason;
+                old
+            })
+        };
+        let mut slot = match self.heaps.reserve(key, part, now, room) {
+            Ok(slot) => slot,
+            Err(Reject::NoBuffer) => return Err(why),
+            Err(reason) => return Err(reason),
+        };
+        let range = slot.range();
+        counts.pointers_refused += self.goal.write(slot.block(), head, range.start, bytes)?;
+        slot.commit(now);
+        let last = at + bytes.len() as u64 == head.length;
+        counts.single_packet_heaps += u64::from(last && head.size == Some(head.length));
+        self.last = Some(now);
+        Ok(())
+    }
+
+    /// Memory for a heap that comes as one long packet, to be filled outside of the table. None: it goes the way of all
+    /// packets.
+    pub(super) fn begin_whole(
+        &mut self,
+        head: &Head<'_>,
+        from: &Sender,
+        counts: &mut Counts,
+    ) -> Option<Whole<G::Block>> {
+        let wanted = self.ended.is_none()
+            && !(head.is_stop() && self.rules.stop != StopRule::Never)
+            && head.control != Some(0)
+            && head.counter >= self.rules.start_at
+            && head.length <= self.largest;
+        if !wanted {
+            return None;
+        }
+        let mut block = self.goal.room(head, from, head.length, None).ok()?;
+        // Only where the goal has memory to be filled from outside.
+        G::bytes(&mut block, 0, 0)?;
+        counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
+        let key = HeapKey { source: from.number, counter: head.counter };
+        Some(Whole { key, block, bytes: head.length, filled: 0 })
+    }
+
+    /// As much of such a heap as came is part of the table from now on.
+    pub(super) fn finish_whole(
+        &mut self,
+        whole: Whole<G::Block>,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
+        if self.ended.is_some() {
+            return Err(Reject::AfterStop);
+        }
+        let Whole { key, block, bytes, filled } = whole;
+        let part = Part { offset: 0, length: filled, size: Some(bytes) };
+        let mut block = Some(block);
+        let mut slot = self.heaps.reserve(key, part, now, |_, old| block.take().ok_or(old))?;
+        if let Some(mut block) = block.take() {
+            // The same heap is under construction from elsewhere.
+            self.goal.join(slot.block(), &mut block, filled)?;
+        }
+        slot.commit(now);
+        counts.single_packet_heaps += u64::from(filled == bytes);
+        self.last = Some(now);
+        Ok(())
+    }
+
+    #[cold]
+    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut Counts) {
+        counts.stops += 1;
+        let enough = match self.rules.stop {
+            StopRule::Never => false,
+            StopRule::First => true,
+            StopRule::All(count) => {
+                // Bounded, as the senders are.
+                if self.stopped.len() < count {
+                    self.stopped.insert(from.address);
+                }
+                self.stopped.len() >= count
+            }
+        };
+        if enough {
+            self.end(Ended::StopItem, now);
+        }
+    }
+
+    /// The stream ends: what is under construction retires as it is.
+    pub(super) fn end(&mut self, why: Ended, now: Nanos) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            self.heaps.finish(now);
+        }
+    }
+
+    /// What time alone decides.
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        self.heaps.handle_timeout(now);
+        let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
+        if self.rules.deadline.is_some_and(|deadline| now >= deadline) {
+            self.end(Ended::Deadline, now);
+        } else if idle {
+            self.end(Ended::Idle, now);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do, if nothing comes before.
+    pub(super) fn poll_timeout(&self) -> Option<Nanos> {
+        let idle = self.rules.idle.zip(self.last).map(|(idle, last)| last.plus(idle));
+        [self.heaps.poll_timeout(), idle, self.rules.deadline].into_iter().flatten().min()
+    }
+
+    /// Hand on what is finished.
+    #[inline]
+    pub(super) fn drain(&mut self, out: &mut VecDeque<G::Out>, counts: &mut Counts) {
+        while let Some(heap) = self.heaps.poll_retired() {
+            counts.retired[heap.cause as usize] += 1;
+            let whole = heap.missing.is_empty();
+            if !whole && !self.rules.incomplete {
+                counts.incomplete_dropped += 1;
+                self.goal.dropped(heap);
+                continue;
+            }
+            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
+                counts.stopped += 1;
+                self.goal.dropped(heap);
+                continue;
+            }
+            let (bytes, last) = (heap.bytes, heap.last);
+            self.handed_heaps += 1;
+            self.handed_bytes += bytes;
+            counts.heaps += 1;
+            counts.heap_bytes += bytes;
+            counts.incomplete_heaps += u64::from(!whole);
+            self.goal.retired(heap, out);
+            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
+                self.end(Ended::Limit, last);
+            }
+        }
+    }
+}
