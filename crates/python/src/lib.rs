@@ -10,13 +10,60 @@
 //!
 //! Every call that waits, sends or copies lets other Python threads run meanwhile. No state is shared but what the
 //! objects themselves guard, so that the module works without the global lock (free-threaded Python).
+//!
+//! | module | is |
+//! |---|---|
+//! | `buffer` | memory shared with Python, without a copy; the only `unsafe` |
+//! | `descriptor` | descriptors and bit-packed values |
+//! | `heap`, `receive` | received heaps, and the streams they come from |
+//! | `send` | heaps to be sent, streams, tickets |
+//! | `inproc` | queues of packets inside the process |
+//! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "what Python gives is made anew for each call, and handed over"
+)]
 
+mod buffer;
+mod descriptor;
+mod heap;
+mod inproc;
+mod receive;
+mod send;
+mod wait;
+
+use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError};
 use pyo3::prelude::*;
+
+pyo3::create_exception!(_native, Empty, PyException, "Nothing came in the time given.");
+pyo3::create_exception!(
+    _native,
+    Stopped,
+    PyException,
+    "The stream has ended, and all of its heaps are taken."
+);
+pyo3::create_exception!(_native, Full, PyBlockingIOError, "As many heaps wait to be sent as may.");
+pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of it was sent.");
 
 /// The module as Python sees it.
 #[pymodule(gil_used = false)]
 mod _native {
+    #[pymodule_export]
+    use crate::buffer::Bytes;
+    #[pymodule_export]
+    use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
+    #[pymodule_export]
+    use crate::heap::Heap;
+    #[pymodule_export]
+    use crate::inproc::InprocQueue;
+    #[pymodule_export]
+    use crate::receive::ReceiveStream;
+    #[pymodule_export]
+    use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket};
+    #[pymodule_export]
+    use crate::{Cancelled, Empty, Full, Stopped};
+
     /// The version of the package.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");

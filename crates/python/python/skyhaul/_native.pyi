@@ -1,3 +1,350 @@
-__all__ = ["VERSION"]
+"""The compiled part. Programs use `skyhaul.spead`; the words here are what its documentation refers to."""
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Self, TypeAlias, final
+
+import numpy.typing as npt
+from typing_extensions import Buffer, disjoint_base
+
+# What has the buffer protocol; before Python 3.12 type checkers do not know it of arrays.
+_Buffer: TypeAlias = Buffer | npt.NDArray[Any]
+
+__all__ = [
+    "Batch", "Bytes", "Cancelled", "Empty", "Full", "Heap", "InprocQueue", "ReceiveStream", "SendConfig", "SendHeap",
+    "SendStream", "Stopped", "Ticket", "VERSION", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
+]  # fmt: skip
 
 VERSION: str
+
+class Empty(Exception):
+    """Nothing came in the time given."""
+
+class Stopped(Exception):
+    """The stream has ended, and all of its heaps are taken."""
+
+class Full(BlockingIOError):
+    """As many heaps wait to be sent as may."""
+
+class Cancelled(OSError):
+    """Cancelled before all of it was sent."""
+
+# (id, name, description, shape, format, NumPy header)
+_RawDescriptor: TypeAlias = tuple[int, str, str, list[int | None], list[tuple[str, int]], str | None]
+# (id, immediate, value, start, stop)
+_RawItem: TypeAlias = tuple[int, bool, int, int, int]
+# (heap, counter, substream, rate)
+_Given: TypeAlias = tuple[SendHeap, int | None, int, float | None]
+
+def read_descriptor(packet: _Buffer, bug_compat: int = 0) -> _RawDescriptor: ...
+def write_descriptor(
+    id: int, name: str, description: str, shape: list[int | None], format: list[tuple[str, int]], numpy: str | None,
+    address_bits: int = 48, bug_compat: int = 0,
+) -> bytes: ...  # fmt: skip
+def unpack_bits(data: _Buffer, format: list[tuple[str, int]], elements: int) -> bytearray:
+    """Values of packed fields, as packed records of this machine's byte order: what a NumPy structured array holds."""
+
+def pack_bits(records: _Buffer, format: list[tuple[str, int]], elements: int) -> bytes:
+    """The way back."""
+
+@final
+class Bytes(Buffer):
+    """The payload of a heap: any number of arrays may view it, and it lives as long as the last."""
+
+    def __len__(self) -> int: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
+class Heap:
+    """A heap: its payload where it was received, and what is known about it."""
+
+    @property
+    def counter(self) -> int:
+        """Its number."""
+    @property
+    def address_bits(self) -> int:
+        """Bits of an immediate value or address: 48 for SPEAD-64-48."""
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing."""
+    @property
+    def received(self) -> int:
+        """Bytes that came."""
+    @property
+    def size(self) -> int | None:
+        """Bytes of the payload, if a packet told."""
+    @property
+    def length(self) -> int:
+        """Bytes of the payload: its size, or up to the last byte that came."""
+    @property
+    def missing(self) -> list[tuple[int, int]]:
+        """Bytes of the payload that did not come (they are zero), as pairs of start and end."""
+    @property
+    def sender(self) -> str:
+        """Address and port of who sent its first packet."""
+    @property
+    def first(self) -> int:
+        """When its first packet came: nanoseconds since 1970."""
+    @property
+    def last(self) -> int:
+        """When its last packet came."""
+    @property
+    def cause(self) -> str:
+        """Why it was handed on: complete, window, timeout or finish."""
+    @property
+    def payload(self) -> Bytes:
+        """The payload: an object with the buffer protocol."""
+    def items(self) -> list[_RawItem]:
+        """Its items: (id, immediate, value, start, stop); the last two say where the bytes of others lie."""
+    def pointers(self) -> list[int]:
+        """Its item pointers, each once, in order of arrival."""
+    def descriptors(self, bug_compat: int = 0) -> list[_RawDescriptor]:
+        """Its descriptors. One that cannot be read is left out."""
+    def is_start_of_stream(self) -> bool: ...
+    def is_end_of_stream(self) -> bool: ...
+
+@final
+class InprocQueue:
+    """A bounded queue of packets that streams of this process send to and receive from."""
+
+    def __new__(cls, limit: int = ...) -> Self: ...
+    def push(self, packet: _Buffer, timeout: float | None = None) -> bool:
+        """Queue one packet; False if there was no room in time."""
+    def as_sender(self, number: int) -> InprocQueue:
+        """The same queue, whose packets pushed from here come from sender `number`."""
+    def close(self) -> None:
+        """No more packets come; what is queued is still received."""
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def waiting(self) -> int:
+        """Packets that wait to be received."""
+
+@disjoint_base
+class ReceiveStream:
+    """A stream of heaps from any number of readers.
+
+    | argument | is |
+    |---|---|
+    | `window` | heaps under construction at a time, for each substream; one more, and the oldest ends |
+    | `substreams` | heaps are divided by counter modulo this (by sender, with `key="sender"`) |
+    | `in_order` | refuse a packet that is not the next of its heap, as spead2 does by default |
+    | `unsized_heaps` | accept heaps that do not tell their size |
+    | `largest` | bytes of the largest heap |
+    | `heap_timeout` | seconds from a heap's first packet to its end, at most; None: no limit |
+    | `key` | "counter"; or "sender": heaps of different senders may have the same counter |
+    | `stop` | "first" stop item ends the stream, "never", or after so many senders sent one |
+    | `idle_timeout`, `deadline` | the stream ends after so many seconds without a packet, or since its start |
+    | `heap_limit`, `byte_limit` | the stream ends after so much was handed on |
+    | `start_at` | heaps with a smaller counter are refused |
+    | `incomplete` | hand on incomplete heaps too |
+    | `ring` | heaps that may wait to be taken |
+    | `full` | then: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
+    | `memory` | bytes for heaps, those that the program still holds included |
+    | `remember`, `remember_for` | finished heaps whose late packets are known, and for how many seconds |
+    | `runs` | separate ranges of one heap that are kept apart |
+    | `senders` | senders that are told apart |
+    | `cpus` | processors for the readers' threads |
+    | `name` | for threads and statistics |
+    | `explicit_start` | readers wait for `start()` |
+    """
+
+    def __new__(
+        cls,
+        *,
+        window: int = 16,
+        substreams: int = 1,
+        in_order: bool = False,
+        unsized_heaps: bool = True,
+        largest: int = ...,
+        heap_timeout: float | None = ...,
+        key: str = "counter",
+        stop: str | int | None = None,
+        idle_timeout: float | None = None,
+        deadline: float | None = None,
+        heap_limit: int | None = None,
+        byte_limit: int | None = None,
+        start_at: int | None = None,
+        incomplete: bool = False,
+        ring: int = 4096,
+        full: str = "auto",
+        memory: int | None = None,
+        remember: int = 4096,
+        remember_for: float = 5.0,
+        runs: int = 1024,
+        senders: int = 65536,
+        cpus: list[int] = ...,
+        name: str = ...,
+        explicit_start: bool = False,
+    ) -> Self: ...
+    def add_udp(
+        self,
+        address: str,
+        *,
+        interface: str | None = None,
+        source: str | None = None,
+        buffer: int | None = None,
+        reuse_port: bool = False,
+    ) -> str:
+        """Listen on a UDP address ("10.0.0.1:7148"), or join a multicast group on `interface`, of one `source` only.
+
+        Returns the address, with the port that the system chose if 0 was asked for. `buffer` is the socket's, in bytes.
+        """
+    def add_udp_fd(self, fd: int) -> str:
+        """Take the datagrams of a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
+    def add_tcp(
+        self,
+        address: str,
+        *,
+        connections: int | None = None,
+        end_with_last: bool = True,
+        keepalive: float = 10.0,
+        buffer: int | None = None,
+    ) -> str:
+        """Listen on a TCP address. Returns the address.
+
+        `connections`: accept so many, and end when they are closed. Without it any number may come, and the reader ends
+        with the last one that is open, or, with `end_with_last=False`, never. A silent connection is given up after
+        twice `keepalive` seconds without a sign of life.
+        """
+    def add_tcp_fd(
+        self, fd: int, *, connections: int | None = None, end_with_last: bool = True, keepalive: float = 10.0
+    ) -> str:
+        """Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated."""
+    def add_bytes(self, data: _Buffer) -> None:
+        """Read packets that lie in memory one after the other. The object is kept until they are read."""
+    def add_pcap(self, path: str | os.PathLike[str], port: int | None = None) -> None:
+        """Read the UDP packets of a capture file, or those to one port."""
+    def add_inproc(self, queue: InprocQueue) -> None:
+        """Take the packets of a queue, until it is closed."""
+    def start(self) -> None:
+        """Let the readers begin, with `explicit_start`."""
+    def stop(self) -> None:
+        """End the stream. Heaps that wait can still be taken."""
+    def get(self, timeout: float | None = None) -> Heap:
+        """The next heap. Raises `Empty` after `timeout` seconds, `Stopped` when the stream has ended and none is left."""
+    def get_many(self, most: int, timeout: float | None = None, bytes: int = ...) -> list[Heap]:
+        """At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together."""
+    def fileno(self) -> int:
+        """A descriptor that is readable while a heap waits, or the stream has ended. It stays the stream's."""
+    def waiting(self) -> int:
+        """Heaps that wait to be taken."""
+    def stats(self) -> dict[str, Any]:
+        """Every counter: of the stream, and in `readers` of each reader."""
+    @property
+    def capacity(self) -> int:
+        """Heaps that may wait."""
+    @property
+    def name(self) -> str: ...
+
+@final
+class SendHeap:
+    """A heap to be sent. The bytes of its items are read when it is sent, from where they lie."""
+
+    def __new__(cls, address_bits: int = 48) -> Self: ...
+    def add_item(self, id: int, data: _Buffer) -> None:
+        """Add an item of the bytes of an object (one run in C order), which is kept."""
+    def add_immediate(self, id: int, value: int) -> int:
+        """Add an item whose value is in its pointer. Returns its number, for `set_immediate`."""
+    def set_immediate(self, index: int, value: int) -> None:
+        """Change the value of an immediate item."""
+    def add_start(self) -> None: ...
+    def add_end(self) -> None: ...
+    def add_control(self, value: int) -> None:
+        """Add a stream control item: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed."""
+    @property
+    def repeat_pointers(self) -> bool:
+        """Whether every packet carries all pointers."""
+    @repeat_pointers.setter
+    def repeat_pointers(self, repeat: bool, /) -> None: ...
+    @property
+    def address_bits(self) -> int: ...
+    @property
+    def length(self) -> int:
+        """Bytes of its payload."""
+    def packets(self, counter: int, max_packet: int = 1472, split: str = "full") -> list[bytes]:
+        """All packets it is sent as."""
+
+@final
+class Batch:
+    """Heaps to be sent together, any number of times: tuples (heap, counter, substream, rate)."""
+
+    def __new__(cls, heaps: list[_Given]) -> Self: ...
+    def __len__(self) -> int: ...
+
+@final
+class SendConfig:
+    """How a stream sends, whatever its transport."""
+
+    def __new__(
+        cls,
+        *,
+        packet: int = 1472,
+        payload: int | None = None,
+        rate: float = 0.0,
+        burst: int = 65536,
+        max_heaps: int = 4,
+        split: str = "even",
+        linger: float = 10.0,
+        cpu: int | None = None,
+    ) -> Self: ...
+
+@final
+class SendStream:
+    """A stream that heaps are sent on."""
+
+    @staticmethod
+    def udp(
+        targets: list[str],
+        config: SendConfig,
+        *,
+        interface: str | None = None,
+        source: str | None = None,
+        ttl: int | None = None,
+        buffer: int | None = None,
+    ) -> SendStream: ...
+    @staticmethod
+    def tcp(
+        target: str,
+        config: SendConfig,
+        *,
+        timeout: float = 10.0,
+        interface: str | None = None,
+        source: str | None = None,
+        buffer: int | None = None,
+    ) -> SendStream: ...
+    @staticmethod
+    def inproc(queues: list[InprocQueue], config: SendConfig) -> SendStream: ...
+    @staticmethod
+    def bytes(config: SendConfig) -> SendStream: ...
+    def taken(self) -> bytes:  # type: ignore[valid-type]
+        """What was sent into memory so far."""
+    def send(
+        self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
+    ) -> int: ...
+    def send_heaps(self, batch: Batch, round_robin: bool = False) -> int: ...
+    def queue(
+        self, batch: Batch, round_robin: bool = False, done: Callable[[], object] | None = None
+    ) -> Ticket:
+        """Leave heaps to the stream's own thread, which calls `done` when all are sent or have failed."""
+    def set_counter_sequence(self, first: int, step: int) -> None: ...
+    def set_rate(self, rate: float) -> None: ...
+    def flush(self, timeout: float | None = None) -> bool: ...
+    def cancel(self) -> None: ...
+    def close(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
+    @property
+    def substreams(self) -> int: ...
+
+@final
+class Ticket:
+    """Heaps that were queued: when they are sent, and how that went."""
+
+    def done(self) -> bool:
+        """Whether all are sent or have failed."""
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for that; False if the time was over."""
+    def result(self) -> int:
+        """Wait for it; the bytes on the wire, or what went wrong."""

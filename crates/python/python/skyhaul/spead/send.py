@@ -1,0 +1,208 @@
+"""Sending SPEAD heaps.
+
+    from skyhaul.spead import HeapGenerator, ItemGroup, send
+
+    with send.UdpStream("10.0.0.7:7148", rate=8e9) as stream:
+        stream.send(generator.heap())
+
+`send` and `send_heaps` do the work in the calling thread and return when all is sent; other Python threads run
+meanwhile, and Ctrl-C ends them. `queue` and `asend` leave it to the stream's own thread. Arrays are sent from where
+they lie.
+
+Every stream takes these keywords:
+
+| | |
+|---|---|
+| `packet` | bytes of a packet: 1472 fits an Ethernet of 1500 bytes; 0 sends each heap as one packet (not over UDP) |
+| `payload` | instead: payload bytes of every packet |
+| `rate` | bits per second, 0 for as fast as possible |
+| `burst` | bytes that may go out at once where there is a rate |
+| `max_heaps` | heaps that may wait in the queue |
+| `split` | "even": equal packets where these go out faster; "full": every packet but the last as large as allowed |
+| `linger` | seconds that dropping the stream waits for what is queued |
+| `cpu` | processor for the stream's own thread |
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
+
+from .._native import Batch, Cancelled, Full, InprocQueue, SendConfig, SendHeap, SendStream, Ticket
+
+__all__ = [
+    "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Send", "Stream", "TcpStream", "Ticket",
+    "UdpStream", "batch",
+]  # fmt: skip
+
+Heap = SendHeap
+
+
+class Options(TypedDict, total=False):
+    """What every stream can be told."""
+
+    packet: int
+    payload: int | None
+    rate: float
+    burst: int
+    max_heaps: int
+    split: str
+    linger: float
+    cpu: int | None
+
+
+class Send(NamedTuple):
+    """A heap of a batch, and how to send it: its counter, its destination, its own rate in bits per second."""
+
+    heap: SendHeap
+    counter: int | None = None
+    substream: int = 0
+    rate: float | None = None
+
+
+Heaps = SendHeap | Batch | Iterable[SendHeap | Send]
+
+
+def batch(heaps: Heaps) -> Batch:
+    """Heaps to be sent together; made once and sent many times, they cost Python nothing more."""
+    if isinstance(heaps, Batch):
+        return heaps
+    if isinstance(heaps, SendHeap):
+        heaps = [heaps]
+    return Batch([heap if isinstance(heap, Send) else Send(heap) for heap in heaps])
+
+
+class Stream:
+    """What all sending streams do."""
+
+    def __init__(self, native: SendStream) -> None:
+        self.native = native
+
+    def send(
+        self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
+    ) -> int:
+        """Send one heap; return when it is sent, with the bytes it was on the wire (without UDP and IP headers)."""
+        return self.native.send(heap, counter, substream, rate)
+
+    def send_heaps(self, heaps: Heaps, round_robin: bool = False) -> int:
+        """Send several heaps, one after the other or a packet of each in turn; many packets go in one call."""
+        return self.native.send_heaps(batch(heaps), round_robin)
+
+    def queue(self, heaps: Heaps, round_robin: bool = False) -> Ticket:
+        """Leave heaps to the stream's thread. `Full` if more than `max_heaps` would wait."""
+        return self.native.queue(batch(heaps), round_robin)
+
+    async def asend(self, heaps: Heaps, round_robin: bool = False) -> int:
+        """As `send` or `send_heaps`, while other tasks run."""
+        loop = asyncio.get_running_loop()
+        finished = asyncio.Event()
+
+        def done() -> None:
+            # Called on the stream's thread; the loop may be gone.
+            try:
+                loop.call_soon_threadsafe(finished.set)
+            except RuntimeError:
+                pass
+
+        ticket = self.native.queue(batch(heaps), round_robin, done)
+        await finished.wait()
+        return ticket.result()
+
+    def set_counter_sequence(self, first: int, step: int = 1) -> None:
+        """Heaps without a counter of their own get `first`, `first + step`, … Senders to one receiver must differ."""
+        self.native.set_counter_sequence(first, step)
+
+    def set_rate(self, rate: float) -> None:
+        """Bits per second from now on; 0 is as fast as possible."""
+        self.native.set_rate(rate)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until all that was queued is sent; False if the time was over."""
+        return self.native.flush(timeout)
+
+    def cancel(self) -> None:
+        """End all that is queued or being sent, with `Cancelled`."""
+        self.native.cancel()
+
+    def stats(self) -> dict[str, Any]:
+        """What was sent so far."""
+        return self.native.stats()
+
+    @property
+    def substreams(self) -> int:
+        """How many destinations it has."""
+        return self.native.substreams
+
+    def close(self) -> None:
+        """Send what is queued, and close. Nothing can be sent after it."""
+        self.native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+        self.close()
+
+
+class UdpStream(Stream):
+    """Sends over UDP, to one target ("10.0.0.7:7148") or to several that heaps choose from by `substream`."""
+
+    def __init__(
+        self,
+        targets: str | Sequence[str],
+        *,
+        interface: str | None = None,
+        source: str | None = None,
+        ttl: int | None = None,
+        buffer: int | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        to = [targets] if isinstance(targets, str) else list(targets)
+        config = SendConfig(**options)
+        super().__init__(SendStream.udp(to, config, interface=interface, source=source, ttl=ttl, buffer=buffer))
+
+
+class TcpStream(Stream):
+    """Sends over a TCP connection, each heap as one packet unless `packet` says otherwise."""
+
+    def __init__(
+        self,
+        target: str,
+        *,
+        timeout: float = 10.0,
+        interface: str | None = None,
+        source: str | None = None,
+        buffer: int | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        options.setdefault("packet", 0)
+        config = SendConfig(**options)
+        super().__init__(
+            SendStream.tcp(target, config, timeout=timeout, interface=interface, source=source, buffer=buffer)
+        )
+
+
+class InprocStream(Stream):
+    """Sends to queues that streams of this process receive from; each heap as one packet unless `packet` says otherwise."""
+
+    def __init__(self, queues: InprocQueue | Sequence[InprocQueue], **options: Unpack[Options]) -> None:
+        options.setdefault("packet", 0)
+        to = [queues] if isinstance(queues, InprocQueue) else list(queues)
+        super().__init__(SendStream.inproc(to, SendConfig(**options)))
+
+
+class BytesStream(Stream):
+    """Collects the packets, one after the other: what TCP would carry, or a file."""
+
+    def __init__(self, **options: Unpack[Options]) -> None:
+        super().__init__(SendStream.bytes(SendConfig(**options)))
+
+    def getvalue(self) -> bytes:
+        """All that was sent so far."""
+        return self.native.taken()

@@ -1,0 +1,111 @@
+//! Memory that Python and Rust share, in both directions, without a copy.
+//!
+//! ```text
+//!   heap received:  HeapBytes ─▶ Bytes (Python object with the buffer protocol) ─▶ NumPy arrays view it
+//!   value to send:  NumPy array ─▶ Shared (holds the array's buffer) ─▶ read by the sender, without the global lock
+//! ```
+//!
+//! The only `unsafe` of this crate is here; so descriptors, which Python passes as numbers, are taken here too. What it relies on: an exporter of the buffer protocol keeps the memory in
+//! place until the buffer is released (PEP 3118), and a heap's memory is in place until its `HeapBytes` is dropped.
+//!
+//! Limits: bytes that Python changes while they are sent go out in whatever mixture; nothing else depends on them.
+
+#![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
+
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use skyhaul::io::memory::heap::HeapBytes;
+use std::ffi::c_int;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::slice;
+
+/// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Bytes {
+    data: NonNull<u8>,
+    len: usize,
+    /// Never looked at again: from now on the bytes belong to those who view them.
+    _owner: HeapBytes,
+}
+
+// SAFETY: Rust does not touch the bytes any more; those who view them agree among themselves, as with any array.
+unsafe impl Send for Bytes {}
+// SAFETY: as above.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    pub(crate) fn new(mut owner: HeapBytes) -> Self {
+        let data = NonNull::from(&mut owner[..]).cast();
+        Self { data, len: owner.len(), _owner: owner }
+    }
+}
+
+#[pymethods]
+impl Bytes {
+    fn __len__(&self) -> usize {
+        self.len
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{} bytes of a heap>", self.len)
+    }
+
+    /// # Safety
+    /// Python calls this, with a view to be filled.
+    unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
+        let this = slf.get();
+        let len = this.len as ffi::Py_ssize_t;
+        // SAFETY: `view` is Python's to be filled; the bytes stay where they are while `slf` lives, and the view holds it.
+        let done =
+            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), this.data.as_ptr().cast(), len, 0, flags) };
+        if done == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+    }
+}
+
+/// Bytes of a Python object, held in place until this is dropped.
+pub(crate) struct Shared {
+    data: NonNull<u8>,
+    len: usize,
+    _held: PyUntypedBuffer,
+}
+
+// SAFETY: the held buffer keeps the memory valid and in place for any thread.
+unsafe impl Send for Shared {}
+// SAFETY: as above; it is only read.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// The bytes of any object with the buffer protocol that are one run in C order.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let held = PyUntypedBuffer::get(object)?;
+        if !held.is_c_contiguous() {
+            return Err(PyBufferError::new_err(
+                "the bytes are not one run in C order; hint: numpy.ascontiguousarray",
+            ));
+        }
+        let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+        Ok(Self { data, len: held.len_bytes(), _held: held })
+    }
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118).
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+}
+
+/// A descriptor of Python's, duplicated: the two are closed independently.
+pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
+    if fd < 0 {
+        return Err(PyValueError::new_err(
+            "the descriptor is negative; hint: pass socket.fileno() of an open socket",
+        ));
+    }
+    // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    Ok(borrowed.try_clone_to_owned()?)
+}

@@ -1,0 +1,139 @@
+//! A received heap, as Python sees it.
+
+use crate::buffer::{Bytes, Shared};
+use crate::descriptor::{self, RawDescriptor};
+use pyo3::prelude::*;
+use skyhaul::spead::receive;
+use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
+use skyhaul::wire::spead::{Flavour, id, items};
+use std::net::SocketAddr;
+
+/// A heap: its payload where it was received, and what is known about it.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Heap {
+    /// Its number.
+    #[pyo3(get)]
+    counter: u64,
+    /// Whether nothing is missing.
+    #[pyo3(get)]
+    complete: bool,
+    /// Bytes that came.
+    #[pyo3(get)]
+    received: u64,
+    /// Bytes of the payload, if a packet told.
+    #[pyo3(get)]
+    size: Option<u64>,
+    /// Bytes of the payload that did not come (they are zero), as pairs of start and end.
+    #[pyo3(get)]
+    missing: Vec<(u64, u64)>,
+    /// When its first packet came: nanoseconds since 1970.
+    #[pyo3(get)]
+    first: u64,
+    /// When its last packet came.
+    #[pyo3(get)]
+    last: u64,
+    /// Why it was handed on: complete, window, timeout or finish.
+    #[pyo3(get)]
+    cause: &'static str,
+    /// The payload: an object with the buffer protocol.
+    #[pyo3(get)]
+    payload: Py<Bytes>,
+    length: usize,
+    pointers: Box<[u64]>,
+    flavour: Flavour,
+    sender: SocketAddr,
+}
+
+/// An item as Python gets it: id, immediate, value, and where its bytes begin and end in the payload.
+type RawItem = (u64, bool, u64, u64, u64);
+
+impl Heap {
+    pub(crate) fn new(py: Python<'_>, heap: receive::Heap) -> PyResult<Self> {
+        Ok(Self {
+            counter: heap.counter,
+            complete: heap.complete,
+            received: heap.received,
+            size: heap.size,
+            missing: heap.missing.iter().map(|hole| (hole.start, hole.end)).collect(),
+            first: heap.first.0,
+            last: heap.last.0,
+            cause: heap.cause.name(),
+            length: heap.payload().len(),
+            pointers: heap.pointers().into(),
+            flavour: heap.flavour,
+            sender: heap.sender,
+            payload: Py::new(py, Bytes::new(heap.into_payload()))?,
+        })
+    }
+
+    /// Bytes of its payload.
+    pub(crate) fn bytes(&self) -> usize {
+        self.length
+    }
+
+    fn has_control(&self, value: u64) -> bool {
+        self.pointers.contains(&self.flavour.immediate(id::STREAM_CONTROL, value))
+    }
+}
+
+#[pymethods]
+impl Heap {
+    /// Bits of an immediate value or address: 48 for SPEAD-64-48.
+    #[getter]
+    fn address_bits(&self) -> u8 {
+        self.flavour.address_bits()
+    }
+
+    /// Bytes of the payload: its size, or up to the last byte that came.
+    #[getter]
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    /// Address and port of who sent its first packet.
+    #[getter]
+    fn sender(&self) -> String {
+        self.sender.to_string()
+    }
+
+    /// Its items: (id, immediate, value, start, stop); the last two say where the bytes of others lie in the payload.
+    fn items(&self) -> Vec<RawItem> {
+        let found = items::items(self.flavour, &self.pointers, self.length as u64);
+        found.into_iter().map(|i| (i.id, i.immediate, i.value, i.range.start, i.range.end)).collect()
+    }
+
+    /// Its item pointers, each once, in order of arrival.
+    fn pointers(&self) -> Vec<u64> {
+        self.pointers.to_vec()
+    }
+
+    /// Its descriptors: (id, name, description, shape, format, NumPy header). One that cannot be read is left out.
+    #[pyo3(signature = (bug_compat = 0))]
+    fn descriptors(&self, py: Python<'_>, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
+        let compat = descriptor::compat(bug_compat)?;
+        let payload = Shared::of(self.payload.bind(py).as_any())?;
+        let found = items::items(self.flavour, &self.pointers, self.length as u64);
+        let read = |compat: BugCompat| {
+            let nested = found.iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
+            let bytes = nested
+                .filter_map(|item| payload.as_ref().get(item.range.start as usize..item.range.end as usize));
+            bytes.filter_map(|bytes| Descriptor::read(bytes, compat).ok()).map(descriptor::raw).collect()
+        };
+        Ok(read(compat))
+    }
+
+    /// Whether it says that a stream begins.
+    fn is_start_of_stream(&self) -> bool {
+        self.has_control(0)
+    }
+
+    /// Whether it says that the stream ends.
+    fn is_end_of_stream(&self) -> bool {
+        self.has_control(2)
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.complete { "complete" } else { "incomplete" };
+        format!("<heap {} of {} bytes, {state}>", self.counter, self.length)
+    }
+}

@@ -1,0 +1,57 @@
+//! Queues of packets inside the process.
+
+use crate::buffer::Shared;
+use crate::wait;
+use pyo3::prelude::*;
+use skyhaul::spead::inproc;
+use std::time::Duration;
+
+/// A bounded queue of packets that streams of this process send to and receive from.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct InprocQueue(pub(crate) inproc::InprocQueue);
+
+#[pymethods]
+impl InprocQueue {
+    /// A queue that holds up to `limit` bytes of packets.
+    #[new]
+    #[pyo3(signature = (limit = 64 << 20))]
+    fn new(limit: usize) -> Self {
+        Self(inproc::InprocQueue::new(limit))
+    }
+
+    /// Queue one packet; False if there was no room in time.
+    #[pyo3(signature = (packet, timeout = None))]
+    fn push(&self, py: Python<'_>, packet: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<bool> {
+        let packet = Shared::of(packet)?;
+        let step = |wait: Duration| match self.0.push(packet.as_ref(), wait) {
+            Ok(false) => None,
+            done => Some(done),
+        };
+        match wait::in_slices(py, wait::seconds(timeout)?, step)? {
+            Some(done) => Ok(done?),
+            None => Ok(false),
+        }
+    }
+
+    /// The same queue, whose packets pushed from here come from sender `number`.
+    fn as_sender(&self, number: u16) -> Self {
+        Self(self.0.as_sender(number))
+    }
+
+    /// No more packets come; what is queued is still received.
+    fn close(&self) {
+        self.0.close();
+    }
+
+    /// Whether somebody closed it.
+    #[getter]
+    fn closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Packets that wait to be received.
+    #[getter]
+    fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
+}

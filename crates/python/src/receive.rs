@@ -1,0 +1,358 @@
+//! Receiving streams.
+
+use crate::buffer::{Shared, duplicate};
+use crate::heap::Heap;
+use crate::inproc::InprocQueue;
+use crate::wait::{self, Threaded};
+use crate::{Empty, Stopped};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skyhaul::core::assembly::heaps::HeapsConfig;
+use skyhaul::core::placement::Nanos;
+use skyhaul::io::address::{Endpoint, NotAnEndpoint};
+use skyhaul::io::memory::heap::HeapMemory;
+use skyhaul::io::quantity::Size;
+use skyhaul::io::udp::UdpOptions;
+use skyhaul::spead::receive::{
+    Counts, Full, GetError, Key, StopRule, Stream, StreamConfig, TcpReaderOptions,
+};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// A stream of heaps from any number of readers.
+#[pyclass(frozen, subclass, module = "skyhaul._native")]
+pub(crate) struct ReceiveStream {
+    stream: Threaded<Stream>,
+    /// Heaps that may wait.
+    #[pyo3(get)]
+    capacity: usize,
+    /// Its name in threads, errors and statistics.
+    #[pyo3(get)]
+    name: String,
+}
+
+#[pymethods]
+impl ReceiveStream {
+    /// All limits are fixed here. See the stub for what each means.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (*, window = 16, substreams = 1, in_order = false, unsized_heaps = true, largest = 1 << 30,
+        heap_timeout = Some(1.0), key = "counter", stop = None, idle_timeout = None, deadline = None, heap_limit = None,
+        byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", memory = None,
+        remember = 4096, remember_for = 5.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
+        explicit_start = false))]
+    fn new(
+        window: usize,
+        substreams: u64,
+        in_order: bool,
+        unsized_heaps: bool,
+        largest: u64,
+        heap_timeout: Option<f64>,
+        key: &str,
+        stop: Option<StopChoice>,
+        idle_timeout: Option<f64>,
+        deadline: Option<f64>,
+        heap_limit: Option<u64>,
+        byte_limit: Option<u64>,
+        start_at: Option<u64>,
+        incomplete: bool,
+        ring: usize,
+        full: &str,
+        memory: Option<u64>,
+        remember: usize,
+        remember_for: f64,
+        runs: u32,
+        senders: usize,
+        cpus: Vec<usize>,
+        name: String,
+        explicit_start: bool,
+    ) -> PyResult<Self> {
+        let heaps = HeapsConfig {
+            window,
+            substreams,
+            in_order,
+            unsized_heaps,
+            largest,
+            timeout: wait::seconds(heap_timeout)?.map(nanos),
+            remember,
+            remember_for: wait::seconds(Some(remember_for))?.map_or(Nanos(u64::MAX), nanos),
+            runs,
+        };
+        heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
+        if ring == 0 {
+            return Err(PyValueError::new_err("a ring of 0 heaps; hint: ring=1 or more"));
+        }
+        let config = StreamConfig {
+            heaps,
+            key: key_of(key)?,
+            stop: stop.unwrap_or(StopChoice(StopRule::First)).0,
+            idle_timeout: wait::seconds(idle_timeout)?,
+            deadline: wait::seconds(deadline)?,
+            heap_limit,
+            byte_limit,
+            start_at,
+            incomplete,
+            ring,
+            full: full_of(full)?,
+            memory: memory.map_or_else(HeapMemory::default, HeapMemory::new),
+            senders,
+            cpus,
+            name: name.clone(),
+            explicit_start,
+        };
+        Ok(Self { stream: Threaded::new(Stream::new(&config)), capacity: ring, name })
+    }
+
+    /// Listen on a UDP address, or join a multicast group. Returns the address, with the port the system chose if that
+    /// was 0.
+    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false))]
+    fn add_udp(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        interface: Option<String>,
+        source: Option<&str>,
+        buffer: Option<u64>,
+        reuse_port: bool,
+    ) -> PyResult<String> {
+        let mut at = endpoint("udp", address)?;
+        route(&mut at, interface, source)?;
+        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
+        let options = UdpOptions { reuse_port, ..UdpOptions::default() };
+        Ok(py.detach(|| self.stream.add_udp(&at, &options))?.to_string())
+    }
+
+    /// Take the datagrams of a bound UDP socket. The descriptor is duplicated, so that the socket may be closed.
+    fn add_udp_fd(&self, py: Python<'_>, fd: i32) -> PyResult<String> {
+        let socket = duplicate(fd)?;
+        Ok(py.detach(|| self.stream.add_udp_socket(socket, &UdpOptions::default()))?.to_string())
+    }
+
+    /// Listen on a TCP address. `connections`: accept so many, and end when they are closed; without it any number may
+    /// come, and the reader ends with the last one that is open, or, with `end_with_last=False`, never.
+    #[pyo3(signature = (address, *, connections = None, end_with_last = true, keepalive = 10.0, buffer = None))]
+    fn add_tcp(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        connections: Option<u64>,
+        end_with_last: bool,
+        keepalive: f64,
+        buffer: Option<u64>,
+    ) -> PyResult<String> {
+        let mut at = endpoint("tcp", address)?;
+        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
+        let options = tcp_options(connections, end_with_last, keepalive)?;
+        Ok(py.detach(|| self.stream.add_tcp(&at, &options))?.to_string())
+    }
+
+    /// Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated.
+    #[pyo3(signature = (fd, *, connections = None, end_with_last = true, keepalive = 10.0))]
+    fn add_tcp_fd(
+        &self,
+        py: Python<'_>,
+        fd: i32,
+        connections: Option<u64>,
+        end_with_last: bool,
+        keepalive: f64,
+    ) -> PyResult<String> {
+        let socket = duplicate(fd)?;
+        let options = tcp_options(connections, end_with_last, keepalive)?;
+        Ok(py.detach(|| self.stream.add_tcp_socket(socket, &options))?.to_string())
+    }
+
+    /// Read packets that lie in memory one after the other. The object is kept until they are read.
+    fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data = Shared::of(data)?;
+        Ok(py.detach(|| self.stream.add_bytes(data))?)
+    }
+
+    /// Read the UDP packets of a capture file, or those to one port.
+    #[pyo3(signature = (path, port = None))]
+    fn add_pcap(&self, py: Python<'_>, path: std::path::PathBuf, port: Option<u16>) -> PyResult<()> {
+        Ok(py.detach(|| self.stream.add_pcap(&path, port))?)
+    }
+
+    /// Take the packets of a queue, until it is closed.
+    fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue) -> PyResult<()> {
+        let queue = queue.0.clone();
+        Ok(py.detach(|| self.stream.add_inproc(queue))?)
+    }
+
+    /// Let the readers begin, with `explicit_start`.
+    fn start(&self) {
+        self.stream.start();
+    }
+
+    /// End the stream. Heaps that wait can still be taken.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.stream.stop());
+    }
+
+    /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and none is left.
+    #[pyo3(signature = (timeout = None))]
+    fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Heap> {
+        match self.stream.try_get() {
+            Ok(heap) => return Heap::new(py, heap),
+            Err(GetError::Stopped) => return Err(stopped()),
+            Err(GetError::Empty) => {}
+        }
+        let step = |wait: Duration| match self.stream.get(Some(wait)) {
+            Err(GetError::Empty) => None,
+            other => Some(other),
+        };
+        match wait::in_slices(py, wait::seconds(timeout)?, step)? {
+            Some(Ok(heap)) => Heap::new(py, heap),
+            Some(Err(_)) => Err(stopped()),
+            None => Err(Empty::new_err("no heap in the time given")),
+        }
+    }
+
+    /// At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together.
+    #[pyo3(signature = (most, timeout = None, bytes = 1 << 20))]
+    fn get_many(
+        &self,
+        py: Python<'_>,
+        most: usize,
+        timeout: Option<f64>,
+        bytes: usize,
+    ) -> PyResult<Vec<Py<Heap>>> {
+        let first = self.get(py, timeout)?;
+        let fit = (bytes / first.bytes().max(1)).min(most);
+        let mut heaps = vec![Py::new(py, first)?];
+        if fit > 1 {
+            let mut more = Vec::new();
+            self.stream.get_many(&mut more, fit - 1);
+            for heap in more {
+                heaps.push(Py::new(py, Heap::new(py, heap)?)?);
+            }
+        }
+        Ok(heaps)
+    }
+
+    /// A descriptor that is readable while a heap waits, or the stream has ended. It stays the stream's.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.stream.ready_fd()?.as_raw_fd())
+    }
+
+    /// Heaps that wait to be taken.
+    fn waiting(&self) -> usize {
+        self.stream.stats().waiting
+    }
+
+    /// Every counter: of the stream, and in `readers` of each reader.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = py.detach(|| self.stream.stats());
+        let all = counts(py, &stats.total)?;
+        all.set_item("kernel_drops", stats.kernel_drops())?;
+        all.set_item("live_heaps", stats.live)?;
+        all.set_item("waiting_heaps", stats.waiting)?;
+        all.set_item("memory_used", stats.memory_used)?;
+        all.set_item("memory_refused", stats.memory_refused)?;
+        all.set_item("ended", stats.ended.map(|why| why.name()))?;
+        let mut readers = Vec::new();
+        for reader in &stats.readers {
+            let one = counts(py, &reader.counts)?;
+            one.set_item("name", &reader.name)?;
+            one.set_item("kernel_drops", reader.source.socket_drops)?;
+            one.set_item("cpu_seconds", reader.cpu.as_secs_f64())?;
+            one.set_item("error", &reader.error)?;
+            one.set_item("ended", reader.ended)?;
+            readers.push(one);
+        }
+        all.set_item("readers", readers)?;
+        Ok(all)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<stream {}, {} heaps waiting>", self.name, self.stream.stats().waiting)
+    }
+}
+
+/// "never", "first", or how many senders must have sent a stop item.
+struct StopChoice(StopRule);
+
+impl<'py> FromPyObject<'_, 'py> for StopChoice {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(count) = given.extract::<usize>() {
+            return Ok(Self(if count == 0 { StopRule::Never } else { StopRule::All(count) }));
+        }
+        match given.extract::<&str>() {
+            Ok("never") => Ok(Self(StopRule::Never)),
+            Ok("first") => Ok(Self(StopRule::First)),
+            _ => Err(unknown("stop", &given.to_string(), "'never', 'first', or a number of senders")),
+        }
+    }
+}
+
+fn key_of(word: &str) -> PyResult<Key> {
+    match word {
+        "counter" => Ok(Key::Counter),
+        "sender" => Ok(Key::SenderAndCounter),
+        _ => Err(unknown("key", word, "'counter' or 'sender'")),
+    }
+}
+
+fn full_of(word: &str) -> PyResult<Full> {
+    match word {
+        "auto" => Ok(Full::Auto),
+        "wait" => Ok(Full::Wait),
+        "refuse" => Ok(Full::Refuse),
+        _ => Err(unknown("full", word, "'auto', 'wait' or 'refuse'")),
+    }
+}
+
+fn unknown(argument: &str, given: &str, right: &str) -> PyErr {
+    PyValueError::new_err(format!("{argument} is {given:?}; hint: {right}"))
+}
+
+fn stopped() -> PyErr {
+    Stopped::new_err("the stream has ended, and no heap is left")
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// An address: `10.0.0.1:7148`, or with transport and options, `udp://239.1.2.3:7148?iface=eth1`.
+pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
+    let text = if address.contains("://") { address.to_owned() } else { format!("{transport}://{address}") };
+    let wrong = |error: NotAnEndpoint| PyValueError::new_err(error.to_string());
+    let at: Endpoint = text.parse().map_err(wrong)?;
+    if at.transport.scheme() != transport {
+        return Err(unknown("address", address, &format!("{transport}://…")));
+    }
+    Ok(at)
+}
+
+pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option<&str>) -> PyResult<()> {
+    at.iface = interface.or(at.iface.take());
+    if let Some(source) = source {
+        at.source = Some(source.parse().map_err(|_| unknown("source", source, "an address without a port"))?);
+    }
+    Ok(())
+}
+
+fn tcp_options(connections: Option<u64>, end_with_last: bool, keepalive: f64) -> PyResult<TcpReaderOptions> {
+    let keepalive = wait::seconds(Some(keepalive))?.unwrap_or(Duration::MAX);
+    Ok(TcpReaderOptions { connections, end_with_last, keepalive })
+}
+
+fn counts<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict>> {
+    let (all, rejected, retired) = (PyDict::new(py), PyDict::new(py), PyDict::new(py));
+    for (name, value) in counts.named() {
+        if let Some(reason) = name.strip_prefix("reject_") {
+            rejected.set_item(reason, value)?;
+        } else if let Some(cause) = name.strip_prefix("retired_") {
+            retired.set_item(cause, value)?;
+        } else {
+            all.set_item(name, value)?;
+        }
+    }
+    all.set_item("rejected", rejected)?;
+    all.set_item("retired", retired)?;
+    Ok(all)
+}

@@ -1,0 +1,372 @@
+//! Sending streams, and tickets of what was queued.
+
+mod heap;
+
+pub(crate) use heap::{Batch, SendHeap};
+
+use crate::inproc::InprocQueue;
+use crate::receive::{endpoint, route};
+use crate::wait::{self, Threaded};
+use crate::{Cancelled, Full};
+use heap::{bits_per_second, options, split_of};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use skyhaul::io::quantity::Size;
+use skyhaul::io::tcp::TcpSendOptions;
+use skyhaul::io::udp::send::SendOptions;
+use skyhaul::spead::send::{self, Order, Outlet, PacketSize, SendConfig, SendError, SendStats, Stream};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+fn failed(error: SendError) -> PyErr {
+    match error {
+        SendError::Full { .. } => Full::new_err(error.to_string()),
+        SendError::Cancelled => Cancelled::new_err(error.to_string()),
+        SendError::Io(io) => std::io::Error::new(io.kind(), io.to_string()).into(),
+        other => PyValueError::new_err(other.to_string()),
+    }
+}
+
+/// A stream that heaps are sent on.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct SendStream {
+    stream: Mutex<Option<Arc<Threaded<Stream>>>>,
+    bytes: Option<Arc<Mutex<Vec<u8>>>>,
+    /// What it had sent when it was closed.
+    last: Mutex<Option<SendStats>>,
+    /// Whether a send can take long however little it is.
+    may_block: bool,
+    rate: u64,
+    /// How many destinations it has.
+    #[pyo3(get)]
+    substreams: usize,
+}
+
+/// How a stream sends, whatever its transport.
+#[pyclass(frozen, module = "skyhaul._native", name = "SendConfig")]
+pub(crate) struct Settings(SendConfig);
+
+#[pymethods]
+impl Settings {
+    /// `packet`: bytes of a packet, 0 for each heap as one packet; or `payload`: payload bytes of each packet.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (*, packet = 1472, payload = None, rate = 0.0, burst = 65536, max_heaps = 4, split = "even",
+        linger = 10.0, cpu = None))]
+    fn new(
+        packet: usize,
+        payload: Option<usize>,
+        rate: f64,
+        burst: usize,
+        max_heaps: usize,
+        split: &str,
+        linger: f64,
+        cpu: Option<usize>,
+    ) -> PyResult<Self> {
+        let size = match (payload, packet) {
+            (Some(bytes), _) => PacketSize::Payload(bytes),
+            (None, 0) => PacketSize::Heap,
+            (None, bytes) => PacketSize::Packet(bytes),
+        };
+        Ok(Self(SendConfig {
+            packet: size,
+            split: split_of(split)?,
+            rate: bits_per_second(rate)?,
+            burst_bytes: burst,
+            max_heaps,
+            linger: wait::seconds(Some(linger))?.unwrap_or(Duration::MAX),
+            cpu,
+            ..SendConfig::default()
+        }))
+    }
+}
+
+fn order(round_robin: bool) -> Order {
+    if round_robin { Order::RoundRobin } else { Order::Serial }
+}
+
+#[pymethods]
+impl SendStream {
+    /// Over UDP, to one or several addresses.
+    #[staticmethod]
+    #[pyo3(signature = (targets, config, *, interface = None, source = None, ttl = None, buffer = None))]
+    fn udp(
+        py: Python<'_>,
+        targets: Vec<String>,
+        config: &Settings,
+        interface: Option<String>,
+        source: Option<&str>,
+        ttl: Option<u8>,
+        buffer: Option<u64>,
+    ) -> PyResult<Self> {
+        let mut to = Vec::new();
+        for target in &targets {
+            let mut at = endpoint("udp", target)?;
+            route(&mut at, interface.clone(), source)?;
+            at.ttl = ttl.or(at.ttl);
+            at.sndbuf = buffer.map(Size::from_bytes).or(at.sndbuf);
+            to.push(at);
+        }
+        let outlet = py.detach(|| Outlet::udp(&to, &SendOptions::default()))?;
+        Self::open(outlet, None, config, false)
+    }
+
+    /// Over a TCP connection.
+    #[staticmethod]
+    #[pyo3(signature = (target, config, *, timeout = 10.0, interface = None, source = None, buffer = None))]
+    fn tcp(
+        py: Python<'_>,
+        target: &str,
+        config: &Settings,
+        timeout: f64,
+        interface: Option<String>,
+        source: Option<&str>,
+        buffer: Option<u64>,
+    ) -> PyResult<Self> {
+        let mut at = endpoint("tcp", target)?;
+        route(&mut at, interface, source)?;
+        at.sndbuf = buffer.map(Size::from_bytes).or(at.sndbuf);
+        let mut how = TcpSendOptions::default();
+        how.patience = wait::seconds(Some(timeout))?.unwrap_or(how.patience);
+        let outlet = py.detach(|| Outlet::tcp(&at, &how))?;
+        Self::open(outlet, None, config, true)
+    }
+
+    /// To queues of this process.
+    #[staticmethod]
+    fn inproc(queues: Vec<Bound<'_, InprocQueue>>, config: &Settings) -> PyResult<Self> {
+        let queues = queues.iter().map(|queue| queue.get().0.clone()).collect();
+        Self::open(Outlet::Inproc(queues), None, config, true)
+    }
+
+    /// Into memory.
+    #[staticmethod]
+    fn bytes(config: &Settings) -> PyResult<Self> {
+        let bytes = Arc::new(Mutex::new(Vec::new()));
+        Self::open(Outlet::Bytes(bytes.clone()), Some(bytes), config, false)
+    }
+
+    /// What was sent into memory so far.
+    fn taken<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let bytes = self.bytes.as_ref().map(|bytes| bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        PyBytes::new(py, bytes.as_ref().map_or(&[], |bytes| bytes.as_slice()))
+    }
+
+    /// Send one heap; returns its bytes on the wire when it is sent.
+    #[pyo3(signature = (heap, counter = None, substream = 0, rate = None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        heap: &SendHeap,
+        counter: Option<u64>,
+        substream: usize,
+        rate: Option<f64>,
+    ) -> PyResult<u64> {
+        let (heap, options) = (heap.now(), options(counter, substream, rate)?);
+        let bytes = heap.payload_bytes();
+        self.interruptibly(py, bytes, options.rate, |stream| stream.send(&heap, &options))
+    }
+
+    /// Send several heaps, one after the other or a packet of each in turn.
+    #[pyo3(signature = (batch, round_robin = false))]
+    fn send_heaps(&self, py: Python<'_>, batch: &Batch, round_robin: bool) -> PyResult<u64> {
+        let heaps = batch.now();
+        let bytes = heaps.iter().map(|(heap, _)| heap.payload_bytes()).sum();
+        let slowest = heaps.iter().filter_map(|(_, options)| options.rate).filter(|&rate| rate > 0).min();
+        self.interruptibly(py, bytes, slowest, |stream| {
+            let heaps: Vec<_> = heaps.iter().map(|(heap, options)| (&**heap, *options)).collect();
+            stream.send_heaps(&heaps, order(round_robin))
+        })
+    }
+
+    /// Leave heaps to the stream's own thread, which calls `done` when all are sent or have failed.
+    #[pyo3(signature = (batch, round_robin = false, done = None))]
+    fn queue(
+        &self,
+        py: Python<'_>,
+        batch: &Batch,
+        round_robin: bool,
+        done: Option<Py<PyAny>>,
+    ) -> PyResult<Ticket> {
+        let heaps = batch.now();
+        let stream = self.stream()?;
+        let ticket = py.detach(|| stream.queue(heaps, order(round_robin))).map_err(failed)?;
+        if let Some(done) = done {
+            ticket.on_done(move || call(done));
+        }
+        Ok(Ticket(ticket))
+    }
+
+    /// Counters of heaps that have none of their own.
+    fn set_counter_sequence(&self, first: u64, step: u64) -> PyResult<()> {
+        self.stream()?.set_counter_sequence(first, step);
+        Ok(())
+    }
+
+    /// Bits per second from now on, 0 for as fast as possible.
+    fn set_rate(&self, rate: f64) -> PyResult<()> {
+        self.stream()?.set_rate(bits_per_second(rate)?);
+        Ok(())
+    }
+
+    /// Wait until all that was queued is sent; False if the time was over.
+    #[pyo3(signature = (timeout = None))]
+    fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let stream = self.stream()?;
+        let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
+        Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
+    }
+
+    /// End all that is queued or being sent.
+    fn cancel(&self, py: Python<'_>) {
+        if let Ok(stream) = self.stream() {
+            py.detach(|| stream.cancel());
+        }
+    }
+
+    /// Send what is queued, then close. What another thread is just sending is still sent.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(stream) = self.lock().take() else { return Ok(()) };
+        let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
+        if let Err(interrupted) = wait::in_slices(py, None, step) {
+            stream.cancel();
+            return Err(interrupted);
+        }
+        if let Some(stream) = Arc::into_inner(stream).and_then(Threaded::into_inner) {
+            let stats = py.detach(|| stream.close(None)).map_err(failed)?;
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats);
+        }
+        Ok(())
+    }
+
+    /// What was sent so far.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let stats = match self.stream() {
+            Ok(stream) => py.detach(|| stream.stats()),
+            Err(closed) => last().ok_or(closed)?,
+        };
+        let all = PyDict::new(py);
+        all.set_item("heaps", stats.heaps)?;
+        all.set_item("packets", stats.packets)?;
+        all.set_item("payload_bytes", stats.payload_bytes)?;
+        all.set_item("wire_bytes", stats.wire_bytes)?;
+        all.set_item("cancelled", stats.cancelled)?;
+        all.set_item("failed", stats.failed)?;
+        all.set_item("refused", stats.refused)?;
+        all.set_item("unreachable", stats.unreachable)?;
+        all.set_item("calls", stats.calls)?;
+        all.set_item("slipped_seconds", stats.slipped_seconds)?;
+        all.set_item("cpu_seconds", stats.cpu_seconds)?;
+        all.set_item("waiting", stats.waiting)?;
+        Ok(all)
+    }
+}
+
+/// What takes longer than this can be interrupted.
+const LONG_SECONDS: f64 = 0.1;
+
+impl SendStream {
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Threaded<Stream>>>> {
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stream(&self) -> PyResult<Arc<Threaded<Stream>>> {
+        self.lock().clone().ok_or_else(|| failed(SendError::Closed))
+    }
+
+    fn open(
+        outlet: Outlet,
+        bytes: Option<Arc<Mutex<Vec<u8>>>>,
+        config: &Settings,
+        may_block: bool,
+    ) -> PyResult<Self> {
+        let (substreams, rate) = (outlet.substreams(), config.0.rate);
+        let stream = Stream::new(outlet, config.0.clone()).map_err(failed)?;
+        Ok(Self {
+            stream: Mutex::new(Some(Arc::new(Threaded::new(stream)))),
+            bytes,
+            last: Mutex::default(),
+            may_block,
+            rate,
+            substreams,
+        })
+    }
+
+    /// Do `work`, which sends so many bytes, so that Ctrl-C ends it. Python handles signals on its main thread only; so
+    /// if that is the one, and it may take long, another thread does it.
+    fn interruptibly(
+        &self,
+        py: Python<'_>,
+        bytes: u64,
+        rate: Option<u64>,
+        work: impl FnOnce(&Stream) -> Result<u64, SendError> + Send,
+    ) -> PyResult<u64> {
+        let stream = self.stream()?;
+        let stream = &**stream;
+        let rate = rate.filter(|&rate| rate > 0).unwrap_or(self.rate);
+        let slow = rate > 0 && bytes as f64 * 8.0 / rate as f64 > LONG_SECONDS;
+        if !(slow || self.may_block) || !is_main_thread() {
+            return py.detach(|| work(stream)).map_err(failed);
+        }
+        let sent = std::thread::scope(|scope| {
+            let (done, when) = std::sync::mpsc::channel();
+            scope.spawn(move || done.send(work(stream)));
+            let step = move |wait: Duration| match when.recv_timeout(wait) {
+                Ok(outcome) => Some(outcome),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(Err(SendError::Cancelled)),
+            };
+            let outcome = wait::in_slices(py, None, step);
+            if outcome.is_err() {
+                stream.cancel();
+            }
+            outcome
+        })?;
+        sent.unwrap_or(Err(SendError::Cancelled)).map_err(failed)
+    }
+}
+
+/// Whether this is the thread on which Python handles signals, as far as the system can tell.
+fn is_main_thread() -> bool {
+    rustix::thread::gettid() == rustix::process::getpid()
+}
+
+/// Call something of Python's from a thread that is not; nothing if the interpreter is ending.
+fn call(done: Py<PyAny>) {
+    Python::try_attach(|py| {
+        if let Err(error) = done.call0(py) {
+            error.write_unraisable(py, Some(done.bind(py)));
+        }
+    });
+}
+
+/// Heaps that were queued: when they are sent, and how that went.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Ticket(send::Ticket);
+
+#[pymethods]
+impl Ticket {
+    /// Whether all are sent or have failed.
+    fn done(&self) -> bool {
+        self.0.poll().is_some()
+    }
+
+    /// Wait for that; False if the time was over.
+    #[pyo3(signature = (timeout = None))]
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        let step = |wait: Duration| self.0.wait(Some(wait));
+        Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
+    }
+
+    /// Wait for it; the bytes on the wire, or what went wrong.
+    fn result(&self, py: Python<'_>) -> PyResult<u64> {
+        let step = |wait: Duration| self.0.wait(Some(wait));
+        match wait::in_slices(py, None, step)? {
+            Some(outcome) => outcome.map_err(failed),
+            None => Err(failed(SendError::Cancelled)),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Heaps to be sent, and several of them together.
+
+use crate::buffer::Shared;
+use crate::descriptor::flavour;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use skyhaul::spead::send::{Heap, HeapOptions, Split};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A heap to be sent. The bytes of its items are read when it is sent, from where they lie.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct SendHeap(Mutex<Arc<Heap>>);
+
+impl SendHeap {
+    fn lock(&self) -> MutexGuard<'_, Arc<Heap>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As it is now: later changes are not seen by who sends it.
+    pub(super) fn now(&self) -> Arc<Heap> {
+        self.lock().clone()
+    }
+}
+
+#[pymethods]
+impl SendHeap {
+    /// A heap without items.
+    #[new]
+    #[pyo3(signature = (address_bits = 48))]
+    fn new(address_bits: u8) -> PyResult<Self> {
+        Ok(Self(Mutex::new(Arc::new(Heap::new(flavour(address_bits)?)))))
+    }
+
+    /// Add an item of the bytes of an object, which is kept.
+    fn add_item(&self, id: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data = Arc::new(Shared::of(data)?);
+        Arc::make_mut(&mut self.lock()).add_item(id, data).map_err(wrong)
+    }
+
+    /// Add an item whose value is in its pointer. Returns its number, for `set_immediate`.
+    fn add_immediate(&self, id: u64, value: u64) -> PyResult<usize> {
+        Arc::make_mut(&mut self.lock()).add_immediate(id, value).map_err(wrong)
+    }
+
+    /// Change the value of an immediate item.
+    fn set_immediate(&self, index: usize, value: u64) -> PyResult<()> {
+        Arc::make_mut(&mut self.lock()).set_immediate(index, value).map_err(wrong)
+    }
+
+    /// Add the start of the stream.
+    fn add_start(&self) {
+        Arc::make_mut(&mut self.lock()).add_start();
+    }
+
+    /// Add the end of the stream.
+    fn add_end(&self) {
+        Arc::make_mut(&mut self.lock()).add_end();
+    }
+
+    /// Add a stream control item: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed.
+    fn add_control(&self, value: u64) {
+        Arc::make_mut(&mut self.lock()).add_control(value);
+    }
+
+    /// Whether every packet carries all pointers.
+    #[getter]
+    fn repeat_pointers(&self) -> bool {
+        self.lock().repeats_pointers()
+    }
+
+    #[setter]
+    fn set_repeat_pointers(&self, repeat: bool) {
+        Arc::make_mut(&mut self.lock()).set_repeat_pointers(repeat);
+    }
+
+    /// Bits of an immediate value or address.
+    #[getter]
+    fn address_bits(&self) -> u8 {
+        self.lock().flavour().address_bits()
+    }
+
+    /// Bytes of its payload.
+    #[getter]
+    fn length(&self) -> u64 {
+        self.lock().payload_bytes()
+    }
+
+    /// All packets it is sent as.
+    #[pyo3(signature = (counter, max_packet = 1472, split = "full"))]
+    fn packets<'py>(
+        &self,
+        py: Python<'py>,
+        counter: u64,
+        max_packet: usize,
+        split: &str,
+    ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+        let (heap, split) = (self.now(), split_of(split)?);
+        let packets = py.detach(|| heap.packets(counter, max_packet, split)).map_err(wrong)?;
+        Ok(packets.iter().map(|packet| PyBytes::new(py, packet)).collect())
+    }
+
+    fn __repr__(&self) -> String {
+        let heap = self.lock();
+        format!("<heap to send: {} pointers, {} bytes>", heap.pointers().len(), heap.payload_bytes())
+    }
+}
+
+fn wrong(error: impl std::fmt::Display) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+pub(super) fn split_of(word: &str) -> PyResult<Split> {
+    match word {
+        "full" => Ok(Split::Full),
+        "even" => Ok(Split::Even),
+        _ => Err(PyValueError::new_err(format!("split is {word:?}; hint: 'full' or 'even'"))),
+    }
+}
+
+/// A heap of a batch as Python gives it: the heap, its counter, its destination, its rate.
+type Given<'py> = (Bound<'py, SendHeap>, Option<u64>, usize, Option<f64>);
+
+/// Heaps to be sent together, any number of times: what Python needs not prepare again.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Batch(Vec<(Py<SendHeap>, HeapOptions)>);
+
+#[pymethods]
+impl Batch {
+    /// From tuples (heap, counter, substream, rate).
+    #[new]
+    fn new(heaps: Vec<Given<'_>>) -> PyResult<Self> {
+        let one = |(heap, counter, substream, rate): Given<'_>| {
+            Ok((heap.unbind(), options(counter, substream, rate)?))
+        };
+        heaps.into_iter().map(one).collect::<PyResult<_>>().map(Self)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Batch {
+    pub(super) fn now(&self) -> Vec<(Arc<Heap>, HeapOptions)> {
+        self.0.iter().map(|(heap, options)| (heap.get().now(), *options)).collect()
+    }
+}
+
+pub(super) fn bits_per_second(rate: f64) -> PyResult<u64> {
+    if !(0.0..1e18).contains(&rate) {
+        let why = format!("rate is {rate}; hint: bits per second, such as 8e9, or 0 for as fast as possible");
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(rate as u64)
+}
+
+pub(super) fn options(counter: Option<u64>, substream: usize, rate: Option<f64>) -> PyResult<HeapOptions> {
+    Ok(HeapOptions { counter, substream, rate: rate.map(bits_per_second).transpose()? })
+}

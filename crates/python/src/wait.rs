@@ -1,0 +1,69 @@
+//! Waiting from Python: seconds as numbers, other threads running meanwhile, Ctrl-C heard.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+/// How long a signal such as Ctrl-C waits at most to be heard.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Seconds as Python gives them; negative ones are none, and more than a century is for ever.
+pub(crate) fn seconds(given: Option<f64>) -> PyResult<Option<Duration>> {
+    const CENTURY: f64 = 3.2e9;
+    match given {
+        Some(time) if time.is_nan() => {
+            Err(PyValueError::new_err("a time of NaN seconds; hint: give seconds, or None for no limit"))
+        }
+        Some(time) if time < CENTURY => Ok(Some(Duration::from_secs_f64(time.max(0.0)))),
+        _ => Ok(None),
+    }
+}
+
+/// Call `step` with how long it may wait, again and again, until it has something or `timeout` is over. Then its last
+/// answer, which was none, is the answer.
+pub(crate) fn in_slices<T: Send>(
+    py: Python<'_>,
+    timeout: Option<Duration>,
+    mut step: impl FnMut(Duration) -> Option<T> + Send,
+) -> PyResult<Option<T>> {
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let left = until.map_or(SLICE, |until| until.saturating_duration_since(Instant::now()));
+        let found = py.detach(|| step(left.min(SLICE)));
+        if found.is_some() || left.is_zero() {
+            return Ok(found);
+        }
+        py.check_signals()?;
+    }
+}
+
+/// Something with threads of its own, which may have to give buffers back to Python before they end: so while it is
+/// dropped and waits for them, other threads can run.
+pub(crate) struct Threaded<T: Send>(Option<T>);
+
+impl<T: Send> Threaded<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self(Some(inner))
+    }
+
+    pub(crate) fn into_inner(mut self) -> Option<T> {
+        self.0.take()
+    }
+}
+
+impl<T: Send> Deref for Threaded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is taken in drop only")
+    }
+}
+
+impl<T: Send> Drop for Threaded<T> {
+    fn drop(&mut self) {
+        let inner = self.0.take();
+        // Without an interpreter nobody can wait for it either, and the closure drops `inner` unused.
+        Python::try_attach(move |py| py.detach(move || drop(inner)));
+    }
+}
