@@ -176,7 +176,7 @@ pub struct ControlStats {
     pub silences: u64,
     /// Falls taken back, since the loss went on just the same at the lower rate.
     pub undone: u64,
-    /// Packets lost so far by the latest report; one that came late is lost for a moment only.
+    /// Packets lost or refused between the first report and the latest; one that comes late is lost for a moment only.
     pub lost: u64,
     /// Why it fell last.
     pub last: Option<Cause>,

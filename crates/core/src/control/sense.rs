@@ -56,6 +56,8 @@ pub(super) struct Sense {
     base: [i64; 2],
     base_from: Nanos,
     jitter: f64,
+    /// What the counts differed by when they were first compared.
+    gone_before: f64,
 }
 
 impl Sense {
@@ -74,6 +76,7 @@ impl Sense {
         self.count = if first { 1 } else { (self.count + 1).min(SPAN) };
         let way = report.arrived.0.cast_signed().wrapping_sub(report.mark_time.0.cast_signed());
         if first {
+            self.gone_before += gone(report) - gone(&last);
             (self.ways, self.base, self.base_from) = ([way; WINDOW], [way; 2], report.mark_time);
             return None;
         }
@@ -99,10 +102,9 @@ impl Sense {
         })
     }
 
-    /// Packets lost so far.
+    /// Packets lost since the first report.
     pub(super) fn lost(&self) -> u64 {
-        let last = &self.reports[SPAN - 1];
-        last.sent_packets.saturating_sub(last.packets).saturating_add(last.refused)
+        (gone(&self.reports[SPAN - 1]) - self.gone_before).max(0.0) as u64
     }
 
     /// Take the present waiting time as the least there is: it does not fall though less is sent, so the way itself

@@ -75,7 +75,7 @@ crate::header! {
         be u64 @ 16 { /** Octets missing in heaps that were handed on or given up. They lag by the heaps' time limit. */ missing }
         be u64 @ 24 { /** Arrivals the kernel threw away at the socket; one is a packet, or with GRO a train. */ kernel_drops }
         be u64 @ 32 { /** Packets that came and were refused for want of memory. */ no_memory }
-        be u64 @ 40 { /** Packets that came and were refused since the reader does not take heaps fast enough. */ ring_full }
+        be u64 @ 40 { /** Packets, or finished heaps, that were refused since the reader does not take heaps fast enough. */ ring_full }
         be u16 @ 48 { /** How full the socket's buffer is, of 1000. */ socket_fill }
         be u16 @ 50 { /** How full the ring of finished heaps is, of 1000. */ ring_fill }
         be u64 @ 52 { /** Zero. */ reserved }

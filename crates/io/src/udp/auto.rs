@@ -20,6 +20,7 @@ use crate::{
     source::{SourceStats, Train},
 };
 use skyhaul_core::placement::Nanos;
+use socket2::Socket;
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
@@ -96,6 +97,10 @@ impl AutoTier {
 
     pub(super) fn endpoint(&self) -> &Endpoint {
         self.socket.endpoint()
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        self.socket.socket()
     }
 
     pub(super) fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {

@@ -9,7 +9,7 @@
 //! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small packets that come singly |
 //! | [`Tier::Auto`] | stage, and a ring while the traffic is such and the privilege is there | everybody |
 //!
-//! Sending is in [`send`].
+//! Sending is in [`send`], answering a sender in [`reply`].
 //!
 //! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
 
@@ -19,6 +19,7 @@ mod filter;
 mod gather;
 mod open;
 mod option;
+pub mod reply;
 mod ring;
 pub mod selftest;
 pub mod send;

@@ -393,7 +393,7 @@ fn bind(socket: &Socket, protocol: u16, interface: u32) -> io::Result<()> {
 pub(super) struct RingTier {
     ring: Ring,
     /// Held for the port and the groups.
-    _quiet: Socket,
+    quiet: Socket,
     at: Endpoint,
     interface: InterfaceWatch,
     remedies: Vec<String>,
@@ -415,7 +415,11 @@ impl RingTier {
         filter::attach(socket.as_fd(), &filter::for_quiet_socket())
             .map_err(at.failing("silence the socket of"))?;
         let interface = InterfaceWatch::of(&at);
-        Ok(Self { ring, _quiet: socket, at, interface, remedies })
+        Ok(Self { ring, quiet: socket, at, interface, remedies })
+    }
+
+    pub(super) fn socket(&self) -> &Socket {
+        &self.quiet
     }
 
     pub(super) fn endpoint(&self) -> &Endpoint {

@@ -133,9 +133,9 @@ pub struct SenderStats {
 
 /// A connected UDP socket that sends.
 pub struct UdpSender {
-    socket: Socket,
-    at: Endpoint,
-    stats: SenderStats,
+    pub(super) socket: Socket,
+    pub(super) at: Endpoint,
+    pub(super) stats: SenderStats,
 }
 
 impl UdpSender {

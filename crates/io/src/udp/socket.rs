@@ -106,6 +106,10 @@ impl SocketTier {
         &self.at
     }
 
+    pub(super) fn socket(&self) -> &Socket {
+        &self.socket
+    }
+
     pub(super) fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let mut may_wait = !wait.is_zero();
         if may_wait {

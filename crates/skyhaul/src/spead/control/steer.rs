@@ -1,0 +1,277 @@
+//! The sender's side: marks among the data, reports from the same socket, the rate from the law.
+//!
+//! The thread that sends calls [`RateControl::poll`] after each train; most calls only look at the clock. A mark must
+//! lie where its counts are true, so no other thread can send it.
+
+use skyhaul_core::control::{ControlConfig, ControlStats, Controller, Phase, Report};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::feedback::{self, Mark, Message, State};
+use skyhaul_io::udp::send::UdpSender;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io::{self, IoSlice};
+use std::time::{Duration, Instant};
+
+/// Between two looks for reports.
+const LOOK: Nanos = Nanos(1_000_000);
+/// Most reports taken in one look; more come only from somebody who floods.
+const REPORTS: usize = 64;
+/// A report of a mark older than this is of no use.
+const OLDEST: Nanos = Nanos(10_000_000_000);
+
+/// The closed loop of one [`UdpSender`].
+#[derive(Debug)]
+pub struct RateControl {
+    control: Controller,
+    interval: Nanos,
+    session: u64,
+    start: Instant,
+    marks: u32,
+    /// What of the sender's own account is marks, in packets and bytes, and what was sent before the loop began.
+    not_data: Option<(u64, u64)>,
+    next_mark: Nanos,
+    next_look: Nanos,
+    refused: u64,
+    receiver: Option<State>,
+}
+
+impl RateControl {
+    /// A loop that has heard nothing, with a session of its own.
+    #[must_use]
+    pub fn new(config: &ControlConfig) -> Self {
+        // The standard library seeds each of these from the system's randomness.
+        let session = RandomState::new().build_hasher().finish();
+        Self {
+            control: Controller::new(config),
+            interval: Nanos(config.interval.0.clamp(1_000_000, 1_000_000_000)),
+            session,
+            start: Instant::now(),
+            marks: 0,
+            not_data: None,
+            next_mark: Nanos(0),
+            next_look: Nanos(0),
+            refused: 0,
+            receiver: None,
+        }
+    }
+
+    /// Send a mark if one is due, take the reports that came, and say at what rate to go on: bits of datagram payload
+    /// per second. Never waits. `sender` is always the same, and sends nothing but what is counted for this receiver.
+    ///
+    /// # Errors
+    /// What makes sending there impossible.
+    pub fn poll(&mut self, sender: &mut UdpSender) -> io::Result<u64> {
+        let now = self.now();
+        if now >= self.next_look {
+            self.next_look = now.plus(LOOK);
+            self.hear(sender)?;
+        }
+        if now >= self.next_mark {
+            self.next_mark = now.plus(self.interval);
+            self.mark(sender)?;
+        }
+        Ok(self.control.rate())
+    }
+
+    /// The rate now.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        self.control.rate()
+    }
+
+    /// What the law is doing.
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.control.phase()
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> ControlStats {
+        self.control.stats()
+    }
+
+    /// Datagrams that came back and were no reports of this session.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What the receiver last said of itself.
+    #[must_use]
+    pub fn receiver(&self) -> Option<&State> {
+        self.receiver.as_ref()
+    }
+
+    /// For people: the rate, what the law is doing and why.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let stats = self.stats();
+        let gbps = self.control.rate() as f64 / 1e9;
+        if self.phase() == Phase::Blind {
+            let heard = if stats.reports == 0 { "never answered" } else { "answers no more" };
+            return format!(
+                "{gbps:.3} Gb/s, blind: the receiver {heard}; hint: a receiver that answers marks (feedback), a way back for UDP to this port, or a fixed rate"
+            );
+        }
+        let last = stats.last.map_or(String::new(), |cause| format!(", fell last for {}", cause.name()));
+        format!("{gbps:.3} Gb/s, {}{last}, {} packets lost", self.phase().name(), stats.lost)
+    }
+
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn mark(&mut self, sender: &mut UdpSender) -> io::Result<()> {
+        let stats = sender.stats();
+        let (packets, bytes) = *self.not_data.get_or_insert((stats.packets, stats.bytes));
+        let now = self.now();
+        let mark = Mark {
+            session: self.session,
+            sequence: self.marks,
+            interval: (self.interval.0 / 1000) as u32,
+            time: now.0,
+            packets: stats.packets.saturating_sub(packets),
+            bytes: stats.bytes.saturating_sub(bytes),
+            ..Mark::default()
+        };
+        let octets = mark.octets();
+        let sent = sender.try_send_train(&[[IoSlice::new(&octets)]])?;
+        self.not_data = Some((packets + sent.packets as u64, bytes + sent.bytes as u64));
+        self.marks = self.marks.wrapping_add(1);
+        self.control.marked(now);
+        Ok(())
+    }
+
+    fn hear(&mut self, sender: &mut UdpSender) -> io::Result<()> {
+        let mut octets = [0; feedback::LEN + 1];
+        for _ in 0..REPORTS {
+            let Some(length) = sender.receive_report(&mut octets)? else { break };
+            self.take(&octets[..length.min(octets.len())]);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, datagram: &[u8]) {
+        let now = self.now();
+        let Ok(Message::Report(report)) = feedback::read(datagram) else {
+            self.refused += 1;
+            return;
+        };
+        let time = Nanos(report.echo.mark_time);
+        // A mark of this session, of not long ago: nothing else may steer.
+        let ours = report.echo.session == self.session && time <= now && now.since(time) < OLDEST;
+        if !ours {
+            self.refused += 1;
+            return;
+        }
+        self.receiver = Some(report.state);
+        self.control.report(&Report::from(&report), now);
+    }
+}
+
+/// How long until so many bytes may go at this rate: for loops that pace themselves.
+#[must_use]
+pub fn spacing(bytes: usize, bits_per_second: u64) -> Duration {
+    Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_second.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Answering, Gauge};
+    use super::*;
+    use skyhaul_core::control::Cause;
+    use skyhaul_core::wire::feedback::Echo;
+    use skyhaul_io::address::Endpoint;
+    use skyhaul_io::source::Source;
+    use skyhaul_io::udp::send::SendOptions;
+    use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
+    use std::net::UdpSocket;
+    use std::sync::Arc;
+
+    fn answering(tier: Tier) -> Answering {
+        let at: Endpoint = "udp://127.0.0.1:0".parse().unwrap();
+        let source = UdpSource::open(&at, &UdpOptions { tier, ..UdpOptions::default() }).unwrap();
+        Answering::new(source, Arc::new(Gauge::default())).unwrap()
+    }
+
+    fn sender(to: std::net::SocketAddr) -> UdpSender {
+        UdpSender::open(&format!("udp://{to}").parse().unwrap(), &SendOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_loop_on_loopback_is_closed_and_hands_on_the_data_alone() {
+        for tier in [Tier::Stage, Tier::Plain] {
+            let mut source = answering(tier);
+            let mut sender = sender(source.local());
+            let mut control = RateControl::new(&ControlConfig::default());
+            let (packet, mut got, mut sent) = ([0x53; 1472], 0, 0);
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while control.stats().reports < 20 && Instant::now() < deadline {
+                let train = [[IoSlice::new(&packet)]; 8];
+                sent += sender.send_train(&train).unwrap().packets;
+                control.poll(&mut sender).unwrap();
+                got += source
+                    .poll(Duration::from_millis(1), &mut |train| {
+                        assert!(train.packets().all(|packet| packet.len() == 1472));
+                    })
+                    .unwrap();
+            }
+            let (stats, feedback) = (control.stats(), source.feedback());
+            assert!(stats.reports >= 20, "{stats:?} {feedback:?}");
+            assert_eq!((stats.lost, control.refused(), feedback.refused), (0, 0, 0));
+            assert_eq!(got, sent, "{tier:?}");
+            assert!(control.rate() >= ControlConfig::default().start / 2);
+            assert!(control.receiver().is_some());
+        }
+    }
+
+    #[test]
+    fn strangers_and_other_sessions_do_not_steer() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut sender = sender(receiver.local_addr().unwrap());
+        let mut control = RateControl::new(&ControlConfig::default());
+        control.poll(&mut sender).unwrap();
+        let mut octets = [0; 256];
+        let (length, back) = receiver.recv_from(&mut octets).unwrap();
+        let Ok(Message::Mark(mark)) = feedback::read(&octets[..length]) else { panic!("no mark") };
+        let answer = |session: u64, mark_time: u64| {
+            let echo = Echo { session, mark_time, arrived: 1, ..Echo::default() };
+            feedback::Report { echo, ..feedback::Report::default() }.octets().to_vec()
+        };
+        let bad = [
+            b"hello".to_vec(),
+            vec![0; 9000],
+            mark.octets().to_vec(),
+            answer(mark.session ^ 1, mark.time),
+            answer(mark.session, u64::MAX),
+        ];
+        for datagram in &bad {
+            receiver.send_to(datagram, back).unwrap();
+        }
+        receiver.send_to(&answer(mark.session, mark.time), back).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while control.stats().reports == 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            control.poll(&mut sender).unwrap();
+        }
+        assert_eq!((control.refused(), control.stats().reports), (bad.len() as u64, 1));
+    }
+
+    #[test]
+    fn a_receiver_that_does_not_answer_is_named() {
+        // Port bound, nobody reads.
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut sender = sender(receiver.local_addr().unwrap());
+        let config = ControlConfig { interval: Nanos(1_000_000), ..ControlConfig::default() };
+        let mut control = RateControl::new(&config);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while control.phase() != Phase::Blind && Instant::now() < deadline {
+            control.poll(&mut sender).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(control.stats().last, Some(Cause::Silence));
+        assert!(control.describe().contains("never answered") && control.describe().contains("hint:"));
+    }
+}

@@ -1,0 +1,263 @@
+//! The closed loop on a link of its own: two network namespaces, a veth pair, a token bucket whose rate changes.
+//!
+//! ```text
+//!   near                                            far
+//!   senders ─▶ tbf 400 ▸ 150 ▸ 400 Mb/s ─▶ veth ─▶ Answering sources
+//!      ◀────────────────── reports ────────────────┘
+//! ```
+//!
+//! Figures: `cargo test --release -p skyhaul --test rate -- --nocapture`. What is asserted are orders and shares, with
+//! room for a machine that is busy with something else.
+
+#![allow(clippy::unwrap_used)]
+
+use skyhaul::core::control::ControlConfig;
+use skyhaul::io::baseline::enter_network;
+use skyhaul::io::source::Source;
+use skyhaul::io::udp::send::{SendOptions, UdpSender};
+use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
+use skyhaul::spead::control::{Answering, Gauge, RateControl, spacing};
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PACKET: usize = 1472;
+
+/// Two namespaces joined by a link with a token bucket, taken down again at the end.
+struct Link {
+    near: String,
+    far: String,
+}
+
+impl Link {
+    /// None, with a visible reason, where that is not allowed.
+    fn new(tag: &str, mbit: u32) -> Option<Self> {
+        let tag = format!("{tag}{}", std::process::id());
+        let link = Self { near: format!("skyrn{tag}"), far: format!("skyrf{tag}") };
+        let (near, far) = (&link.near, &link.far);
+        let steps = [
+            format!("ip netns add {near}"),
+            format!("ip netns add {far}"),
+            format!("ip link add va netns {near} type veth peer name vb netns {far}"),
+            format!("ip -n {near} addr add 10.78.0.1/24 dev va"),
+            format!("ip -n {far} addr add 10.78.0.2/24 dev vb"),
+            format!("ip -n {near} link set va up"),
+            format!("ip -n {far} link set vb up"),
+            format!("tc -n {near} qdisc add dev va root {}", bucket(mbit)),
+        ];
+        for step in &steps {
+            if !run(step) {
+                println!("SKIPPED: no network namespaces with tc here ({step}; run as root, with iproute2)");
+                return None;
+            }
+        }
+        Some(link)
+    }
+
+    fn set(&self, mbit: u32) {
+        assert!(run(&format!("tc -n {} qdisc change dev va root {}", self.near, bucket(mbit))));
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            run(&format!("ip netns del {name}"));
+        }
+    }
+}
+
+/// A queue of 250 kB: 5 ms at 400 Mb/s.
+fn bucket(mbit: u32) -> String {
+    format!("tbf rate {mbit}mbit burst 32kb limit 250kb")
+}
+
+fn run(command: &str) -> bool {
+    let mut words = command.split_whitespace();
+    let output = Command::new(words.next().unwrap()).args(words).output();
+    output.is_ok_and(|o| o.status.success())
+}
+
+/// One controlled sender, and what it is doing.
+struct Sending {
+    stop: Arc<AtomicBool>,
+    rate: Arc<AtomicU64>,
+    sent: Arc<AtomicU64>,
+    thread: Option<JoinHandle<(SocketAddr, String)>>,
+}
+
+impl Sending {
+    fn start(link: &Link, port: u16, fixed: Option<u64>) -> Self {
+        let (stop, rate, sent) =
+            (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (near, shared) = (link.near.clone(), (stop.clone(), rate.clone(), sent.clone()));
+        let thread = std::thread::spawn(move || {
+            enter_network(&near).unwrap();
+            let (stop, rate, sent) = shared;
+            send(port, fixed, &stop, &rate, &sent)
+        });
+        Self { stop, rate, sent, thread: Some(thread) }
+    }
+
+    fn finish(mut self) -> (SocketAddr, String) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+/// Send at the rate of the loop, or a fixed one, until told to stop.
+fn send(
+    port: u16,
+    fixed: Option<u64>,
+    stop: &AtomicBool,
+    shown: &AtomicU64,
+    sent: &AtomicU64,
+) -> (SocketAddr, String) {
+    let to = format!("udp://10.78.0.2:{port}").parse().unwrap();
+    let mut sender = UdpSender::open(&to, &SendOptions::default()).unwrap();
+    let mut control =
+        RateControl::new(&ControlConfig { start: 20_000_000, least: 2_000_000, ..ControlConfig::default() });
+    let packet = [0x53; PACKET];
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let rate = match fixed {
+            Some(rate) => rate,
+            None => control.poll(&mut sender).unwrap(),
+        };
+        shown.store(rate, Ordering::Relaxed);
+        let now = Instant::now();
+        if now < due {
+            std::thread::sleep((due - now).min(Duration::from_millis(2)));
+            continue;
+        }
+        // Late by more than this is given up, not made up for.
+        due = due.max(now - Duration::from_millis(3));
+        let count = (rate as usize / 8 / 1000 / PACKET).clamp(1, 44);
+        let train = vec![[IoSlice::new(&packet)]; count];
+        let done = sender.send_train(&train).unwrap();
+        sent.fetch_add(done.packets as u64, Ordering::Relaxed);
+        due += spacing(done.bytes, rate);
+    }
+    let said = if fixed.is_some() { "fixed".to_owned() } else { control.describe() };
+    (sender.local().unwrap(), said)
+}
+
+type Came = Arc<Mutex<BTreeMap<SocketAddr, u64>>>;
+
+/// Receive on `port` and answer, until told to stop.
+fn receive(link: &Link, port: u16, stop: &Arc<AtomicBool>) -> (Came, JoinHandle<()>) {
+    let (came, far, stop) = (Came::default(), link.far.clone(), stop.clone());
+    let (count, (ready, wait)) = (came.clone(), std::sync::mpsc::channel());
+    let thread = std::thread::spawn(move || {
+        enter_network(&far).unwrap();
+        let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
+        let source = UdpSource::open(&format!("udp://10.78.0.2:{port}").parse().unwrap(), &options).unwrap();
+        let mut source = Answering::new(source, Arc::new(Gauge::default())).unwrap();
+        ready.send(()).unwrap();
+        while !stop.load(Ordering::Relaxed) {
+            let mut here: BTreeMap<SocketAddr, u64> = BTreeMap::new();
+            source
+                .poll(Duration::from_millis(20), &mut |train| {
+                    *here.entry(*train.sender).or_default() += train.count() as u64;
+                })
+                .unwrap();
+            let mut all = count.lock().unwrap();
+            here.into_iter().for_each(|(sender, packets)| *all.entry(sender).or_default() += packets);
+        }
+    });
+    wait.recv().unwrap();
+    (came, thread)
+}
+
+fn mbps(packets: u64, time: Duration) -> f64 {
+    packets as f64 * PACKET as f64 * 8.0 / 1e6 / time.as_secs_f64()
+}
+
+/// Watch for `seconds`: what came of all senders together, Mb/s, and the part that was lost.
+fn watch(what: &str, came: &Came, sending: &[&Sending], seconds: u64) -> (f64, f64) {
+    let total = || came.lock().unwrap().values().sum::<u64>();
+    let sent = || sending.iter().map(|s| s.sent.load(Ordering::Relaxed)).sum::<u64>();
+    let (begin, came_before, sent_before) = (Instant::now(), total(), sent());
+    for _ in 0..seconds {
+        let (at, before) = (Instant::now(), total());
+        std::thread::sleep(Duration::from_secs(1));
+        let rates: Vec<u64> = sending.iter().map(|s| s.rate.load(Ordering::Relaxed) / 1_000_000).collect();
+        println!("{what:<22} {:>7.1} Mb/s came, rates {rates:?}", mbps(total() - before, at.elapsed()));
+    }
+    let (got, gone) = (total() - came_before, sent() - sent_before);
+    let lost = 1.0 - (got as f64 / gone.max(1) as f64).min(1.0);
+    (mbps(got, begin.elapsed()), lost)
+}
+
+#[test]
+fn the_rate_follows_a_link_that_changes() {
+    let Some(link) = Link::new("a", 400) else { return };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (came, receiver) = receive(&link, 7000, &stop);
+    let sender = Sending::start(&link, 7000, None);
+    watch("400 Mb/s, start", &came, &[&sender], 3);
+    let (first, lost_first) = watch("400 Mb/s", &came, &[&sender], 6);
+    link.set(150);
+    watch("150 Mb/s, falls", &came, &[&sender], 2);
+    let (low, lost_low) = watch("150 Mb/s", &came, &[&sender], 6);
+    let rate_low = sender.rate.load(Ordering::Relaxed) as f64 / 1e6;
+    link.set(400);
+    watch("400 Mb/s, rises", &came, &[&sender], 8);
+    let (again, lost_again) = watch("400 Mb/s", &came, &[&sender], 6);
+    let (_, said) = sender.finish();
+    stop.store(true, Ordering::Relaxed);
+    receiver.join().unwrap();
+    println!(
+        "{first:.0} Mb/s lost {lost_first:.1e}; {low:.0} lost {lost_low:.1e}; {again:.0} lost {lost_again:.1e}"
+    );
+    println!("{said}");
+    assert!(first <= 400.0 && low <= 155.0 && again <= 400.0, "more than the link carries");
+    assert!(first > 1.3 * low && again > 1.3 * low, "{first} {low} {again}");
+    assert!(low > 60.0 && rate_low < 250.0, "{low} at a rate of {rate_low}");
+    assert!(
+        lost_first < 0.05 && lost_low < 0.05 && lost_again < 0.05,
+        "{lost_first} {lost_low} {lost_again}"
+    );
+}
+
+#[test]
+fn senders_share_a_link_with_each_other_and_with_a_load() {
+    let Some(link) = Link::new("b", 300) else { return };
+    let stop = Arc::new(AtomicBool::new(false));
+    let (came, receiver) = receive(&link, 7001, &stop);
+    let first = Sending::start(&link, 7001, None);
+    watch("one of three", &came, &[&first], 3);
+    let (second, third) = (Sending::start(&link, 7001, None), Sending::start(&link, 7001, None));
+    watch("three, settling", &came, &[&first, &second, &third], 12);
+    let before = came.lock().unwrap().clone();
+    let (alone, lost_alone) = watch("three", &came, &[&first, &second, &third], 12);
+    let shares: Vec<u64> =
+        came.lock().unwrap().iter().map(|(who, n)| n - before.get(who).copied().unwrap_or(0)).collect();
+    let load_stop = Arc::new(AtomicBool::new(false));
+    let (_, load_receiver) = receive(&link, 7002, &load_stop);
+    let load = Sending::start(&link, 7002, Some(120_000_000));
+    watch("and a load, settling", &came, &[&first, &second, &third], 4);
+    let (beside, lost_beside) = watch("and a load of 120 Mb/s", &came, &[&first, &second, &third], 8);
+    for sender in [first, second, third, load] {
+        println!("{:?}", sender.finish());
+    }
+    stop.store(true, Ordering::Relaxed);
+    load_stop.store(true, Ordering::Relaxed);
+    receiver.join().unwrap();
+    load_receiver.join().unwrap();
+    let sum: f64 = shares.iter().map(|&n| n as f64).sum();
+    let squares: f64 = shares.iter().map(|&n| (n as f64).powi(2)).sum();
+    let jain = sum * sum / (shares.len() as f64 * squares);
+    println!(
+        "shares {shares:?}, Jain {jain:.3}; {alone:.0} Mb/s lost {lost_alone:.1e}; beside the load {beside:.0} lost {lost_beside:.1e}"
+    );
+    assert_eq!(shares.len(), 3);
+    assert!(jain > 0.6, "{shares:?}");
+    assert!(alone > 120.0 && beside < alone, "{alone} alone, {beside} beside the load");
+    assert!(lost_alone < 0.05 && lost_beside < 0.08, "{lost_alone} {lost_beside}");
+}
