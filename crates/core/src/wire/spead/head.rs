@@ -10,8 +10,8 @@
 //! between them ([`Head::peek`], then `start + length` octets).
 //!
 //! The pass has no branch that depends on a pointer: every pointer's value is stored under its id, and ids that do not
-//! matter share one place. Nothing is allocated. A length of 0 is legal here (a heap of immediate items only, as
-//! PySPEAD sends it); spead2 never sends it and takes it.
+//! matter share one place. (Asking first for the usual order of the four was measured, and was slower.) Nothing is
+//! allocated. A length of 0 is legal here, for a heap of immediate items only; spead2 never sends it and takes it.
 
 use super::{Control, Flavour, Spead, id};
 use crate::placement::Reject;
@@ -272,7 +272,9 @@ mod tests {
         /// The one pass agrees with the plain reading of [`Packet`].
         #[test]
         fn agrees_with_the_plain_reading(width in 1u8..8,
-                items in proptest::collection::vec((any::<bool>(), prop_oneof![0u64..9, Just(0x41)], 0u64..40), 0..12), payload in 0usize..40) {
+                items in proptest::collection::vec((any::<bool>(), prop_oneof![0u64..9, Just(0x41)], 0u64..40), 0..12), payload in 0usize..40, in_order: bool) {
+            let usual = [1, 2, 3, 4].map(|id| (true, id, [7, 60, 5, payload as u64][id as usize - 1]));
+            let items = if in_order { [&usual[..], &items].concat() } else { items };
             let packet = packet(width * 8, &items, payload);
             let plain: Vec<Item> = Packet::read(&packet).unwrap().items().collect();
             let last = |id| plain.iter().rev().find(|i| i.immediate && i.id == id).map(|i| i.value);
