@@ -311,12 +311,17 @@ impl Stream {
 
     fn end(&self, timeout: Option<Duration>) -> Result<(), SendError> {
         self.shared.lock().closed = true;
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id()) {
+            // A callback of a ticket had the last hold on the stream, and runs on the stream's own thread: that cannot
+            // wait for itself. It sends what is queued, then ends, and what it sends on is closed with it.
+            return Ok(());
+        }
         let all = self.flush(timeout);
         if !all {
             self.cancel();
         }
         self.shared.turn.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // A thread that panicked has said so itself.
             let _ = thread.join();

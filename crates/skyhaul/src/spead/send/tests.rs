@@ -372,6 +372,23 @@ fn a_full_queue_of_packets_is_waited_for_and_cancelled() {
 }
 
 #[test]
+fn the_last_hold_may_go_in_a_callback() {
+    let queue = InprocQueue::new(10_000);
+    let stream = Arc::new(Stream::new(Outlet::Inproc(vec![queue.clone()]), packet(1472)).unwrap());
+    let heap = Arc::new(Heap::pattern(flavour(48), 0x1600, 1, 1_000_000).unwrap());
+    let submit = || stream.queue(vec![(heap.clone(), HeapOptions::default())], Order::Serial).unwrap();
+    let (first, second) = (submit(), submit());
+    let last = stream.clone();
+    first.on_done(move || drop(last));
+    drop(stream);
+    let mut reader = queue;
+    while second.poll().is_none() {
+        reader.poll(Duration::from_millis(1), &mut |_| {}).unwrap();
+    }
+    assert!(first.poll().unwrap().is_ok() && second.poll().unwrap().is_ok());
+}
+
+#[test]
 fn the_queue_has_its_limit() {
     let (stream, _) = to_bytes(SendConfig { max_heaps: 3, rate: 8, ..packet(1472) });
     let heap = Arc::new(Heap::pattern(flavour(48), 0x1600, 1, 10_000).unwrap());
