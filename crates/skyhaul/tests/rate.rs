@@ -143,7 +143,7 @@ fn send(
         sent.fetch_add(done.packets as u64, Ordering::Relaxed);
         due += spacing(done.bytes, rate);
     }
-    let said = if fixed.is_some() { "fixed".to_owned() } else { control.describe() };
+    let said = if fixed.is_some() { "fixed".to_owned() } else { control.progress().to_string() };
     (sender.local().unwrap(), said)
 }
 

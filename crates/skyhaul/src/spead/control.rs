@@ -36,4 +36,4 @@ mod answer;
 mod steer;
 
 pub use answer::{Answering, FeedbackSender, FeedbackStats, Gauge, SENDERS};
-pub use steer::{RateControl, spacing};
+pub use steer::{Progress, RateControl, Steering, spacing};

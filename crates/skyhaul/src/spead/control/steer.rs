@@ -35,6 +35,36 @@ pub struct RateControl {
     receiver: Option<State>,
 }
 
+/// How a loop goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Bits of datagram payload per second.
+    pub rate: u64,
+    /// What the law is doing.
+    pub phase: Phase,
+    /// What happened so far.
+    pub stats: ControlStats,
+}
+
+impl std::fmt::Display for Progress {
+    /// For people: the rate, what the law is doing and why.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Progress { rate, phase, stats } = self;
+        write!(f, "{:.3} Gb/s, {}", *rate as f64 / 1e9, phase.name())?;
+        if *phase == Phase::Blind {
+            let heard = if stats.reports == 0 { "never answered" } else { "answers no more" };
+            return write!(
+                f,
+                ": the receiver {heard}; hint: a receiver that answers marks, a way back for UDP to this port, or a fixed rate"
+            );
+        }
+        if let Some(cause) = stats.last {
+            write!(f, ", fell last for {}", cause.name())?;
+        }
+        write!(f, ", {} packets lost", stats.lost)
+    }
+}
+
 impl RateControl {
     /// A loop that has heard nothing, with a session of its own.
     #[must_use]
@@ -103,19 +133,10 @@ impl RateControl {
         self.receiver.as_ref()
     }
 
-    /// For people: the rate, what the law is doing and why.
+    /// How it goes.
     #[must_use]
-    pub fn describe(&self) -> String {
-        let stats = self.stats();
-        let gbps = self.control.rate() as f64 / 1e9;
-        if self.phase() == Phase::Blind {
-            let heard = if stats.reports == 0 { "never answered" } else { "answers no more" };
-            return format!(
-                "{gbps:.3} Gb/s, blind: the receiver {heard}; hint: a receiver that answers marks (feedback), a way back for UDP to this port, or a fixed rate"
-            );
-        }
-        let last = stats.last.map_or(String::new(), |cause| format!(", fell last for {}", cause.name()));
-        format!("{gbps:.3} Gb/s, {}{last}, {} packets lost", self.phase().name(), stats.lost)
+    pub fn progress(&self) -> Progress {
+        Progress { rate: self.rate(), phase: self.phase(), stats: self.stats() }
     }
 
     fn now(&self) -> Nanos {
@@ -167,6 +188,79 @@ impl RateControl {
         }
         self.receiver = Some(report.state);
         self.control.report(&Report::from(&report), now);
+    }
+}
+
+/// The loops of several senders that one schedule feeds: together they may go as fast as lets none of them lose.
+///
+/// ```text
+///   schedule ─▶ 1/2 of the bytes ─▶ sender 0, may send 3 Gb/s      all: min(3 / ½, 4 / ½) = 6 Gb/s
+///            └▶ 1/2 of the bytes ─▶ sender 1, may send 4 Gb/s
+/// ```
+#[derive(Debug)]
+pub struct Steering {
+    loops: Vec<RateControl>,
+    /// What each sender had sent when shares were last looked at, and its part of the bytes, lately.
+    bytes: Vec<u64>,
+    shares: Vec<f64>,
+    interval: Duration,
+    looked: Instant,
+}
+
+impl Steering {
+    /// Loops for so many senders.
+    #[must_use]
+    pub fn new(config: &ControlConfig, senders: usize) -> Self {
+        let even = 1.0 / senders.max(1) as f64;
+        Self {
+            loops: (0..senders).map(|_| RateControl::new(config)).collect(),
+            bytes: vec![0; senders],
+            shares: vec![even; senders],
+            interval: Duration::from_nanos(config.interval.0),
+            looked: Instant::now(),
+        }
+    }
+
+    /// [`RateControl::poll`] for each sender; the rate of all together. `senders` are always the same.
+    ///
+    /// # Errors
+    /// What makes sending impossible.
+    pub fn poll(&mut self, senders: &mut [UdpSender]) -> io::Result<u64> {
+        if self.loops.len() > 1 && self.looked.elapsed() >= self.interval {
+            self.looked = Instant::now();
+            self.share(senders);
+        }
+        let mut all = f64::INFINITY;
+        for ((sender, control), &share) in senders.iter_mut().zip(&mut self.loops).zip(&self.shares) {
+            let rate = control.poll(sender)? as f64;
+            // One that gets next to nothing holds up nobody.
+            if share > 1e-3 {
+                all = all.min(rate / share);
+            }
+        }
+        Ok(if all.is_finite() { all as u64 } else { self.rates().sum() })
+    }
+
+    fn share(&mut self, senders: &[UdpSender]) {
+        let sent: Vec<u64> = senders.iter().map(|sender| sender.stats().bytes).collect();
+        let each: Vec<u64> = sent.iter().zip(&self.bytes).map(|(now, before)| now - before).collect();
+        let all: u64 = each.iter().sum();
+        self.bytes = sent;
+        if all > 0 {
+            for (share, &bytes) in self.shares.iter_mut().zip(&each) {
+                *share += (bytes as f64 / all as f64 - *share) / 16.0;
+            }
+        }
+    }
+
+    fn rates(&self) -> impl Iterator<Item = u64> + '_ {
+        self.loops.iter().map(RateControl::rate)
+    }
+
+    /// Each loop.
+    #[must_use]
+    pub fn loops(&self) -> &[RateControl] {
+        &self.loops
     }
 }
 
@@ -272,6 +366,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(control.stats().last, Some(Cause::Silence));
-        assert!(control.describe().contains("never answered") && control.describe().contains("hint:"));
+        let said = control.progress().to_string();
+        assert!(said.contains("never answered") && said.contains("hint:"), "{said}");
     }
 }

@@ -4,7 +4,7 @@ use super::config::TcpReaderOptions;
 use super::core::Core;
 use super::goal::Goal;
 use super::pieces::{self, Pieces};
-use super::reader::{Bytes, Trains, spawn};
+use super::reader::{Answered, Bytes, Trains, spawn};
 use crate::spead::inproc::InprocQueue;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::pcap::PcapSource;
@@ -29,6 +29,13 @@ impl<G: Goal> Inlet<G> {
 
     pub(super) fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
         self.udp(UdpSource::open(at, options)?)
+    }
+
+    pub(super) fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+        let answered = Answered::new(UdpSource::open(at, options)?)?;
+        let local = answered.local();
+        spawn(&self.core, format!("udp://{local}"), false, answered)?;
+        Ok(local)
     }
 
     pub(super) fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
@@ -91,6 +98,15 @@ macro_rules! reader_methods {
         /// Operation, address and a hint.
         pub fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
             self.inlet.add_udp(at, options)
+        }
+
+        /// The same, and answer senders that ask what came ([`spead::control`](crate::spead::control)): losses here, for
+        /// want of memory and for a full ring too, then slow them down. Unicast only.
+        ///
+        /// # Errors
+        /// Operation, address and a hint.
+        pub fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+            self.inlet.add_udp_answering(at, options)
         }
 
         /// Read a UDP socket that was made elsewhere and is bound.

@@ -2,14 +2,17 @@
 
 use super::core::{Core, Held, Reader};
 use super::goal::Goal;
+use crate::spead::control::{Answering, Gauge};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;
 use skyhaul_io::host;
 use skyhaul_io::source::{Source, SourceStats};
 use skyhaul_io::tcp::pieces::PieceStats;
+use skyhaul_io::udp::UdpSource;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What a reader's thread reads.
@@ -97,6 +100,41 @@ impl<G: Goal> Input<G> for Trains {
 
     fn stats(&self) -> (SourceStats, Option<PieceStats>) {
         (self.0.stats(), None)
+    }
+}
+
+/// UDP whose senders are answered: their marks never reach the stream, and they learn what it refuses.
+pub(super) struct Answered {
+    source: Answering<UdpSource>,
+    gauge: Arc<Gauge>,
+}
+
+impl Answered {
+    pub(super) fn new(source: UdpSource) -> io::Result<Self> {
+        let gauge = Arc::new(Gauge::default());
+        Ok(Self { source: Answering::new(source, gauge.clone())?, gauge })
+    }
+
+    pub(super) fn local(&self) -> SocketAddr {
+        self.source.local()
+    }
+}
+
+impl<G: Goal> Input<G> for Answered {
+    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+        let (gauge, wait) = (&self.gauge, me.wait);
+        gauge.no_memory.store(me.counts.rejects.get(Reject::NoBuffer), Ordering::Relaxed);
+        gauge.ring_full.store(me.counts.ring_full, Ordering::Relaxed);
+        gauge.ring_fill.store(core.ring.fill(), Ordering::Relaxed);
+        self.source.poll(wait, &mut |train| core.train(me, &train))
+    }
+
+    fn is_finished(&self) -> bool {
+        self.source.is_finished()
+    }
+
+    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
+        (self.source.stats(), None)
     }
 }
 

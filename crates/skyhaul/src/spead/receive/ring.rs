@@ -151,6 +151,12 @@ impl<T> Ring<T> {
         self.count.load(Ordering::SeqCst)
     }
 
+    /// How full it is, of 1000; of a ring of a few entries, which is full and empty all the time, nothing is said.
+    pub(super) fn fill(&self) -> u64 {
+        const FEW: usize = 16;
+        if self.most < FEW { 0 } else { (self.len() as u64 * 1000 / self.most as u64).min(1000) }
+    }
+
     /// The next one; waits for it until `until`.
     pub(super) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
         loop {

@@ -2,6 +2,7 @@
 
 use super::outlet::Outlet;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::control::ControlConfig;
 use skyhaul_core::wire::spead::packets::{PacketError, Split};
 use skyhaul_io::udp::send::TRAIN_BYTES;
 use std::io;
@@ -28,6 +29,9 @@ pub struct SendConfig {
     pub split: Split,
     /// Bits per second of packets (datagram payload); 0 is as fast as possible.
     pub rate: u64,
+    /// Let receivers steer the rate ([`spead::control`](crate::spead::control)); then [`rate`](Self::rate) is not looked
+    /// at. UDP to receivers that answer; others are sent the least rate.
+    pub auto: Option<ControlConfig>,
     /// Bytes that may go out at once where there is a rate.
     pub burst_bytes: usize,
     /// Most heaps that wait in the queue or are being sent.
@@ -48,6 +52,7 @@ impl Default for SendConfig {
             packet: PacketSize::Packet(1472),
             split: Split::Even,
             rate: 0,
+            auto: None,
             burst_bytes: 65_536,
             max_heaps: 4,
             tolerance: Duration::from_millis(1),
@@ -59,12 +64,20 @@ impl Default for SendConfig {
 }
 
 impl SendConfig {
+    /// The rate before any report.
+    pub(super) fn first_rate(&self) -> u64 {
+        self.auto.map_or(self.rate, |auto| auto.start)
+    }
+
     /// Whether packets of this size can be sent there at all.
     pub(super) fn check(&self, outlet: &Outlet) -> Result<(), SendError> {
         let wrong = |text: String| Err(SendError::Config(text));
         let udp = matches!(outlet, Outlet::Udp(_));
         if outlet.substreams() == 0 {
             return wrong("send to nowhere; hint: give at least one destination".into());
+        }
+        if self.auto.is_some() && !udp {
+            return wrong("let receivers steer the rate of what is not UDP; hint: TCP finds its own, elsewhere give a rate".into());
         }
         match self.packet {
             PacketSize::Packet(bytes) if bytes < 56 => {

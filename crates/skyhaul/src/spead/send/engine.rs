@@ -4,6 +4,7 @@ use super::config::{SendConfig, SendError, SendStats};
 use super::outlet::Outlet;
 use super::run::Run;
 use super::volley::{Limits, Volley};
+use crate::spead::control::{Progress, RateControl, Steering};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::gathered::{Extent, Gathered};
@@ -29,6 +30,8 @@ pub(super) struct Control {
     /// Bits per second.
     pub(super) rate: AtomicU64,
     pub(super) stats: Mutex<SendStats>,
+    /// Where receivers steer the rate: how it goes with each.
+    pub(super) progress: Mutex<Vec<Progress>>,
     nap: Mutex<()>,
     wake: Condvar,
 }
@@ -39,6 +42,7 @@ impl Control {
             cancelled_below: AtomicU64::new(0),
             rate: AtomicU64::new(rate),
             stats: Mutex::default(),
+            progress: Mutex::default(),
             nap: Mutex::default(),
             wake: Condvar::new(),
         }
@@ -95,6 +99,7 @@ impl Clock for Real {
 /// What sends: one thread at a time has it.
 pub(super) struct Engine {
     pub(super) outlet: Option<Outlet>,
+    steering: Option<Steering>,
     volley: Volley,
     extents: Vec<Extent>,
     pacer: Pacer,
@@ -115,16 +120,18 @@ impl Engine {
         let nanos = |d: Duration| Nanos(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX));
         let (is_stream, likes_trains) = (outlet.is_stream(), outlet.likes_trains());
         let (tolerance, slack) = (nanos(config.tolerance), nanos(config.slack));
+        let steering = config.auto.map(|auto| Steering::new(&auto, outlet.substreams()));
         Self {
             outlet: Some(outlet),
+            steering,
             volley: Volley::new(),
             extents: Vec::new(),
-            pacer: Pacer::smooth(config.rate, clock.now(), tolerance, slack),
+            pacer: Pacer::smooth(config.first_rate(), clock.now(), tolerance, slack),
             clock,
             burst_bytes: config.burst_bytes as u64,
             is_stream,
             likes_trains,
-            stream_rate: config.rate,
+            stream_rate: config.first_rate(),
             mid_packet: false,
             cut: false,
         }
@@ -188,6 +195,7 @@ impl Engine {
                 self.pacer.sent(sent.bytes as u64, self.clock.now());
             }
             self.count(sent, control);
+            self.steer(control)?;
             let all = sent.packets + sent.refused >= self.volley.packets();
             let open = if all { run.is_mid_packet() } else { self.mid_packet || sent.bytes > 0 };
             self.mid_packet = self.is_stream && open;
@@ -198,6 +206,17 @@ impl Engine {
                 done(job, Ok(bytes));
             }
         }
+    }
+
+    /// Ask the receivers, if they are to say how fast.
+    fn steer(&mut self, control: &Control) -> Result<(), SendError> {
+        if let (Some(steering), Some(Outlet::Udp(senders))) = (&mut self.steering, &mut self.outlet) {
+            control.rate.store(steering.poll(senders)?.max(1), Ordering::Relaxed);
+            let mut progress = control.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.clear();
+            progress.extend(steering.loops().iter().map(RateControl::progress));
+        }
+        Ok(())
     }
 
     /// The rate for the next heap, which the pacer then has.

@@ -16,6 +16,7 @@ use super::heap::Heap;
 use super::outlet::Outlet;
 use super::queue::{Heaps, Job, Ticket};
 use super::run::{Division, Entry, Run, Sequence};
+use crate::spead::control::Progress;
 use skyhaul_io::host::thread::pin;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,7 +91,7 @@ impl Stream {
             division,
             substreams: outlet.substreams(),
             describe: outlet.describe(),
-            control: Control::new(config.rate),
+            control: Control::new(config.first_rate()),
             stop: outlet.stop_flag(),
             engine: Mutex::new(Engine::new(outlet, &config, clock)),
             config,
@@ -133,6 +134,12 @@ impl Stream {
     #[must_use]
     pub fn rate(&self) -> u64 {
         self.shared.control.rate.load(Ordering::Relaxed)
+    }
+
+    /// Where receivers steer the rate ([`SendConfig::auto`]): how it goes with each destination.
+    #[must_use]
+    pub fn progress(&self) -> Vec<Progress> {
+        self.shared.control.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Send a heap in this thread, after what was queued before. Returns the bytes of its packets.
