@@ -1,5 +1,11 @@
 //! What can be typed. One definition feeds the parser, `--help`, the man pages and the completions.
 
+mod spead;
+
+pub(crate) use spead::{
+    Experiment, PacketArg, RateArg, SpeadBenchArgs, SpeadReceiveArgs, SpeadSendArgs, StopArg,
+};
+
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
@@ -223,6 +229,8 @@ pub(crate) struct ReceiveArgs {
     /// Check that every payload is what `send --pattern` sent
     #[arg(long)]
     pub(crate) verify: bool,
+    #[command(flatten)]
+    pub(crate) spead: SpeadReceiveArgs,
 }
 
 #[derive(Args, Debug)]
@@ -333,10 +341,10 @@ pub(crate) struct CatArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
-    /// Where to
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) to: Endpoint,
-    /// Format of the packets: vdif, mark5b, fila10g, or auto (from the file)
+    /// Where to; may be given several times, each then gets all of it from senders of its own
+    #[arg(long, value_name = "ADDRESS", required = true)]
+    pub(crate) to: Vec<Endpoint>,
+    /// Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)
     #[arg(long, default_value = "auto")]
     pub(crate) format: Format,
     /// Send the frames of this file
@@ -369,9 +377,11 @@ pub(crate) struct SendArgs {
     /// Stop after this long
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Rate of datagram payload (default: as fast as possible)
-    #[arg(long, value_name = "RATE")]
-    pub(crate) rate: Option<Rate>,
+    /// Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as
+    /// fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds
+    /// the highest rate without loss once, and keeps it
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    pub(crate) rate: Vec<RateArg>,
     /// Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
     #[arg(long, value_name = "SPEC")]
     pub(crate) faults: Option<Faults>,
@@ -393,14 +403,16 @@ pub(crate) struct SendArgs {
     /// How packets are handed to the kernel
     #[arg(long, value_enum, default_value_t = SendMode::Auto)]
     pub(crate) mode: SendMode,
-    /// Senders at once, each from a port of its own
+    /// Senders at once to each destination, each from a port of its own
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) senders: usize,
-    /// Processor for the sending thread
-    #[arg(long, value_name = "N")]
-    pub(crate) cpu: Option<usize>,
+    /// Processors for the sending threads, like 2,3; they take turns
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(crate) cpu: Vec<usize>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) spead: SpeadSendArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -477,6 +489,9 @@ pub(crate) struct BenchArgs {
     /// What to measure
     #[arg(value_enum, default_value_t = BenchWhat::Receive)]
     pub(crate) what: BenchWhat,
+    /// `spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames
+    #[arg(long, default_value = "auto")]
+    pub(crate) format: Format,
     /// Datagram sizes; rounded down to what VDIF can have (default for record: 8040)
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]
     pub(crate) sizes: Vec<usize>,
@@ -519,6 +534,8 @@ pub(crate) struct BenchArgs {
     pub(crate) bytes: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) spead: SpeadBenchArgs,
 }
 
 /// Two values with a comma between.

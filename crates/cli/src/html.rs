@@ -16,7 +16,7 @@
 mod losses;
 mod places;
 mod plots;
-mod svg;
+pub(crate) mod svg;
 mod words;
 
 use crate::print;

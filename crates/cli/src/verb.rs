@@ -11,3 +11,4 @@ pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod send;
+pub(crate) mod spead;

@@ -24,6 +24,7 @@ mod packets;
 mod receive;
 mod record;
 mod send;
+pub mod spead;
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::machine::Machine;
@@ -237,7 +238,6 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         summarise(options.what, &mut own);
         rows.append(&mut own);
     }
-    let machine = Machine::this();
     Ok(BenchReport {
         version: crate::report::VERSION,
         what: options.what,
@@ -248,14 +248,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         },
         sender: if options.gso { "trains (UDP_SEGMENT)" } else { "single packets (sendmmsg)" }.into(),
         seconds: options.time.as_secs_f64(),
-        machine: format!(
-            "{}, {} CPUs, {:.0} GiB, {}, copy {}",
-            machine.cpu,
-            machine.cores,
-            machine.memory as f64 / f64::from(1 << 30),
-            machine.kernel,
-            machine.copy
-        ),
+        machine: Machine::this().to_string(),
         others: (before, load_average()),
         rows,
     })

@@ -103,12 +103,16 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__bench)
-            opts="-q -h -V --sizes --time --rounds --rate --search --candidates --no-gso --address --netns --cpus --memory --directory --bytes --json --quiet --help --version receive send record"
+            opts="-q -h -V --format --sizes --time --rounds --rate --search --candidates --no-gso --address --netns --cpus --memory --directory --bytes --json --quiet --experiments --heap-size --pairs --rates --interfaces --report --help --version receive send record"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --format)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --sizes)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -154,6 +158,33 @@ _skyhaul() {
                     ;;
                 --bytes)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --experiments)
+                    COMPREPLY=($(compgen -W "link light receiver pairs scaling" -- "${cur}"))
+                    return 0
+                    ;;
+                --heap-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pairs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rates)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interfaces)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 *)
@@ -514,7 +545,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --help --version"
+            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -671,6 +702,30 @@ _skyhaul() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
                     fi
+                    return 0
+                    ;;
+                --heap-window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --largest-heap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --heap-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stop-items)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --heaps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --start-heap)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)
@@ -845,7 +900,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --to --format --input --scan --disk --stream --follow --pattern --noise --loop --packets --duration --rate --faults --payload --threads --frame-rate --sequence --first --mode --senders --cpu --json --quiet --help --version"
+            opts="-q -h -V --to --format --input --scan --disk --stream --follow --pattern --noise --loop --packets --duration --rate --faults --payload --threads --frame-rate --sequence --first --mode --senders --cpu --json --quiet --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -938,6 +993,34 @@ _skyhaul() {
                     return 0
                     ;;
                 --cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --heap-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --heaps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --packet)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --flavour)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --items)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first-heap)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --heap-step)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

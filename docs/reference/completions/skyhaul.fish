@@ -47,8 +47,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l json -d 'Print 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, or auto (from the file)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to; may be given several times, each then gets all of it from senders of its own' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send the frames of this file' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l scan -d 'Send this recording (with --disk)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l disk -d 'A disk of the recording' -r -f -a "(__fish_complete_directories)"
@@ -56,7 +56,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l stream -d 'Whic
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times, with the time running on' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload (default: as fast as possible)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds the highest rate without loss once, and keeps it' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l faults -d 'Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload bytes of a synthesised frame' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'Threads of a synthesised stream' -r
@@ -70,13 +70,24 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l mode -d 'How pa
 gso\t'Trains of packets in one system call (UDP_SEGMENT)'
 mmsg\t'Several packets in one system call'
 plain\t'One packet in one system call'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l senders -d 'Senders at once, each from a port of its own' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l cpu -d 'Processor for the sending thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l senders -d 'Senders at once to each destination, each from a port of its own' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l cpu -d 'Processors for the sending threads, like 2,3; they take turns' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-size -d 'Payload of a heap' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heaps -d 'Stop after this many heaps of each sender (default: until --duration or Ctrl-C)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packet -d 'Bytes of a packet, with its SPEAD header; `mtu`: as the route takes; `heap`: each heap is one packet, for TCP' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l flavour -d 'Bits of value or address of an item pointer, SPEAD-64-N' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l items -d 'Items a heap\'s payload is divided into' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first-heap -d 'First heap counter' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-step -d 'From one heap\'s counter to the next' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l follow -d 'Go on while the recording is being made'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l repeat-pointers -d 'All item pointers in every packet, so that each heap survives the loss of its first one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l substreams -d 'Send heaps to the destinations in turn, as substreams of one sender, instead of all to each'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l full-packets -d 'Cut heaps as spead2 does, instead of into packets that are as equal as they can be'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l bare -d 'Send no item descriptors and no stop heap'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
@@ -114,10 +125,21 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-window -d 'Heaps under construction at a time: how much reordering over heaps is put right' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l largest-heap -d 'Largest heap accepted' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-timeout -d 'A heap ends incomplete this long after its first packet' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -d 'Stop items that end the stream: `first`, `never`, or how many' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l by-sender -d 'Senders count their heaps independently: tell heaps apart by sender, too'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l in-order -d 'Packets of a heap must come in order, as spead2 wants it by default'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l incomplete -d 'Write incomplete heaps, too, their gaps filled with zeros (with --output-file)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l end-with-connections -d 'End when the last TCP connection has ended'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l feedback -d 'Tell senders what arrives, for their `--rate auto`'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
@@ -198,6 +220,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l json -d 'Pri
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d '`spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes; rounded down to what VDIF can have (default for record: 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Seconds of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Rounds; the candidates take turns in each' -r
@@ -209,6 +232,16 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l cpus -d 'Proce
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l memory -d 'Memory that packets are placed into' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure (record)' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording (record)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments: link, light, receiver, pairs, scaling (default: all)' -r -f -a "link\t'Bare UDP and TCP loops: what the link can do (memo, table 1)'
+light\t'Senders alone: default, MTU, buffers, both (table 2)'
+receiver\t'Senders against receivers, and the heaps lost (tables 3 and 4)'
+pairs\t'Pairs at rising rates, and TCP (figures 2, 3 and 6)'
+scaling\t'One to N senders at several rates, and what is missing to N times one (figures 4 and 5)'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l heap-size -d 'Payload of a heap' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l pairs -d 'Sender and receiver pairs (pairs, scaling)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 'Addresses to receive on, one for each interface; pairs take turns (default: --address)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Write tables, plots and the figures as JSON to this directory' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search the highest rate at which nothing is lost while the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Senders hand packets over one by one instead of in trains'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l json -d 'Print one JSON report on standard output at the end'

@@ -10,7 +10,7 @@
 use std::fmt::Write as _;
 
 /// `text` with all that means something in HTML escaped; characters that no text has are left out.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -28,7 +28,7 @@ pub(super) fn escape(text: &str) -> String {
 
 /// From values to pixels.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
+pub(crate) struct Axis {
     low: f64,
     high: f64,
     from: f64,
@@ -38,21 +38,21 @@ pub(super) struct Axis {
 
 impl Axis {
     /// Values `low` to `high` on pixels `from` to `to`.
-    pub(super) fn linear(low: f64, high: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn linear(low: f64, high: f64, from: f64, to: f64) -> Self {
         let low = if low.is_finite() { low } else { 0.0 };
         let high = if high.is_finite() && high > low { high } else { low + 1.0 };
         Self { low, high, from, to, log: false }
     }
 
     /// The same, logarithmic; values below the smallest positive one are drawn there.
-    pub(super) fn log(low: f64, high: f64, from: f64, to: f64) -> Self {
+    pub(crate) fn log(low: f64, high: f64, from: f64, to: f64) -> Self {
         let low = if low.is_finite() && low > 0.0 { low } else { 1.0 };
         let high = if high.is_finite() && high > low { high } else { low * 10.0 };
         Self { low, high, from, to, log: true }
     }
 
     /// Its pixel.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         if !value.is_finite() {
             return self.from;
         }
@@ -66,7 +66,7 @@ impl Axis {
     }
 
     /// Round values to write at the axis: about `most` of them.
-    pub(super) fn ticks(&self, most: usize) -> Vec<f64> {
+    pub(crate) fn ticks(&self, most: usize) -> Vec<f64> {
         if self.log { self.log_ticks(most) } else { self.linear_ticks(most) }
     }
 
@@ -94,7 +94,7 @@ impl Axis {
 }
 
 /// The smallest of 1, 2, 5 × 10ⁿ that is at least `value`.
-pub(super) fn nice(value: f64) -> f64 {
+pub(crate) fn nice(value: f64) -> f64 {
     if !(value.is_finite() && value > 0.0) {
         return 1.0;
     }
@@ -104,7 +104,7 @@ pub(super) fn nice(value: f64) -> f64 {
 }
 
 /// `value` with as few digits as it needs.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let size = value.abs();
     let digits = if !(1e-9..100.0).contains(&size) {
         0
@@ -120,19 +120,19 @@ pub(super) fn short(value: f64) -> String {
 }
 
 /// What is drawn so far.
-pub(super) struct Drawing {
+pub(crate) struct Drawing {
     body: String,
 }
 
 impl Drawing {
     /// An empty one, `width` by `height` pixels, and what it shows for who cannot see it.
-    pub(super) fn new(width: f64, height: f64, label: &str) -> Self {
+    pub(crate) fn new(width: f64, height: f64, label: &str) -> Self {
         let body =
             format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(label));
         Self { body }
     }
 
-    pub(super) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let ((x1, y1), (x2, y2)) = (from, to);
         let _ = write!(
             self.body,
@@ -141,7 +141,7 @@ impl Drawing {
     }
 
     /// A box of `width` and `height` with its upper left corner at `at`, and a text to show over it (may be empty).
-    pub(super) fn rect(&mut self, at: (f64, f64), width: f64, height: f64, class: &str, tip: &str) {
+    pub(crate) fn rect(&mut self, at: (f64, f64), width: f64, height: f64, class: &str, tip: &str) {
         let _ = write!(
             self.body,
             "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"",
@@ -157,7 +157,7 @@ impl Drawing {
     }
 
     /// A path through `points`, closed where it is an area.
-    pub(super) fn path(&mut self, points: &[(f64, f64)], closed: bool, class: &str) {
+    pub(crate) fn path(&mut self, points: &[(f64, f64)], closed: bool, class: &str) {
         if points.is_empty() {
             return;
         }
@@ -168,8 +168,13 @@ impl Drawing {
         self.body.push_str(if closed { "Z\"/>" } else { "\"/>" });
     }
 
+    /// A point.
+    pub(crate) fn dot(&mut self, (x, y): (f64, f64), class: &str) {
+        let _ = write!(self.body, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>");
+    }
+
     /// Text; `anchor` is `start`, `middle` or `end`.
-    pub(super) fn text(&mut self, at: (f64, f64), anchor: &str, class: &str, text: &str) {
+    pub(crate) fn text(&mut self, at: (f64, f64), anchor: &str, class: &str, text: &str) {
         let _ = write!(
             self.body,
             "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
@@ -180,12 +185,12 @@ impl Drawing {
     }
 
     /// A piece of SVG as it is.
-    pub(super) fn raw(&mut self, svg: &str) {
+    pub(crate) fn raw(&mut self, svg: &str) {
         self.body.push_str(svg);
     }
 
     /// Ticks and title under the line at height `y`.
-    pub(super) fn x_axis(&mut self, axis: &Axis, y: f64, title: &str, words: &dyn Fn(f64) -> String) {
+    pub(crate) fn x_axis(&mut self, axis: &Axis, y: f64, title: &str, words: &dyn Fn(f64) -> String) {
         self.line((axis.from, y), (axis.to, y), "axis");
         for tick in axis.ticks(10) {
             let x = axis.at(tick);
@@ -196,7 +201,7 @@ impl Drawing {
     }
 
     /// Grid lines from `left` to `right` with their values, and the title above.
-    pub(super) fn y_axis(
+    pub(crate) fn y_axis(
         &mut self,
         axis: &Axis,
         (left, right): (f64, f64),
@@ -213,7 +218,7 @@ impl Drawing {
     }
 
     /// The finished picture.
-    pub(super) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> String {
         self.body.push_str("</svg>\n");
         self.body
     }

@@ -9,6 +9,7 @@ use crate::print::{self, Progress};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, What};
+use skyhaul::wire::Format;
 use std::fmt::Write as _;
 
 /// A report and the line that made it.
@@ -20,6 +21,9 @@ struct Told {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
+    if args.format == Format::Spead {
+        return super::spead::bench(args);
+    }
     let options = options(args);
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));

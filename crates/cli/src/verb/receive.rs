@@ -1,6 +1,7 @@
 //! `skyhaul receive`.
 
 use super::receiving::{self, Ended, Snapshot};
+use super::spead;
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
@@ -9,11 +10,15 @@ use anyhow::{Context, Result};
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, Receiver};
+use skyhaul::wire::Format;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
+    if args.common.stream.format == Format::Spead {
+        return spead::receive::run(args);
+    }
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {

@@ -1,19 +1,20 @@
 //! `skyhaul send`.
 
-use super::receiving;
+use super::{receiving, spead};
 use crate::Outcome;
-use crate::args::{NumberArg, SendArgs, SendMode as ModeArg};
+use crate::args::{NumberArg, RateArg, SendArgs, SendMode as ModeArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
-use skyhaul::io::address::Transport;
+use skyhaul::io::address::{Endpoint, Transport};
+use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::recording::{ReadOptions, Recording, State};
 use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
     SynthOptions, SynthSupply,
 };
-use skyhaul::wire::{Order, RestampError};
+use skyhaul::wire::{Format, Order, RestampError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -21,12 +22,15 @@ use std::time::Duration;
 const FRAME_RATE: u32 = 62_500;
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
+    if args.format == Format::Spead {
+        return spead::send::run(args);
+    }
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     let mut senders = Vec::new();
-    for number in 0..args.senders.max(1) {
+    for number in 0..args.senders.max(1) * args.to.len() {
         let supply = supply(args, number)?;
-        senders.push(Sender::open(options(args), supply)?);
+        senders.push(Sender::open(options(args, number)?, supply)?);
     }
     let stop = Stop::default();
     let threads: Vec<_> = senders
@@ -67,26 +71,71 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
-fn options(args: &SendArgs) -> SenderOptions {
-    SenderOptions {
-        to: args.to.clone(),
-        mode: match args.mode {
-            ModeArg::Auto => SendMode::Auto,
-            ModeArg::Gso => SendMode::Gso,
-            ModeArg::Mmsg => SendMode::Mmsg,
-            ModeArg::Plain => SendMode::Plain,
-        },
-        rate: args.rate.map_or(0, |rate| rate.bits_per_second() / args.senders.max(1) as u64),
+fn options(args: &SendArgs, number: usize) -> Result<SenderOptions> {
+    Ok(SenderOptions {
+        to: destination(args, number).clone(),
+        mode: mode(args),
+        rate: fixed_rate(args, number)?,
         faults: args.faults,
         packets: args.packets,
         duration: args.duration.map(|d| d.duration()),
-        cpu: args.cpu,
+        cpu: cpu(args, number),
+    })
+}
+
+/// How packets are to be handed to the kernel.
+pub(crate) fn mode(args: &SendArgs) -> SendMode {
+    match args.mode {
+        ModeArg::Auto => SendMode::Auto,
+        ModeArg::Gso => SendMode::Gso,
+        ModeArg::Mmsg => SendMode::Mmsg,
+        ModeArg::Plain => SendMode::Plain,
     }
 }
 
-fn sequence(args: &SendArgs) -> Sequence {
+/// Where sender `number` sends to: the first ones all to the first address.
+pub(crate) fn destination(args: &SendArgs, number: usize) -> &Endpoint {
+    &args.to[number / args.senders.max(1) % args.to.len()]
+}
+
+/// The processor of sender `number`.
+pub(crate) fn cpu(args: &SendArgs, number: usize) -> Option<usize> {
+    args.cpu.get(number % args.cpu.len().max(1)).copied()
+}
+
+/// The rate of sender `number`: its part of all, or of its destination's; `None` is as fast as possible.
+pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
+    let senders = args.senders.max(1);
+    let (rate, among) = match &args.rate[..] {
+        [] => return Ok(None),
+        [all] => (*all, senders * args.to.len()),
+        each if each.len() == args.to.len() => (each[number / senders % each.len()], senders),
+        each => bail!(
+            "{} rates for {} destinations\nhint: give one rate for all, or one for each --to",
+            each.len(),
+            args.to.len()
+        ),
+    };
+    Ok(Some(match rate {
+        RateArg::Fixed(rate) => {
+            RateArg::Fixed(Rate::from_bits_per_second(rate.bits_per_second() / among as u64))
+        }
+        other => other,
+    }))
+}
+
+/// The same in bits per second, where nothing but a number will do; 0 is as fast as possible.
+fn fixed_rate(args: &SendArgs, number: usize) -> Result<u64> {
+    match rate(args, number)? {
+        None => Ok(0),
+        Some(RateArg::Fixed(rate)) => Ok(rate.bits_per_second()),
+        Some(_) => bail!("--rate auto and search are for --format spead\nhint: write a rate, like 8Gbps"),
+    }
+}
+
+fn sequence(args: &SendArgs, number: usize) -> Sequence {
     let order = match args.sequence {
-        NumberArg::Auto if args.to.transport == Transport::Udp => Some(Order::Little),
+        NumberArg::Auto if destination(args, number).transport == Transport::Udp => Some(Order::Little),
         NumberArg::Little => Some(Order::Little),
         NumberArg::Big => Some(Order::Big),
         NumberArg::Auto | NumberArg::None => None,
@@ -97,7 +146,7 @@ fn sequence(args: &SendArgs) -> Sequence {
 /// What is sent by sender `number`.
 fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
     if let Some(path) = &args.input {
-        let open = |rate| FileSupply::open(path, args.format, rate, sequence(args), args.r#loop);
+        let open = |rate| FileSupply::open(path, args.format, rate, sequence(args, number), args.r#loop);
         let supply = match open(args.frame_rate) {
             Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) if args.r#loop > 1 => {
                 let rate = FRAME_RATE;
@@ -112,12 +161,12 @@ fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
         return Ok(Box::new(supply?));
     }
     if let Some(scan) = &args.scan {
-        return recording(args, scan);
+        return recording(args, scan, number);
     }
-    let packet = (args.payload + 32 + if sequence(args).order.is_some() { 8 } else { 0 }) as u64;
-    let of_rate = args.rate.map(|rate| {
-        let frames =
-            rate.bits_per_second() / args.senders.max(1) as u64 / 8 / packet / u64::from(args.threads.max(1));
+    let packet = (args.payload + 32 + if sequence(args, number).order.is_some() { 8 } else { 0 }) as u64;
+    let bits = fixed_rate(args, number)?;
+    let of_rate = (bits > 0).then(|| {
+        let frames = bits / 8 / packet / u64::from(args.threads.max(1));
         u32::try_from(frames).unwrap_or(u32::MAX).clamp(1, 1 << 24)
     });
     let station =
@@ -129,13 +178,13 @@ fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
         start: receiving::now(),
         station,
         pattern: !args.noise,
-        sequence: sequence(args),
+        sequence: sequence(args, number),
         packets: args.packets,
     };
     Ok(Box::new(SynthSupply::new(options)?))
 }
 
-fn recording(args: &SendArgs, scan: &str) -> Result<Box<dyn Supply>> {
+fn recording(args: &SendArgs, scan: &str, number: usize) -> Result<Box<dyn Supply>> {
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
     let unit = stream.datastream.as_ref().map_or(0, |d| d.info.unit_bytes);
@@ -146,7 +195,7 @@ fn recording(args: &SendArgs, scan: &str) -> Result<Box<dyn Supply>> {
         );
     }
     let reader = recording.reader(at, &ReadOptions { follow: args.follow, ..ReadOptions::default() })?;
-    let supply = RecordingSupply::new(reader, unit, sequence(args), stream.name.clone())?;
+    let supply = RecordingSupply::new(reader, unit, sequence(args, number), stream.name.clone())?;
     Ok(Box::new(supply))
 }
 

@@ -14,4 +14,5 @@ mod hostile;
 mod kill;
 mod many;
 mod restart;
+mod spead;
 mod transports;

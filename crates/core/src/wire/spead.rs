@@ -116,6 +116,9 @@ pub struct Flavour {
 }
 
 impl Flavour {
+    /// SPEAD-64-48, which most instruments use.
+    pub const SPEAD_64_48: Flavour = Flavour { address_bits: 48 };
+
     /// The flavour with this many bits of value or address: a multiple of 8, 8 to 56.
     #[must_use]
     pub fn new(address_bits: u8) -> Option<Flavour> {

@@ -1,6 +1,6 @@
 //! The machine that a figure was measured on, and its energy meter.
 
-use std::{fs, time::Duration};
+use std::{fmt, fs, time::Duration};
 
 /// What stands beside every measured figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,14 @@ impl Machine {
             host: system.nodename().to_string_lossy().into_owned(),
             copy: crate::copy::name(),
         }
+    }
+}
+
+/// As it stands beside figures.
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gib = self.memory as f64 / f64::from(1 << 30);
+        write!(f, "{}, {} CPUs, {gib:.0} GiB, {}, copy {}", self.cpu, self.cores, self.kernel, self.copy)
     }
 }
 

@@ -19,6 +19,7 @@ mod filter;
 mod gather;
 mod open;
 mod option;
+mod path;
 pub mod reply;
 mod ring;
 pub mod selftest;
@@ -31,6 +32,8 @@ use crate::{
     source::{Source, SourceStats, Train},
 };
 use auto::AutoTier;
+pub use path::largest_datagram;
+
 pub(crate) use open::{bind_to_interface, open_socket};
 pub(crate) use option::set as set_option;
 use ring::RingTier;

@@ -12,6 +12,7 @@ use skyhaul_core::pattern;
 use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
 use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Split};
 use skyhaul_core::wire::spead::{Flavour, id};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Bytes of an item, or of a part of one.
@@ -136,12 +137,20 @@ impl Heap {
     /// The id is too large.
     pub fn pattern(flavour: Flavour, id: u64, counter: u64, bytes: u64) -> Result<Self, HeapError> {
         let mut heap = Self::new(flavour);
-        let step = pattern::LONGEST as u64;
-        let parts = (0..bytes.div_ceil(step)).map(|n| {
-            Payload::Static(pattern::slice(counter, n * step, (bytes - n * step).min(step) as usize))
-        });
-        heap.add_item_parts(id, parts)?;
+        heap.add_pattern(id, counter, 0..bytes)?;
         Ok(heap)
+    }
+
+    /// Add an item whose bytes are the pattern of `object`, from byte to byte of it.
+    ///
+    /// # Errors
+    /// The id is too large.
+    pub fn add_pattern(&mut self, id: u64, object: u64, part: Range<u64>) -> Result<(), HeapError> {
+        let step = pattern::LONGEST as u64;
+        let starts = (part.start..part.end).step_by(pattern::LONGEST);
+        let parts =
+            starts.map(|at| Payload::Static(pattern::slice(object, at, (part.end - at).min(step) as usize)));
+        self.add_item_parts(id, parts)
     }
 
     /// How its pointers divide.

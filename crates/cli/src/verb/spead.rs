@@ -1,0 +1,10 @@
+//! What `send`, `receive` and `bench` do with `--format spead`.
+
+mod memo;
+mod plots;
+pub(crate) mod receive;
+mod received;
+pub(crate) mod send;
+mod tables;
+
+pub(crate) use memo::run as bench;

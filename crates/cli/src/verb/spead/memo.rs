@@ -1,0 +1,72 @@
+//! `skyhaul bench --format spead`: the experiments of SDP memo 046 on this machine, as tables and plots.
+
+use super::{plots, tables};
+use crate::Outcome;
+use crate::args::{BenchArgs, Experiment};
+use crate::print::Progress;
+use crate::verb::receiving::print_json;
+use anyhow::{Context, Result};
+use serde::Serialize;
+use skyhaul::bench::spead::{self, Experiments, MemoOptions, MemoReport};
+use std::fs;
+use std::path::Path;
+
+/// A report and the line that made it.
+#[derive(Serialize)]
+struct Told<'a> {
+    command: &'a str,
+    #[serde(flatten)]
+    report: &'a MemoReport,
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
+    let directory = &args.spead.report;
+    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    let mut progress = Progress::new(args.output.quiet);
+    let report = spead::run(&options(args), &mut |line| progress.show(line));
+    progress.clear();
+    let report = report?;
+    let command = std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &word);
+    let plots = plots::all(&report);
+    let page = tables::page(&report, &command, &plots);
+    for (name, svg) in &plots {
+        write(directory, name, svg)?;
+    }
+    write(directory, "README.md", &page)?;
+    let told = Told { command: &command, report: &report };
+    write(directory, "figures.json", &serde_json::to_string_pretty(&told)?)?;
+    if args.output.json {
+        print_json(&told)?;
+    } else {
+        eprint!("{page}");
+        eprintln!("written to {}: README.md, figures.json, {} plots", directory.display(), plots.len());
+    }
+    Ok(Outcome::Done)
+}
+
+fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
+    let path = directory.join(name);
+    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+}
+
+fn options(args: &BenchArgs) -> MemoOptions {
+    let wanted = &args.spead.experiments;
+    let has = |one| wanted.is_empty() || wanted.contains(&one);
+    let interfaces = &args.spead.interfaces;
+    MemoOptions {
+        experiments: Experiments {
+            link: has(Experiment::Link),
+            light: has(Experiment::Light),
+            receiver: has(Experiment::Receiver),
+            pairs: has(Experiment::Pairs),
+            scaling: has(Experiment::Scaling),
+        },
+        heap_bytes: args.spead.heap_size.bytes() as usize,
+        time: args.time.duration(),
+        rounds: args.rounds.max(1),
+        pairs: args.spead.pairs.max(1),
+        rates: args.spead.rates.iter().map(|rate| rate.bits_per_second()).collect(),
+        addresses: if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() },
+        networks: args.netns.clone(),
+    }
+}

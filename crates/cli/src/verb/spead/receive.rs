@@ -1,0 +1,322 @@
+//! `skyhaul receive --format spead`: any number of addresses into one stream of heaps.
+
+use super::received::{HeapCounts, report, summary};
+use crate::Outcome;
+use crate::args::{ReceiveArgs, StopArg, TierArg};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use crate::verb::receiving::{self, print_json};
+use anyhow::{Context, Result, ensure};
+use skyhaul::core::pattern;
+use skyhaul::core::placement::Nanos;
+use skyhaul::io::address::Transport;
+use skyhaul::io::fault::FaultSource;
+use skyhaul::io::host::thread;
+use skyhaul::io::memory::heap::HeapMemory;
+use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
+use skyhaul::spead::receive::{
+    Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
+};
+use skyhaul::wire::spead::id;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often the end is looked for.
+const TICK: Duration = Duration::from_millis(50);
+/// Heaps taken from the stream at a time.
+const AT_ONCE: usize = 256;
+/// Bytes of memory for heaps by default, at most.
+const MEMORY: u64 = 2 << 30;
+
+/// What is done with heaps.
+pub(super) struct Consumer {
+    output: Option<Box<dyn Write + Send>>,
+    verify: bool,
+    fill: bool,
+    pub(super) counts: HeapCounts,
+    pub(super) bytes: u64,
+    pub(super) wrong: u64,
+    pub(super) first: Option<Instant>,
+    pub(super) last: Option<Instant>,
+}
+
+pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new(args.common.output.quiet);
+    if !receiving::wait_for_start(&args.common, &interrupt) {
+        return Ok(Outcome::Failed);
+    }
+    let mut consumer = Consumer::new(args)?;
+    let config = config(args);
+    config.heaps.check().map_err(anyhow::Error::msg)?;
+    let stream = Stream::new(&config);
+    let listening = add_readers(args, &stream)?;
+    if !args.common.output.quiet {
+        eprintln!("receiving from {}", listening.join(", "));
+    }
+    let cpu = thread::process_cpu_time();
+    stream.start();
+    let (ended, failure) = consume(args, &stream, &mut consumer, &interrupt, &mut progress);
+    progress.clear();
+    stream.stop();
+    let report = report(&stream.stats(), &consumer, args, ended, thread::process_cpu_time() - cpu);
+    let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
+    if args.common.output.json && !to_stdout {
+        print_json(&report)?;
+    } else {
+        eprint!("{}", summary(&report));
+    }
+    if let Some(error) = failure {
+        eprintln!("error: write: {error}");
+        return Ok(Outcome::Failed);
+    }
+    let drops: u64 = report.sources.iter().map(|source| source.socket_drops).sum();
+    let lost = report.heaps.incomplete + report.heaps.ring_full + drops;
+    let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && ended != "nothing";
+    Ok(if right { Outcome::Done } else { Outcome::Failed })
+}
+
+fn config(args: &ReceiveArgs) -> StreamConfig {
+    let (common, spead) = (&args.common, &args.spead);
+    let default = StreamConfig::default();
+    let mut heaps = default.heaps;
+    heaps.window = spead.heap_window.max(1);
+    heaps.in_order = spead.in_order;
+    heaps.largest = spead.largest_heap.bytes();
+    heaps.timeout = Some(Nanos(spead.heap_timeout.duration().as_nanos() as u64));
+    if spead.by_sender {
+        heaps.substreams = common.max_streams.max(1) as u64;
+    }
+    let memory = common.memory.map_or(MEMORY.min(skyhaul::io::memory::default_bytes()), |m| m.bytes());
+    StreamConfig {
+        heaps,
+        key: if spead.by_sender { Key::SenderAndCounter } else { Key::Counter },
+        stop: match spead.stop_items {
+            StopArg::Never => StopRule::Never,
+            StopArg::After(1) => StopRule::First,
+            StopArg::After(n) => StopRule::All(n as usize),
+        },
+        idle_timeout: common.idle.map(|idle| idle.duration()),
+        heap_limit: spead.heaps,
+        byte_limit: common.bytes.map(|bytes| bytes.bytes()),
+        start_at: spead.start_heap,
+        // They are counted here, wherever they go.
+        incomplete: true,
+        memory: HeapMemory::new(memory),
+        senders: common.max_streams.max(1),
+        cpus: common.cpus.clone(),
+        explicit_start: true,
+        ..default
+    }
+}
+
+/// Add everything that is listened on; the addresses, with the ports the system chose.
+fn add_readers(args: &ReceiveArgs, stream: &Stream) -> Result<Vec<String>> {
+    let common = &args.common;
+    let tier = match common.tier {
+        TierArg::Auto => Tier::Auto,
+        TierArg::Stage => Tier::Stage,
+        TierArg::Plain => Tier::Plain,
+        TierArg::Ring => Tier::Ring,
+    };
+    let sockets = common.receive_threads.max(1);
+    let options =
+        UdpOptions { tier, buffer: common.socket_buffer, reuse_port: sockets > 1, ..UdpOptions::default() };
+    let mut names = Vec::new();
+    if let Some(path) = &common.pcap {
+        stream.add_pcap(path, None)?;
+        names.push(path.display().to_string());
+    }
+    for at in &common.listen {
+        match at.transport {
+            Transport::Tcp => {
+                ensure!(
+                    common.faults.is_none(),
+                    "faults are for datagrams\nhint: listen on udp:// with --faults"
+                );
+                let tcp = TcpReaderOptions {
+                    end_with_last: args.spead.end_with_connections,
+                    ..TcpReaderOptions::default()
+                };
+                let local = stream.add_tcp(at, &tcp)?;
+                names.push(at.at(local).to_string());
+            }
+            Transport::Udp => {
+                let mut at = at.clone();
+                for _ in 0..sockets {
+                    let local = match common.faults {
+                        None => stream.add_udp(&at, &options)?,
+                        Some(faults) => {
+                            let source = UdpSource::open(&at, &options)?;
+                            let local = source.local();
+                            let name = at.at(local).to_string();
+                            stream.add_source(&name, Box::new(FaultSource::new(source, &faults)), false)?;
+                            local
+                        }
+                    };
+                    at = at.at(local);
+                }
+                names.push(at.to_string());
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Take heaps until the end; why it came, and what went wrong with writing.
+fn consume(
+    args: &ReceiveArgs,
+    stream: &Stream,
+    consumer: &mut Consumer,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> (&'static str, Option<std::io::Error>) {
+    let (begun, mut shown, mut before) = (Instant::now(), Instant::now(), 0);
+    let mut ended = "stopped";
+    let mut heaps = Vec::with_capacity(AT_ONCE);
+    loop {
+        match stream.get(Some(TICK)) {
+            Ok(heap) => {
+                heaps.push(heap);
+                stream.get_many(&mut heaps, AT_ONCE - 1);
+                match consumer.take(heaps.drain(..)) {
+                    Ok(()) => {}
+                    Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                        return ("reader gone", None);
+                    }
+                    Err(error) => return ("write failed", Some(error)),
+                }
+            }
+            Err(GetError::Empty) => {}
+            Err(GetError::Stopped) => {
+                let why = stream.stats().ended.map_or("stopped", Ended::name);
+                let ended = if ended == "stopped" { why } else { ended };
+                return (ended, consumer.flush().err());
+            }
+        }
+        if shown.elapsed() < Duration::from_millis(200) {
+            continue;
+        }
+        if progress.is_live() {
+            let bits = (consumer.bytes - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
+            progress.show(&line(consumer, &stream.stats(), bits));
+        }
+        (before, shown) = (consumer.bytes, Instant::now());
+        if let Some(why) = over(args, consumer, interrupt, begun) {
+            // What is there already is still taken.
+            ended = why;
+            stream.stop();
+        }
+    }
+}
+
+/// Whether this side wants an end, and why.
+fn over(
+    args: &ReceiveArgs,
+    consumer: &Consumer,
+    interrupt: &Interrupt,
+    begun: Instant,
+) -> Option<&'static str> {
+    let common = &args.common;
+    let passed = |limit: Option<skyhaul::io::quantity::Span>, since: Option<Instant>| {
+        limit.zip(since).is_some_and(|(limit, since)| since.elapsed() >= limit.duration())
+    };
+    if interrupt.is_set() {
+        Some("interrupted")
+    } else if passed(common.duration, consumer.first) {
+        Some("duration")
+    } else if common.stop_at.is_some_and(|at| receiving::now() >= at) {
+        Some("stop time")
+    } else if consumer.first.is_none() && passed(common.wait, Some(begun)) {
+        Some("nothing")
+    } else {
+        None
+    }
+}
+
+impl Consumer {
+    fn new(args: &ReceiveArgs) -> Result<Self> {
+        let output = args.output_file.as_deref().map(open_output).transpose()?;
+        Ok(Self {
+            output,
+            verify: args.verify,
+            fill: args.spead.incomplete,
+            counts: HeapCounts::default(),
+            bytes: 0,
+            wrong: 0,
+            first: None,
+            last: None,
+        })
+    }
+
+    fn take(&mut self, heaps: impl Iterator<Item = Heap>) -> std::io::Result<()> {
+        let now = Instant::now();
+        for heap in heaps.filter(is_data) {
+            self.first.get_or_insert(now);
+            self.last = Some(now);
+            self.bytes += heap.received;
+            if heap.complete {
+                self.counts.complete += 1;
+            } else {
+                self.counts.incomplete += 1;
+                self.counts.missing_bytes += heap.missing.iter().map(|gap| gap.end - gap.start).sum::<u64>();
+            }
+            if self.verify && !is_pattern(&heap) {
+                self.wrong += 1;
+            }
+            if let Some(output) = &mut self.output
+                && (heap.complete || self.fill)
+            {
+                output.write_all(heap.payload())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.output.as_mut().map_or(Ok(()), |output| output.flush())
+    }
+}
+
+/// Descriptors and stream control are no data.
+fn is_data(heap: &Heap) -> bool {
+    let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
+    heap.pointers().is_empty() || { parts }.any(|item| !item.immediate && item.id > id::DTYPE)
+}
+
+/// Whether all that came of it is the pattern of its counter.
+fn is_pattern(heap: &Heap) -> bool {
+    let payload = heap.payload();
+    let ends = heap.missing.iter().map(|gap| (gap.start, gap.end)).chain([(payload.len() as u64, 0)]);
+    let mut at = 0;
+    ends.into_iter().all(|(end, next)| {
+        let part = payload.get(at as usize..end as usize).unwrap_or_default();
+        let right = pattern::first_error(heap.counter, at, part).is_none();
+        at = next;
+        right
+    })
+}
+
+fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
+}
+
+fn line(consumer: &Consumer, stats: &Stats, bits: f64) -> String {
+    if consumer.first.is_none() {
+        return "waiting for the first heap".into();
+    }
+    format!(
+        "{:>10}  {} heaps  incomplete {}  refused {}  kernel drops {}",
+        print::rate(bits),
+        print::count(consumer.counts.complete),
+        print::count(consumer.counts.incomplete),
+        print::count(stats.total.rejects.total()),
+        print::count(stats.kernel_drops()),
+    )
+}

@@ -1,0 +1,137 @@
+//! What `skyhaul receive --format spead` tells at its end.
+
+use super::receive::Consumer;
+use crate::args::ReceiveArgs;
+use crate::print;
+use serde::Serialize;
+use skyhaul::report::{Cpu, SourceReport, VERSION};
+use skyhaul::spead::receive::Stats;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What was received.
+#[derive(Serialize)]
+pub(crate) struct SpeadReceiveReport {
+    version: u32,
+    /// Why it ended.
+    ended: &'static str,
+    /// From the first heap to the last.
+    seconds: f64,
+    pub(super) heaps: HeapCounts,
+    heaps_per_second: f64,
+    /// Bits per second of heap payload.
+    bits_per_second: f64,
+    payload_bytes: u64,
+    wire_bytes: u64,
+    packets: u64,
+    /// Packets refused, by reason.
+    rejects: BTreeMap<String, u64>,
+    /// Every other counter of the stream.
+    counters: BTreeMap<String, u64>,
+    pub(super) sources: Vec<SourceReport>,
+    /// Heaps whose payload is not the pattern, with --verify.
+    pub(super) pattern_errors: Option<u64>,
+    cpu: Cpu,
+    notes: Vec<String>,
+}
+
+/// Heaps by what became of them.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct HeapCounts {
+    pub(super) complete: u64,
+    pub(super) incomplete: u64,
+    /// Finished, but the consumer was too slow.
+    pub(super) ring_full: u64,
+    /// Bytes that are missing in the incomplete ones.
+    pub(super) missing_bytes: u64,
+}
+
+pub(super) fn report(
+    stats: &Stats,
+    consumer: &Consumer,
+    args: &ReceiveArgs,
+    ended: &'static str,
+    cpu: Duration,
+) -> SpeadReceiveReport {
+    let seconds = consumer.first.zip(consumer.last).map_or(0.0, |(a, b)| (b - a).as_secs_f64());
+    let per_second = |n: u64| if seconds > 0.0 { n as f64 / seconds } else { 0.0 };
+    let named = |prefix: &'static str, wanted: bool| {
+        let all = stats.named().filter(move |(name, n)| *n > 0 && name.starts_with(prefix) == wanted);
+        all.map(move |(name, n)| (name.trim_start_matches(prefix).to_owned(), n)).collect::<BTreeMap<_, _>>()
+    };
+    let counts = HeapCounts { ring_full: stats.total.ring_full, ..consumer.counts };
+    let wire = stats.total.bytes;
+    let path: Duration = stats.readers.iter().map(|reader| reader.cpu).sum();
+    let per_gb = |cpu: Duration| cpu.as_secs_f64() * 1e9 / wire.max(1) as f64;
+    SpeadReceiveReport {
+        version: VERSION,
+        ended,
+        seconds,
+        heaps: counts,
+        heaps_per_second: per_second(counts.complete + counts.incomplete),
+        bits_per_second: per_second(consumer.bytes) * 8.0,
+        payload_bytes: consumer.bytes,
+        wire_bytes: wire,
+        packets: stats.total.packets,
+        rejects: named("reject_", true),
+        counters: named("reject_", false),
+        sources: stats.readers.iter().map(|r| SourceReport::new(r.name.clone(), r.source.clone())).collect(),
+        pattern_errors: args.verify.then_some(consumer.wrong),
+        cpu: Cpu {
+            path_seconds: path.as_secs_f64(),
+            process_seconds: cpu.as_secs_f64(),
+            path_seconds_per_gb: per_gb(path),
+            process_seconds_per_gb: per_gb(cpu),
+            joules_per_gb: None,
+        },
+        notes: stats
+            .readers
+            .iter()
+            .filter_map(|r| Some(format!("{}: {}", r.name, r.error.as_ref()?)))
+            .collect(),
+    }
+}
+
+/// What was received, in some lines.
+pub(super) fn summary(r: &SpeadReceiveReport) -> String {
+    let mut out = format!(
+        "received {} heaps whole, {} incomplete ({} missing), {} in {:.1} s ({}), CPU {:.3} s/GB; ended: {}\n",
+        print::count(r.heaps.complete),
+        print::count(r.heaps.incomplete),
+        print::bytes(r.heaps.missing_bytes),
+        print::bytes(r.payload_bytes),
+        r.seconds,
+        print::rate(r.bits_per_second),
+        r.cpu.path_seconds_per_gb,
+        r.ended.replace('_', " ")
+    );
+    for s in &r.sources {
+        out.push_str(&format!(
+            "  {}  {} packets by tier {}, kernel drops {}, socket buffer {}\n",
+            s.listen,
+            print::count(s.packets),
+            s.tier,
+            print::count(s.socket_drops),
+            print::bytes(s.buffer_granted)
+        ));
+        for remedy in &s.remedies {
+            out.push_str(&format!("  hint: {remedy}\n"));
+        }
+    }
+    if r.heaps.ring_full > 0 {
+        out.push_str(&format!(
+            "  {} whole heaps dropped since they were taken too slowly\n  hint: give more --memory, or write to a faster disk\n",
+            print::count(r.heaps.ring_full)
+        ));
+    }
+    if !r.rejects.is_empty() {
+        out.push_str(&format!("  packets refused: {}\n", print::rejects(&r.rejects)));
+    }
+    if let Some(errors) = r.pattern_errors {
+        out.push_str(&format!("  heaps whose payload is not the pattern: {}\n", print::count(errors)));
+    }
+    for note in &r.notes {
+        out.push_str(&format!("  note: {note}\n"));
+    }
+    out
+}

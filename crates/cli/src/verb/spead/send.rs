@@ -1,0 +1,442 @@
+//! `skyhaul send --format spead`: any number of streams, each in a thread of its own.
+
+use crate::Outcome;
+use crate::args::{PacketArg, RateArg, SendArgs};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use crate::verb::receiving::print_json;
+use crate::verb::send::{cpu, destination, mode, rate};
+use anyhow::{Context, Result, bail, ensure};
+use serde::Serialize;
+use skyhaul::io::address::{Endpoint, Transport};
+use skyhaul::io::file::MappedFile;
+use skyhaul::io::host::thread;
+use skyhaul::io::tcp::TcpSendOptions;
+use skyhaul::io::udp::{largest_datagram, send::SendOptions};
+use skyhaul::report::VERSION;
+use skyhaul::spead::send::{
+    Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, SendStats, Split, Stream,
+};
+use skyhaul::wire::spead::Flavour;
+use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Id of the first item; the others follow. The second where a flavour has no such large ids.
+const FIRST_ITEM: [u64; 2] = [0x1000, 0x20];
+/// Payload that is handed to a stream at a time, in bytes: enough for long trains, little enough to stop soon.
+const GROUP_BYTES: usize = 1 << 20;
+/// Most heaps in it.
+const GROUP_HEAPS: usize = 1024;
+/// Largest packet in a datagram, in bytes.
+const DATAGRAM: usize = 65_507;
+
+/// What one stream sent.
+#[derive(Serialize)]
+pub(crate) struct SpeadSendReport {
+    version: u32,
+    to: Vec<String>,
+    how: String,
+    seconds: f64,
+    /// Data heaps sent whole; descriptors and the stop heap are not counted.
+    heaps: u64,
+    heaps_per_second: f64,
+    /// Bits per second of packets.
+    bits_per_second: f64,
+    payload_bytes: u64,
+    wire_bytes: u64,
+    cpu_seconds_per_gb: f64,
+    totals: SendStats,
+    /// What the receivers' reports made of the rate, where they were asked for.
+    rate: Option<String>,
+    error: Option<String>,
+}
+
+/// What heaps are filled with.
+#[derive(Clone)]
+enum Content {
+    /// The same bytes in all, never touched again.
+    Still,
+    /// Each proves itself.
+    Pattern,
+    /// A file, again and again.
+    File(Arc<Mapped>),
+}
+
+/// A file's bytes, shared among heaps.
+struct Mapped(MappedFile);
+
+/// A part of a file as an item.
+struct Part(Arc<Mapped>, std::ops::Range<usize>);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0.0[self.1.clone()]
+    }
+}
+
+/// One stream and what it is to send.
+struct Job {
+    stream: Arc<Stream>,
+    to: Vec<String>,
+    how: String,
+    content: Content,
+    flavour: Flavour,
+    heap_bytes: usize,
+    items: usize,
+    repeat: bool,
+    bare: bool,
+    first: u64,
+    step: u64,
+    heaps: u64,
+    duration: Option<Duration>,
+    substreams: usize,
+    cpu: Option<usize>,
+}
+
+pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new(args.output.quiet);
+    let count = if args.spead.substreams { 1 } else { args.senders.max(1) * args.to.len() };
+    let jobs = (0..count).map(|number| job(args, number)).collect::<Result<Vec<_>>>()?;
+    let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads = jobs
+        .into_iter()
+        .map(|job| {
+            let stop = stop.clone();
+            std::thread::Builder::new().name("send".into()).spawn(move || job.run(&stop))
+        })
+        .collect::<std::io::Result<Vec<_>>>()?;
+    watch(&streams, &|| threads.iter().all(|t| t.is_finished()), &interrupt, &stop, &mut progress);
+    let mut reports = Vec::new();
+    for thread in threads {
+        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
+    }
+    if args.output.json {
+        match &reports[..] {
+            [only] => print_json(only)?,
+            all => print_json(&all)?,
+        }
+    } else {
+        reports.iter().for_each(|report| eprint!("{}", summary(report)));
+    }
+    let failed = reports.iter().any(|report| report.error.is_some());
+    Ok(if failed { Outcome::Failed } else { Outcome::Done })
+}
+
+/// Show what goes out until all is; ask for an end when somebody wants it.
+fn watch(
+    streams: &[Arc<Stream>],
+    done: &dyn Fn() -> bool,
+    interrupt: &Interrupt,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) {
+    let (mut before, mut shown) = (0, Instant::now());
+    let mut asked: Option<Instant> = None;
+    while !done() {
+        std::thread::sleep(Duration::from_millis(10));
+        if interrupt.is_set() {
+            stop.store(true, Ordering::Relaxed);
+            // The heap under way and the stop heap get a moment; a peer that takes nothing does not hold us.
+            if asked.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(2) {
+                streams.iter().for_each(|stream| stream.cancel());
+            }
+        }
+        if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
+            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
+            let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
+            progress.show(&format!("sent {}  {}", print::bytes(sent), print::rate(bits)));
+            (before, shown) = (sent, Instant::now());
+        }
+    }
+    progress.clear();
+}
+
+fn job(args: &SendArgs, number: usize) -> Result<Job> {
+    let spead = &args.spead;
+    ensure!(
+        args.scan.is_none() && !args.noise && args.faults.is_none(),
+        "SPEAD heaps are made of --pattern or --input, without faults\nhint: damage them at the receiver: receive --faults"
+    );
+    let flavour = Flavour::new(spead.flavour).with_context(|| {
+        format!("no flavour SPEAD-64-{}\nhint: --flavour takes 8, 16, 24, 32, 40, 48 or 56", spead.flavour)
+    })?;
+    let to: Vec<Endpoint> =
+        if spead.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
+    let config = config(args, &to, number)?;
+    check_rate(rate(args, number)?, &to)?;
+    let outlet = outlet(args, &to)?;
+    let (how, substreams) = (outlet.describe(), outlet.substreams());
+    let (content, heaps) = content(args)?;
+    let stream = Arc::new(Stream::new(outlet, config)?);
+    Ok(Job {
+        stream,
+        to: to.iter().map(Endpoint::to_string).collect(),
+        how,
+        content,
+        flavour,
+        heap_bytes: spead.heap_size.bytes() as usize,
+        items: spead.items.max(1),
+        repeat: spead.repeat_pointers,
+        bare: spead.bare,
+        first: spead.first_heap,
+        step: spead.heap_step,
+        heaps,
+        duration: args.duration.map(|d| d.duration()),
+        substreams,
+        cpu: cpu(args, number),
+    })
+}
+
+fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig> {
+    let tcp = to.iter().any(|at| at.transport == Transport::Tcp);
+    let packet = match args.spead.packet {
+        PacketArg::Heap if !tcp => {
+            bail!("a datagram holds no whole heap\nhint: --packet heap is for tcp:// addresses")
+        }
+        PacketArg::Heap => PacketSize::Heap,
+        PacketArg::Bytes(bytes) if !tcp && bytes > DATAGRAM => {
+            bail!("a datagram holds at most 65507 bytes, not {bytes}\nhint: --packet 65000, or tcp://")
+        }
+        PacketArg::Bytes(bytes) => PacketSize::Packet(bytes),
+        PacketArg::Mtu if tcp => PacketSize::Packet(DATAGRAM),
+        PacketArg::Mtu => {
+            let sizes = to.iter().map(largest_datagram).collect::<std::io::Result<Vec<_>>>()?;
+            PacketSize::Packet(sizes.into_iter().min().unwrap_or(1472))
+        }
+    };
+    let rate = match rate(args, number)? {
+        Some(RateArg::Fixed(rate)) => rate.bits_per_second(),
+        _ => 0,
+    };
+    let split = if args.spead.full_packets { Split::Full } else { Split::Even };
+    Ok(SendConfig { packet, rate, split, ..SendConfig::default() })
+}
+
+fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {
+    if to.iter().all(|at| at.transport == Transport::Udp) {
+        return Ok(Outlet::udp(to, &SendOptions { mode: mode(args), ..SendOptions::default() })?);
+    }
+    match to {
+        [only] => Ok(Outlet::tcp(only, &TcpSendOptions::default())?),
+        _ => bail!(
+            "substreams over TCP are not possible\nhint: leave --substreams out: each address gets all heaps"
+        ),
+    }
+}
+
+/// What is sent, and how many heaps of it.
+fn content(args: &SendArgs) -> Result<(Content, u64)> {
+    let most = args.spead.heaps.or(args.packets).unwrap_or(u64::MAX);
+    let Some(path) = &args.input else {
+        return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
+    };
+    let file = MappedFile::open(path)?;
+    ensure!(!file.is_empty(), "{}: nothing in it to send\nhint: give another --input", path.display());
+    let heap = args.spead.heap_size.bytes().max(1);
+    let heaps = (file.len() as u64).div_ceil(heap).saturating_mul(args.r#loop);
+    Ok((Content::File(Arc::new(Mapped(file))), heaps.min(most)))
+}
+
+/// A rate is found where somebody can answer.
+fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
+    ensure!(
+        matches!(rate, None | Some(RateArg::Fixed(_)))
+            || matches!(to, [one] if one.transport == Transport::Udp),
+        "a rate is found for one udp:// address at a time\nhint: TCP finds its own; leave --rate out"
+    );
+    Ok(())
+}
+
+impl Job {
+    fn run(self, stop: &AtomicBool) -> SpeadSendReport {
+        if let Some(cpu) = self.cpu {
+            // A sender that is not pinned is only less steady.
+            let _ = thread::pin(cpu);
+        }
+        let cpu = thread::cpu_time();
+        let begun = Instant::now();
+        let sent = self.send_all(stop, begun);
+        let seconds = begun.elapsed().as_secs_f64();
+        let cpu = (thread::cpu_time() - cpu).as_secs_f64();
+        let rate = None;
+        let totals = self.stream.stats();
+        let (heaps, error) = match sent {
+            Ok(heaps) => (heaps, None),
+            Err((heaps, error)) => (heaps, Some(error.to_string())),
+        };
+        SpeadSendReport {
+            version: VERSION,
+            to: self.to,
+            how: self.how,
+            seconds,
+            heaps,
+            heaps_per_second: heaps as f64 / seconds.max(1e-9),
+            bits_per_second: totals.wire_bytes as f64 * 8.0 / seconds.max(1e-9),
+            payload_bytes: totals.payload_bytes,
+            wire_bytes: totals.wire_bytes,
+            cpu_seconds_per_gb: cpu * 1e9 / totals.wire_bytes.max(1) as f64,
+            totals,
+            rate,
+            error,
+        }
+    }
+
+    /// Descriptors, heaps, stop heap; how many heaps went out.
+    fn send_all(&self, stop: &AtomicBool, begun: Instant) -> Result<u64, (u64, anyhow::Error)> {
+        let mut next = 0;
+        let result = self.try_send(stop, begun, &mut next);
+        result.map(|()| next).map_err(|error| (next, error))
+    }
+
+    fn try_send(&self, stop: &AtomicBool, begun: Instant, next: &mut u64) -> Result<()> {
+        let over =
+            || stop.load(Ordering::Relaxed) || self.duration.is_some_and(|most| begun.elapsed() >= most);
+        if !self.bare {
+            self.to_all(&self.descriptors()?)?;
+        }
+        // At a low rate a tenth of a second's worth, so that an end is not waited for.
+        let most = match self.stream.rate() {
+            0 => GROUP_BYTES,
+            rate => usize::try_from(rate / 80).unwrap_or(usize::MAX).min(GROUP_BYTES),
+        };
+        let group = (most / self.heap_bytes.max(1)).clamp(1, GROUP_HEAPS) as u64;
+        let still = self.heap(0)?;
+        let mut made = Vec::new();
+        while *next < self.heaps && !over() {
+            let upto = self.heaps.min(*next + group);
+            made.clear();
+            if !matches!(self.content, Content::Still) {
+                for number in *next..upto {
+                    made.push(self.heap(number)?);
+                }
+            }
+            let heaps: Vec<(&Heap, HeapOptions)> = (*next..upto)
+                .map(|number| {
+                    let heap = made.get((number - *next) as usize).unwrap_or(&still);
+                    (heap, self.options(number))
+                })
+                .collect();
+            self.stream.send_heaps(&heaps, Order::Serial)?;
+            *next = upto;
+        }
+        if !self.bare {
+            let mut end = Heap::new(self.flavour);
+            end.add_end();
+            self.to_all(&end)?;
+        }
+        Ok(())
+    }
+
+    /// A control heap, to each destination.
+    fn to_all(&self, heap: &Heap) -> Result<()> {
+        for substream in 0..self.substreams {
+            // Above all counters of data heaps.
+            let counter = self.flavour.max_value() - substream as u64;
+            self.stream.send(heap, &HeapOptions { counter: Some(counter), substream, rate: Some(0) })?;
+        }
+        Ok(())
+    }
+
+    fn counter(&self, number: u64) -> u64 {
+        self.first.wrapping_add(number.wrapping_mul(self.step)) & self.flavour.max_value()
+    }
+
+    fn options(&self, number: u64) -> HeapOptions {
+        let substream = (number % self.substreams as u64) as usize;
+        HeapOptions { counter: Some(self.counter(number)), substream, rate: None }
+    }
+
+    /// Ids of the items.
+    fn ids(&self) -> std::ops::RangeFrom<u64> {
+        let fits = self.flavour.max_id() >= FIRST_ITEM[0] + self.items as u64;
+        FIRST_ITEM[usize::from(!fits)]..
+    }
+
+    /// Lengths of the items of a heap of `bytes`.
+    fn lengths(&self, bytes: usize) -> impl Iterator<Item = std::ops::Range<usize>> + use<> {
+        let items = self.items;
+        (0..items).map(move |n| bytes * n / items..bytes * (n + 1) / items)
+    }
+
+    fn heap(&self, number: u64) -> Result<Heap> {
+        let mut heap = Heap::new(self.flavour);
+        let counter = self.counter(number);
+        match &self.content {
+            Content::File(file) => {
+                let per_loop = file.0.len().div_ceil(self.heap_bytes.max(1)) as u64;
+                let start = (number % per_loop.max(1)) as usize * self.heap_bytes;
+                let end = (start + self.heap_bytes).min(file.0.len());
+                for (id, part) in self.ids().zip(self.lengths(end - start)) {
+                    let part = Part(file.clone(), start + part.start..start + part.end);
+                    heap.add_item(id, Arc::new(part))?;
+                }
+            }
+            Content::Still | Content::Pattern => {
+                for (id, part) in self.ids().zip(self.lengths(self.heap_bytes)) {
+                    heap.add_pattern(id, counter, part.start as u64..part.end as u64)?;
+                }
+            }
+        }
+        heap.set_repeat_pointers(self.repeat);
+        Ok(heap)
+    }
+
+    /// The items as arrays of bytes.
+    fn descriptors(&self) -> Result<Heap> {
+        let mut heap = Heap::new(self.flavour);
+        heap.add_start();
+        for (id, part) in self.ids().zip(self.lengths(self.heap_bytes)) {
+            let descriptor = Descriptor {
+                id,
+                name: format!("data{id:x}"),
+                description: "payload sent by skyhaul".into(),
+                shape: vec![Some(part.len() as u64)],
+                format: Vec::new(),
+                numpy: Some(format!(
+                    "{{'descr': '|u1', 'fortran_order': False, 'shape': ({},)}}",
+                    part.len()
+                )),
+            };
+            heap.add_descriptor(&descriptor, BugCompat::default())?;
+        }
+        Ok(heap)
+    }
+}
+
+/// What was sent, in some lines.
+fn summary(r: &SpeadSendReport) -> String {
+    let mut out = format!(
+        "sent {} heaps, {} in {:.1} s ({}, {:.0} heaps/s), CPU {:.3} s/GB\n  {}\n",
+        print::count(r.heaps),
+        print::bytes(r.wire_bytes),
+        r.seconds,
+        print::rate(r.bits_per_second),
+        r.heaps_per_second,
+        r.cpu_seconds_per_gb,
+        r.how
+    );
+    if r.totals.slipped_seconds > 0.01 {
+        out.push_str(&format!(
+            "  the schedule slipped by {:.2} s: this host could not keep the rate\n",
+            r.totals.slipped_seconds
+        ));
+    }
+    if r.totals.refused + r.totals.unreachable > 0 {
+        out.push_str(&format!(
+            "  {} packets refused by the kernel, {} answers that nobody listens there\n",
+            print::count(r.totals.refused),
+            print::count(r.totals.unreachable)
+        ));
+    }
+    if let Some(rate) = &r.rate {
+        out.push_str(&format!("  {rate}\n"));
+    }
+    if let Some(error) = &r.error {
+        out.push_str(&format!("  ended by an error: {error}\n"));
+    }
+    out
+}

@@ -1,0 +1,184 @@
+//! SPEAD heaps through the command: every transport, what is lost on the way, many senders, and the memo's experiments.
+
+use crate::site::{Job, number, run, send, wait_for, words};
+use serde_json::Value;
+use std::net::UdpSocket;
+
+/// A receiver on a port of the system's choice.
+#[track_caller]
+fn receive(line: &str) -> Job {
+    Job::start(&words(&format!("receive --format spead --memory 256MiB --wait 60s --json {line}")))
+}
+
+/// Heaps of one kind in a receiver's report.
+fn heaps(report: &Value, kind: &str) -> u64 {
+    number(&report["heaps"][kind])
+}
+
+/// Arrivals that the kernel dropped.
+fn drops(report: &Value) -> u64 {
+    report["sources"].as_array().unwrap().iter().map(|s| number(&s["socket_drops"])).sum()
+}
+
+/// Send pattern heaps to `listen` and have each proven.
+#[track_caller]
+fn carried(listen: &str, line: &str) -> Value {
+    let mut receiver = receive(&format!("--verify --listen {listen}"));
+    let sent = send(&receiver.address(), &format!("--format spead --pattern {line}"));
+    let report = receiver.finish().expect(0).json();
+    assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
+    if drops(&report) == 0 {
+        assert_eq!(heaps(&report, "complete"), number(&sent["heaps"]), "{report}\n{sent}");
+        assert_eq!(heaps(&report, "incomplete"), 0, "{report}");
+    }
+    report
+}
+
+#[test]
+fn over_udp_in_every_shape() {
+    for line in [
+        "--heap-size 100KiB --heaps 50",
+        "--heap-size 100001 --heaps 50 --packet 8972 --flavour 40",
+        "--heap-size 4KiB --heaps 2000 --items 3 --repeat-pointers",
+        "--heap-size 1KiB --heaps 3000 --full-packets --flavour 56",
+        "--heap-size 1MiB --heaps 20 --packet mtu --first-heap 1000 --heap-step 16",
+    ] {
+        carried("udp://127.0.0.1:0", &format!("--rate 400Mbps {line}"));
+    }
+}
+
+#[test]
+fn over_tcp_as_packets_and_as_whole_heaps() {
+    for line in [
+        "--heap-size 1MiB --heaps 40",
+        "--heap-size 4MiB --heaps 20 --packet heap",
+        "--heap-size 1000 --heaps 5000 --packet heap --items 2",
+    ] {
+        let report = carried("tcp://127.0.0.1:0", line);
+        assert_eq!(drops(&report), 0);
+    }
+}
+
+#[test]
+fn over_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        println!("SKIPPED: no IPv6 on loopback here (sysctl net.ipv6.conf.lo.disable_ipv6=0)");
+        return;
+    }
+    carried("udp://[::1]:0", "--heap-size 64KiB --heaps 100 --rate 400Mbps");
+}
+
+/// Each sender counts its own heaps from 1: told apart by address, every one arrives.
+#[test]
+fn many_senders_into_one_stream() {
+    let mut receiver =
+        receive("--verify --by-sender --stop-items 4 --listen tcp://127.0.0.1:0 --heap-window 64");
+    let done = run(&format!(
+        "send --json --format spead --pattern --to {} --senders 4 --heap-size 50000 --heaps 100",
+        receiver.address()
+    ));
+    assert_eq!(done.expect(0).json().as_array().unwrap().len(), 4);
+    let report = receiver.finish().expect(0).json();
+    assert_eq!((heaps(&report, "complete"), number(&report["pattern_errors"])), (400, 0), "{report}");
+}
+
+/// One stream whose heaps go to two receivers in turn.
+#[test]
+fn substreams_take_turns() {
+    let mut receivers = [(); 2].map(|()| receive("--verify --listen udp://127.0.0.1:0"));
+    let to: Vec<String> = receivers.iter_mut().map(Job::address).collect();
+    run(&format!(
+        "send --json --format spead --pattern --substreams --to {} --to {} --heap-size 30000 --heaps 100 --rate 400Mbps",
+        to[0], to[1]
+    ))
+    .expect(0);
+    for receiver in receivers {
+        let report = receiver.finish().expect(0).json();
+        assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
+        assert!(heaps(&report, "complete") == 50 || drops(&report) > 0, "{report}");
+    }
+}
+
+/// Nothing hangs: neither without a stop heap, nor with losses everywhere; every heap is told as it is.
+#[test]
+fn losses_are_told_and_a_lost_stop_hangs_nobody() {
+    for seed in 1..=3 {
+        let faults = format!("loss=0.02,reorder=20,duplicate=0.02,seed={seed}");
+        let mut receiver =
+            receive(&format!("--verify --idle 1s --faults {faults} --listen udp://127.0.0.1:0"));
+        let sent = send(
+            &receiver.address(),
+            "--format spead --pattern --bare --heap-size 20KiB --heaps 400 --rate 300Mbps",
+        );
+        let report = receiver.finish().json();
+        assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
+        let seen = heaps(&report, "complete") + heaps(&report, "incomplete");
+        assert!(heaps(&report, "incomplete") > 0 && seen <= number(&sent["heaps"]), "{report}");
+        assert!(seen + drops(&report) * 64 >= 390, "{report}");
+    }
+}
+
+#[test]
+fn a_file_comes_out_as_it_went_in() {
+    let directory = tempfile::tempdir().unwrap();
+    let (from, to) = (directory.path().join("in"), directory.path().join("out"));
+    let bytes: Vec<u8> = (0..1_000_003u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    std::fs::write(&from, &bytes).unwrap();
+    let mut receiver = receive(&format!("--listen tcp://127.0.0.1:0 --output-file {}", to.display()));
+    send(&receiver.address(), &format!("--format spead --input {} --heap-size 64KiB", from.display()));
+    receiver.finish().expect(0);
+    assert!(std::fs::read(&to).unwrap() == bytes);
+}
+
+#[test]
+fn ctrl_c_ends_both_sides_with_their_reports() {
+    let mut receiver = receive("--listen udp://127.0.0.1:0");
+    let line = format!("send --json --format spead --to {} --rate 50Mbps", receiver.address());
+    let sender = Job::start(&words(&line));
+    wait_for("some packets", || {
+        let table = std::fs::read_to_string("/proc/net/udp").unwrap();
+        (table.lines().count() > 2).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    sender.signal(rustix::process::Signal::INT);
+    let sent = sender.finish().expect(0).json();
+    assert!(number(&sent["heaps"]) > 0, "{sent}");
+    // The stop heap ends the receiver.
+    let report = receiver.finish().expect(0).json();
+    assert!(heaps(&report, "complete") > 0, "{report}");
+}
+
+#[test]
+fn the_memo_in_a_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let done = run(&format!(
+        "bench --format spead --time 50ms --rounds 1 --pairs 2 --rates 100Mbps,200Mbps --heap-size 256KiB --json --report {}",
+        directory.path().display()
+    ))
+    .expect(0);
+    let report = done.json();
+    assert_eq!(report["light"].as_array().unwrap().len(), 12, "{report}");
+    assert!(number(&report["receiver"][0]["figures"]["heaps"]) > 0);
+    for name in ["README.md", "figures.json", "pairs.svg", "scaling.svg", "scaling-loss.svg"] {
+        assert!(directory.path().join(name).metadata().unwrap().len() > 500, "{name}");
+    }
+}
+
+#[test]
+fn wrong_use_is_told_with_the_next_step() {
+    for (line, hint) in [
+        ("send --format spead --to udp://127.0.0.1:9 --packet heap", "tcp"),
+        ("send --format spead --to udp://127.0.0.1:9 --flavour 47", "flavour"),
+        ("send --format spead --to udp://127.0.0.1:9 --rate 1Gbps,2Gbps", "rate"),
+        ("send --format spead --to tcp://127.0.0.1:9 --rate auto", "udp"),
+        ("send --format vdif --pattern --to udp://127.0.0.1:9 --rate auto", "spead"),
+        ("send --format spead --to udp://127.0.0.1:9 --packet 70000", "65"),
+    ] {
+        let done = run(line).expect(2);
+        assert!(
+            done.stderr.contains("hint:") && done.stderr.to_lowercase().contains(hint),
+            "{line}: {}",
+            done.stderr
+        );
+    }
+}

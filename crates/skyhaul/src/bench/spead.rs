@@ -1,0 +1,20 @@
+//! SPEAD senders and receivers in pairs: the experiments of SDP memo 046, on this machine.
+//!
+//! ```text
+//!   pair 1   Stream (send) ── udp or tcp ──▶ Stream (receive)     one thread each, all started together
+//!   pair 2   Stream (send) ──────────────▶ Stream (receive)
+//!   …                                       or a light receiver: nothing is read (UDP), or only drained (TCP)
+//! ```
+//!
+//! As in the memo, the speed is the bytes sent by all senders in the time until the last has finished, the loss is the
+//! heaps that were sent and not received complete, and the effective speed is that of the complete heaps. Each figure is
+//! measured in several rounds, settings taking turns.
+//!
+//! Limits: both ends are threads of this process; with more pairs than processors the machine, not the link, is measured.
+//! A light UDP receiver lets its socket overflow, so the kernel still does the work of delivery.
+
+mod memo;
+mod pair;
+
+pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, Way, run};
+pub use pair::{Figures, PairOptions, Receiving, measure};
