@@ -43,6 +43,7 @@
 //! The clock is looked at every 16 trains; a timeout may come 20 ms late. The time is kept by the readers: a stream
 //! without one is looked after by [`Stream::get`].
 
+pub mod chunk;
 mod config;
 mod core;
 mod goal;

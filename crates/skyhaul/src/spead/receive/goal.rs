@@ -14,6 +14,8 @@ pub(super) trait Goal: Send + 'static {
     type Block: Send;
     /// What is handed on.
     type Out: Send;
+    /// Finished heaps are looked at after every packet, not after every train.
+    const EAGER: bool = false;
 
     /// Room for a heap of `bytes`; `old` is what it outgrew, whose content is kept.
     ///
@@ -56,6 +58,11 @@ pub(super) trait Goal: Send + 'static {
 
     /// A heap is finished.
     fn retired(&mut self, heap: RetiredHeap<Self::Block>, out: &mut VecDeque<Self::Out>);
+
+    /// Finished heaps were looked at: hand on what that made ready. `ended`: the stream has ended.
+    fn ready(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {
+        let _ = (ended, out);
+    }
 
     /// A heap ended that is not handed on.
     fn dropped(&mut self, heap: RetiredHeap<Self::Block>) {

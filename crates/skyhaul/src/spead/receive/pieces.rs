@@ -232,6 +232,10 @@ impl<G: Goal> PieceSink for Feed<'_, '_, G> {
     }
 
     fn filled(&mut self, connection: u64, bytes: usize) {
+        if bytes == 0 {
+            // Looked for, and nothing there: it is still silent.
+            return;
+        }
         self.core.look_at_clock(self.me);
         self.me.counts.bytes += bytes as u64;
         let last = self.whole.get(&connection).is_some_and(|c| c.heap.filled + bytes as u64 == c.heap.bytes);

@@ -34,6 +34,8 @@ pub(super) struct Table<G: Goal> {
     pub(super) goal: G,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
+    /// Looked at between two packets, and not handed on yet.
+    settled: VecDeque<G::Out>,
     rules: Rules,
     largest: u64,
     /// When a packet was last accepted.
@@ -80,6 +82,7 @@ impl<G: Goal> Table<G> {
                 incomplete: config.incomplete,
                 senders: config.senders,
             },
+            settled: VecDeque::new(),
             largest: heaps.largest,
             last: None,
             handed_heaps: 0,
@@ -157,7 +160,17 @@ impl<G: Goal> Table<G> {
         let last = at + bytes.len() as u64 == head.length;
         counts.single_packet_heaps += u64::from(last && head.size == Some(head.length));
         self.last = Some(now);
+        if G::EAGER {
+            self.settle(counts);
+        }
         Ok(())
+    }
+
+    /// Look at finished heaps though nothing is to be handed on yet.
+    fn settle(&mut self, counts: &mut Counts) {
+        let mut out = std::mem::take(&mut self.settled);
+        self.drain_heaps(&mut out, counts);
+        self.settled = out;
     }
 
     /// Memory for a heap that comes as one long packet, to be filled outside of the table. None: it goes the way of all
@@ -255,6 +268,15 @@ impl<G: Goal> Table<G> {
     /// Hand on what is finished.
     #[inline]
     pub(super) fn drain(&mut self, out: &mut VecDeque<G::Out>, counts: &mut Counts) {
+        if G::EAGER {
+            out.append(&mut self.settled);
+        }
+        self.drain_heaps(out, counts);
+        self.goal.ready(self.ended.is_some(), out);
+    }
+
+    #[inline]
+    fn drain_heaps(&mut self, out: &mut VecDeque<G::Out>, counts: &mut Counts) {
         while let Some(heap) = self.heaps.poll_retired() {
             counts.retired[heap.cause as usize] += 1;
             let whole = heap.missing.is_empty();

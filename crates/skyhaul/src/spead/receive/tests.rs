@@ -14,9 +14,9 @@ use skyhaul_io::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-const LONG: Option<Duration> = Some(Duration::from_secs(60));
+pub(super) const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-fn flavour() -> Flavour {
+pub(super) fn flavour() -> Flavour {
     Flavour::new(48).unwrap()
 }
 
@@ -32,13 +32,23 @@ fn packets(counter: u64, bytes: usize, most: usize) -> Vec<Vec<u8>> {
 }
 
 fn packets_of(counter: u64, payload: &[u8], pointers: &[u64], most: usize) -> Vec<Vec<u8>> {
+    packets_with(counter, payload, pointers, most, false)
+}
+
+pub(super) fn packets_with(
+    counter: u64,
+    payload: &[u8],
+    pointers: &[u64],
+    most: usize,
+    repeat_pointers: bool,
+) -> Vec<Vec<u8>> {
     let shape = HeapShape {
         flavour: flavour(),
         counter,
         pointers,
         payload_bytes: payload.len() as u64,
         packet_bytes: most,
-        repeat_pointers: false,
+        repeat_pointers,
         split: Split::Full,
     };
     let plan = HeapPackets::new(shape).unwrap();
@@ -91,11 +101,11 @@ fn small_memory() -> HeapMemory {
     HeapMemory::new(64 << 20)
 }
 
-fn config() -> StreamConfig {
+pub(super) fn config() -> StreamConfig {
     StreamConfig { memory: small_memory(), ..StreamConfig::default() }
 }
 
-fn queue_of(packets: &[Vec<u8>]) -> InprocQueue {
+pub(super) fn queue_of(packets: &[Vec<u8>]) -> InprocQueue {
     let queue = InprocQueue::default();
     for packet in packets {
         assert!(queue.push(packet, Duration::ZERO).unwrap());

@@ -215,3 +215,48 @@ fn the_same_whole_heap_from_two_connections_is_one() {
     assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
     assert_eq!(stream.stats().total.rejects.get(Reject::Duplicate), 1);
 }
+
+/// A capture of UDP datagrams from 10.0.0.1, port 7, to these ports.
+fn capture(datagrams: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for field in [0xA1B2_C3D4, 0x0004_0002, 0, 0, 65_535, 101u32] {
+        file.extend(field.to_le_bytes());
+    }
+    for (port, payload) in datagrams {
+        let length = (28 + payload.len()) as u16;
+        let mut ip = vec![0x45, 0];
+        ip.extend(length.to_be_bytes());
+        ip.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum: u32 = ip.chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1])).sum();
+        let checksum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
+        ip[10..12].copy_from_slice(&checksum.to_be_bytes());
+        ip.extend([0, 7]);
+        ip.extend(port.to_be_bytes());
+        ip.extend((length - 20).to_be_bytes());
+        ip.extend([0, 0]);
+        ip.extend(payload);
+        for field in [1, 0, ip.len() as u32, ip.len() as u32] {
+            file.extend(field.to_le_bytes());
+        }
+        file.extend(ip);
+    }
+    file
+}
+
+#[test]
+fn captures_are_read_by_port() {
+    let mut datagrams: Vec<(u16, Vec<u8>)> = Vec::new();
+    for n in 0..40 {
+        datagrams.extend(packets(n, 5000, 1472).into_iter().map(|packet| (7148, packet)));
+        datagrams.push((9, packets(1000 + n, 100, 1472).remove(0)));
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("heaps.pcap");
+    std::fs::write(&path, capture(&datagrams)).unwrap();
+    let stream = Stream::new(&StreamConfig { ring: 3, ..config() });
+    stream.add_pcap(&path, Some(7148)).unwrap();
+    let heaps = all(&stream);
+    assert!(heaps.into_keys().eq(0..40));
+    let stats = stream.stats();
+    assert_eq!((stats.readers[0].source.tier, stats.total.packets), ("pcap", 160));
+}

@@ -1,0 +1,261 @@
+//! Heaps placed side by side into the user's own arrays.
+//!
+//! ```text
+//!   heap: timestamp 8192, channel 3 ──rule──▶ chunk 2, heap 3, byte 3·4096 ──▶ one copy, into the array itself
+//!
+//!   free ──▶ window of chunks being filled ──▶ ready ring ──▶ you ──▶ free
+//! ```
+//!
+//! ```
+//! use skyhaul::spead::receive::StreamConfig;
+//! use skyhaul::spead::receive::chunk::{Chunk, ChunkConfig, ChunkRule, ChunkStream};
+//! // 4 channels of 1024 bytes; item 0x1600 is a time that goes on by 256 for each chunk, item 0x4103 a channel.
+//! let rule = ChunkRule::declared("item(0x1600) / 256", "item(0x4103)", "item(0x4103) * 1024")?
+//!     .with_extra("index * 8", &[("item(0x1600)", 8)])?;
+//! let stream = ChunkStream::new(&StreamConfig::default(), &ChunkConfig::new(rule));
+//! for _ in 0..4 {
+//!     stream.add_free(Chunk::new(vec![0u8; 4 * 1024], 4, 4 * 8));
+//! }
+//! // stream.add_udp(..)?; then: while let Ok(chunk) = stream.get(None) { ..; stream.add_free(chunk); }
+//! stream.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A heap is placed by what its first packet says, so the items that a rule uses stand in every packet (`repeat_pointers`)
+//! where packets may be lost or come out of order. Nothing is written before its whole place was checked against the chunk:
+//! a heap that does not fit is refused and counted, whatever the rule says. A heap far beyond the window moves it only when
+//! eight in a row agree, so one damaged packet costs nothing.
+//!
+//! A [`ChunkGroup`] is several streams, each with its readers, that fill one sequence of chunks.
+//!
+//! Limits: heaps must tell their size. The streams of a group take turns at the window: one copies at a time.
+
+mod expr;
+mod goal;
+mod rule;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use expr::{Expr, ExprError, Wrong};
+pub use rule::{ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
+pub use window::{Chunk, ChunkBytes, ChunkCounts, ChunkWindow, Eviction};
+
+use super::config::{Full, StreamConfig, TcpReaderOptions};
+use super::core::{Core, lock};
+use super::inlet::{Inlet, reader_methods};
+use super::ring::{GetError, Ring};
+use super::stats::{Ended, Stats};
+use crate::spead::inproc::InprocQueue;
+use goal::InChunks;
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::source::Source;
+use skyhaul_io::udp::UdpOptions;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use window::Window;
+
+/// How chunks are filled.
+#[derive(Clone, Debug)]
+pub struct ChunkConfig {
+    /// Where heaps go.
+    pub rule: ChunkRule,
+    /// Chunks being filled at a time.
+    pub window: ChunkWindow,
+    /// A heap this many chunks beyond the newest is not followed at once.
+    pub ahead: u64,
+    /// Whether the streams of a group wait for each other.
+    pub eviction: Eviction,
+    /// Stands in every chunk.
+    pub stream: u64,
+}
+
+impl ChunkConfig {
+    /// Window of 2, 1024 chunks ahead, nobody waits.
+    #[must_use]
+    pub fn new(rule: ChunkRule) -> Self {
+        Self { rule, window: ChunkWindow::Count(2), ahead: 1024, eviction: Eviction::Lossy, stream: 0 }
+    }
+}
+
+/// What the streams of a group share.
+struct Shared {
+    window: Mutex<Window>,
+    rule: ChunkRule,
+    ring: Arc<Ring<Chunk>>,
+}
+
+impl Shared {
+    fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> Arc<Shared> {
+        let mut window = Window::new(chunks.window, chunks.eviction, streams, chunks.ahead, chunks.stream);
+        window.user = vec![0; chunks.rule.counters.len()];
+        let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
+        Arc::new(Shared { window: Mutex::new(window), rule, ring })
+    }
+
+    fn counts(&self) -> ChunkCounts {
+        let window = lock(&self.window);
+        let names = self.rule.counters.iter().map(|(name, ..)| name.clone());
+        ChunkCounts { user: names.zip(window.user.iter().copied()).collect(), ..window.counts.clone() }
+    }
+}
+
+/// A stream whose heaps go into chunks. Clones are handles of one stream; the last one stops it.
+#[derive(Clone)]
+pub struct ChunkStream {
+    inlet: Arc<Inlet<InChunks>>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for ChunkStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChunkStream").field("name", &self.inlet.core.name).finish_non_exhaustive()
+    }
+}
+
+/// How long a call sleeps before it keeps the time itself, where no reader does.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// The next chunk of these streams.
+fn get(shared: &Shared, streams: &[&ChunkStream], timeout: Option<Duration>) -> Result<Chunk, GetError> {
+    let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        let idle = streams.iter().any(|stream| stream.inlet.core.is_idle());
+        let slice = idle.then(|| Instant::now() + SLICE);
+        match shared.ring.pop([until, slice].into_iter().flatten().min()) {
+            Err(GetError::Empty) if until.is_none_or(|until| Instant::now() < until) => {
+                let idle = streams.iter().filter(|stream| stream.inlet.core.is_idle());
+                idle.for_each(|stream| stream.inlet.core.tick_alone());
+            }
+            other => return other,
+        }
+    }
+}
+
+impl ChunkStream {
+    /// A stream without readers and chunks. Of `config`, the ring is that of finished chunks.
+    ///
+    /// # Panics
+    /// As [`Stream::new`](super::Stream::new).
+    #[must_use]
+    pub fn new(config: &StreamConfig, chunks: &ChunkConfig) -> ChunkStream {
+        Self::numbered(config, &Shared::new(config, chunks, 1), 0)
+    }
+
+    fn numbered(config: &StreamConfig, shared: &Arc<Shared>, number: usize) -> ChunkStream {
+        let mut config = config.clone();
+        config.heaps.unsized_heaps = false;
+        // What is not complete is in its chunk as far as it came; only `present` tells.
+        config.incomplete = false;
+        let goal = InChunks { shared: shared.clone(), number, ended: false };
+        let core = Core::new(&config, Instant::now(), goal, shared.ring.clone());
+        ChunkStream { inlet: Arc::new(Inlet::new(core)), shared: shared.clone() }
+    }
+
+    reader_methods!();
+
+    /// Give a chunk to be filled: a new one, or one that was got and is done with.
+    pub fn add_free(&self, chunk: Chunk) {
+        lock(&self.shared.window).add_free(chunk);
+    }
+
+    /// Chunks that wait to be filled.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        lock(&self.shared.window).free()
+    }
+
+    /// The next chunk; waits for it up to `timeout` (`None`: until the stream ends), and never longer.
+    ///
+    /// # Errors
+    /// Nothing came in time, or the stream has ended and every chunk was got.
+    pub fn get(&self, timeout: Option<Duration>) -> Result<Chunk, GetError> {
+        get(&self.shared, &[self], timeout)
+    }
+
+    /// A descriptor that is readable while a chunk waits or the stream has ended.
+    ///
+    /// # Errors
+    /// No descriptor is free.
+    pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.shared.ring.ready_fd()
+    }
+
+    /// Counters of the chunks; those of a group's streams are one.
+    #[must_use]
+    pub fn chunk_counts(&self) -> ChunkCounts {
+        self.shared.counts()
+    }
+}
+
+/// Several streams, each with its own readers and threads, that fill one sequence of chunks.
+#[derive(Debug)]
+pub struct ChunkGroup {
+    streams: Vec<ChunkStream>,
+}
+
+impl ChunkGroup {
+    /// A group of `streams` streams, at least one. With [`Eviction::Lossless`], readers wait instead of refusing.
+    ///
+    /// # Panics
+    /// As [`Stream::new`](super::Stream::new).
+    #[must_use]
+    pub fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> ChunkGroup {
+        let streams = streams.max(1);
+        let shared = Shared::new(config, chunks, streams);
+        let mut config = config.clone();
+        if chunks.eviction == Eviction::Lossless {
+            config.full = Full::Wait;
+        }
+        let streams = (0..streams).map(|number| ChunkStream::numbered(&config, &shared, number));
+        ChunkGroup { streams: streams.collect() }
+    }
+
+    /// Its streams, to give readers to. `stream` in a rule is the place in this list.
+    #[must_use]
+    pub fn streams(&self) -> &[ChunkStream] {
+        &self.streams
+    }
+
+    /// Give a chunk to be filled.
+    pub fn add_free(&self, chunk: Chunk) {
+        self.streams[0].add_free(chunk);
+    }
+
+    /// The next chunk; see [`ChunkStream::get`]. It ends when all streams have ended.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn get(&self, timeout: Option<Duration>) -> Result<Chunk, GetError> {
+        let streams: Vec<&ChunkStream> = self.streams.iter().collect();
+        get(&self.streams[0].shared, &streams, timeout)
+    }
+
+    /// See [`ChunkStream::ready_fd`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.streams[0].ready_fd()
+    }
+
+    /// Counters of the chunks.
+    #[must_use]
+    pub fn chunk_counts(&self) -> ChunkCounts {
+        self.streams[0].chunk_counts()
+    }
+
+    /// Let the readers of all streams begin.
+    pub fn start(&self) {
+        self.streams.iter().for_each(ChunkStream::start);
+    }
+
+    /// End all streams.
+    pub fn stop(&self) {
+        self.streams.iter().for_each(ChunkStream::stop);
+    }
+}

@@ -1,0 +1,413 @@
+//! Integer expressions over what a packet says, from text.
+//!
+//! ```text
+//!   item(0x1600) / 4096 % 16      an immediate item, constants
+//!   (counter >> 3) * size         the heap's counter and size
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | values | `12`, `0x1F`, `item(0x1600)`, and the names that stand where the expression is used |
+//! | operators, loosest first | `\|`, `&`, `<< >>`, `+ -`, `* / %`, unary `-` |
+//!
+//! Values are signed 64-bit integers. An overflow, a division by zero, a shift by less than 0 or more than 63 and an item
+//! that is not there make the whole expression have no value: the heap is then refused, never placed by accident.
+//! Division is towards zero. Text is at most 4096 octets, 32 parentheses deep; at
+//! most 16 values wait for an operator.
+
+use std::fmt;
+
+/// Values that a name can have, in the order of [`NAMES`].
+pub(super) type Values = [i64; NAMES.len()];
+
+/// Names, where they have a value: `counter` and `size` of the heap and the `stream`'s number always; the others only
+/// behind the rule that decides them.
+pub(super) const NAMES: [&str; 6] = ["counter", "size", "stream", "chunk", "index", "offset"];
+/// How many of [`NAMES`] have a value in the rule itself.
+pub(super) const IN_RULE: usize = 3;
+
+/// Levels of parentheses and signs.
+const DEEPEST: usize = 32;
+/// Values that wait for an operator.
+const STACK: usize = 16;
+/// Octets of the longest text.
+const LONGEST: usize = 4096;
+
+/// A parsed expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expr {
+    text: String,
+    ops: Vec<Op>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Op {
+    Constant(i64),
+    Name(usize),
+    Item(u64),
+    Negate,
+    Or,
+    And,
+    Left,
+    Right,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+/// What is wrong with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// Here a value should begin.
+    NoValue,
+    /// Here an operator, or the end, should stand.
+    NoOperator,
+    /// A parenthesis that is not closed.
+    NotClosed,
+    /// A number that has no value of 64 bits.
+    Number,
+    /// A name that has no value here.
+    Name,
+    /// Too many levels.
+    TooDeep,
+    /// Too long.
+    TooLong,
+}
+
+/// A text that is no [`Expr`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExprError {
+    /// The text.
+    pub text: String,
+    /// Octets before the place that is wrong.
+    pub at: usize,
+    /// What is wrong there.
+    pub wrong: Wrong,
+}
+
+impl fmt::Display for ExprError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (wrong, hint) = match self.wrong {
+            Wrong::NoValue => {
+                ("a value should begin here", "a number, item(0x1600), counter, size or stream")
+            }
+            Wrong::NoOperator => ("an operator should stand here", "one of + - * / % & | << >>"),
+            Wrong::NotClosed => ("a parenthesis is not closed", "add )"),
+            Wrong::Number => ("this is no number of 64 bits", "write 4096 or 0x1000"),
+            Wrong::Name => (
+                "this name has no value here",
+                "counter, size, stream; behind the rule also chunk, index, offset",
+            ),
+            Wrong::TooDeep => {
+                ("too many levels", "at most 32 of parentheses, and 16 values that wait for an operator")
+            }
+            Wrong::TooLong => ("the text is too long", "at most 4096 octets"),
+        };
+        let text: String = self.text.chars().take(200).collect();
+        write!(f, "expression '{text}', at {}: {wrong}; hint: {hint}", self.at)
+    }
+}
+
+impl std::error::Error for ExprError {}
+
+impl Expr {
+    /// An expression in which the first `names` of [`NAMES`] have a value.
+    pub(super) fn parse(text: &str, names: usize) -> Result<Expr, ExprError> {
+        let mut parser = Parser { text: text.as_bytes(), at: 0, ops: Vec::new(), names, depth: 0 };
+        let error = |at, wrong| ExprError { text: text.to_owned(), at, wrong };
+        if text.len() > LONGEST {
+            return Err(error(LONGEST, Wrong::TooLong));
+        }
+        parser.level(0).map_err(|wrong| error(parser.at, wrong))?;
+        if parser.peek().is_some() {
+            return Err(error(parser.at, Wrong::NoOperator));
+        }
+        let grow = |op: &Op| match op {
+            Op::Constant(_) | Op::Name(_) | Op::Item(_) => 1,
+            Op::Negate => 0,
+            _ => -1,
+        };
+        let heights = parser.ops.iter().scan(0isize, |height, op| {
+            *height += grow(op);
+            Some(*height)
+        });
+        if heights.max().unwrap_or(0) > STACK as isize {
+            return Err(error(parser.at, Wrong::TooDeep));
+        }
+        Ok(Expr { text: text.to_owned(), ops: parser.ops })
+    }
+
+    /// The text it was made of.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Its value; none where a part of it has none.
+    #[inline]
+    pub(super) fn value(&self, names: &Values, item: impl Fn(u64) -> Option<u64>) -> Option<i64> {
+        let (mut stack, mut count) = ([0i64; STACK], 0);
+        for &op in &self.ops {
+            let value = match op {
+                Op::Constant(value) => value,
+                Op::Name(name) => names[name],
+                Op::Item(id) => i64::try_from(item(id)?).ok()?,
+                Op::Negate => {
+                    count -= 1;
+                    stack[count].checked_neg()?
+                }
+                _ => {
+                    count -= 2;
+                    operate(op, stack[count], stack[count + 1])?
+                }
+            };
+            *stack.get_mut(count)? = value;
+            count += 1;
+        }
+        Some(stack[0])
+    }
+}
+
+fn operate(op: Op, a: i64, b: i64) -> Option<i64> {
+    let shift = u32::try_from(b).ok().filter(|&b| b < 64);
+    match op {
+        Op::Or => Some(a | b),
+        Op::And => Some(a & b),
+        Op::Left => {
+            let shifted = a << shift?;
+            (shifted >> shift? == a).then_some(shifted)
+        }
+        Op::Right => Some(a >> shift?),
+        Op::Add => a.checked_add(b),
+        Op::Subtract => a.checked_sub(b),
+        Op::Multiply => a.checked_mul(b),
+        Op::Divide => a.checked_div(b),
+        Op::Remainder => a.checked_rem(b),
+        Op::Constant(_) | Op::Name(_) | Op::Item(_) | Op::Negate => None,
+    }
+}
+
+/// Operators, loosest first.
+const LEVELS: [&[(&str, Op)]; 5] = [
+    &[("|", Op::Or)],
+    &[("&", Op::And)],
+    &[("<<", Op::Left), (">>", Op::Right)],
+    &[("+", Op::Add), ("-", Op::Subtract)],
+    &[("*", Op::Multiply), ("/", Op::Divide), ("%", Op::Remainder)],
+];
+
+struct Parser<'a> {
+    text: &'a [u8],
+    at: usize,
+    ops: Vec<Op>,
+    names: usize,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    /// The next octet that is no space.
+    fn peek(&mut self) -> Option<u8> {
+        while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.peek();
+        let found = self.text[self.at..].starts_with(token.as_bytes());
+        self.at += if found { token.len() } else { 0 };
+        found
+    }
+
+    fn level(&mut self, level: usize) -> Result<(), Wrong> {
+        let Some(operators) = LEVELS.get(level) else { return self.operand() };
+        self.level(level + 1)?;
+        while let Some(&(_, op)) = operators.iter().find(|(token, _)| self.take(token)) {
+            self.level(level + 1)?;
+            self.ops.push(op);
+        }
+        Ok(())
+    }
+
+    fn operand(&mut self) -> Result<(), Wrong> {
+        self.depth += 1;
+        if self.depth > DEEPEST {
+            return Err(Wrong::TooDeep);
+        }
+        match self.peek() {
+            Some(b'-') => {
+                self.at += 1;
+                self.operand()?;
+                self.ops.push(Op::Negate);
+            }
+            Some(b'(') => {
+                self.at += 1;
+                self.level(0)?;
+                self.close()?;
+            }
+            Some(b'0'..=b'9') => {
+                let number = self.number()?;
+                self.ops.push(Op::Constant(i64::try_from(number).map_err(|_| Wrong::Number)?));
+            }
+            Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => self.name()?,
+            _ => return Err(Wrong::NoValue),
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Wrong> {
+        if self.take(")") {
+            Ok(())
+        } else {
+            Err(if self.peek().is_some() { Wrong::NoOperator } else { Wrong::NotClosed })
+        }
+    }
+
+    fn word(&mut self) -> &str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let length = rest.iter().position(|c| !c.is_ascii_alphanumeric() && *c != b'_').unwrap_or(rest.len());
+        std::str::from_utf8(&rest[..length]).unwrap_or_default()
+    }
+
+    fn number(&mut self) -> Result<u64, Wrong> {
+        let word = self.word();
+        let length = word.len();
+        let number = match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
+            Some(hex) => u64::from_str_radix(hex, 16),
+            None => word.parse(),
+        };
+        let number = number.map_err(|_| Wrong::Number)?;
+        self.at += length;
+        Ok(number)
+    }
+
+    fn name(&mut self) -> Result<(), Wrong> {
+        let (names, word) = (self.names, self.word());
+        let length = word.len();
+        if word == "item" {
+            self.at += length;
+            if !self.take("(") {
+                return Err(Wrong::NoOperator);
+            }
+            if !self.peek().is_some_and(|c| c.is_ascii_digit()) {
+                return Err(Wrong::NoValue);
+            }
+            let id = self.number()?;
+            self.ops.push(Op::Item(id));
+            return self.close();
+        }
+        let name = NAMES[..names].iter().position(|&name| name == word).ok_or(Wrong::Name)?;
+        self.at += length;
+        self.ops.push(Op::Name(name));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> Option<i64> {
+        let names = [7, 4096, 2, 10, 3, 64];
+        let item = |id| match id {
+            0x1600 => Some(1000),
+            1 => Some(u64::MAX),
+            _ => None,
+        };
+        Expr::parse(text, NAMES.len()).unwrap().value(&names, item)
+    }
+
+    #[test]
+    fn expressions_have_the_value_that_is_expected() {
+        for (text, expected) in [
+            ("1", 1),
+            (" 0x10 ", 16),
+            ("1 + 2 * 3", 7),
+            ("(1 + 2) * 3", 9),
+            ("10 - 3 - 2", 5),
+            ("100 / 7 % 5", 4),
+            ("-7 / 2", -3),
+            ("- (2 - 5)", 3),
+            ("1 << 4 | 1", 17),
+            ("6 & 3 | 8", 10),
+            ("1 + 1 << 2", 8),
+            ("counter >> 1", 3),
+            ("item(0x1600) / 256 + size", 4099),
+            ("item ( 5632 )", 1000),
+            ("chunk * 100 + index * 10 + offset + stream", 1096),
+            ("--1", 1),
+        ] {
+            assert_eq!(value(text), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_has_none() {
+        for text in [
+            "1 / 0",
+            "1 % (counter - 7)",
+            "item(2)",
+            "item(1)",
+            "0x7FFFFFFFFFFFFFFF + 1",
+            "1 << 64",
+            "1 << -1",
+            "1 << 63",
+            "3 << 62",
+            "-(-0x7FFFFFFFFFFFFFFF - 1)",
+            "(-0x7FFFFFFFFFFFFFFF - 1) / -1",
+        ] {
+            assert_eq!(value(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn errors_say_where_and_what() {
+        let deep = "(".repeat(40);
+        let wide = format!("{}1{}", "1 + (".repeat(20), ")".repeat(20));
+        assert_eq!(Expr::parse(&wide, 0).unwrap_err().wrong, Wrong::TooDeep);
+        for (text, at, wrong) in [
+            ("", 0, Wrong::NoValue),
+            ("1 +", 3, Wrong::NoValue),
+            ("1 2", 2, Wrong::NoOperator),
+            ("(1 + 2", 6, Wrong::NotClosed),
+            ("(1 2)", 3, Wrong::NoOperator),
+            ("1)", 1, Wrong::NoOperator),
+            ("0xZZ", 0, Wrong::Number),
+            ("5 + 18446744073709551615", 24, Wrong::Number),
+            ("99999999999999999999", 0, Wrong::Number),
+            ("nothing * 2", 0, Wrong::Name),
+            ("item 5", 5, Wrong::NoOperator),
+            ("item(x)", 5, Wrong::NoValue),
+            ("item(5", 6, Wrong::NotClosed),
+            ("1 ü", 2, Wrong::NoOperator),
+            (&deep, 32, Wrong::TooDeep),
+        ] {
+            let error = Expr::parse(text, IN_RULE).unwrap_err();
+            assert_eq!((error.at, error.wrong), (at, wrong), "{text}");
+            assert!(error.to_string().contains("hint: "));
+        }
+        assert_eq!(Expr::parse("index", IN_RULE).unwrap_err().wrong, Wrong::Name);
+        assert_eq!(Expr::parse(&"1+".repeat(3000), 0).unwrap_err().wrong, Wrong::TooLong);
+    }
+
+    #[test]
+    fn no_text_panics() {
+        let tokens = ["(", ")", "1", "item(", "counter", "<<", ">>", "-", "%", "/", "|", " ", "0x", "é"];
+        let mut seed = 5u64;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..12 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                text.push_str(tokens[(seed >> 33) as usize % tokens.len()]);
+            }
+            if let Ok(expr) = Expr::parse(&text, NAMES.len()) {
+                let _ = expr.value(&[1, -1, 0, i64::MAX, i64::MIN, 3], Some);
+            }
+        }
+    }
+}

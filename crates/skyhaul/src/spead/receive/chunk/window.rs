@@ -1,0 +1,323 @@
+//! The chunks that are being filled, those that are free, and who may move on.
+//!
+//! ```text
+//!            ┌─────── window ───────┐
+//!   ready ◀──│ 40 │ 41 │ 43 │       │◀── a heap of 44: 40 is handed on
+//!            └──────────────────────┘
+//!   older: too old                   far beyond: stray, followed only if others agree
+//! ```
+
+use super::rule::Place;
+use skyhaul_core::placement::Reject;
+use skyhaul_io::copy;
+use skyhaul_io::memory::heap::HeapBytes;
+use std::any::Any;
+use std::collections::VecDeque;
+
+/// Memory of a chunk, the user's own. `bytes_mut` is called for every packet.
+pub trait ChunkBytes: Send {
+    /// To read.
+    fn bytes(&self) -> &[u8];
+    /// To write.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// To get back what it was made of.
+    fn into_any(self: Box<Self>) -> Box<dyn Any>;
+}
+
+impl ChunkBytes for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl ChunkBytes for HeapBytes {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self
+    }
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+/// Memory into which heaps are placed side by side.
+pub struct Chunk {
+    /// Its number.
+    pub id: u64,
+    /// The heaps. Where one is not present, whatever was there before.
+    pub data: Box<dyn ChunkBytes>,
+    /// A byte for each heap: 1 if all of it is there.
+    pub present: Vec<u8>,
+    /// What the rule noted of each heap.
+    pub extra: Vec<u8>,
+    /// The stream's or group's number, as configured.
+    pub stream: u64,
+    /// Heaps that are present.
+    pub heaps: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Chunk { id, data, heaps, bytes, .. } = self;
+        let size = data.bytes().len();
+        write!(f, "Chunk {{ id: {id}, size: {size}, heaps: {heaps}, bytes: {bytes} }}")
+    }
+}
+
+impl Chunk {
+    /// A chunk of this memory, for `heaps` heaps and with `extra` bytes of notes.
+    #[must_use]
+    pub fn new(data: impl ChunkBytes + 'static, heaps: usize, extra: usize) -> Chunk {
+        Chunk {
+            id: 0,
+            data: Box::new(data),
+            present: vec![0; heaps],
+            extra: vec![0; extra],
+            stream: 0,
+            heaps: 0,
+            bytes: 0,
+        }
+    }
+}
+
+/// Who waits for whom in a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Eviction {
+    /// Nobody: the stream that is ahead moves the window, and what others then bring for older chunks is too old.
+    #[default]
+    Lossy,
+    /// The stream that is ahead waits until the others have passed the chunk that would have to go (at most 10 s for each
+    /// heap, so that a silent stream does not stop the others for good).
+    Lossless,
+}
+
+/// How many chunks are filled at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChunkWindow {
+    /// So many.
+    Count(usize),
+    /// As many as have room in so many bytes, at least one.
+    Bytes(u64),
+}
+
+/// Counters of a window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkCounts {
+    /// Chunks handed on.
+    pub chunks: u64,
+    /// Heaps of chunks that had left the window. Counted at the packet with a heap's first byte.
+    pub too_old_heaps: u64,
+    /// Heaps that the rule refused, or that do not fit where it puts them; counted likewise.
+    pub rejected_heaps: u64,
+    /// Heaps far beyond the window that nobody followed.
+    pub stray_heaps: u64,
+    /// Times a heap found no free chunk, or had to wait for another stream.
+    pub waits: u64,
+    /// The user's own.
+    pub user: Vec<(String, u64)>,
+}
+
+/// See [the module](self).
+pub(super) struct Window {
+    live: VecDeque<Live>,
+    free: Vec<Chunk>,
+    pub(super) ready: VecDeque<Chunk>,
+    size: ChunkWindow,
+    eviction: Eviction,
+    newest: Option<u64>,
+    /// The furthest chunk of each stream.
+    positions: Vec<Position>,
+    ahead: u64,
+    strays: u32,
+    next: u64,
+    stream: u64,
+    pub(super) counts: ChunkCounts,
+    pub(super) user: Vec<u64>,
+}
+
+struct Live {
+    chunk: Chunk,
+    /// Never used twice.
+    serial: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Position {
+    None,
+    At(u64),
+    Ended,
+}
+
+/// So many heaps in a row must agree before the window jumps far.
+const CONFIRM: u32 = 8;
+
+impl Window {
+    pub(super) fn new(
+        size: ChunkWindow,
+        eviction: Eviction,
+        streams: usize,
+        ahead: u64,
+        stream: u64,
+    ) -> Self {
+        Self {
+            live: VecDeque::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            size,
+            eviction,
+            newest: None,
+            positions: vec![Position::None; streams],
+            ahead,
+            strays: 0,
+            next: 0,
+            stream,
+            counts: ChunkCounts::default(),
+            user: Vec::new(),
+        }
+    }
+
+    /// A chunk to be filled.
+    pub(super) fn add_free(&mut self, mut chunk: Chunk) {
+        chunk.present.fill(0);
+        (chunk.heaps, chunk.bytes, chunk.stream) = (0, 0, self.stream);
+        self.free.push(chunk);
+    }
+
+    pub(super) fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    fn most(&self) -> u64 {
+        match self.size {
+            ChunkWindow::Count(count) => count.max(1) as u64,
+            ChunkWindow::Bytes(bytes) => {
+                let chunk = self.free.last().or(self.live.back().map(|live| &live.chunk));
+                chunk.map_or(1, |chunk| (bytes / chunk.data.bytes().len().max(1) as u64).max(1))
+            }
+        }
+    }
+
+    /// The chunk for a heap of `bytes`, opened if need be; checks all of its place.
+    pub(super) fn open(&mut self, stream: usize, place: &Place, bytes: u64) -> Result<u64, Reject> {
+        let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
+        if let Some(newest) = self.newest {
+            if id.saturating_add(self.most()) <= newest {
+                return Err(Reject::Late);
+            }
+            if id > newest.saturating_add(self.ahead) {
+                self.strays += 1;
+                if self.strays < CONFIRM {
+                    return Err(Reject::Stray);
+                }
+            }
+        }
+        let at = match self.live.iter().position(|live| live.chunk.id == id) {
+            Some(at) => at,
+            None => self.begin(stream, id)?,
+        };
+        let live = &mut self.live[at];
+        let end = place.offset.checked_add(bytes).ok_or(Reject::Outside)?;
+        let extra = usize::try_from(place.extra_at).ok();
+        let extra = extra.and_then(|at| live.chunk.extra.get_mut(at..at.checked_add(place.extra_bytes)?));
+        let (Some(extra), true, true) = (
+            extra,
+            end <= live.chunk.data.bytes().len() as u64,
+            place.index < live.chunk.present.len() as u64,
+        ) else {
+            return Err(Reject::Outside);
+        };
+        extra.copy_from_slice(&place.extra[..place.extra_bytes]);
+        self.strays = 0;
+        self.positions[stream] = match self.positions[stream] {
+            Position::At(before) => Position::At(before.max(id)),
+            _ => Position::At(id),
+        };
+        Ok(live.serial)
+    }
+
+    /// A new chunk in the window; what is then too old leaves it.
+    fn begin(&mut self, stream: usize, id: u64) -> Result<usize, Reject> {
+        let newest = self.newest.map_or(id, |newest| newest.max(id));
+        let most = self.most();
+        let leaves = |live: &Live| live.chunk.id.saturating_add(most) <= newest;
+        if self.eviction == Eviction::Lossless {
+            let passed = |of: usize, chunk: u64| match self.positions[of] {
+                Position::None => of == stream,
+                Position::At(at) => of == stream || at > chunk,
+                Position::Ended => true,
+            };
+            let held = self.live.iter().filter(|live| leaves(live));
+            for chunk in held.map(|live| live.chunk.id) {
+                if !(0..self.positions.len()).all(|of| passed(of, chunk)) {
+                    self.counts.waits += 1;
+                    return Err(Reject::NoBuffer);
+                }
+            }
+        }
+        while self.live.front().is_some_and(leaves) {
+            self.hand_on();
+        }
+        self.newest = Some(newest);
+        let Some(mut chunk) = self.free.pop() else {
+            self.counts.waits += 1;
+            return Err(Reject::NoBuffer);
+        };
+        chunk.id = id;
+        let at = self.live.iter().position(|live| live.chunk.id > id).unwrap_or(self.live.len());
+        self.live.insert(at, Live { chunk, serial: self.next });
+        self.next += 1;
+        Ok(at)
+    }
+
+    /// The oldest chunk is done.
+    fn hand_on(&mut self) {
+        if let Some(live) = self.live.pop_front() {
+            self.counts.chunks += 1;
+            self.ready.push_back(live.chunk);
+        }
+    }
+
+    fn find(&mut self, serial: u64) -> Option<&mut Chunk> {
+        self.live.iter_mut().find(|live| live.serial == serial).map(|live| &mut live.chunk)
+    }
+
+    /// Write to a chunk that is still in the window.
+    pub(super) fn write(&mut self, serial: u64, at: u64, bytes: &[u8]) -> Result<(), Reject> {
+        let chunk = self.find(serial).ok_or(Reject::Late)?;
+        let start = usize::try_from(at).map_err(|_| Reject::Outside)?;
+        let place = chunk.data.bytes_mut().get_mut(start..start.saturating_add(bytes.len()));
+        copy::place(place.ok_or(Reject::Outside)?, bytes);
+        Ok(())
+    }
+
+    /// A heap is all there.
+    pub(super) fn complete(&mut self, serial: u64, index: u64, bytes: u64) {
+        let Some(chunk) = self.find(serial) else { return };
+        let present = usize::try_from(index).ok().and_then(|index| chunk.present.get_mut(index));
+        if let Some(present @ 0) = present {
+            *present = 1;
+            chunk.heaps += 1;
+            chunk.bytes += bytes;
+        }
+    }
+
+    /// A stream has ended; with the last one all chunks are done.
+    pub(super) fn end(&mut self, stream: usize) {
+        self.positions[stream] = Position::Ended;
+        if self.positions.iter().all(|&position| position == Position::Ended) {
+            while !self.live.is_empty() {
+                self.hand_on();
+            }
+        }
+    }
+}
