@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::config::{HeapOptions, Order, SendError};
 use super::heap::Heap;
 use super::run::{Entry, Sequence};
+use std::cell::Cell;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ type OnDone = Box<dyn FnOnce() + Send>;
 struct TicketState {
     result: Option<Result<u64, SendError>>,
     on_done: Vec<OnDone>,
+    /// Threads that wait: to wake nobody costs a system call too.
+    sleepers: usize,
 }
 
 #[derive(Default)]
@@ -35,8 +38,11 @@ impl Shared {
         }
         state.result = Some(result);
         let calls = std::mem::take(&mut state.on_done);
+        let sleepers = state.sleepers > 0;
         drop(state);
-        self.done.notify_all();
+        if sleepers {
+            self.done.notify_all();
+        }
         calls.into_iter().for_each(|call| call());
     }
 }
@@ -69,16 +75,18 @@ impl Ticket {
             if let Some(result) = &state.result {
                 return Some(result.clone());
             }
-            state = match until {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return None;
+            }
+            state.sleepers += 1;
+            state = match left {
                 None => self.shared.done.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return None;
-                    }
+                Some(left) => {
                     self.shared.done.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
                 }
             };
+            state.sleepers -= 1;
         }
     }
 
@@ -109,20 +117,22 @@ pub(super) struct Job {
     pub(super) order: Order,
     pub(super) sequence: Sequence,
     ticket: Arc<Shared>,
+    /// The ticket has its result.
+    pub(super) ended: Cell<bool>,
 }
 
 impl Job {
     pub(super) fn new(number: u64, heaps: Heaps, order: Order, sequence: Sequence) -> (Self, Ticket) {
         let ticket = Arc::new(Shared::default());
-        (Self { number, heaps, order, sequence, ticket: ticket.clone() }, Ticket { shared: ticket })
+        (
+            Self { number, heaps, order, sequence, ticket: ticket.clone(), ended: Cell::new(false) },
+            Ticket { shared: ticket },
+        )
     }
 
     pub(super) fn complete(&self, result: Result<u64, SendError>) {
+        self.ended.set(true);
         self.ticket.complete(result);
-    }
-
-    pub(super) fn is_done(&self) -> bool {
-        self.ticket.lock().result.is_some()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -151,6 +161,8 @@ impl Job {
 impl Drop for Job {
     /// Nobody waits for ever, whatever happened.
     fn drop(&mut self) {
-        self.complete(Err(SendError::Cancelled));
+        if !self.ended.get() {
+            self.complete(Err(SendError::Cancelled));
+        }
     }
 }

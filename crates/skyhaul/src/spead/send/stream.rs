@@ -54,6 +54,8 @@ struct State {
     sequence: Sequence,
     started: bool,
     closed: bool,
+    /// Threads that wait for `turn`: to wake nobody costs a system call too.
+    sleepers: usize,
 }
 
 impl std::fmt::Debug for Stream {
@@ -86,6 +88,7 @@ impl Stream {
             sequence: Sequence { next: 1, step: 1 },
             started: false,
             closed: false,
+            sleepers: 0,
         };
         let shared = Shared {
             division,
@@ -194,7 +197,7 @@ impl Stream {
         let number = state.next;
         state.next += 1;
         while state.serving != number {
-            state = self.shared.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.shared.sleep(state, None);
         }
         drop(state);
         let _turn = Turn { shared: &self.shared, next: number + 1 };
@@ -260,8 +263,7 @@ impl Stream {
         state.next += 1;
         state.waiting += count;
         state.jobs.push_back(job);
-        drop(state);
-        self.shared.turn.notify_all();
+        self.shared.wake(state);
         Ok(ticket)
     }
 
@@ -273,16 +275,11 @@ impl Stream {
         let mut state = self.shared.lock();
         let upto = state.next;
         while state.serving < upto {
-            state = match until {
-                None => self.shared.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    let left = until.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return false;
-                    }
-                    self.shared.turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
-                }
-            };
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return false;
+            }
+            state = self.shared.sleep(state, left);
         }
         true
     }
@@ -317,7 +314,9 @@ impl Stream {
     }
 
     fn end(&self, timeout: Option<Duration>) -> Result<(), SendError> {
-        self.shared.lock().closed = true;
+        let mut state = self.shared.lock();
+        state.closed = true;
+        self.shared.wake(state);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.as_ref().is_some_and(|thread| thread.thread().id() == std::thread::current().id()) {
             // A callback of a ticket had the last hold on the stream, and runs on the stream's own thread: that cannot
@@ -328,7 +327,6 @@ impl Stream {
         if !all {
             self.cancel();
         }
-        self.shared.turn.notify_all();
         if let Some(thread) = thread {
             // A thread that panicked has said so itself.
             let _ = thread.join();
@@ -366,8 +364,9 @@ struct Turn<'s> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.shared.lock().serving = self.next;
-        self.shared.turn.notify_all();
+        let mut state = self.shared.lock();
+        state.serving = self.next;
+        self.shared.wake(state);
     }
 }
 
@@ -379,6 +378,26 @@ impl Shared {
     fn open(&self) -> Result<MutexGuard<'_, State>, SendError> {
         let state = self.lock();
         if state.closed { Err(SendError::Closed) } else { Ok(state) }
+    }
+
+    /// Wait for a change.
+    fn sleep<'s>(&self, mut state: MutexGuard<'s, State>, left: Option<Duration>) -> MutexGuard<'s, State> {
+        state.sleepers += 1;
+        state = match left {
+            None => self.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(left) => self.turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+        };
+        state.sleepers -= 1;
+        state
+    }
+
+    /// Tell of a change.
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let any = state.sleepers > 0;
+        drop(state);
+        if any {
+            self.turn.notify_all();
+        }
     }
 
     fn stop(&self, now: bool) {
@@ -423,17 +442,13 @@ impl Shared {
             let Some((jobs, rested)) = self.take() else { return };
             let (first, last) = (jobs[0].number, jobs[jobs.len() - 1].number);
             let _turn = Turn { shared: self, next: last + 1 };
-            let mut ends = Vec::with_capacity(jobs.len());
-            let mut end = 0;
-            for job in &jobs {
-                end += job.len();
-                ends.push(end);
-            }
+            let index: Vec<(usize, usize)> =
+                (0..jobs.len()).flat_map(|job| (0..jobs[job].len()).map(move |n| (job, n))).collect();
             let entries = |n: usize| {
-                let job = ends.partition_point(|&end| end <= n);
-                jobs[job].entry(job, n + jobs[job].len() - ends[job])
+                let (job, n) = index[n];
+                jobs[job].entry(job, n)
             };
-            let result = Run::new(end, &entries, jobs[0].order, self.division).and_then(|mut run| {
+            let result = Run::new(index.len(), &entries, jobs[0].order, self.division).and_then(|mut run| {
                 self.drive(&mut run, first, rested, &mut |job, result| self.done(&jobs[job], result))
             });
             if let Err(error) = result {
@@ -456,7 +471,7 @@ impl Shared {
                 Some(_) => {}
                 None => rested = true,
             }
-            state = self.turn.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = self.sleep(state, None);
         }
         let mut jobs: Vec<Job> = Vec::new();
         while let Some(job) = state.jobs.front()
@@ -472,7 +487,7 @@ impl Shared {
 
     /// A job has ended.
     fn done(&self, job: &Job, result: Result<u64, SendError>) {
-        if job.is_done() {
+        if job.ended.replace(true) {
             return;
         }
         if let Err(error) = &result {

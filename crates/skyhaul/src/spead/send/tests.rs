@@ -3,6 +3,7 @@
 use super::engine::{Clock, Control};
 use super::*;
 use crate::spead::inproc::InprocQueue;
+use crate::spead::receive;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::spead::{Flavour, Head};
@@ -555,4 +556,65 @@ fn a_descriptor_is_an_item() {
     stream.send(&heap, &HeapOptions::default()).unwrap();
     let got = &heaps(&bytes.lock().unwrap())[&1];
     assert_eq!(Descriptor::read(got, BugCompat::default()).unwrap(), descriptor);
+}
+
+/// Send heaps of many lengths to a receiving stream, and get each of them whole.
+fn to_receiver(receiver: &receive::Stream, stream: &Stream) {
+    let lengths = [0u64, 1, 255, 4096, 5000, 70_000, 1_000_000];
+    let heap = |n: u64| {
+        let mut heap = Heap::pattern(flavour(48), 0x1600, n, lengths[n as usize % lengths.len()]).unwrap();
+        heap.add_immediate(0x1700, n).unwrap();
+        heap.set_repeat_pointers(n.is_multiple_of(2));
+        heap
+    };
+    for first in (1..50).step_by(7) {
+        let all: Vec<Heap> = (first..first + 7).map(heap).collect();
+        let refs: Vec<(&Heap, HeapOptions)> = all.iter().map(|h| (h, HeapOptions::default())).collect();
+        stream.send_heaps(&refs, if first % 2 == 0 { Order::Serial } else { Order::RoundRobin }).unwrap();
+        let mut got: Vec<u64> = (0..7)
+            .map(|_| {
+                let heap = receiver.get(Some(Duration::from_secs(10))).unwrap();
+                let bytes = lengths[heap.counter as usize % lengths.len()] as usize;
+                let items = heap.items();
+                let item = items.iter().find(|item| item.id == 0x1600);
+                let payload = item.map_or(&[][..], |item| heap.item_bytes(item));
+                assert_eq!(payload.len(), bytes, "heap {}", heap.counter);
+                assert_eq!(pattern::first_error(heap.counter, 0, payload), None);
+                assert_eq!(heap.immediate(0x1700), Some(heap.counter));
+                heap.counter
+            })
+            .collect();
+        got.sort_unstable();
+        assert_eq!(got, (first..first + 7).collect::<Vec<_>>());
+    }
+    let mut end = Heap::new(flavour(48));
+    end.add_end();
+    stream.send(&end, &HeapOptions::default()).unwrap();
+    assert_eq!(receiver.get(Some(Duration::from_secs(10))).unwrap_err(), receive::GetError::Stopped);
+}
+
+#[test]
+fn a_receiving_stream_gets_every_heap_whole() {
+    let receiver = || receive::Stream::new(&receive::StreamConfig::default());
+    let all = receiver();
+    let at = all.add_udp(&"udp://127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    let to = [format!("udp://{at}").parse().unwrap()];
+    for config in [packet(1472), full(8972), SendConfig { packet: PacketSize::Payload(4096), ..packet(0) }] {
+        let queue = InprocQueue::default();
+        let own = receiver();
+        own.add_inproc(queue.clone()).unwrap();
+        to_receiver(&own, &Stream::new(Outlet::Inproc(vec![queue]), config).unwrap());
+    }
+    to_receiver(
+        &all,
+        &Stream::new(Outlet::udp(&to, &SendOptions::default()).unwrap(), packet(1472)).unwrap(),
+    );
+    for size in [PacketSize::Packet(8972), PacketSize::Heap] {
+        let own = receiver();
+        let options = receive::TcpReaderOptions::default();
+        let at = own.add_tcp(&"tcp://127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let outlet =
+            Outlet::tcp(&format!("tcp://{at}").parse().unwrap(), &TcpSendOptions::default()).unwrap();
+        to_receiver(&own, &Stream::new(outlet, SendConfig { packet: size, ..packet(0) }).unwrap());
+    }
 }

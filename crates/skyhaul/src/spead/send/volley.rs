@@ -155,9 +155,9 @@ impl Volley {
     #[inline]
     pub(super) fn has_room(&mut self, part: &Part<'_>, limits: Limits) -> bool {
         let bytes = part.next_bytes();
-        // At worst all of it is copied, and of a packet in pieces no more than the limit.
-        let copied =
-            if limits.stream { bytes.min(limits.bytes + part.plan.head_bytes_max() as u64) } else { bytes };
+        // At worst each piece is just short enough to be copied; dummies are fewer than 16 bytes.
+        let pieces = (part.heap.chunks.len() - part.chunk + 1) as u64;
+        let copied = bytes.min(pieces * SMALL) + 16;
         let arena = self.used + copied as usize + part.plan.head_bytes_max();
         let train = self.train.with(bytes);
         if self.is_empty() {
