@@ -2,6 +2,7 @@
 
 mod memo;
 mod plots;
+mod rate;
 pub(crate) mod receive;
 mod received;
 pub(crate) mod send;

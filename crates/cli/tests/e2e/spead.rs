@@ -130,6 +130,39 @@ fn a_file_comes_out_as_it_went_in() {
     assert!(std::fs::read(&to).unwrap() == bytes);
 }
 
+/// A rate nobody gave: the receiver's reports steer the sender.
+#[test]
+fn a_rate_found_by_feedback() {
+    let mut receiver = receive("--verify --feedback --listen udp://127.0.0.1:0");
+    let sent = send(
+        &receiver.address(),
+        "--format spead --pattern --heap-size 256KiB --rate auto --duration 3s --packet 8972",
+    );
+    let report = receiver.finish().json();
+    assert!(number(&sent["rate"]["reports"]) > 3, "{sent}");
+    assert!(heaps(&report, "complete") > 0 && number(&report["pattern_errors"]) == 0, "{report}");
+}
+
+/// The same, searched once before the first heap, which trials leave no trace in.
+#[test]
+fn a_rate_searched_before() {
+    let mut receiver = receive("--verify --feedback --listen udp://127.0.0.1:0");
+    let sent = send(
+        &receiver.address(),
+        "--format spead --pattern --heap-size 64KiB --heaps 50 --rate search --packet 8972",
+    );
+    let report = receiver.finish().json();
+    assert!(number(&sent["rate"]["bits_per_second"]) > 0, "{sent}");
+    assert!(heaps(&report, "complete") <= 50 && number(&report["pattern_errors"]) == 0, "{report}");
+}
+
+#[test]
+fn a_receiver_that_does_not_answer_is_told() {
+    let mut receiver = receive("--listen udp://127.0.0.1:0");
+    let line = format!("send --format spead --to {} --rate search", receiver.address());
+    assert!(run(&line).expect(2).stderr.contains("hint: receive with --feedback"));
+}
+
 #[test]
 fn ctrl_c_ends_both_sides_with_their_reports() {
     let mut receiver = receive("--listen udp://127.0.0.1:0");

@@ -147,6 +147,7 @@ fn add_readers(args: &ReceiveArgs, stream: &Stream) -> Result<Vec<String>> {
                 let mut at = at.clone();
                 for _ in 0..sockets {
                     let local = match common.faults {
+                        None if args.spead.feedback => stream.add_udp_answering(&at, &options)?,
                         None => stream.add_udp(&at, &options)?,
                         Some(faults) => {
                             let source = UdpSource::open(&at, &options)?;
@@ -280,10 +281,10 @@ impl Consumer {
     }
 }
 
-/// Descriptors and stream control are no data.
+/// Descriptors, stream control and the padding of trials are no data.
 fn is_data(heap: &Heap) -> bool {
     let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
-    heap.pointers().is_empty() || { parts }.any(|item| !item.immediate && item.id > id::DTYPE)
+    { parts }.any(|item| !item.immediate && item.id > id::DTYPE)
 }
 
 /// Whether all that came of it is the pattern of its counter.

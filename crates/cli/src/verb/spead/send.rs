@@ -1,5 +1,6 @@
 //! `skyhaul send --format spead`: any number of streams, each in a thread of its own.
 
+use super::rate::RateReport;
 use crate::Outcome;
 use crate::args::{PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
@@ -8,6 +9,7 @@ use crate::verb::receiving::print_json;
 use crate::verb::send::{cpu, destination, mode, rate};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
+use skyhaul::core::control::ControlConfig;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::host::thread;
@@ -49,7 +51,7 @@ pub(crate) struct SpeadSendReport {
     cpu_seconds_per_gb: f64,
     totals: SendStats,
     /// What the receivers' reports made of the rate, where they were asked for.
-    rate: Option<String>,
+    rate: Option<RateReport>,
     error: Option<String>,
 }
 
@@ -93,13 +95,15 @@ struct Job {
     duration: Option<Duration>,
     substreams: usize,
     cpu: Option<usize>,
+    /// What a search found.
+    found: Option<RateReport>,
 }
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     let count = if args.spead.substreams { 1 } else { args.senders.max(1) * args.to.len() };
-    let jobs = (0..count).map(|number| job(args, number)).collect::<Result<Vec<_>>>()?;
+    let jobs = (0..count).map(|number| job(args, number, &mut progress)).collect::<Result<Vec<_>>>()?;
     let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let threads = jobs
@@ -155,7 +159,7 @@ fn watch(
     progress.clear();
 }
 
-fn job(args: &SendArgs, number: usize) -> Result<Job> {
+fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
     let spead = &args.spead;
     ensure!(
         args.scan.is_none() && !args.noise && args.faults.is_none(),
@@ -166,8 +170,19 @@ fn job(args: &SendArgs, number: usize) -> Result<Job> {
     })?;
     let to: Vec<Endpoint> =
         if spead.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
-    let config = config(args, &to, number)?;
-    check_rate(rate(args, number)?, &to)?;
+    let mut config = config(args, &to, number)?;
+    let asked = rate(args, number)?;
+    check_rate(asked, &to)?;
+    let mut found = None;
+    match asked {
+        Some(RateArg::Auto) => config.auto = Some(ControlConfig::default()),
+        Some(RateArg::Search) => {
+            let report = super::rate::search(&to[0], &udp_options(args), &config, progress)?;
+            config.rate = report.bits_per_second;
+            found = Some(report);
+        }
+        _ => {}
+    }
     let outlet = outlet(args, &to)?;
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
@@ -188,6 +203,7 @@ fn job(args: &SendArgs, number: usize) -> Result<Job> {
         duration: args.duration.map(|d| d.duration()),
         substreams,
         cpu: cpu(args, number),
+        found,
     })
 }
 
@@ -218,7 +234,7 @@ fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig>
 
 fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {
     if to.iter().all(|at| at.transport == Transport::Udp) {
-        return Ok(Outlet::udp(to, &SendOptions { mode: mode(args), ..SendOptions::default() })?);
+        return Ok(Outlet::udp(to, &udp_options(args))?);
     }
     match to {
         [only] => Ok(Outlet::tcp(only, &TcpSendOptions::default())?),
@@ -226,6 +242,10 @@ fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {
             "substreams over TCP are not possible\nhint: leave --substreams out: each address gets all heaps"
         ),
     }
+}
+
+fn udp_options(args: &SendArgs) -> SendOptions {
+    SendOptions { mode: mode(args), ..SendOptions::default() }
 }
 
 /// What is sent, and how many heaps of it.
@@ -262,7 +282,8 @@ impl Job {
         let sent = self.send_all(stop, begun);
         let seconds = begun.elapsed().as_secs_f64();
         let cpu = (thread::cpu_time() - cpu).as_secs_f64();
-        let rate = None;
+        let followed = self.stream.progress();
+        let rate = followed.first().map(RateReport::followed).or(self.found);
         let totals = self.stream.stats();
         let (heaps, error) = match sent {
             Ok(heaps) => (heaps, None),
@@ -433,7 +454,7 @@ fn summary(r: &SpeadSendReport) -> String {
         ));
     }
     if let Some(rate) = &r.rate {
-        out.push_str(&format!("  {rate}\n"));
+        out.push_str(&format!("  rate: {}\n", rate.told));
     }
     if let Some(error) = &r.error {
         out.push_str(&format!("  ended by an error: {error}\n"));

@@ -1,0 +1,110 @@
+//! Rates that nobody gave: followed (`--rate auto`), or searched once (`--rate search`).
+
+use crate::print::{self, Progress as Line};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::udp::send::SendOptions;
+use skyhaul::spead::control::Progress;
+use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, SendConfig, Stream};
+use skyhaul::wire::spead::Flavour;
+use std::time::{Duration, Instant};
+
+/// How long a trial of the search sends.
+const TRIAL: Duration = Duration::from_millis(800);
+/// How much longer, so that the reports of all of it come back.
+const TAIL: Duration = Duration::from_millis(200);
+/// Payload of a trial's heap, bytes.
+const HEAP: usize = 256 << 10;
+
+/// What became of the rate.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct RateReport {
+    /// `auto` or `search`.
+    pub(super) how: &'static str,
+    /// At the end, bits per second of packets.
+    pub(super) bits_per_second: u64,
+    /// Reports of the receiver that were used.
+    pub(super) reports: u64,
+    /// Packets that they told lost.
+    pub(super) lost: u64,
+    /// In words.
+    pub(super) told: String,
+}
+
+impl RateReport {
+    /// Of a stream that follows its receiver.
+    pub(super) fn followed(progress: &Progress) -> Self {
+        Self {
+            how: "auto",
+            bits_per_second: progress.rate,
+            reports: progress.stats.reports,
+            lost: progress.stats.lost,
+            told: progress.to_string(),
+        }
+    }
+}
+
+/// One trial: whether nothing was lost, and the reports that say so.
+struct Trial {
+    lossless: bool,
+    reports: u64,
+    lost: u64,
+}
+
+/// The highest rate at which `to` loses nothing, less a margin; `line` shows how far it is.
+///
+/// Trials send heaps without items, which a receiver counts and no program uses.
+pub(super) fn search(
+    to: &Endpoint,
+    options: &SendOptions,
+    config: &SendConfig,
+    line: &mut Line,
+) -> Result<RateReport> {
+    let mut search = Search::new(SearchConfig::default());
+    let (mut reports, mut lost, mut trials) = (0, 0, 0);
+    let found = loop {
+        match search.step() {
+            Step::Try(rate) => {
+                trials += 1;
+                line.show(&format!("trial {trials}: {}", print::rate(rate as f64)));
+                let trial = try_rate(to, options, config, rate)?;
+                reports += trial.reports;
+                lost += trial.lost;
+                search.verdict(trial.lossless);
+            }
+            Step::Done(rate) => break rate,
+            Step::Nothing => bail!("packets are lost at any rate\nhint: give one, with --rate"),
+        }
+    };
+    line.clear();
+    let told = format!("{} found in {trials} trials", print::rate(found as f64));
+    Ok(RateReport { how: "search", bits_per_second: found, reports, lost, told })
+}
+
+fn try_rate(to: &Endpoint, options: &SendOptions, config: &SendConfig, rate: u64) -> Result<Trial> {
+    let outlet = Outlet::udp(std::slice::from_ref(to), options)?;
+    // A loop that may not change the rate: what is left of it is that the receiver is asked.
+    let auto = ControlConfig { start: rate, least: rate, most: rate, ..ControlConfig::default() };
+    let stream = Stream::new(outlet, SendConfig { auto: Some(auto), ..config.clone() })?;
+    let mut heap = Heap::new(Flavour::SPEAD_64_48);
+    // Item 0 is padding: no program is handed anything.
+    heap.add_item(0, vec![0; HEAP])?;
+    let begun = Instant::now();
+    while begun.elapsed() < TRIAL + TAIL {
+        stream.send_heaps(&[(&heap, HeapOptions::default())], Order::Serial)?;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let achieved = stream.stats().wire_bytes as f64 * 8.0 / seconds;
+    let progress = stream.progress().into_iter().next().context("a stream without a destination")?;
+    if progress.stats.reports == 0 {
+        bail!("{to} does not answer\nhint: receive with --feedback, or give a --rate");
+    }
+    Ok(Trial {
+        // What this side cannot send is no rate to keep either.
+        lossless: progress.stats.lost == 0 && achieved > 0.9 * rate as f64,
+        reports: progress.stats.reports,
+        lost: progress.stats.lost,
+    })
+}
