@@ -17,6 +17,7 @@
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
 //! | `send` | heaps to be sent, streams, tickets |
+//! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
 //! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
@@ -29,6 +30,7 @@ mod buffer;
 mod descriptor;
 mod heap;
 mod inproc;
+mod own_socket;
 mod receive;
 mod send;
 mod wait;

@@ -4,7 +4,9 @@ mod heap;
 
 pub(crate) use heap::{Batch, SendHeap};
 
+use crate::buffer::duplicate;
 use crate::inproc::InprocQueue;
+use crate::own_socket::Datagrams;
 use crate::receive::{endpoint, route};
 use crate::wait::{self, Threaded};
 use crate::{Cancelled, Full};
@@ -13,7 +15,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use skyhaul::io::quantity::Size;
-use skyhaul::io::tcp::TcpSendOptions;
+use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::send::{self, Order, Outlet, PacketSize, SendConfig, SendError, SendStats, Stream};
 use std::sync::mpsc::RecvTimeoutError;
@@ -132,6 +134,22 @@ impl SendStream {
         how.patience = wait::seconds(Some(timeout))?.unwrap_or(how.patience);
         let outlet = py.detach(|| Outlet::tcp(&at, &how))?;
         Self::open(outlet, None, config, true)
+    }
+
+    /// Over UDP from a socket of the program, unconnected; a system call for each packet. The descriptor is duplicated.
+    #[staticmethod]
+    fn udp_fd(fd: i32, targets: Vec<String>, config: &Settings) -> PyResult<Self> {
+        let to =
+            targets.iter().map(|target| Ok(endpoint("udp", target)?.address)).collect::<PyResult<_>>()?;
+        let outlet = Outlet::Custom(Box::new(Datagrams::new(duplicate(fd)?, to)?));
+        Self::open(outlet, None, config, true)
+    }
+
+    /// Over a connection of the program. The descriptor is duplicated.
+    #[staticmethod]
+    fn tcp_fd(fd: i32, config: &Settings) -> PyResult<Self> {
+        let tcp = TcpSender::from_stream(duplicate(fd)?.into(), &TcpSendOptions::default())?;
+        Self::open(Outlet::Tcp(Box::new(tcp)), None, config, true)
     }
 
     /// To queues of this process.

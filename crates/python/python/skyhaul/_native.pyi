@@ -316,6 +316,12 @@ class SendStream:
         buffer: int | None = None,
     ) -> SendStream: ...
     @staticmethod
+    def udp_fd(fd: int, targets: list[str], config: SendConfig) -> SendStream:
+        """From an unconnected socket of the program; the descriptor is duplicated, so the socket may be closed."""
+    @staticmethod
+    def tcp_fd(fd: int, config: SendConfig) -> SendStream:
+        """Over a connected socket of the program; the descriptor is duplicated, so the socket may be closed."""
+    @staticmethod
     def inproc(queues: list[InprocQueue], config: SendConfig) -> SendStream: ...
     @staticmethod
     def bytes(config: SendConfig) -> SendStream: ...

@@ -1,0 +1,65 @@
+"""Threads and memory: what spead2's programs configure, and what of it means something here.
+
+Each reader of a stream has a thread of its own, so a `ThreadPool` starts none: its affinity is given to the readers of
+its streams. Heap memory comes from one bounded store that reuses it, so an allocator is a wish of size and no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+import os
+
+from ._settings import whole
+
+
+class ThreadPool:
+    """The cores on which the streams of a program work. ValueError for no threads."""
+
+    def __init__(self, threads: int = 1, affinity: Sequence[int] = ()) -> None:
+        if whole(threads) < 1:
+            raise ValueError("a thread pool has at least one thread")
+        self._threads = whole(threads)
+        self._affinity = [whole(core) for core in affinity]
+
+    def stop(self) -> None:
+        """Nothing to stop: threads end with their streams."""
+
+    @staticmethod
+    def set_affinity(core: int) -> None:
+        """Bind the calling thread to a core."""
+        os.sched_setaffinity(0, [core])
+
+
+class MemoryAllocator:
+    """The default: memory of the stream's own store."""
+
+
+class MmapAllocator(MemoryAllocator):
+    """Accepted; the store maps its memory itself, and takes huge pages where the system gives them."""
+
+    def __init__(self, flags: int = 0, prefer_huge: bool = False) -> None:
+        self._flags, self._prefer_huge = whole(flags), bool(prefer_huge)
+
+
+class MemoryPool(MemoryAllocator):
+    """MemoryPool([thread_pool,] lower, upper, max_free, initial[, low_water][, allocator])
+
+    Accepted, with its arguments checked: the store keeps and reuses memory of every size.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        names = ["lower", "upper", "max_free", "initial"]
+        if (args and isinstance(args[0], ThreadPool)) or "thread_pool" in kwargs:
+            names = ["thread_pool", *names, "low_water"]
+        names.append("allocator")
+        if len(args) > len(names):
+            raise TypeError(f"MemoryPool takes {', '.join(names)}")
+        given = dict(zip(names, args))
+        if set(given) & set(kwargs) or set(kwargs) - set(names) or set(names[:-1]) - set(given) - set(kwargs):
+            raise TypeError(f"MemoryPool takes {', '.join(names)}")
+        given.update(kwargs)
+        if whole(given["upper"]) < whole(given["lower"]):
+            raise ValueError("the upper bound of a pool is below its lower one")
+        self._given = given
+        self.warn_on_empty = True

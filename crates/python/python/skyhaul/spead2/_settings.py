@@ -1,0 +1,94 @@
+"""Objects with typed settings: given as keywords, readable and writable later, checked at each assignment.
+
+    class RingStreamConfig(Settings):
+        heaps = setting(4, positive)          RingStreamConfig(heaps=8).heaps == 8;  heaps=0 raises ValueError
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Setting(Generic[T]):
+    """A value with what makes its default, and a check that gives the value to keep, or raises."""
+
+    def __init__(self, default: Callable[[], T], check: Callable[[Any], T]) -> None:
+        self.default, self.check = default, check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = f"_{name}"
+
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value: T = getattr(instance, self.name)
+        return value
+
+    def __set__(self, instance: Any, value: T) -> None:
+        setattr(instance, self.name, self.check(value))
+
+
+def setting(default: T, check: Callable[[Any], T]) -> Setting[T]:
+    """A setting with a fixed default."""
+    return Setting(lambda: default, check)
+
+
+class Settings:
+    """Base of a class with settings: all are keywords of the constructor, and no others."""
+
+    def __init__(self, **given: Any) -> None:
+        for name, one in vars(type(self)).items():
+            if isinstance(one, Setting):
+                setattr(self, name, given.pop(name) if name in given else one.default())
+        if given:
+            raise TypeError(f"{type(self).__name__} has no setting {', '.join(given)}")
+
+
+def whole(value: Any) -> int:
+    """Any whole number; TypeError for anything else."""
+    return operator.index(value)
+
+
+def unsigned(value: Any) -> int:
+    """A whole number from 0; a negative one is a TypeError, as for an unsigned parameter of a C function."""
+    number = operator.index(value)
+    if number < 0:
+        raise TypeError(f"must not be negative: {number}")
+    return number
+
+
+def positive(value: Any) -> int:
+    """A whole number from 1: TypeError below 0, ValueError for 0."""
+    number = unsigned(value)
+    if number == 0:
+        raise ValueError("must not be 0")
+    return number
+
+
+def flag(value: Any) -> bool:
+    """True or False and nothing that is like it."""
+    if not isinstance(value, bool):
+        raise TypeError(f"must be True or False, not {value!r}")
+    return value
+
+
+def rate(value: Any) -> float:
+    """Bytes a second, 0 for no limit."""
+    number = float(value)
+    if not 0.0 <= number < float("inf"):
+        raise ValueError(f"a rate is a finite number from 0 on, not {number}")
+    return number
+
+
+def endpoints(value: Any) -> list[tuple[str, int]]:
+    """A list of (host, port)."""
+    out = []
+    for host, port in value:
+        if not isinstance(host, str) or not 0 <= operator.index(port) <= 65535:
+            raise TypeError(f"an endpoint is (host, port), not {(host, port)!r}")
+        out.append((host, operator.index(port)))
+    return out

@@ -1,0 +1,9 @@
+"""Receiving: streams of heaps and of chunks (`.asyncio` has those for coroutines)."""
+
+from . import stream_stat_indices
+from ._chunks import ChunkRingPair, ChunkRingStream, ChunkStreamConfig, ChunkStreamGroupMember, ChunkStreamRingGroup
+from ._config import ChunkStreamGroupConfig, RingStreamConfig, StreamConfig
+from ._heaps import Heap, IncompleteHeap, RawItem
+from ._rings import Chunk, ChunkRingbuffer
+from ._stats import StreamStatConfig, StreamStats
+from ._streams import Stream

@@ -1,0 +1,374 @@
+"""Streams that put heaps into chunks of memory which the user gave.
+
+    free ring ─▶ window of chunks ◀─ heap ◀─ native stream          a thread takes heap after heap and asks where each
+                 │ oldest                                             belongs; the window moves to the newest chunk
+                 ▼
+              data ring ─▶ user
+
+Limits: a thread of Python handles each heap (some 10 µs, and the copy of its payload), once it is complete or given up.
+Where that is too slow, `skyhaul.spead` has chunk streams whose rule is an expression and needs no callback.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Iterator, Sequence
+from typing import Any, overload
+
+import numpy as np
+
+from ... import _native
+from .._errors import Full, Stopped
+from .._pools import ThreadPool
+from .._settings import Setting, Settings, positive, setting, unsigned, whole
+from . import _place
+from ._config import ChunkStreamGroupConfig, StreamConfig
+from ._rings import Chunk, ChunkRingbuffer, _ChunkRingbuffer
+from ._stats import StreamStatConfig, StreamStats
+from ._streams import _Stream
+
+_TOO_OLD, _REJECTED = "too_old_heaps", "rejected_heaps"
+#: Heaps between the native stream and the thread that places them.
+_RING = 256
+
+
+class ChunkStreamConfig(Settings):
+    """Which items a place callback is told, how many chunks are open at a time, and how presence is marked."""
+
+    DEFAULT_MAX_CHUNKS = 2
+
+    items: Setting[list[int]] = Setting(list, lambda value: [whole(id) for id in value])
+    max_chunks = setting(DEFAULT_MAX_CHUNKS, positive)
+    place: Setting[Any] = setting(None, _place.check)
+    max_heap_extra = setting(0, unsigned)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._packet_payload = 0
+
+    def enable_packet_presence(self, payload_size: int) -> ChunkStreamConfig:
+        """Mark packets of this payload as present, not heaps. The same object."""
+        self._packet_payload = positive(payload_size)
+        return self
+
+    def disable_packet_presence(self) -> ChunkStreamConfig:
+        """Mark heaps again. The same object."""
+        self._packet_payload = 0
+        return self
+
+    @property
+    def packet_presence_payload_size(self) -> int:
+        """The payload of a packet if packets are marked, else 0."""
+        return self._packet_payload
+
+
+class _Window:
+    """The chunks that are being filled, consecutive, and the rings they come from and go to."""
+
+    def __init__(self, most: int, data: _ChunkRingbuffer, free: _ChunkRingbuffer) -> None:
+        self.most, self.data, self.free = most, data, free
+        self.first = 0
+        self.open: collections.deque[Chunk] = collections.deque()
+
+    def chunk(self, id: int, stream_id: int) -> Chunk | None:
+        """The open chunk of this number: the window moves up to it. None if the window is past it."""
+        end = self.first + len(self.open)
+        if id >= end:
+            start = max(id - self.most + 1, 0)
+            self.flush_below(start)
+            if not self.open:
+                self.first = max(start, self.first)
+            while self.first + len(self.open) <= id:
+                self.open.append(self._fresh(self.first + len(self.open), stream_id))
+        return self.open[id - self.first] if id >= self.first else None
+
+    def _fresh(self, id: int, stream_id: int) -> Chunk:
+        chunk = _taken(self.free)
+        chunk.chunk_id, chunk.stream_id = id, stream_id
+        return chunk
+
+    def flush_below(self, id: int) -> None:
+        """Hand on all chunks before this one."""
+        while self.open and self.first < id:
+            _given(self.data, self.open.popleft())
+            self.first += 1
+
+    def flush(self) -> None:
+        """Hand on all chunks."""
+        self.flush_below(self.first + len(self.open))
+
+
+def _taken(ring: _ChunkRingbuffer) -> Chunk:
+    """A chunk of any kind of ring, waiting for it."""
+    return ChunkRingbuffer.get(ring)  # type: ignore[arg-type]
+
+
+def _given(ring: _ChunkRingbuffer, chunk: Chunk) -> None:
+    ChunkRingbuffer.put(ring, chunk)  # type: ignore[arg-type]
+
+
+class ChunkRingPair:
+    """The two rings of a chunk stream or group."""
+
+    _data: _ChunkRingbuffer
+    _free: _ChunkRingbuffer
+
+    def _take_rings(self, data: _ChunkRingbuffer, free: _ChunkRingbuffer) -> None:
+        for ring in (data, free):
+            if not isinstance(ring, _ChunkRingbuffer):
+                raise TypeError(f"not a ChunkRingbuffer: {ring!r}")
+        self._data, self._free = data, free
+
+    @property
+    def data_ringbuffer(self) -> _ChunkRingbuffer:
+        """Where filled chunks come out."""
+        return self._data
+
+    @property
+    def free_ringbuffer(self) -> _ChunkRingbuffer:
+        """Where chunks to be filled are taken."""
+        return self._free
+
+    def add_free_chunk(self, chunk: Chunk) -> None:
+        """Give a chunk to be filled, its presence marks cleared. Full if the free ring has no room."""
+        np.frombuffer(memoryview(chunk.present), np.uint8)[:] = 0
+        try:
+            self._free.put_nowait(chunk)
+        except Stopped:
+            pass
+
+
+class _Filling(_Stream):
+    """A native stream, and the thread that puts its heaps into chunks."""
+
+    def _fill(
+        self, thread_pool: ThreadPool, config: StreamConfig, chunks: ChunkStreamConfig, window: _Window, group: Any = None
+    ) -> None:
+        if not isinstance(chunks, ChunkStreamConfig):
+            raise TypeError(f"not a ChunkStreamConfig: {chunks!r}")
+        config = config._copy()
+        for name in (_TOO_OLD, _REJECTED):
+            config.add_stat(name)
+        stats = len(config.stats)
+        payload = chunks.packet_presence_payload_size
+        self._placer = _place.Placer(chunks.place, chunks.items, stats, chunks.max_heap_extra, payload)
+        self._payload = payload
+        self._counted = [0] * stats
+        self._too_old, self._rejected = stats - 2, stats - 1
+        self._window, self._group = window, group
+        self._most = min(chunks.max_chunks, window.most)
+        self._open(thread_pool, config, ring=_RING, incomplete=True)
+        window.data.add_producer()
+        # The thread holds the native stream only: a stream that nobody holds any more ends.
+        weakref.finalize(self, self._native.stop)
+        work = (weakref.ref(self), self._native, window)
+        self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
+        self._thread.start()
+
+    @property
+    def stats(self) -> StreamStats:
+        """A sample of the statistics."""
+        sample = super().stats
+        for at, (stat, counted) in enumerate(zip(sample.config, self._counted)):
+            sample[at] = stat.combine(sample[at], counted)
+        return sample
+
+    def _finish(self) -> None:
+        try:
+            self._window.flush()
+        except Stopped:
+            pass
+        self._window.data.remove_producer()
+
+    def _put(self, heap: _native.Heap) -> None:
+        placer = self._placer
+        answer = placer.ask(heap)
+        self._count(placer)
+        if answer.chunk_id < 0:
+            self._counted[self._rejected] += 1
+            return
+        chunk = self._chunk(answer.chunk_id)
+        if chunk is None:
+            self._counted[self._too_old] += 1
+        elif not self._copy(heap, answer, chunk):
+            self._counted[self._rejected] += 1
+
+    def _chunk(self, id: int) -> Chunk | None:
+        return self._window.chunk(id, self._config.stream_id)
+
+    def _count(self, placer: _place.Placer) -> None:
+        """Take what the callback added to the statistics."""
+        for at, stat in enumerate(self._config.stats):
+            value = placer.stats[at]
+            if value:
+                self._counted[at] = stat.combine(self._counted[at], value)
+                placer.stats[at] = 0
+
+    def _copy(self, heap: _native.Heap, answer: _place.PlaceData, chunk: Chunk) -> bool:
+        """Put a heap into its chunk; False if it would not lie in the chunk's buffers."""
+        data, present = (np.frombuffer(memoryview(buffer).cast("B"), np.uint8) for buffer in (chunk.data, chunk.present))
+        offset, index, length = answer.heap_offset, answer.heap_index, heap.length
+        marks = -(-length // self._payload) if self._payload else 1
+        if offset + length > data.size or index + marks > present.size:
+            return False
+        if answer.extra_size:
+            extra = np.frombuffer(memoryview(chunk.extra if chunk.extra is not None else b"").cast("B"), np.uint8)
+            end = answer.extra_offset + answer.extra_size
+            if end > extra.size:
+                return False
+            extra[answer.extra_offset : end] = self._placer.extra[: answer.extra_size]
+        if length:
+            data[offset : offset + length] = np.frombuffer(memoryview(heap.payload), np.uint8)
+        if not self._payload:
+            if heap.complete:
+                present[index] = 1
+            return True
+        present[index : index + marks] = 1
+        for start, stop in heap.missing:
+            present[index + start // self._payload : index + -(-stop // self._payload)] = 0
+        return True
+
+    def stop(self) -> None:
+        """End the stream and its rings."""
+        self._window.free.stop()
+        self._window.data.stop()
+        super().stop()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+
+def _place_heaps(held: weakref.ref[_Filling], native: _native.ReceiveStream, window: _Window) -> None:
+    """The work of a stream's thread, until the stream or a ring ends."""
+    try:
+        while True:
+            heaps = native.get_many(_RING, None)
+            stream = held()
+            for heap in heaps if stream is not None else []:
+                stream._put(heap)  # type: ignore[union-attr]
+            del stream, heaps
+    except Stopped:
+        pass
+    finally:
+        native.stop()
+        stream = held()
+        if stream is not None:
+            stream._finish()
+        else:
+            window.data.remove_producer()
+
+
+class ChunkRingStream(_Filling, ChunkRingPair):
+    """One stream of chunks between two rings, which streams of the same lifetime may share."""
+
+    def __init__(
+        self,
+        thread_pool: ThreadPool,
+        config: StreamConfig,
+        chunk_stream_config: ChunkStreamConfig,
+        data_ringbuffer: _ChunkRingbuffer,
+        free_ringbuffer: _ChunkRingbuffer,
+    ) -> None:
+        self._take_rings(data_ringbuffer, free_ringbuffer)
+        window = _Window(chunk_stream_config.max_chunks, data_ringbuffer, free_ringbuffer)
+        self._fill(thread_pool, config, chunk_stream_config, window)
+
+
+class ChunkStreamGroupMember(_Filling):
+    """One of the streams that fill the chunks of a group. Made by `ChunkStreamRingGroup.emplace_back`."""
+
+    #: The oldest chunk that this stream may still write to.
+    _oldest = 0
+    _ended = False
+
+    def _chunk(self, id: int) -> Chunk | None:
+        group = self._group
+        with group._moved:
+            if id < max(self._oldest, self._window.first):
+                return None
+            self._oldest = max(self._oldest, id - self._most + 1)
+            group._moved.notify_all()
+            while group._is_lossless and not group._may_reach(id):
+                group._moved.wait(0.1)
+                if self._window.data._stopped:
+                    raise Stopped("the ring was stopped")
+            return self._window.chunk(id, self._config.stream_id)
+
+    def _copy(self, heap: _native.Heap, answer: _place.PlaceData, chunk: Chunk) -> bool:
+        # Under the group's lock, so that no chunk is handed on while another stream writes to it.
+        with self._group._moved:
+            return super()._copy(heap, answer, chunk) if chunk in self._window.open else False
+
+    def _finish(self) -> None:
+        with self._group._moved:
+            self._ended = True
+            self._group._moved.notify_all()
+            if all(member._ended for member in self._group):
+                super()._finish()
+            else:
+                self._window.data.remove_producer()
+
+    def stop(self) -> None:
+        """End the whole group."""
+        self._group.stop()
+
+
+class ChunkStreamRingGroup(ChunkRingPair, Sequence[ChunkStreamGroupMember]):
+    """Several streams, each with a thread of its own, that fill the same chunks. A sequence of its members."""
+
+    def __init__(
+        self, config: ChunkStreamGroupConfig, data_ringbuffer: _ChunkRingbuffer, free_ringbuffer: _ChunkRingbuffer
+    ) -> None:
+        self._take_rings(data_ringbuffer, free_ringbuffer)
+        self._config = config
+        self._is_lossless = config.eviction_mode is ChunkStreamGroupConfig.EvictionMode.LOSSLESS
+        self._window = _Window(config.max_chunks, data_ringbuffer, free_ringbuffer)
+        self._members: list[ChunkStreamGroupMember] = []
+        self._moved = threading.Condition(threading.RLock())
+
+    @property
+    def config(self) -> ChunkStreamGroupConfig:
+        """The settings that it was made with."""
+        return self._config
+
+    def emplace_back(
+        self, thread_pool: ThreadPool, config: StreamConfig, chunk_stream_config: ChunkStreamConfig
+    ) -> ChunkStreamGroupMember:
+        """Add a stream. RuntimeError once chunks are being filled."""
+        with self._moved:
+            if self._window.open:
+                raise RuntimeError("a stream cannot be added to a group that receives; hint: add all of them first")
+            member = ChunkStreamGroupMember()
+            self._members.append(member)
+            try:
+                member._fill(thread_pool, config, chunk_stream_config, self._window, self)
+            except BaseException:
+                self._members.pop()
+                raise
+            return member
+
+    def _may_reach(self, id: int) -> bool:
+        """Whether no stream would lose a chunk if the window moved up to this one."""
+        start = id - self._config.max_chunks + 1
+        return all(member._ended or member._oldest >= start for member in self._members)
+
+    def stop(self) -> None:
+        """End all streams, and the rings."""
+        for member in self._members:
+            _Filling.stop(member)
+
+    @overload
+    def __getitem__(self, index: int) -> ChunkStreamGroupMember: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[ChunkStreamGroupMember]: ...
+
+    def __getitem__(self, index: int | slice) -> ChunkStreamGroupMember | Sequence[ChunkStreamGroupMember]:
+        return self._members[index]
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __iter__(self) -> Iterator[ChunkStreamGroupMember]:
+        return iter(self._members)

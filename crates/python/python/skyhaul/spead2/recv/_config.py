@@ -1,0 +1,111 @@
+"""Settings of receive streams, rings and chunks."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from .. import _flavour as spead
+from .._pools import MemoryAllocator
+from .._settings import Setting, Settings, flag, positive, setting, whole
+from ._stats import CORE, StreamStatConfig
+
+
+def _copying(value: Any) -> int:
+    way = whole(value)
+    if way not in (spead.MEMCPY_STD, spead.MEMCPY_NONTEMPORAL):
+        raise ValueError(f"no way of copying: {way}")
+    return way
+
+
+def _allocator(value: Any) -> MemoryAllocator:
+    if not isinstance(value, MemoryAllocator):
+        raise TypeError(f"not a MemoryAllocator: {value!r}")
+    return value
+
+
+def _bug_compat(value: Any) -> int:
+    return spead.check_bug_compat(whole(value))
+
+
+class StreamConfig(Settings):
+    """How a stream assembles heaps. `max_heaps` is for each of `substreams`; statistics of your own: `add_stat`."""
+
+    DEFAULT_MAX_HEAPS = 4
+
+    max_heaps = setting(DEFAULT_MAX_HEAPS, positive)
+    substreams = setting(1, positive)
+    bug_compat = setting(0, _bug_compat)
+    memcpy = setting(spead.MEMCPY_STD, _copying)
+    memory_allocator = Setting(MemoryAllocator, _allocator)
+    stop_on_stop_item = setting(True, flag)
+    allow_unsized_heaps = setting(True, flag)
+    allow_out_of_order = setting(False, flag)
+    stream_id = setting(0, whole)
+    explicit_start = setting(False, flag)
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self._stats = list(CORE)
+
+    @property
+    def stats(self) -> list[StreamStatConfig]:
+        """A list of `StreamStatConfig`."""
+        return list(self._stats)
+
+    def add_stat(self, name: str, mode: StreamStatConfig.Mode = StreamStatConfig.Mode.COUNTER) -> int:
+        """Register a statistic; its index. ValueError if there is one of this name."""
+        if any(stat.name == name for stat in self._stats):
+            raise ValueError(f"there is a statistic {name} already")
+        self._stats.append(StreamStatConfig(name, mode))
+        return len(self._stats) - 1
+
+    def next_stat_index(self) -> int:
+        """The index that the next `add_stat` gives."""
+        return len(self._stats)
+
+    def get_stat_index(self, name: str) -> int:
+        """The index of a statistic. IndexError if there is none of this name."""
+        for at, stat in enumerate(self._stats):
+            if stat.name == name:
+                return at
+        raise IndexError(f"there is no statistic {name}")
+
+    def _copy(self) -> StreamConfig:
+        """As it is now: a stream keeps the settings it was made with."""
+        copy = StreamConfig(**{name: getattr(self, name) for name in _STREAM_SETTINGS})
+        copy._stats = list(self._stats)
+        return copy
+
+
+_STREAM_SETTINGS = [name for name, value in vars(StreamConfig).items() if isinstance(value, Setting)]
+
+
+class RingStreamConfig(Settings):
+    """The ring between a stream and its user, and whether incomplete heaps come through it."""
+
+    DEFAULT_HEAPS = 4
+
+    heaps = setting(DEFAULT_HEAPS, positive)
+    contiguous_only = setting(True, flag)
+    incomplete_keep_payload_ranges = setting(False, flag)
+
+    def _copy(self) -> RingStreamConfig:
+        return RingStreamConfig(
+            heaps=self.heaps,
+            contiguous_only=self.contiguous_only,
+            incomplete_keep_payload_ranges=self.incomplete_keep_payload_ranges,
+        )
+
+
+class ChunkStreamGroupConfig(Settings):
+    """The window of a group of chunk streams, and what happens to a chunk that some of them still fill."""
+
+    DEFAULT_MAX_CHUNKS = 2
+
+    class EvictionMode(enum.Enum):
+        LOSSY = 0
+        LOSSLESS = 1
+
+    max_chunks = setting(DEFAULT_MAX_CHUNKS, positive)
+    eviction_mode = setting(EvictionMode.LOSSY, EvictionMode)

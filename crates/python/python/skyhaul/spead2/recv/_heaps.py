@@ -1,0 +1,133 @@
+"""Received heaps and their items.
+
+    heap.get_items() ─▶ [RawItem]      arrays of bytes that lie in the heap's own memory
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import _native
+from .. import _flavour as spead
+from .._codec import Octets
+from .._descriptor import RawDescriptor, read_packet
+
+
+class RawItem(npt.NDArray[np.uint8]):
+    """The bytes of an item, and which item: an array of uint8 with `id`, `is_immediate` and `immediate_value`.
+
+    An immediate item has the bytes of its pointer's value, big-endian.
+    """
+
+    id = 0
+    is_immediate = False
+    immediate_value = 0
+
+    @classmethod
+    def _addressed(cls, id: int, octets: Octets) -> Self:
+        raw = octets.view(cls)
+        raw.id = id
+        return raw
+
+    @classmethod
+    def _immediate(cls, id: int, value: int, octets: int) -> Self:
+        raw = np.frombuffer(value.to_bytes(octets, "big"), np.uint8).view(cls)
+        raw.id, raw.is_immediate, raw.immediate_value = id, True, value
+        return raw
+
+
+class _HeapBase:
+    """What complete and incomplete heaps have in common."""
+
+    _has_payload = True
+
+    def __init__(self, native: _native.Heap, bug_compat: int) -> None:
+        self._native = native
+        self._bug_compat = bug_compat
+
+    @property
+    def cnt(self) -> int:
+        """The heap's counter."""
+        return self._native.counter
+
+    @property
+    def flavour(self) -> spead.Flavour:
+        """The variant of SPEAD of its packets."""
+        return spead.Flavour(4, 64, self._native.address_bits, self._bug_compat)
+
+    def get_items(self) -> list[RawItem]:
+        """A list of `RawItem`, descriptors left out."""
+        return [raw for raw in self._raw_items() if raw.id != spead.DESCRIPTOR_ID]
+
+    def _raw_items(self) -> list[RawItem]:
+        octets = self._native.address_bits // 8
+        payload = None
+        found = []
+        for id, immediate, value, start, stop in self._native.items():
+            if immediate:
+                found.append(RawItem._immediate(id, value, octets))
+            elif self._has_payload:
+                if payload is None:
+                    payload = np.frombuffer(memoryview(self._native.payload), np.uint8)
+                found.append(RawItem._addressed(id, payload[start:stop]))
+        return found
+
+    def is_start_of_stream(self) -> bool:
+        """Whether it says that a stream starts."""
+        return self._native.is_start_of_stream()
+
+    def is_end_of_stream(self) -> bool:
+        """Whether it says that the stream ends."""
+        return self._native.is_end_of_stream()
+
+
+class Heap(_HeapBase):
+    """A heap of which every byte was received."""
+
+    def get_descriptors(self) -> list[RawDescriptor]:
+        """A list of `RawDescriptor`. ValueError if one is malformed."""
+        return [
+            read_packet(raw.tobytes(), self._bug_compat)
+            for raw in self._raw_items()
+            if raw.id == spead.DESCRIPTOR_ID and not raw.is_immediate
+        ]
+
+
+class IncompleteHeap(_HeapBase):
+    """A heap that missed bytes: its immediate items, and how much of it there was."""
+
+    _has_payload = False
+
+    def __init__(self, native: _native.Heap, bug_compat: int, keep_ranges: bool) -> None:
+        super().__init__(native, bug_compat)
+        self._ranges = _received(native) if keep_ranges else []
+
+    @property
+    def heap_length(self) -> int:
+        """Bytes that it should have had, -1 if no packet said it."""
+        return -1 if self._native.size is None else self._native.size
+
+    @property
+    def received_length(self) -> int:
+        """Bytes that came."""
+        return self._native.received
+
+    @property
+    def payload_ranges(self) -> list[tuple[int, int]]:
+        """[(first, past the last)] of the bytes that came, if the stream was told to keep that, else empty."""
+        return list(self._ranges)
+
+
+def _received(native: _native.Heap) -> list[tuple[int, int]]:
+    """What is left of a heap without its missing ranges."""
+    ranges, at = [], 0
+    for start, stop in native.missing:
+        if start > at:
+            ranges.append((at, start))
+        at = stop
+    if native.length > at:
+        ranges.append((at, native.length))
+    return ranges

@@ -1,0 +1,181 @@
+"""Chunks, and the rings on which they travel between a stream and its user.
+
+    free ring ─▶ stream fills ─▶ data ring ─▶ user ─▶ free ring …
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import threading
+from typing import Any, Self
+
+from .._errors import Empty, Full, Stopped
+from .._settings import whole
+
+
+class Chunk:
+    """Buffers for the heaps of one chunk: made by the user, often of a subclass, filled by a stream.
+
+    data, present, extra    writable contiguous buffers, or None
+    chunk_id, stream_id     which chunk it became, and of which stream; -1 before
+    """
+
+    def __init__(
+        self, *, chunk_id: int = -1, stream_id: int = 0, present: Any = None, data: Any = None, extra: Any = None
+    ) -> None:
+        self.chunk_id, self.stream_id = whole(chunk_id), whole(stream_id)
+        self.present, self.data, self.extra = present, data, extra
+
+
+def _buffer_property(name: str) -> property:
+    hidden = f"_{name}"
+
+    def put(self: Any, buffer: Any) -> None:
+        if buffer is not None:
+            with memoryview(buffer) as view:
+                if view.readonly or not view.contiguous:
+                    raise BufferError(f"{name} must be writable and contiguous")
+        setattr(self, hidden, buffer)
+
+    return property(lambda self: getattr(self, hidden), put)
+
+
+for _name in ("present", "data", "extra"):
+    setattr(Chunk, _name, _buffer_property(_name))
+
+
+class _ChunkRingbuffer:
+    """A bounded queue of chunks that can be stopped. Everything but the waiting calls, which asyncio does its own way."""
+
+    def __init__(self, maxsize: int) -> None:
+        maxsize = whole(maxsize)
+        if maxsize < 1:
+            raise ValueError("a ring has room for one chunk at least")
+        self.maxsize = maxsize
+        self._chunks: collections.deque[Chunk] = collections.deque()
+        self._lock = threading.Condition()
+        self._stopped = False
+        self._producers = 0
+        self._data_event, self._space_event = _Level(), _Level()
+        self._space_event.set(True)
+
+    @property
+    def data_fd(self) -> int:
+        """Readable while there is something to take, and for ever after the end."""
+        return self._data_event.fd
+
+    @property
+    def space_fd(self) -> int:
+        """Readable while there is room, and for ever after the end."""
+        return self._space_event.fd
+
+    def qsize(self) -> int:
+        return len(self._chunks)
+
+    def empty(self) -> bool:
+        return not self._chunks
+
+    def full(self) -> bool:
+        return len(self._chunks) >= self.maxsize
+
+    def get_nowait(self) -> Chunk:
+        """A chunk. Empty if there is none now, Stopped if there will be none."""
+        with self._lock:
+            return self._take()
+
+    def put_nowait(self, chunk: Chunk) -> None:
+        """Full if there is no room now, Stopped after the end; ValueError if it has no `data` or no `present`."""
+        with self._lock:
+            self._give(chunk)
+
+    def _take(self) -> Chunk:
+        if not self._chunks:
+            raise Stopped("the ring was stopped") if self._stopped else Empty("the ring is empty")
+        chunk = self._chunks.popleft()
+        self._changed()
+        return chunk
+
+    def _give(self, chunk: Chunk) -> None:
+        if chunk.data is None or chunk.present is None:
+            raise ValueError("a chunk on a ring has data and present")
+        if self._stopped:
+            raise Stopped("the ring was stopped")
+        if self.full():
+            raise Full("the ring is full")
+        self._chunks.append(chunk)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._data_event.set(bool(self._chunks) or self._stopped)
+        self._space_event.set(not self.full() or self._stopped)
+        self._lock.notify_all()
+
+    def stop(self) -> bool:
+        """No more chunks go in; those inside can still be taken. Whether this call was the first."""
+        with self._lock:
+            first, self._stopped = not self._stopped, True
+            self._changed()
+            return first
+
+    def add_producer(self) -> None:
+        """Count one who will call `remove_producer`."""
+        with self._lock:
+            self._producers += 1
+
+    def remove_producer(self) -> bool:
+        """When the last one goes, the ring is stopped. Whether that happened now."""
+        with self._lock:
+            self._producers -= 1
+            last = self._producers == 0
+        return last and self.stop()
+
+
+class ChunkRingbuffer(_ChunkRingbuffer):
+    """The ring for threads: `get` and `put` wait. Iterating takes chunks until the end."""
+
+    def get(self) -> Chunk:
+        """The next chunk. Stopped if there will be none."""
+        with self._lock:
+            while True:
+                try:
+                    return self._take()
+                except Empty:
+                    self._lock.wait()
+
+    def put(self, chunk: Chunk) -> None:
+        """Wait for room and put it in. Stopped after the end."""
+        with self._lock:
+            while True:
+                try:
+                    return self._give(chunk)
+                except Full:
+                    self._lock.wait()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        try:
+            return self.get()
+        except Stopped:
+            raise StopIteration from None
+
+
+class _Level:
+    """A file descriptor that is readable while it is set."""
+
+    def __init__(self) -> None:
+        self.fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._set = False
+
+    def set(self, level: bool) -> None:
+        if level != self._set:
+            self._set = level
+            if level:
+                os.eventfd_write(self.fd, 1)
+            else:
+                os.eventfd_read(self.fd)
+
+    def __del__(self) -> None:
+        os.close(self.fd)

@@ -1,0 +1,284 @@
+"""Streams that receive heaps, and their readers.
+
+    stream.add_…_reader(…) ─▶ native stream, a thread for each reader ─▶ ring of `heaps` ─▶ stream.get()
+
+A full ring makes the readers wait, as spead2's do; what a UDP socket receives meanwhile waits in its buffer.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from ... import _native
+from .. import _network
+from .._errors import Stopped
+from .._inproc import InprocQueue
+from .._pools import ThreadPool
+from .._settings import whole
+from ._config import RingStreamConfig, StreamConfig
+from ._heaps import Heap, IncompleteHeap
+from ._stats import StreamStats
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+AnyHeap = Heap | IncompleteHeap
+
+
+class _Stream:
+    """Readers, statistics and the end of a stream. Every reader has its own thread."""
+
+    DEFAULT_UDP_MAX_SIZE = 9200
+    DEFAULT_UDP_BUFFER_SIZE = 8 << 20
+    DEFAULT_TCP_MAX_SIZE = 65536
+    DEFAULT_TCP_BUFFER_SIZE = 208 << 10
+
+    def _open(self, thread_pool: ThreadPool, config: StreamConfig | None, **settings: Any) -> None:
+        if not isinstance(thread_pool, ThreadPool):
+            raise TypeError(f"not a ThreadPool: {thread_pool!r}")
+        config = StreamConfig() if config is None else config
+        if not isinstance(config, StreamConfig):
+            raise TypeError(f"not a StreamConfig: {config!r}")
+        self._pool = thread_pool
+        self._config = config._copy()
+        self._started = False
+        self._native = _native.ReceiveStream(
+            window=config.max_heaps,
+            substreams=config.substreams,
+            in_order=not config.allow_out_of_order,
+            unsized_heaps=config.allow_unsized_heaps,
+            stop="first" if config.stop_on_stop_item else "never",
+            # spead2 has no clock: a heap waits until newer ones push it out.
+            heap_timeout=None,
+            full="wait",
+            explicit_start=config.explicit_start,
+            cpus=thread_pool._affinity,
+            **settings,
+        )
+
+    @property
+    def config(self) -> StreamConfig:
+        """The settings that it was made with."""
+        return self._config
+
+    @property
+    def stats(self) -> StreamStats:
+        """A sample of the statistics."""
+        return StreamStats(self._config.stats, _statistics(self._native.stats(), self._config))
+
+    def start(self) -> None:
+        """Begin to receive, if the stream was to wait for it. Readers cannot be added afterwards."""
+        self._started = True
+        self._native.start()
+
+    def stop(self) -> None:
+        """End the stream: readers stop, heaps in the ring can still be taken."""
+        self._native.stop()
+
+    def _may_add(self) -> None:
+        if self._started and self._config.explicit_start:
+            raise RuntimeError("a reader cannot be added after start(); hint: add all readers before it")
+
+    def add_buffer_reader(self, buffer: Buffer) -> None:
+        """Take packets that stand one after the other in a buffer."""
+        self._may_add()
+        self._native.add_bytes(buffer)
+
+    def add_udp_reader(self, *args: Any, **kwargs: Any) -> None:
+        """Take packets from a UDP port, or from a socket.
+
+        (port, max_size, buffer_size, bind_hostname)
+        (multicast_group, port, max_size, buffer_size, interface_address or interface_index)
+        (socket, max_size)
+
+        TypeError for a port that is none, RuntimeError (and OSError) if the socket cannot be had.
+        """
+        self._may_add()
+        given = _udp_arguments(args, kwargs)
+        if "socket" in given:
+            self._opened(self._native.add_udp_fd, _network.descriptor(given["socket"]))
+            return
+        options: dict[str, Any] = {}
+        buffer = whole(given.get("buffer_size", self.DEFAULT_UDP_BUFFER_SIZE))
+        if buffer:
+            options["buffer"] = buffer
+        number = _network.port(given["port"])
+        if given.get("interface_address"):
+            options["interface"] = _network.resolve(given["interface_address"], 0)[1]
+        if given.get("interface_index"):
+            options["interface"] = _network.interface_name(given["interface_index"])
+        host = given.get("multicast_group", given.get("bind_hostname", ""))
+        self._opened(self._native.add_udp, _network.joined(*_network.resolve(host, number), number), **options)
+
+    def add_tcp_reader(self, *args: Any, **kwargs: Any) -> None:
+        """Take packets from the one connection that comes to a port, or to a listening socket.
+
+        (port, max_size, buffer_size, bind_hostname)
+        (acceptor, max_size)
+        """
+        self._may_add()
+        names = ["port", "max_size", "buffer_size", "bind_hostname"]
+        if (args and not isinstance(args[0], int)) or "acceptor" in kwargs:
+            names = ["acceptor", "max_size"]
+        given = _named("add_tcp_reader", names, names[:1], args, kwargs)
+        options = {"connections": 1}
+        if "acceptor" in given:
+            self._opened(self._native.add_tcp_fd, _network.descriptor(given["acceptor"]), **options)
+            return
+        buffer = whole(given.get("buffer_size", self.DEFAULT_TCP_BUFFER_SIZE))
+        if buffer:
+            options["buffer"] = buffer
+        number = _network.port(given["port"])
+        resolved = _network.resolve(given.get("bind_hostname", ""), number, socket.SOCK_STREAM)
+        self._opened(self._native.add_tcp, _network.joined(*resolved, number), **options)
+
+    def add_udp_pcap_file_reader(self, filename: str, filter: str = "") -> None:
+        """Take the UDP packets of a capture file."""
+        self._may_add()
+        self._opened(self._native.add_pcap, filename, _port_of_filter(filter))
+
+    def add_inproc_reader(self, queue: InprocQueue) -> None:
+        """Take packets from a queue of this process."""
+        self._may_add()
+        if not isinstance(queue, InprocQueue):
+            raise TypeError(f"not an InprocQueue: {queue!r}")
+        self._native.add_inproc(queue._native)
+
+    @staticmethod
+    def _opened(add: Callable[..., object], *args: Any, **options: Any) -> None:
+        try:
+            add(*args, **options)
+        except OSError as error:
+            raise _network.TransportError(*error.args) from error
+
+
+def _named(
+    what: str, names: list[str], needed: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Any]:
+    """Positional and named arguments as one dictionary; TypeError if they do not fit."""
+    if len(args) > len(names) or set(kwargs) - set(names) or set(kwargs) & set(names[: len(args)]):
+        raise TypeError(f"{what} takes ({', '.join(names)})")
+    given = dict(zip(names, args))
+    given.update(kwargs)
+    if set(needed) - set(given):
+        raise TypeError(f"{what} needs {', '.join(needed)}")
+    return given
+
+
+def _udp_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of any form of `add_udp_reader`."""
+    first = args[0] if args else None
+    if "multicast_group" in kwargs or isinstance(first, str):
+        names = ["multicast_group", "port", "max_size", "buffer_size", "interface_address", "interface_index"]
+        if len(args) > 4 and isinstance(args[4], int):
+            names.remove("interface_address")
+        return _named("add_udp_reader", names, names[:2], args, kwargs)
+    if "socket" in kwargs or (first is not None and not isinstance(first, int)):
+        return _named("add_udp_reader", ["socket", "max_size"], ["socket"], args, kwargs)
+    names = ["port", "max_size", "buffer_size", "bind_hostname"]
+    return _named("add_udp_reader", names, names[:1], args, kwargs)
+
+
+def _port_of_filter(expression: str) -> int | None:
+    """The port that a capture filter asks for. ValueError for any other filter than none or `[udp] [dst] port N`."""
+    words = [word for word in expression.split() if word not in ("udp", "and", "dst")]
+    if not words:
+        return None
+    if len(words) == 2 and words[0] == "port" and words[1].isdigit():
+        return _network.port(int(words[1]))
+    raise ValueError(f"filter {expression!r}: only 'udp dst port N' is understood")
+
+
+def _statistics(native: dict[str, Any], config: StreamConfig) -> list[int]:
+    """The numbers of `config.stats` from those of a native stream. Statistics of the user stay 0 here."""
+    retired = native["retired"]
+    core = {
+        "heaps": native["heaps"] + native["incomplete_dropped"],
+        "incomplete_heaps_evicted": retired["window"] + retired["timeout"],
+        "incomplete_heaps_flushed": retired["finish"],
+        "packets": native["packets"],
+        "batches": native["batches"],
+        "max_batch": native["max_batch"],
+        "single_packet_heaps": native["single_packet_heaps"],
+        "worker_blocked": native["blocked"],
+        # Of chunk streams only: a heap that ends the stream has no place.
+        "rejected_heaps": native["stops"],
+    }
+    return [core.get(stat.name, 0) for stat in config.stats]
+
+
+class _Ringbuffer:
+    """How full the ring of a stream is."""
+
+    def __init__(self, native: _native.ReceiveStream) -> None:
+        self._native = native
+
+    def size(self) -> int:
+        """Heaps that wait in it."""
+        return self._native.waiting()
+
+    def capacity(self) -> int:
+        """Heaps that find room in it."""
+        return self._native.capacity
+
+
+class _RingStream(_Stream):
+    """Heaps through a ring. Iterating gives heap after heap until the stream ends."""
+
+    Ringbuffer = _Ringbuffer
+
+    def __init__(
+        self, thread_pool: ThreadPool, config: StreamConfig | None = None, ring_config: RingStreamConfig | None = None
+    ) -> None:
+        ring_config = RingStreamConfig() if ring_config is None else ring_config
+        if not isinstance(ring_config, RingStreamConfig):
+            raise TypeError(f"not a RingStreamConfig: {ring_config!r}")
+        self._ring_config = ring_config._copy()
+        self._open(thread_pool, config, ring=ring_config.heaps, incomplete=not ring_config.contiguous_only)
+
+    @property
+    def ring_config(self) -> RingStreamConfig:
+        """The settings of the ring that it was made with."""
+        return self._ring_config
+
+    @property
+    def ringbuffer(self) -> _Ringbuffer:
+        """The ring, to see how full it is."""
+        return _Ringbuffer(self._native)
+
+    @property
+    def fd(self) -> int:
+        """A descriptor that is readable while a heap waits, and when the stream has ended. Not to be read from."""
+        return self._native.fileno()
+
+    def get_nowait(self) -> AnyHeap:
+        """The next heap. Empty if there is none now, Stopped if there will be none."""
+        return self._wrapped(self._native.get(0.0))
+
+    def _get(self) -> AnyHeap:
+        """The next heap, waiting for it. Stopped if there will be none."""
+        return self._wrapped(self._native.get())
+
+    def _wrapped(self, native: _native.Heap) -> AnyHeap:
+        if native.complete:
+            return Heap(native, self._config.bug_compat)
+        return IncompleteHeap(native, self._config.bug_compat, self._ring_config.incomplete_keep_payload_ranges)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> AnyHeap:
+        try:
+            return self._get()
+        except Stopped:
+            raise StopIteration from None
+
+
+class Stream(_RingStream):
+    """A stream of heaps for threads."""
+
+    def get(self) -> AnyHeap:
+        """The next heap, waiting for it. Stopped if there will be none."""
+        return self._get()

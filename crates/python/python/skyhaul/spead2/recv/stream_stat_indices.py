@@ -1,0 +1,11 @@
+"""Where the statistics that every stream has stand in `StreamStats`."""
+
+HEAPS = 0
+INCOMPLETE_HEAPS_EVICTED = 1
+INCOMPLETE_HEAPS_FLUSHED = 2
+PACKETS = 3
+BATCHES = 4
+MAX_BATCH = 5
+SINGLE_PACKET_HEAPS = 6
+SEARCH_DIST = 7
+WORKER_BLOCKED = 8

@@ -1,0 +1,5 @@
+"""Sending: heaps, generators of heaps, and streams that send them (`.asyncio` has those for coroutines)."""
+
+from ._config import GroupMode, RateMethod, StreamConfig
+from ._heaps import Heap, HeapGenerator, HeapReference, HeapReferenceList, ItemGroup, PacketGenerator
+from ._streams import BytesStream, InprocStream, Stream, SyncStream, TcpStream, UdpStream

@@ -1,0 +1,58 @@
+"""Settings of send streams."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from .._settings import Settings, positive, rate, setting, unsigned
+
+
+class RateMethod(enum.Enum):
+    """Who limits the rate. Only software does here; the choice is kept."""
+
+    SW = 0
+    HW = 1
+    AUTO = 2
+
+
+class GroupMode(enum.Enum):
+    """Order of the packets of heaps that are sent together: one of each in turn, or heap after heap."""
+
+    ROUND_ROBIN = 0
+    SERIAL = 1
+
+
+def _ratio(value: Any) -> float:
+    ratio = float(value)
+    if not 1.0 <= ratio < float("inf"):
+        raise ValueError(f"a catch-up rate is at least the rate: {ratio}")
+    return ratio
+
+
+def _method(value: Any) -> RateMethod:
+    if not isinstance(value, RateMethod):
+        raise TypeError(f"not a RateMethod: {value!r}")
+    return value
+
+
+class StreamConfig(Settings):
+    """How heaps are sent. `rate` is in bytes a second (0: no limit); after a delay it may be `burst_rate`."""
+
+    DEFAULT_MAX_PACKET_SIZE = 1472
+    DEFAULT_MAX_HEAPS = 4
+    DEFAULT_BURST_SIZE = 65536
+    DEFAULT_BURST_RATE_RATIO = 1.05
+    DEFAULT_RATE_METHOD = RateMethod.AUTO
+
+    max_packet_size = setting(DEFAULT_MAX_PACKET_SIZE, positive)
+    rate = setting(0.0, rate)
+    burst_size = setting(DEFAULT_BURST_SIZE, unsigned)
+    max_heaps = setting(DEFAULT_MAX_HEAPS, positive)
+    burst_rate_ratio = setting(DEFAULT_BURST_RATE_RATIO, _ratio)
+    rate_method = setting(DEFAULT_RATE_METHOD, _method)
+
+    @property
+    def burst_rate(self) -> float:
+        """The rate after a delay, in bytes a second."""
+        return self.rate * self.burst_rate_ratio

@@ -1,0 +1,140 @@
+"""Send streams for coroutines: sending gives a future, and the heaps leave in the order of the calls.
+
+    future = stream.async_send_heap(heap)        queued now; BlockingIOError in the future if max_heaps are queued
+    await future                                 the bytes that left, or OSError
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Self
+
+from ... import _native
+from .._pools import ThreadPool
+from ._config import GroupMode, StreamConfig
+from ._heaps import Heap
+from ._streams import Endpoints, Heaps, Stream, _InprocStream, _TcpStream, _UdpStream, tcp_options, tcp_target
+
+
+class AsyncStream(Stream):
+    """Sending that does not wait."""
+
+    def _open(self, *args: Any) -> None:
+        super()._open(*args)
+        # Futures of our own of all that is queued: users may cancel theirs.
+        self._pending: set[asyncio.Future[None]] = set()
+
+    @property
+    def _active(self) -> int:
+        return len(self._pending)
+
+    def async_send_heap(
+        self, heap: Heap, cnt: int = -1, substream_index: int = 0, rate: float = -1.0
+    ) -> asyncio.Future[int]:
+        """Queue a heap; a future of the bytes that left."""
+        return self._submit(lambda: (_native.Batch([self._order(heap, cnt, substream_index, rate)]), False))
+
+    def async_send_heaps(self, heaps: Heaps, mode: GroupMode) -> asyncio.Future[int]:
+        """Queue heaps to be sent in one go; a future of the bytes that left. All are queued, or none."""
+        return self._submit(lambda: self._batch(heaps, mode))
+
+    def _submit(self, make: Callable[[], tuple[_native.Batch, bool]]) -> asyncio.Future[int]:
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        try:
+            batch, in_turns = make()
+            self._take_room(len(batch))
+        except OSError as error:
+            answer.set_exception(error)
+            return answer
+        left = loop.create_future()
+        sending = _Sending(self, loop, len(batch), answer, left)
+        self._pending.add(left)
+        try:
+            sending.ticket = self._native.queue(batch, in_turns, sending.sent)
+        except OSError as error:
+            sending.finish(error=error)
+        return answer
+
+    def flush(self) -> None:
+        """Wait, blocking, until all that is queued has left."""
+        self._native.flush()
+
+    async def async_flush(self) -> None:
+        """Wait until all that was queued before this call has left or failed."""
+        pending = list(self._pending)
+        if pending:
+            await asyncio.wait(pending)
+
+
+class _Sending:
+    """Heaps on their way, from the queue to the future that tells."""
+
+    def __init__(
+        self,
+        stream: AsyncStream,
+        loop: asyncio.AbstractEventLoop,
+        heaps: int,
+        answer: asyncio.Future[int],
+        left: asyncio.Future[None],
+    ) -> None:
+        self.stream, self.loop, self.heaps, self.answer, self.left = stream, loop, heaps, answer, left
+        self.ticket: _native.Ticket | None = None
+
+    def sent(self) -> None:
+        """Called by the sending thread."""
+        try:
+            self.loop.call_soon_threadsafe(self.told)
+        except RuntimeError:  # the loop was closed: nobody waits any more
+            self.stream._give_room(self.heaps)
+
+    def told(self) -> None:
+        try:
+            self.finish(result=self.ticket.result() if self.ticket else 0)
+        except OSError as error:
+            self.finish(error=error)
+
+    def finish(self, result: int = 0, error: OSError | None = None) -> None:
+        self.stream._give_room(self.heaps)
+        self.stream._pending.discard(self.left)
+        self.left.set_result(None)
+        if not self.answer.done():
+            if error is None:
+                self.answer.set_result(result)
+            else:
+                self.answer.set_exception(error)
+
+
+class UdpStream(_UdpStream, AsyncStream):
+    """Heaps as datagrams."""
+
+
+class TcpStream(_TcpStream, AsyncStream):
+    """Heaps as packets one after the other on a connection: of a connected socket, or by `await connect(...)`."""
+
+    @classmethod
+    async def connect(
+        cls,
+        thread_pool: ThreadPool,
+        endpoints: Endpoints,
+        config: StreamConfig | None = None,
+        buffer_size: int | None = None,
+        interface_address: str = "",
+    ) -> Self:
+        """A stream on a new connection. OSError if there is none to be had."""
+        target = tcp_target(endpoints)
+        options = tcp_options(buffer_size, interface_address)
+        loop = asyncio.get_running_loop()
+        stream = cls.__new__(cls)
+
+
+        def connected(how: _native.SendConfig) -> _native.SendStream:
+            return _native.SendStream.tcp(target, how, **options)
+
+        await loop.run_in_executor(None, stream._open, thread_pool, config, connected)
+        return stream
+
+
+class InprocStream(_InprocStream, AsyncStream):
+    """Heaps into queues of this process."""
