@@ -182,7 +182,8 @@ impl Link {
     fn queue_bytes(&self) -> u64 {
         let first = self.capacity.first().map_or(0.0, |(_, bits)| *bits);
         let largest = self.peers.iter().map(|peer| peer.packet).max().unwrap_or(1500);
-        ((first * self.queue.0 as f64 / 8e9) as u64).max(4 * largest)
+        // The smallest there is: some packets of each port.
+        ((first * self.queue.0 as f64 / 8e9) as u64).max(8 * largest * self.peers.len() as u64)
     }
 
     fn loss_at(&self, now: Nanos) -> f64 {

@@ -69,15 +69,18 @@ fn rate_worlds(mut words: impl Iterator<Item = String>) -> ExitCode {
         let why = |why| format!("rate world {seed}: {why}");
         return report(rate::judge(&world, &rows).map_err(why));
     }
+    let mut measured = Vec::new();
     for seed in 1..=worlds {
         let world = rate::World::random(seed);
         let rows = world.link.play();
-        println!("{seed:>6} {}", rate::figures(&world, &rows));
         if let Err(why) = rate::judge(&world, &rows) {
+            println!("{}", rate::figures(&world, &rows));
             println!("rate world {seed}: {why}\nreplay: cargo run -p skyhaul-sim -- rate --seed {seed}");
             return ExitCode::FAILURE;
         }
+        measured.push((world.kind, rate::measures(&world, &rows)));
     }
+    rate::table(&measured).iter().for_each(|line| println!("{line}"));
     ExitCode::SUCCESS
 }
 

@@ -47,6 +47,8 @@ const ROOM: Nanos = Nanos(2_000_000_000);
 const REPAY: f64 = 5e-5;
 /// But after this time in any case, or new room would not be found.
 const REPAY_MOST: Nanos = Nanos(4_000_000_000);
+/// After a climb, after this.
+const TRIED: Nanos = Nanos(1_000_000_000);
 /// Greatest growth, per second: e-fold in half a second.
 const FASTEST: f64 = 2.0;
 /// Settling longer than this means that what keeps the queue full is not this sender.
@@ -76,6 +78,8 @@ pub struct Controller {
     trial: Option<Trial>,
     /// No probing near the last trouble before this time.
     repaid: Nanos,
+    /// At most this long after the fall.
+    patient: Nanos,
     /// Seconds from sending a mark to its report.
     round: f64,
     quiet: Quiet,
@@ -117,6 +121,7 @@ impl Controller {
             calm_before: 0.0,
             trial: None,
             repaid: Nanos(0),
+            patient: REPAY_MOST,
             round: 0.0,
             quiet: Quiet::default(),
             stats: ControlStats::default(),
@@ -202,7 +207,7 @@ impl Controller {
     fn refine(&mut self, sample: &Sample) {
         let part = sample.lost / sample.packets.max(1.0);
         let beyond = sample.lost - self.own * sample.packets;
-        self.repaid = self.repaid.plus(repayment(beyond, sample)).min(self.stepped.plus(REPAY_MOST));
+        self.repaid = self.repaid.plus(repayment(beyond, sample)).min(self.stepped.plus(self.patient));
         if part > 0.02 && sample.delivered * KEEP_LOSS < self.rate {
             self.known = self.known.map(|known| known.min(sample.delivered));
             self.trial = None;
@@ -286,7 +291,9 @@ impl Controller {
         }
         self.stats.last = Some(cause);
         let lost = self.run.lost - self.own * self.run.sent;
-        self.repaid = now.plus(repayment(lost, sample).min(REPAY_MOST));
+        // What the first search costs is paid once: it is no reason to wait long.
+        self.patient = if climbing { TRIED } else { REPAY_MOST };
+        self.repaid = now.plus(repayment(lost, sample).min(self.patient));
         let delivered = sample.delivered.min(self.rate);
         self.known = Some(delivered);
         (self.phase, self.stepped, self.gain, self.excess) = (Phase::Settle, now, 1.0, 0.0);
