@@ -6,6 +6,7 @@ mod rate;
 pub(crate) mod receive;
 mod received;
 pub(crate) mod send;
+mod sent;
 mod tables;
 
 pub(crate) use memo::run as bench;

@@ -1,6 +1,7 @@
 //! `skyhaul send --format spead`: any number of streams, each in a thread of its own.
 
 use super::rate::RateReport;
+use super::sent::{SpeadSendReport, summary};
 use crate::Outcome;
 use crate::args::{PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
@@ -8,7 +9,6 @@ use crate::print::{self, Progress};
 use crate::verb::receiving::print_json;
 use crate::verb::send::{cpu, destination, mode, rate};
 use anyhow::{Context, Result, bail, ensure};
-use serde::Serialize;
 use skyhaul::core::control::ControlConfig;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
@@ -16,9 +16,7 @@ use skyhaul::io::host::thread;
 use skyhaul::io::tcp::TcpSendOptions;
 use skyhaul::io::udp::{largest_datagram, send::SendOptions};
 use skyhaul::report::VERSION;
-use skyhaul::spead::send::{
-    Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, SendStats, Split, Stream,
-};
+use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Split, Stream};
 use skyhaul::wire::spead::Flavour;
 use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
 use std::sync::Arc;
@@ -33,27 +31,6 @@ const GROUP_BYTES: usize = 1 << 20;
 const GROUP_HEAPS: usize = 1024;
 /// Largest packet in a datagram, in bytes.
 const DATAGRAM: usize = 65_507;
-
-/// What one stream sent.
-#[derive(Serialize)]
-pub(crate) struct SpeadSendReport {
-    version: u32,
-    to: Vec<String>,
-    how: String,
-    seconds: f64,
-    /// Data heaps sent whole; descriptors and the stop heap are not counted.
-    heaps: u64,
-    heaps_per_second: f64,
-    /// Bits per second of packets.
-    bits_per_second: f64,
-    payload_bytes: u64,
-    wire_bytes: u64,
-    cpu_seconds_per_gb: f64,
-    totals: SendStats,
-    /// What the receivers' reports made of the rate, where they were asked for.
-    rate: Option<RateReport>,
-    error: Option<String>,
-}
 
 /// What heaps are filled with.
 #[derive(Clone)]
@@ -426,38 +403,4 @@ impl Job {
         }
         Ok(heap)
     }
-}
-
-/// What was sent, in some lines.
-fn summary(r: &SpeadSendReport) -> String {
-    let mut out = format!(
-        "sent {} heaps, {} in {:.1} s ({}, {:.0} heaps/s), CPU {:.3} s/GB\n  {}\n",
-        print::count(r.heaps),
-        print::bytes(r.wire_bytes),
-        r.seconds,
-        print::rate(r.bits_per_second),
-        r.heaps_per_second,
-        r.cpu_seconds_per_gb,
-        r.how
-    );
-    if r.totals.slipped_seconds > 0.01 {
-        out.push_str(&format!(
-            "  the schedule slipped by {:.2} s: this host could not keep the rate\n",
-            r.totals.slipped_seconds
-        ));
-    }
-    if r.totals.refused + r.totals.unreachable > 0 {
-        out.push_str(&format!(
-            "  {} packets refused by the kernel, {} answers that nobody listens there\n",
-            print::count(r.totals.refused),
-            print::count(r.totals.unreachable)
-        ));
-    }
-    if let Some(rate) = &r.rate {
-        out.push_str(&format!("  rate: {}\n", rate.told));
-    }
-    if let Some(error) = &r.error {
-        out.push_str(&format!("  ended by an error: {error}\n"));
-    }
-    out
 }

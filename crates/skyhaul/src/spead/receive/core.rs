@@ -31,6 +31,9 @@ const TICK: Nanos = Nanos(2_000_000);
 const TRAINS_PER_LOOK: u32 = 16;
 /// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
+/// and where the user shares the reader's processor, it is now that the user gets it.
+const GRACE: Duration = Duration::from_millis(5);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panicking holder leaves behind is at worst one heap short.
@@ -68,6 +71,8 @@ pub(super) struct Core<G: Goal> {
 pub(super) struct Reader<O> {
     /// Waits for room instead of refusing.
     pub(super) waits: bool,
+    /// May wait for [`GRACE`]: not again after it was in vain, until all that is finished has found room.
+    grace: bool,
     pub(super) counts: Counts,
     pub(super) stats: Arc<Mutex<ReaderStats>>,
     pub(super) number: usize,
@@ -158,6 +163,7 @@ impl<G: Goal> Core<G> {
         self.running.fetch_add(1, Ordering::AcqRel);
         Reader {
             waits,
+            grace: true,
             counts: Counts::default(),
             stats,
             number: readers.len() - 1,
@@ -272,6 +278,7 @@ impl<G: Goal> Core<G> {
     fn nobody(&self) -> Reader<G::Out> {
         Reader {
             waits: false,
+            grace: false,
             counts: Counts::default(),
             stats: Arc::default(),
             number: 0,
@@ -333,19 +340,23 @@ impl<G: Goal> Core<G> {
         copy::fence();
         self.ring.push(&mut me.out);
         if me.out.is_empty() {
+            me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
             return false;
         }
-        me.counts.blocked += u64::from(me.waits);
+        me.counts.blocked += u64::from(me.waits || me.grace);
+        let until = me.grace.then(|| Instant::now() + GRACE);
         while !me.out.is_empty() {
             let stopping = self.stopping.load(Ordering::Acquire);
-            if stopping || !me.waits {
+            let graced = until.is_some_and(|until| Instant::now() < until);
+            if stopping || !(me.waits || graced) {
                 let refused = me.out.len() as u64;
                 *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += refused;
                 me.out.clear();
+                me.grace = false;
                 break;
             }
             me.publish();
-            self.ring.wait_for_room(WAIT);
+            self.ring.wait_for_room(if me.waits { WAIT } else { GRACE });
             if !self.is_over() {
                 self.tick(me);
             }
@@ -437,7 +448,12 @@ impl<'a, G: Goal> Held<'a, G> {
         sender: &Sender,
     ) -> Result<(), Reject> {
         match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
-            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender),
+            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender, PATIENCE),
+            Err(Reject::NoBuffer) if me.grace => {
+                let placed = self.with_patience(me, head, at, bytes, sender, GRACE);
+                me.grace = placed != Err(Reject::NoBuffer);
+                placed
+            }
             other => other,
         }
     }
@@ -451,6 +467,7 @@ impl<'a, G: Goal> Held<'a, G> {
         at: u64,
         bytes: &[u8],
         sender: &Sender,
+        patience: Duration,
     ) -> Result<(), Reject> {
         let begin = Instant::now();
         me.counts.blocked += 1;
@@ -460,7 +477,7 @@ impl<'a, G: Goal> Held<'a, G> {
             std::thread::sleep(Duration::from_millis(1));
             self.core.tick(me);
             match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
-                Err(Reject::NoBuffer) if begin.elapsed() < PATIENCE => {}
+                Err(Reject::NoBuffer) if begin.elapsed() < patience => {}
                 other => return other,
             }
         }
