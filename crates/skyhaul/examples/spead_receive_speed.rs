@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! cargo run --release -p skyhaul --example spead_receive_speed -- [HEAP BYTES] [PACKET PAYLOAD] [TRAIN PACKETS] [SECONDS]
+//! cargo run --release -p skyhaul --example spead_receive_speed -- tcp [HEAP BYTES]
 //! ```
 //!
 //! The scratch is made anew for each round (counters are put into the heads); what that costs is measured alone and
 //! subtracted. The other thread gets the heaps and drops them.
 
 use skyhaul::core::wire::spead::{Flavour, id};
+use skyhaul::io::address::Endpoint;
 use skyhaul::io::host::thread::cpu_time;
 use skyhaul::io::source::{Source, SourceStats, Train};
-use skyhaul::spead::receive::{Full, HeapMemory, Stream, StreamConfig};
-use std::io;
-use std::net::SocketAddr;
+use skyhaul::spead::receive::{Full, HeapMemory, Stream, StreamConfig, TcpReaderOptions};
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// Bytes of a scratch that stays in the cache.
@@ -87,7 +89,47 @@ impl Source for Scratch {
     }
 }
 
+/// Whole heaps, each as one packet on TCP, written from memory over and over.
+fn write_heaps(to: SocketAddr, heap: usize, until: Instant) -> io::Result<()> {
+    let mut scratch = Scratch::new(heap, heap, 1, Duration::ZERO);
+    scratch.bytes.truncate(scratch.packet);
+    let mut connection = TcpStream::connect(to)?;
+    while Instant::now() < until {
+        scratch.renew();
+        connection.write_all(&scratch.bytes)?;
+    }
+    Ok(())
+}
+
+/// What a reader's thread costs for whole heaps over TCP on loopback.
+fn tcp(heap: usize, time: Duration) -> io::Result<()> {
+    let memory = HeapMemory::new(2 << 30);
+    memory.prepare(heap, ((512 << 20) / heap).max(4));
+    let stream = Stream::new(&StreamConfig { memory, ..StreamConfig::default() });
+    let at = stream
+        .add_tcp(&Endpoint::tcp(SocketAddr::from(([127, 0, 0, 1], 0))), &TcpReaderOptions::default())?;
+    let begin = Instant::now();
+    let sender = std::thread::spawn(move || write_heaps(at, heap, Instant::now() + time));
+    let (mut heaps, mut bytes) = (0u64, 0);
+    while let Ok(heap) = stream.get(None) {
+        heaps += 1;
+        bytes += heap.payload().len();
+    }
+    let (wall, cpu) = (begin.elapsed().as_secs_f64(), stream.stats().readers[0].cpu.as_secs_f64());
+    sender.join().map_err(|_| io::ErrorKind::Other)??;
+    println!(
+        "whole heaps of {heap} B over TCP: {heaps} heaps, {:.2} GB/s; reader's CPU {:.3} s/GB",
+        bytes as f64 / wall / 1e9,
+        cpu / bytes as f64 * 1e9
+    );
+    Ok(())
+}
+
 fn main() -> io::Result<()> {
+    if std::env::args().nth(1).as_deref() == Some("tcp") {
+        let heap = std::env::args().nth(2).and_then(|a| a.parse().ok()).unwrap_or(16 << 20);
+        return tcp(heap, Duration::from_secs(3));
+    }
     let number =
         |n: usize, default: usize| std::env::args().nth(n).and_then(|a| a.parse().ok()).unwrap_or(default);
     let (heap, payload, train) = (number(1, 1024), number(2, 1024), number(3, 44));

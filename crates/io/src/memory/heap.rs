@@ -29,7 +29,10 @@
 //! New memory holds zeros, reused memory whatever was last in it. The bytes of a heap stay valid as long as it is
 //! kept, also when the last handle of the memory is gone.
 
+mod cache;
 mod class;
+
+pub use cache::HeapCache;
 
 use super::default_bytes;
 use crate::copy;
@@ -106,26 +109,40 @@ impl HeapMemory {
 
     /// Memory for a heap of `bytes`, or `None` (counted): never waits. Its bytes are whatever was last in it.
     #[must_use]
-    #[inline]
     pub fn take(&self, bytes: usize) -> Option<HeapBytes> {
         let inner = self.inner();
-        let found = inner.classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes);
-        let node = found.and_then(|class| class.pop().or_else(|| inner.grow(class)));
+        let node = self.class_for(bytes).and_then(|class| class.pop().or_else(|| inner.grow(class)));
         let Some(node) = node else {
             inner.refused.fetch_add(1, Ordering::Relaxed);
             return None;
         };
-        // SAFETY: a node on a free list is valid, and from now on it is ours alone.
+        Some(self.bytes(node, bytes))
+    }
+
+    /// A cache for a thread that takes many.
+    #[must_use]
+    pub fn cache(&self) -> HeapCache {
+        HeapCache::new(self.clone())
+    }
+
+    /// The class for `bytes`, if one is large enough.
+    fn class_for(&self, bytes: usize) -> Option<&Class> {
+        self.inner().classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes)
+    }
+
+    /// A block that was taken, as what it is outside.
+    #[inline]
+    fn bytes(&self, node: NonNull<Node>, len: usize) -> HeapBytes {
+        // SAFETY: a node on a free list is valid, and whoever took it has it alone.
         let data = unsafe { node.as_ref() }.data();
-        Some(HeapBytes { node, inner: self.0.0, data, len: bytes })
+        HeapBytes { node, inner: self.0.0, data, len }
     }
 
     /// Have memory for `count` heaps of `bytes` ready and touched, so that the first of them wait for no page.
     /// Returns how many there is room for.
     pub fn prepare(&self, bytes: usize, count: usize) -> usize {
         let inner = self.inner();
-        let found = inner.classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes);
-        let Some(class) = found else { return 0 };
+        let Some(class) = self.class_for(bytes) else { return 0 };
         while class.blocks() < count {
             let Some(node) = inner.grow_by(class, count - class.blocks(), true) else { break };
             class.push_reserve(node);

@@ -154,3 +154,26 @@ fn memory_can_be_had_before_it_is_needed() {
     heap.set_len(1024);
     assert_eq!(heap.part_mut(1000..1024).len(), 24);
 }
+
+#[test]
+fn a_cache_gives_everything_back() {
+    let memory = HeapMemory::new(64 << 20);
+    let mut cache = memory.cache();
+    for round in 0..3 {
+        let heaps: Vec<_> = (0..4000).map_while(|n| cache.take(500 + n % 3000)).collect();
+        assert_eq!(heaps.len(), 4000, "round {round}");
+        let places: HashSet<_> = heaps.iter().map(|heap| heap.as_ptr() as usize).collect();
+        assert_eq!(places.len(), 4000);
+    }
+    let refused = memory.refused();
+    assert!(cache.take(65 << 20).is_none() && memory.refused() > refused);
+    // All that it holds is of small classes; a large heap needs it back.
+    drop(cache.take(1000));
+    let mut large = None;
+    while large.is_none() {
+        large = cache.take(60 << 20);
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    drop((large, cache));
+    drop(memory);
+}

@@ -391,12 +391,11 @@ impl<G: Goal> Core<G> {
 
     /// Place the packets of a train, each of which is a whole SPEAD packet.
     #[inline]
-    pub(super) fn train(&self, me: &mut Reader<G::Out>, train: &Train<'_>) {
+    pub(super) fn train(&self, held: &mut Held<'_, G>, me: &mut Reader<G::Out>, train: &Train<'_>) {
         self.look_at_clock(me);
         me.counts.trains += 1;
         me.counts.packets += train.count() as u64;
         me.counts.bytes += train.bytes.len() as u64;
-        let mut held = Held { core: self, table: None };
         match Self::sender(held.table(), me, train.sender) {
             Err(why) => train.packets().for_each(|_| me.counts.rejects.add(why)),
             Ok(sender) => {
@@ -409,7 +408,9 @@ impl<G: Goal> Core<G> {
                 }
             }
         }
-        held.finish(me);
+        if held.shared {
+            held.finish(me);
+        }
     }
 }
 
@@ -417,11 +418,14 @@ impl<G: Goal> Core<G> {
 pub(super) struct Held<'a, G: Goal> {
     core: &'a Core<G>,
     table: Option<MutexGuard<'a, Table<G>>>,
+    /// Other readers want it too. Where there is only one, it keeps the lock while it looks: even a lock that nobody else
+    /// wants waits until what was copied past the cache is in memory.
+    shared: bool,
 }
 
 impl<'a, G: Goal> Held<'a, G> {
     pub(super) fn new(core: &'a Core<G>) -> Self {
-        Self { core, table: None }
+        Self { core, table: None, shared: core.running.load(Ordering::Relaxed) > 1 }
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use super::table::Sender;
 use skyhaul_core::assembly::heaps::RetiredHeap;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::spead::Head;
-use skyhaul_io::memory::heap::HeapMemory;
+use skyhaul_io::memory::heap::HeapCache;
 use std::collections::VecDeque;
 
 /// What a stream is for. Called under the stream's lock.
@@ -73,7 +73,7 @@ pub(super) trait Goal: Send + 'static {
 /// Each heap in memory of its own, for the user to take.
 #[derive(Debug)]
 pub(super) struct OwnMemory {
-    pub(super) memory: HeapMemory,
+    pub(super) memory: HeapCache,
     /// When the stream's clock stood at zero, in nanoseconds since 1970.
     pub(super) wall: Nanos,
 }

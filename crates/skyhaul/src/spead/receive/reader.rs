@@ -91,7 +91,10 @@ pub(super) struct Trains(pub(super) Box<dyn Source>);
 impl<G: Goal> Input<G> for Trains {
     fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
         let wait = me.wait;
-        self.0.poll(wait, &mut |train| core.train(me, &train))
+        let mut held = Held::new(core);
+        let looked = self.0.poll(wait, &mut |train| core.train(&mut held, me, &train));
+        held.finish(me);
+        looked
     }
 
     fn is_finished(&self) -> bool {
@@ -126,7 +129,10 @@ impl<G: Goal> Input<G> for Answered {
         gauge.no_memory.store(me.counts.rejects.get(Reject::NoBuffer), Ordering::Relaxed);
         gauge.ring_full.store(me.counts.ring_full, Ordering::Relaxed);
         gauge.ring_fill.store(core.ring.fill(), Ordering::Relaxed);
-        self.source.poll(wait, &mut |train| core.train(me, &train))
+        let mut held = Held::new(core);
+        let looked = self.source.poll(wait, &mut |train| core.train(&mut held, me, &train));
+        held.finish(me);
+        looked
     }
 
     fn is_finished(&self) -> bool {

@@ -49,7 +49,7 @@ impl Stream {
     /// [`HeapsConfig::check`](skyhaul_core::assembly::heaps::HeapsConfig::check).
     #[must_use]
     pub fn new(config: &StreamConfig) -> Stream {
-        let goal = OwnMemory { memory: config.memory.clone(), wall: wall() };
+        let goal = OwnMemory { memory: config.memory.cache(), wall: wall() };
         let ring = Arc::new(Ring::new(config.ring));
         Stream { inlet: Arc::new(Inlet::new(Core::new(config, Instant::now(), goal, ring))) }
     }
