@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 AnyHeap = Heap | IncompleteHeap
+#: Finished heaps of which copies are known.
+_REMEMBERED = 4096
 
 
 class _Stream:
@@ -52,6 +54,10 @@ class _Stream:
             stop="first" if config.stop_on_stop_item else "never",
             # spead2 has no clock: a heap waits until newer ones push it out.
             heap_timeout=None,
+            # Copies of a finished heap's packets are known for a second; but after a stop item that is not obeyed, a
+            # new stream may begin with the same counters at once.
+            remember=_REMEMBERED if config.stop_on_stop_item else 0,
+            remember_for=1.0,
             full="wait",
             explicit_start=config.explicit_start,
             cpus=thread_pool._affinity,

@@ -25,12 +25,14 @@ class _Waiters:
         self._fd, self._again = fd, again
         self._queue: collections.deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = collections.deque()
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Results of tasks that were cancelled when they had one already.
+        self._left: collections.deque[Any] = collections.deque()
 
     async def wait(self, attempt: Callable[[], Any]) -> Any:
         self._forget_cancelled()
         if not self._queue:
             try:
-                return attempt()
+                return self._left.popleft() if self._left else attempt()
             except self._again:
                 pass
         loop = asyncio.get_running_loop()
@@ -41,6 +43,13 @@ class _Waiters:
             loop.add_reader(self._fd, self._readable)
         try:
             return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # It has a heap or a chunk that nobody would get; what was put in is in.
+                if future.result() is not None:
+                    self._left.append(future.result())
+                    self._readable()
+            raise
         finally:
             self._forget_cancelled()
 
@@ -49,7 +58,7 @@ class _Waiters:
             future, attempt = self._queue[0]
             if not future.done():
                 try:
-                    result = attempt()
+                    result = self._left.popleft() if self._left else attempt()
                 except self._again:
                     return
                 except Exception as error:
