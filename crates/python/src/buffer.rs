@@ -17,6 +17,8 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use skyhaul::io::memory::heap::HeapBytes;
+use skyhaul::spead::receive::chunk::ChunkBytes;
+use std::any::Any;
 use std::ffi::c_int;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -108,4 +110,50 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned()?)
+}
+
+/// Memory of a writable Python object, to be filled by a stream.
+pub(crate) struct SharedMut {
+    data: NonNull<u8>,
+    len: usize,
+    held: PyUntypedBuffer,
+}
+
+// SAFETY: the held buffer keeps the memory valid and in place for any thread; only its owner writes.
+unsafe impl Send for SharedMut {}
+
+impl SharedMut {
+    /// The bytes of a writable object that are one run in C order.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let held = PyUntypedBuffer::get(object)?;
+        if !held.is_c_contiguous() || held.readonly() {
+            return Err(PyBufferError::new_err(
+                "the memory is read-only or not one run in C order; hint: give a new array, such as numpy.empty makes",
+            ));
+        }
+        let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
+        Ok(Self { data, len: held.len_bytes(), held })
+    }
+
+    /// The object.
+    pub(crate) fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let object = self.held.obj(py).ok_or_else(|| PyBufferError::new_err("memory of no object"))?;
+        Ok(object.clone().unbind())
+    }
+}
+
+impl ChunkBytes for SharedMut {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118).
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the buffer was given as a writable one.
+        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
 }

@@ -16,6 +16,8 @@
 //! | `buffer` | memory shared with Python, without a copy; the only `unsafe` |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
+//! | `chunk` | heaps placed into arrays |
+//! | `config` | what receiving streams are told |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
@@ -27,6 +29,8 @@
 )]
 
 mod buffer;
+mod chunk;
+mod config;
 mod descriptor;
 mod heap;
 mod inproc;
@@ -53,6 +57,10 @@ pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of 
 mod _native {
     #[pymodule_export]
     use crate::buffer::Bytes;
+    #[pymodule_export]
+    use crate::chunk::{Chunk, ChunkStream};
+    #[pymodule_export]
+    use crate::config::ReceiveConfig;
     #[pymodule_export]
     use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
     #[pymodule_export]

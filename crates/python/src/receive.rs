@@ -1,6 +1,7 @@
 //! Receiving streams.
 
 use crate::buffer::{Shared, duplicate};
+use crate::config::{ReceiveConfig, unknown};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
 use crate::wait::{self, Threaded};
@@ -8,15 +9,10 @@ use crate::{Empty, Stopped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use skyhaul::core::assembly::heaps::HeapsConfig;
-use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
-use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
-use skyhaul::spead::receive::{
-    Counts, Full, GetError, Key, StopRule, Stream, StreamConfig, TcpReaderOptions,
-};
+use skyhaul::spead::receive::{Counts, GetError, Stats, Stream, TcpReaderOptions};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -34,74 +30,14 @@ pub(crate) struct ReceiveStream {
 
 #[pymethods]
 impl ReceiveStream {
-    /// All limits are fixed here. See the stub for what each means.
+    /// The arguments are those of `ReceiveConfig`.
     #[new]
-    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (*, window = 16, substreams = 1, in_order = false, unsized_heaps = true, largest = 1 << 30,
-        heap_timeout = Some(1.0), key = "counter", stop = None, idle_timeout = None, deadline = None, heap_limit = None,
-        byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", memory = None,
-        remember = 4096, remember_for = 5.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
-        explicit_start = false))]
-    fn new(
-        window: usize,
-        substreams: u64,
-        in_order: bool,
-        unsized_heaps: bool,
-        largest: u64,
-        heap_timeout: Option<f64>,
-        key: &str,
-        stop: Option<StopChoice>,
-        idle_timeout: Option<f64>,
-        deadline: Option<f64>,
-        heap_limit: Option<u64>,
-        byte_limit: Option<u64>,
-        start_at: Option<u64>,
-        incomplete: bool,
-        ring: usize,
-        full: &str,
-        memory: Option<u64>,
-        remember: usize,
-        remember_for: f64,
-        runs: u32,
-        senders: usize,
-        cpus: Vec<usize>,
-        name: String,
-        explicit_start: bool,
-    ) -> PyResult<Self> {
-        let heaps = HeapsConfig {
-            window,
-            substreams,
-            in_order,
-            unsized_heaps,
-            largest,
-            timeout: wait::seconds(heap_timeout)?.map(nanos),
-            remember,
-            remember_for: wait::seconds(Some(remember_for))?.map_or(Nanos(u64::MAX), nanos),
-            runs,
-        };
-        heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
-        if ring == 0 {
-            return Err(PyValueError::new_err("a ring of 0 heaps; hint: ring=1 or more"));
-        }
-        let config = StreamConfig {
-            heaps,
-            key: key_of(key)?,
-            stop: stop.unwrap_or(StopChoice(StopRule::First)).0,
-            idle_timeout: wait::seconds(idle_timeout)?,
-            deadline: wait::seconds(deadline)?,
-            heap_limit,
-            byte_limit,
-            start_at,
-            incomplete,
-            ring,
-            full: full_of(full)?,
-            memory: memory.map_or_else(HeapMemory::default, HeapMemory::new),
-            senders,
-            cpus,
-            name: name.clone(),
-            explicit_start,
-        };
-        Ok(Self { stream: Threaded::new(Stream::new(&config)), capacity: ring, name })
+    #[pyo3(signature = (**config))]
+    fn new(py: Python<'_>, config: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        let config = py.get_type::<ReceiveConfig>().call((), config)?.cast_into::<ReceiveConfig>()?;
+        let config = &config.get().0;
+        let stream = Threaded::new(Stream::new(config));
+        Ok(Self { stream, capacity: config.ring, name: config.name.clone() })
     }
 
     /// Listen on a UDP address, or join a multicast group. Returns the address, with the port the system chose if that
@@ -244,25 +180,7 @@ impl ReceiveStream {
     /// Every counter: of the stream, and in `readers` of each reader.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.stream.stats());
-        let all = counts(py, &stats.total)?;
-        all.set_item("kernel_drops", stats.kernel_drops())?;
-        all.set_item("live_heaps", stats.live)?;
-        all.set_item("waiting_heaps", stats.waiting)?;
-        all.set_item("memory_used", stats.memory_used)?;
-        all.set_item("memory_refused", stats.memory_refused)?;
-        all.set_item("ended", stats.ended.map(|why| why.name()))?;
-        let mut readers = Vec::new();
-        for reader in &stats.readers {
-            let one = counts(py, &reader.counts)?;
-            one.set_item("name", &reader.name)?;
-            one.set_item("kernel_drops", reader.source.socket_drops)?;
-            one.set_item("cpu_seconds", reader.cpu.as_secs_f64())?;
-            one.set_item("error", &reader.error)?;
-            one.set_item("ended", reader.ended)?;
-            readers.push(one);
-        }
-        all.set_item("readers", readers)?;
-        Ok(all)
+        account(py, &stats)
     }
 
     fn __repr__(&self) -> String {
@@ -270,51 +188,8 @@ impl ReceiveStream {
     }
 }
 
-/// "never", "first", or how many senders must have sent a stop item.
-struct StopChoice(StopRule);
-
-impl<'py> FromPyObject<'_, 'py> for StopChoice {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
-        if let Ok(count) = given.extract::<usize>() {
-            return Ok(Self(if count == 0 { StopRule::Never } else { StopRule::All(count) }));
-        }
-        match given.extract::<&str>() {
-            Ok("never") => Ok(Self(StopRule::Never)),
-            Ok("first") => Ok(Self(StopRule::First)),
-            _ => Err(unknown("stop", &given.to_string(), "'never', 'first', or a number of senders")),
-        }
-    }
-}
-
-fn key_of(word: &str) -> PyResult<Key> {
-    match word {
-        "counter" => Ok(Key::Counter),
-        "sender" => Ok(Key::SenderAndCounter),
-        _ => Err(unknown("key", word, "'counter' or 'sender'")),
-    }
-}
-
-fn full_of(word: &str) -> PyResult<Full> {
-    match word {
-        "auto" => Ok(Full::Auto),
-        "wait" => Ok(Full::Wait),
-        "refuse" => Ok(Full::Refuse),
-        _ => Err(unknown("full", word, "'auto', 'wait' or 'refuse'")),
-    }
-}
-
-fn unknown(argument: &str, given: &str, right: &str) -> PyErr {
-    PyValueError::new_err(format!("{argument} is {given:?}; hint: {right}"))
-}
-
-fn stopped() -> PyErr {
+pub(crate) fn stopped() -> PyErr {
     Stopped::new_err("the stream has ended, and no heap is left")
-}
-
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// An address: `10.0.0.1:7148`, or with transport and options, `udp://239.1.2.3:7148?iface=eth1`.
@@ -336,9 +211,36 @@ pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option
     Ok(())
 }
 
-fn tcp_options(connections: Option<u64>, end_with_last: bool, keepalive: f64) -> PyResult<TcpReaderOptions> {
+pub(crate) fn tcp_options(
+    connections: Option<u64>,
+    end_with_last: bool,
+    keepalive: f64,
+) -> PyResult<TcpReaderOptions> {
     let keepalive = wait::seconds(Some(keepalive))?.unwrap_or(Duration::MAX);
     Ok(TcpReaderOptions { connections, end_with_last, keepalive })
+}
+
+/// Every counter by name.
+pub(crate) fn account<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
+    let all = counts(py, &stats.total)?;
+    all.set_item("kernel_drops", stats.kernel_drops())?;
+    all.set_item("live_heaps", stats.live)?;
+    all.set_item("waiting_heaps", stats.waiting)?;
+    all.set_item("memory_used", stats.memory_used)?;
+    all.set_item("memory_refused", stats.memory_refused)?;
+    all.set_item("ended", stats.ended.map(|why| why.name()))?;
+    let mut readers = Vec::new();
+    for reader in &stats.readers {
+        let one = counts(py, &reader.counts)?;
+        one.set_item("name", &reader.name)?;
+        one.set_item("kernel_drops", reader.source.socket_drops)?;
+        one.set_item("cpu_seconds", reader.cpu.as_secs_f64())?;
+        one.set_item("error", &reader.error)?;
+        one.set_item("ended", reader.ended)?;
+        readers.push(one);
+    }
+    all.set_item("readers", readers)?;
+    Ok(all)
 }
 
 fn counts<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyDict>> {

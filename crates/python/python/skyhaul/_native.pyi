@@ -1,5 +1,6 @@
 """The compiled part. Programs use `skyhaul.spead`; the words here are what its documentation refers to."""
 
+import builtins
 import os
 import sys
 from collections.abc import Callable
@@ -12,7 +13,8 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "Batch", "Bytes", "Cancelled", "Empty", "Full", "Heap", "InprocQueue", "ReceiveStream", "SendConfig", "SendHeap",
+    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkStream", "Empty", "Full", "Heap", "InprocQueue", "ReceiveConfig",
+    "ReceiveStream", "SendConfig", "SendHeap",
     "SendStream", "Stopped", "Ticket", "VERSION", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
@@ -122,9 +124,9 @@ class InprocQueue:
     def waiting(self) -> int:
         """Packets that wait to be received."""
 
-@disjoint_base
-class ReceiveStream:
-    """A stream of heaps from any number of readers.
+@final
+class ReceiveConfig:
+    """Every limit of a receiving stream.
 
     | argument | is |
     |---|---|
@@ -179,6 +181,11 @@ class ReceiveStream:
         name: str = ...,
         explicit_start: bool = False,
     ) -> Self: ...
+@disjoint_base
+class ReceiveStream:
+    """A stream of heaps from any number of readers. The arguments are those of `ReceiveConfig`."""
+
+    def __new__(cls, **config: Any) -> Self: ...
     def add_udp(
         self,
         address: str,
@@ -238,6 +245,89 @@ class ReceiveStream:
         """Heaps that may wait."""
     @property
     def name(self) -> str: ...
+
+@final
+class Chunk:
+    """Memory into which heaps are placed: a writable array to be filled, or one that was."""
+
+    def __new__(cls, data: _Buffer, heaps: int, extra: int = 0) -> Self:
+        """A chunk of this array, for so many heaps, with so many bytes of notes."""
+    @property
+    def data(self) -> Any:
+        """The array it was made of. Where a heap is not present, whatever was there before."""
+    @property
+    def id(self) -> int:
+        """Its number."""
+    @property
+    def stream_id(self) -> int: ...
+    @property
+    def heaps(self) -> int:
+        """Heaps that are present."""
+    @property
+    def bytes(self) -> int:
+        """Their bytes."""
+    @property
+    def present(self) -> builtins.bytes:
+        """A byte for each heap: 1 if all of it is there."""
+    @property
+    def extra(self) -> builtins.bytes:
+        """What the rule noted of each heap."""
+
+@disjoint_base
+class ChunkStream:
+    """One or several streams whose heaps go into one sequence of chunks: see `skyhaul.spead.recv.ChunkStream`."""
+
+    def __new__(
+        cls,
+        config: ReceiveConfig,
+        chunk: str,
+        index: str,
+        offset: str,
+        *,
+        extra_at: str | None = None,
+        extra: list[tuple[str, int]] = ...,
+        counters: list[tuple[str, str, str]] = ...,
+        max_chunks: int = 2,
+        max_bytes: int | None = None,
+        ahead: int = 1024,
+        lossless: bool = False,
+        streams: int = 1,
+        stream_id: int = 0,
+    ) -> Self: ...
+    def add_udp(
+        self,
+        address: str,
+        *,
+        interface: str | None = None,
+        source: str | None = None,
+        buffer: int | None = None,
+        stream: int = 0,
+    ) -> str:
+        """As `ReceiveStream.add_udp`, for one of the streams."""
+    def add_tcp(
+        self,
+        address: str,
+        *,
+        connections: int | None = None,
+        end_with_last: bool = True,
+        keepalive: float = 10.0,
+        stream: int = 0,
+    ) -> str:
+        """As `ReceiveStream.add_tcp`, for one of the streams."""
+    def add_bytes(self, data: _Buffer, *, stream: int = 0) -> None: ...
+    def add_inproc(self, queue: InprocQueue, *, stream: int = 0) -> None: ...
+    def add_free(self, chunk: Chunk) -> None:
+        """Give a chunk to be filled: a new one, or one that was got and is done with."""
+    def get(self, timeout: float | None = None) -> Chunk:
+        """The next chunk. Raises `Empty` after `timeout` seconds, `Stopped` when all streams have ended."""
+    def fileno(self) -> int:
+        """A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's."""
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def stats(self) -> dict[str, Any]:
+        """Counters of the chunks, and in `streams` those of each stream."""
+    @property
+    def streams(self) -> int: ...
 
 @final
 class SendHeap:
@@ -325,7 +415,7 @@ class SendStream:
     def inproc(queues: list[InprocQueue], config: SendConfig) -> SendStream: ...
     @staticmethod
     def bytes(config: SendConfig) -> SendStream: ...
-    def taken(self) -> bytes:  # type: ignore[valid-type]
+    def taken(self) -> builtins.bytes:
         """What was sent into memory so far."""
     def send(
         self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None

@@ -18,11 +18,14 @@ import asyncio
 import collections
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
-from .._native import Empty, Heap, ReceiveStream, Stopped
+from .. import _native
+from .._native import Chunk, Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
 
-__all__ = ["Empty", "Heap", "Stopped", "Stream"]
+__all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "Stopped", "Stream"]
+
+T = TypeVar("T")
 
 # Heaps taken at once while iterating: a call costs more than a small heap. Few bytes, so that large ones are not held.
 _AT_ONCE = 64
@@ -58,7 +61,63 @@ class Options(TypedDict, total=False):
     explicit_start: bool
 
 
-class Stream(ReceiveStream):
+class _Awaited(Generic[T]):
+    """What has a descriptor that says when something can be got, awaited by any number of tasks."""
+
+    _waiting: list[asyncio.Future[None]]
+
+    if TYPE_CHECKING:
+
+        def get(self, timeout: float | None = None) -> T: ...
+        def fileno(self) -> int: ...
+
+    async def aget(self, timeout: float | None = None) -> T:
+        """As `get`, while other tasks run."""
+        loop = asyncio.get_running_loop()
+        end = None if timeout is None else loop.time() + timeout
+        while True:
+            try:
+                return self.get(0.0)
+            except Empty:
+                left = None if end is None else end - loop.time()
+                if left is not None and left <= 0:
+                    raise
+            await self._readable(loop, left)
+
+    async def _readable(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
+        """Until something may be there. The loop watches the descriptor once for all who wait."""
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(future)
+        if len(self._waiting) == 1:
+            loop.add_reader(self.fileno(), self._wake, loop)
+        try:
+            await asyncio.wait_for(future, timeout)
+        except TimeoutError:
+            pass
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)
+                if not self._waiting:
+                    loop.remove_reader(self.fileno())
+
+    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.remove_reader(self.fileno())
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.aget()
+        except Stopped:
+            raise StopAsyncIteration from None
+
+
+class Stream(ReceiveStream, _Awaited[Heap]):
     """A stream of heaps. The arguments are those of `ReceiveStream`, all of them keywords, all optional."""
 
     def __init__(self, **config: Unpack[Options]) -> None:
@@ -100,50 +159,78 @@ class Stream(ReceiveStream):
             except Stopped:
                 raise StopIteration from None
 
-    async def aget(self, timeout: float | None = None) -> Heap:
-        """As `get`, while other tasks run."""
-        loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
-        while True:
-            try:
-                return self.get(0.0)
-            except Empty:
-                left = None if end is None else end - loop.time()
-                if left is not None and left <= 0:
-                    raise
-            await self._readable(loop, left)
-
-    async def _readable(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
-        """Until a heap may be there. Any number of tasks may wait; the loop watches the descriptor once."""
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(future)
-        if len(self._waiting) == 1:
-            loop.add_reader(self.fileno(), self._wake, loop)
-        try:
-            await asyncio.wait_for(future, timeout)
-        except TimeoutError:
-            pass
-        finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
-                if not self._waiting:
-                    loop.remove_reader(self.fileno())
-
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.remove_reader(self.fileno())
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def __aiter__(self) -> Self:
+    def __enter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Heap:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
+    """Heaps placed side by side into your own arrays, one copy from the network; several of them being filled at a time.
+
+        stream = recv.ChunkStream("item(0x1600) / 256", "item(0x4103)", "item(0x4103) * 1024")
+        for _ in range(4):
+            stream.add_free(recv.Chunk(np.zeros((4, 1024), "u1"), heaps=4))
+        for chunk in stream:
+            use(chunk.id, chunk.data, chunk.present)
+            stream.add_free(chunk)
+
+    The three expressions say for each heap the number of its chunk, its own number in it, and its first byte there. They
+    have integers, `+ - * / % & | << >>` and parentheses, `item(ID)` for an immediate item, `counter`, `size`, and
+    `stream`, the number of the stream that received it. What has no value or does not fit is refused and counted.
+
+    | argument | is |
+    |---|---|
+    | `extra_at`, `extra` | notes: where in `Chunk.extra` (an expression) which values go, as (expression, bytes) |
+    | `counters` | counters of your own: (name, "sum" or "max", expression) |
+    | `max_chunks`, or `max_bytes` | chunks that are being filled at a time, or as many as have so many bytes |
+    | `ahead` | a heap so many chunks further on is not followed at once |
+    | `streams` | several streams fill one sequence of chunks; readers are added with `stream=0`, `1`, … |
+    | `lossless` | they wait for each other, instead of moving the window past the slowest |
+    | `stream_id` | stands in every chunk |
+    """
+
+    def __new__(
+        cls,
+        chunk: str,
+        index: str,
+        offset: str,
+        *,
+        extra_at: str | None = None,
+        extra: list[tuple[str, int]] | None = None,
+        counters: list[tuple[str, str, str]] | None = None,
+        max_chunks: int = 2,
+        max_bytes: int | None = None,
+        ahead: int = 1024,
+        lossless: bool = False,
+        streams: int = 1,
+        stream_id: int = 0,
+        **config: Unpack[Options],
+    ) -> Self:
+        return super().__new__(
+            cls, ReceiveConfig(**config), chunk, index, offset, extra_at=extra_at, extra=extra or [],
+            counters=counters or [], max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
+            streams=streams, stream_id=stream_id,
+        )  # fmt: skip
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self._waiting = []
+
+    def get_nowait(self) -> Chunk:
+        """The next chunk if one is there, else `Empty` (or `Stopped`)."""
+        return self.get(0.0)
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
         try:
-            return await self.aget()
+            return self.get(None)
         except Stopped:
-            raise StopAsyncIteration from None
+            raise StopIteration from None
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,274 @@
+//! Chunk streams: heaps placed side by side into arrays of Python's.
+//!
+//! ```text
+//!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ Chunk of the same array
+//! ```
+//!
+//! An array that is being filled is Rust's; Python may look at it, at its own risk of half a heap.
+
+use crate::Empty;
+use crate::buffer::{Shared, SharedMut};
+use crate::config::{ReceiveConfig, unknown};
+use crate::inproc::InprocQueue;
+use crate::receive::{account, endpoint, route, stopped, tcp_options};
+use crate::wait::{self, Threaded};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use skyhaul::io::quantity::Size;
+use skyhaul::io::udp::UdpOptions;
+use skyhaul::spead::receive::GetError;
+use skyhaul::spead::receive::chunk::{
+    self, ChunkConfig, ChunkGroup, ChunkRule, ChunkWindow, Eviction, Tally,
+};
+use std::os::fd::AsRawFd;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Memory into which heaps are placed: an array to be filled, or one that was.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Chunk {
+    inner: Mutex<Option<chunk::Chunk>>,
+    /// The array it was made of.
+    #[pyo3(get)]
+    data: Py<PyAny>,
+    /// Its number.
+    #[pyo3(get)]
+    id: u64,
+    /// The number of its stream or group.
+    #[pyo3(get)]
+    stream_id: u64,
+    /// Heaps that are present.
+    #[pyo3(get)]
+    heaps: u64,
+    /// Their bytes.
+    #[pyo3(get)]
+    bytes: u64,
+    /// A byte for each heap: 1 if all of it is there.
+    #[pyo3(get)]
+    present: Py<PyBytes>,
+    /// What the rule noted of each heap.
+    #[pyo3(get)]
+    extra: Py<PyBytes>,
+}
+
+#[pymethods]
+impl Chunk {
+    /// A chunk of a writable array, for so many heaps, with so many bytes of notes.
+    #[new]
+    #[pyo3(signature = (data, heaps, extra = 0))]
+    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, heaps: usize, extra: usize) -> PyResult<Self> {
+        let chunk = chunk::Chunk::new(SharedMut::of(data)?, heaps, extra);
+        Ok(Self::around(py, chunk, data.clone().unbind()))
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<chunk {}: {} heaps, {} bytes>", self.id, self.heaps, self.bytes)
+    }
+}
+
+impl Chunk {
+    fn around(py: Python<'_>, chunk: chunk::Chunk, data: Py<PyAny>) -> Self {
+        Self {
+            data,
+            id: chunk.id,
+            stream_id: chunk.stream,
+            heaps: chunk.heaps,
+            bytes: chunk.bytes,
+            present: PyBytes::new(py, &chunk.present).unbind(),
+            extra: PyBytes::new(py, &chunk.extra).unbind(),
+            inner: Mutex::new(Some(chunk)),
+        }
+    }
+
+    /// As it comes from a stream.
+    fn filled(py: Python<'_>, mut chunk: chunk::Chunk) -> PyResult<Self> {
+        let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
+        let memory = std::mem::replace(&mut chunk.data, empty).into_any();
+        let memory =
+            memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("a chunk of other memory"))?;
+        let data = memory.object(py)?;
+        chunk.data = memory;
+        Ok(Self::around(py, chunk, data))
+    }
+}
+
+/// One or several streams whose heaps go into one sequence of chunks.
+#[pyclass(frozen, subclass, module = "skyhaul._native")]
+pub(crate) struct ChunkStream {
+    group: Threaded<ChunkGroup>,
+    /// How many streams.
+    #[pyo3(get)]
+    streams: usize,
+}
+
+/// (expression, bytes) of a note; (name, "sum" or "max", expression) of a counter.
+type Note = (String, usize);
+type Counter = (String, String, String);
+
+#[pymethods]
+impl ChunkStream {
+    /// `chunk`, `index` and `offset` are expressions that say where a heap goes.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (config, chunk, index, offset, *, extra_at = None, extra = Vec::new(), counters = Vec::new(),
+        max_chunks = 2, max_bytes = None, ahead = 1024, lossless = false, streams = 1, stream_id = 0))]
+    fn new(
+        config: &ReceiveConfig,
+        chunk: &str,
+        index: &str,
+        offset: &str,
+        extra_at: Option<&str>,
+        extra: Vec<Note>,
+        counters: Vec<Counter>,
+        max_chunks: usize,
+        max_bytes: Option<u64>,
+        ahead: u64,
+        lossless: bool,
+        streams: usize,
+        stream_id: u64,
+    ) -> PyResult<Self> {
+        let wrong = |error: chunk::ExprError| PyValueError::new_err(error.to_string());
+        if max_chunks == 0 || streams == 0 {
+            return Err(PyValueError::new_err(
+                "no chunk, or no stream; hint: max_chunks and streams are at least 1",
+            ));
+        }
+        let mut rule = ChunkRule::declared(chunk, index, offset).map_err(wrong)?;
+        if let Some(at) = extra_at {
+            let values: Vec<(&str, usize)> = extra.iter().map(|(value, bytes)| (&**value, *bytes)).collect();
+            rule = rule.with_extra(at, &values).map_err(wrong)?;
+        }
+        for (name, tally, value) in &counters {
+            let tally = match &**tally {
+                "sum" => Tally::Sum,
+                "max" => Tally::Max,
+                other => return Err(unknown("a counter", other, "(name, 'sum' or 'max', expression)")),
+            };
+            rule = rule.with_counter(name, tally, value).map_err(wrong)?;
+        }
+        let chunks = ChunkConfig {
+            window: max_bytes.map_or(ChunkWindow::Count(max_chunks), ChunkWindow::Bytes),
+            ahead,
+            eviction: if lossless { Eviction::Lossless } else { Eviction::Lossy },
+            stream: stream_id,
+            ..ChunkConfig::new(rule)
+        };
+        Ok(Self { group: Threaded::new(ChunkGroup::new(&config.0, &chunks, streams)), streams })
+    }
+
+    /// As `ReceiveStream.add_udp`, for one of the streams.
+    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, stream = 0))]
+    fn add_udp(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        interface: Option<String>,
+        source: Option<&str>,
+        buffer: Option<u64>,
+        stream: usize,
+    ) -> PyResult<String> {
+        let mut at = endpoint("udp", address)?;
+        route(&mut at, interface, source)?;
+        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
+        let stream = self.one(stream)?;
+        Ok(py.detach(|| stream.add_udp(&at, &UdpOptions::default()))?.to_string())
+    }
+
+    /// As `ReceiveStream.add_tcp`, for one of the streams.
+    #[pyo3(signature = (address, *, connections = None, end_with_last = true, keepalive = 10.0, stream = 0))]
+    fn add_tcp(
+        &self,
+        py: Python<'_>,
+        address: &str,
+        connections: Option<u64>,
+        end_with_last: bool,
+        keepalive: f64,
+        stream: usize,
+    ) -> PyResult<String> {
+        let at = endpoint("tcp", address)?;
+        let options = tcp_options(connections, end_with_last, keepalive)?;
+        let stream = self.one(stream)?;
+        Ok(py.detach(|| stream.add_tcp(&at, &options))?.to_string())
+    }
+
+    /// Read packets that lie in memory one after the other.
+    #[pyo3(signature = (data, *, stream = 0))]
+    fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+        let (data, stream) = (Shared::of(data)?, self.one(stream)?);
+        Ok(py.detach(|| stream.add_bytes(data))?)
+    }
+
+    /// Take the packets of a queue, until it is closed.
+    #[pyo3(signature = (queue, *, stream = 0))]
+    fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue, stream: usize) -> PyResult<()> {
+        let (queue, stream) = (queue.0.clone(), self.one(stream)?);
+        Ok(py.detach(|| stream.add_inproc(queue))?)
+    }
+
+    /// Give a chunk to be filled: a new one, or one that was got and is done with.
+    fn add_free(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<()> {
+        let inner = chunk.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let inner = inner.ok_or_else(|| {
+            PyValueError::new_err("this chunk was given away already; hint: give the one that get() returned")
+        })?;
+        py.detach(|| self.group.add_free(inner));
+        Ok(())
+    }
+
+    /// The next chunk. Raises Empty after `timeout` seconds, Stopped when all streams have ended and none is left.
+    #[pyo3(signature = (timeout = None))]
+    fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Chunk> {
+        let step = |wait: Duration| match self.group.get(Some(wait)) {
+            Err(GetError::Empty) => None,
+            other => Some(other),
+        };
+        match wait::in_slices(py, wait::seconds(timeout)?, step)? {
+            Some(Ok(chunk)) => Chunk::filled(py, chunk),
+            Some(Err(_)) => Err(stopped()),
+            None => Err(Empty::new_err("no chunk in the time given")),
+        }
+    }
+
+    /// A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's.
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.group.ready_fd()?.as_raw_fd())
+    }
+
+    /// Let the readers begin, with `explicit_start`.
+    fn start(&self) {
+        self.group.start();
+    }
+
+    /// End all streams. Chunks that wait can still be taken.
+    fn stop(&self, py: Python<'_>) {
+        py.detach(|| self.group.stop());
+    }
+
+    /// Counters of the chunks, and in `streams` those of each stream.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let counts = py.detach(|| self.group.chunk_counts());
+        let all = PyDict::new(py);
+        all.set_item("chunks", counts.chunks)?;
+        all.set_item("too_old_heaps", counts.too_old_heaps)?;
+        all.set_item("rejected_heaps", counts.rejected_heaps)?;
+        all.set_item("stray_heaps", counts.stray_heaps)?;
+        all.set_item("waits", counts.waits)?;
+        let own = PyDict::new(py);
+        for (name, value) in counts.user {
+            own.set_item(name, value)?;
+        }
+        all.set_item("counters", own)?;
+        let streams = self.group.streams().iter().map(|stream| account(py, &stream.stats()));
+        all.set_item("streams", streams.collect::<PyResult<Vec<_>>>()?)?;
+        Ok(all)
+    }
+}
+
+impl ChunkStream {
+    fn one(&self, number: usize) -> PyResult<&chunk::ChunkStream> {
+        self.group.streams().get(number).ok_or_else(|| {
+            PyIndexError::new_err(format!("no stream {number} of {}; hint: number them from 0", self.streams))
+        })
+    }
+}
