@@ -76,6 +76,8 @@ fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>
         }
     }
     publish(&input, &me);
+    // Whoever is told that the stream has ended may bind its ports again.
+    drop(input);
     core.exit(me, error);
 }
 

@@ -43,6 +43,20 @@ fn udp_sockets_ours_and_others_feed_one_stream() {
 }
 
 #[test]
+fn ipv6_is_received_as_ipv4_is() {
+    let Ok(sender) = UdpSocket::bind("[::1]:0") else {
+        println!("SKIPPED: no IPv6 on this host (sysctl net.ipv6.conf.lo.disable_ipv6=0)");
+        return;
+    };
+    let stream = Stream::new(&config());
+    let to = stream.add_udp(&"udp://[::1]:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    packets(1, 20_000, 1472).iter().for_each(|packet| assert!(sender.send_to(packet, to).is_ok()));
+    let heap = stream.get(LONG).unwrap();
+    check(&heap);
+    assert_eq!((heap.sender, heap.complete), (sender.local_addr().unwrap(), true));
+}
+
+#[test]
 fn what_is_no_udp_socket_is_refused() {
     let stream = Stream::new(&config());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
