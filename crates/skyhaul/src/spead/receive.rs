@@ -48,6 +48,7 @@ mod config;
 mod core;
 mod goal;
 mod heap;
+mod held;
 mod inlet;
 mod pieces;
 mod reader;

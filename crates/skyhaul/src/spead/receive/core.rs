@@ -8,6 +8,7 @@
 
 use super::config::{Full, StreamConfig};
 use super::goal::Goal;
+use super::held::Held;
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::table::{Sender, Table};
@@ -29,11 +30,9 @@ pub(super) const WAIT: Duration = Duration::from_millis(20);
 const TICK: Nanos = Nanos(2_000_000);
 /// Trains between two looks at the clock itself.
 const TRAINS_PER_LOOK: u32 = 16;
-/// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
 /// and where the user shares the reader's processor, it is now that the user gets it.
-const GRACE: Duration = Duration::from_millis(5);
+pub(super) const GRACE: Duration = Duration::from_millis(5);
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panicking holder leaves behind is at worst one heap short.
@@ -60,7 +59,7 @@ pub(super) struct Core<G: Goal> {
     /// Nobody waits for the user any more.
     stopping: AtomicBool,
     left: AtomicBool,
-    running: AtomicUsize,
+    pub(super) running: AtomicUsize,
     readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// What is counted on no reader's thread.
@@ -72,7 +71,7 @@ pub(super) struct Reader<O> {
     /// Waits for room instead of refusing.
     pub(super) waits: bool,
     /// May wait for [`GRACE`]: not again after it was in vain, until all that is finished has found room.
-    grace: bool,
+    pub(super) grace: bool,
     pub(super) counts: Counts,
     pub(super) stats: Arc<Mutex<ReaderStats>>,
     pub(super) number: usize,
@@ -309,7 +308,7 @@ impl<G: Goal> Core<G> {
         }
     }
 
-    fn tick(&self, me: &mut Reader<G::Out>) {
+    pub(super) fn tick(&self, me: &mut Reader<G::Out>) {
         me.now = self.now();
         me.ticked = me.now;
         let mut table = self.table();
@@ -410,80 +409,6 @@ impl<G: Goal> Core<G> {
         }
         if held.shared {
             held.finish(me);
-        }
-    }
-}
-
-/// The table, locked when it is first needed.
-pub(super) struct Held<'a, G: Goal> {
-    core: &'a Core<G>,
-    table: Option<MutexGuard<'a, Table<G>>>,
-    /// Other readers want it too. Where there is only one, it keeps the lock while it looks: even a lock that nobody else
-    /// wants waits until what was copied past the cache is in memory.
-    shared: bool,
-}
-
-impl<'a, G: Goal> Held<'a, G> {
-    pub(super) fn new(core: &'a Core<G>) -> Self {
-        Self { core, table: None, shared: core.running.load(Ordering::Relaxed) > 1 }
-    }
-
-    #[inline]
-    pub(super) fn table(&mut self) -> &mut Table<G> {
-        self.table.get_or_insert_with(|| self.core.table())
-    }
-
-    /// Take what is finished, and let the table go.
-    #[inline]
-    pub(super) fn finish(&mut self, me: &mut Reader<G::Out>) {
-        if let Some(table) = self.table.take() {
-            self.core.take_finished(table, me);
-        }
-    }
-
-    /// Place a part; where the reader may wait, wait for memory.
-    #[inline]
-    pub(super) fn part(
-        &mut self,
-        me: &mut Reader<G::Out>,
-        head: &Head<'_>,
-        at: u64,
-        bytes: &[u8],
-        sender: &Sender,
-    ) -> Result<(), Reject> {
-        match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
-            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender, PATIENCE),
-            Err(Reject::NoBuffer) if me.grace => {
-                let placed = self.with_patience(me, head, at, bytes, sender, GRACE);
-                me.grace = placed != Err(Reject::NoBuffer);
-                placed
-            }
-            other => other,
-        }
-    }
-
-    /// Hand on what is finished, and try again until the user has given memory back.
-    #[cold]
-    fn with_patience(
-        &mut self,
-        me: &mut Reader<G::Out>,
-        head: &Head<'_>,
-        at: u64,
-        bytes: &[u8],
-        sender: &Sender,
-        patience: Duration,
-    ) -> Result<(), Reject> {
-        let begin = Instant::now();
-        me.counts.blocked += 1;
-        loop {
-            self.finish(me);
-            self.core.hand_over(me);
-            std::thread::sleep(Duration::from_millis(1));
-            self.core.tick(me);
-            match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
-                Err(Reject::NoBuffer) if begin.elapsed() < patience => {}
-                other => return other,
-            }
         }
     }
 }

@@ -5,8 +5,9 @@
 //! piece by piece.
 
 use super::config::TcpReaderOptions;
-use super::core::{Core, Held, Reader};
+use super::core::{Core, Reader};
 use super::goal::Goal;
+use super::held::Held;
 use super::reader::Input;
 use super::table::Whole;
 use skyhaul_core::placement::{Nanos, Reject};

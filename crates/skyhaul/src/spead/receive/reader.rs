@@ -1,7 +1,8 @@
 //! The readers' threads: one for each source, whatever it is.
 
-use super::core::{Core, Held, Reader};
+use super::core::{Core, Reader};
 use super::goal::Goal;
+use super::held::Held;
 use crate::spead::control::{Answering, Gauge};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;

@@ -1,0 +1,87 @@
+//! The stream's lock as a reader holds it: taken when it is first needed, let go whenever the reader waits.
+
+use super::core::{Core, GRACE, Reader};
+use super::goal::Goal;
+use super::table::{Sender, Table};
+use skyhaul_core::placement::Reject;
+use skyhaul_core::wire::spead::Head;
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The table, locked when it is first needed.
+pub(super) struct Held<'a, G: Goal> {
+    core: &'a Core<G>,
+    table: Option<MutexGuard<'a, Table<G>>>,
+    /// Other readers want it too. Where there is only one, it keeps the lock while it looks: even a lock that nobody else
+    /// wants waits until what was copied past the cache is in memory.
+    pub(super) shared: bool,
+}
+
+impl<'a, G: Goal> Held<'a, G> {
+    pub(super) fn new(core: &'a Core<G>) -> Self {
+        Self { core, table: None, shared: core.running.load(Ordering::Relaxed) > 1 }
+    }
+
+    #[inline]
+    pub(super) fn table(&mut self) -> &mut Table<G> {
+        self.table.get_or_insert_with(|| self.core.table())
+    }
+
+    /// Take what is finished, and let the table go.
+    #[inline]
+    pub(super) fn finish(&mut self, me: &mut Reader<G::Out>) {
+        if let Some(table) = self.table.take() {
+            self.core.take_finished(table, me);
+        }
+    }
+
+    /// Place a part; where the reader may wait, wait for memory.
+    #[inline]
+    pub(super) fn part(
+        &mut self,
+        me: &mut Reader<G::Out>,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        sender: &Sender,
+    ) -> Result<(), Reject> {
+        match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
+            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender, PATIENCE),
+            Err(Reject::NoBuffer) if me.grace => {
+                let placed = self.with_patience(me, head, at, bytes, sender, GRACE);
+                me.grace = placed != Err(Reject::NoBuffer);
+                placed
+            }
+            other => other,
+        }
+    }
+
+    /// Hand on what is finished, and try again until the user has given memory back.
+    #[cold]
+    fn with_patience(
+        &mut self,
+        me: &mut Reader<G::Out>,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        sender: &Sender,
+        patience: Duration,
+    ) -> Result<(), Reject> {
+        let begin = Instant::now();
+        me.counts.blocked += 1;
+        loop {
+            self.finish(me);
+            self.core.hand_over(me);
+            std::thread::sleep(Duration::from_millis(1));
+            self.core.tick(me);
+            match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
+                Err(Reject::NoBuffer) if begin.elapsed() < patience => {}
+                other => return other,
+            }
+        }
+    }
+}
