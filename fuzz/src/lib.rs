@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod feedback;
 mod heaps;
 mod learn;
 pub mod mutate;
@@ -54,6 +55,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "spead_bits", run: fuzzing::spead_bits, weight: 2, seeds: spead::bits_seeds },
     Target { name: "spead_packets", run: fuzzing::spead_packets, weight: 8, seeds: spead::shape_seeds },
+    Target { name: "feedback", run: feedback::feedback, weight: 2, seeds: feedback::feedback_seeds },
     Target { name: "ejfat", run: wire::ejfat, weight: 1, seeds: wire::ejfat_seeds },
     Target { name: "learn", run: learn::run, weight: 8, seeds: learn::seeds },
     Target { name: "fill", run: fuzzing::learn, weight: 8, seeds: learn::equal_seeds },
