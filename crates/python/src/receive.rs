@@ -234,6 +234,13 @@ pub(crate) fn account<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py
         let one = counts(py, &reader.counts)?;
         one.set_item("name", &reader.name)?;
         one.set_item("kernel_drops", reader.source.socket_drops)?;
+        one.set_item("malformed", reader.source.malformed)?;
+        one.set_item("fragments", reader.source.fragments)?;
+        one.set_item("truncated", reader.source.truncated)?;
+        one.set_item("buffer_asked", reader.source.buffer.map(|buffer| buffer.asked))?;
+        one.set_item("buffer_granted", reader.source.buffer.map(|buffer| buffer.granted))?;
+        one.set_item("tier", reader.source.tier)?;
+        one.set_item("remedies", &reader.source.remedies)?;
         one.set_item("cpu_seconds", reader.cpu.as_secs_f64())?;
         one.set_item("error", &reader.error)?;
         one.set_item("ended", reader.ended)?;
