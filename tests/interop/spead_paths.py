@@ -26,6 +26,10 @@ class Peer:
     def flavour(self, width, bug_compat):
         return self.root.Flavour(4, 64, width, bug_compat)
 
+    def update(self, group, heap, bug_compat):
+        """Take a heap's items; spead2's streams know the bugs themselves."""
+        return group.update(heap)
+
 
 def free_port(kind=socket.SOCK_DGRAM, family=socket.AF_INET, host="127.0.0.1"):
     with socket.socket(family, kind) as probe:
@@ -108,6 +112,14 @@ def make_path(name):
         "tcp": lambda: Tcp(),
         "bytes": lambda: Memory(),
     }[name]()
+
+
+def has_multicast():
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        probe.sendto(b"", (GROUP, 9))
+        return True
+    return False
 
 
 def has_ipv6():
@@ -213,7 +225,7 @@ def transfer(sender, receiver, path, flavour, variant, values):
     group = receiver.root.ItemGroup()
     got = []
     for heap in stream:
-        got.append({name: item.value for name, item in group.update(heap).items()})
+        got.append({name: item.value for name, item in receiver.update(group, heap, bug_compat).items()})
     stream.stop()
     del out
     return got
