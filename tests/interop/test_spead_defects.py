@@ -139,6 +139,22 @@ def test_d10_heaps_without_bounds():
     assert b"payload" in payloads(stream)
 
 
+@pytest.mark.parametrize("item", [4, 5, 1 << 20, (1 << 47) - 1, (1 << 48) - 1])
+@pytest.mark.parametrize("rule", [("0", "item(1) & 1", "item(0x4000) * 1000"), ("0", "item(0x4000)", "0"), ("0", "0", "item(0x4000) * 1001")])
+def test_d10_heaps_placed_outside_their_chunk(item, rule):
+    """Whatever a packet says, a rule that is made of it writes nowhere but into the chunk's arrays."""
+    stream = spead.recv.ChunkStream(*rule, max_chunks=1)
+    space = np.zeros(6000, "u1")
+    stream.add_free(spead.recv.Chunk(space[1000:5000], heaps=4))
+    hostile = heap(2, b"\xff" * 1000, more=[(0x4000, item)])
+    stream.add_bytes(hostile + heap(3, b"\x07" * 1000, more=[(0x4000, 0)]) + STOP)
+    (chunk,) = list(stream)
+    assert set(space[:1000]) == set(space[5000:]) == {0}
+    assert 0xFF not in chunk.data
+    assert chunk.heaps == 1
+    assert stream.stats()["rejected_heaps"] == 1
+
+
 def test_d11_waiting_tasks_that_were_cancelled_before_the_end():
     problems = []
 
