@@ -10,7 +10,7 @@ use crate::Empty;
 use crate::buffer::{Shared, SharedMut};
 use crate::config::{ReceiveConfig, unknown};
 use crate::inproc::InprocQueue;
-use crate::receive::{account, endpoint, route, stopped, tcp_options};
+use crate::receive::{account, endpoint, one_receiver, route, stopped, tcp_options};
 use crate::wait::{self, Threaded};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
@@ -158,7 +158,8 @@ impl ChunkStream {
     }
 
     /// As `ReceiveStream.add_udp`, for one of the streams.
-    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, stream = 0))]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, feedback = false, stream = 0))]
     fn add_udp(
         &self,
         py: Python<'_>,
@@ -166,13 +167,19 @@ impl ChunkStream {
         interface: Option<String>,
         source: Option<&str>,
         buffer: Option<u64>,
+        feedback: bool,
         stream: usize,
     ) -> PyResult<String> {
         let mut at = endpoint("udp", address)?;
         route(&mut at, interface, source)?;
         at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
         let stream = self.one(stream)?;
-        Ok(py.detach(|| stream.add_udp(&at, &UdpOptions::default()))?.to_string())
+        let options = UdpOptions::default();
+        if feedback {
+            one_receiver(&at, "leave out feedback")?;
+            return Ok(py.detach(|| stream.add_udp_answering(&at, &options))?.to_string());
+        }
+        Ok(py.detach(|| stream.add_udp(&at, &options))?.to_string())
     }
 
     /// As `ReceiveStream.add_tcp`, for one of the streams.

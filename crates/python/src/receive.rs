@@ -41,8 +41,10 @@ impl ReceiveStream {
     }
 
     /// Listen on a UDP address, or join a multicast group. Returns the address, with the port the system chose if that
-    /// was 0.
-    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false))]
+    /// was 0. `feedback`: tell senders that ask what comes, for their rate "auto".
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false,
+        feedback = false))]
     fn add_udp(
         &self,
         py: Python<'_>,
@@ -51,11 +53,16 @@ impl ReceiveStream {
         source: Option<&str>,
         buffer: Option<u64>,
         reuse_port: bool,
+        feedback: bool,
     ) -> PyResult<String> {
         let mut at = endpoint("udp", address)?;
         route(&mut at, interface, source)?;
         at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
         let options = UdpOptions { reuse_port, ..UdpOptions::default() };
+        if feedback {
+            one_receiver(&at, "leave out feedback")?;
+            return Ok(py.detach(|| self.stream.add_udp_answering(&at, &options))?.to_string());
+        }
         Ok(py.detach(|| self.stream.add_udp(&at, &options))?.to_string())
     }
 
@@ -209,6 +216,15 @@ pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option
         at.source = Some(source.parse().map_err(|_| unknown("source", source, "an address without a port"))?);
     }
     Ok(())
+}
+
+/// The closed loop is between one sender and one receiver, so not for a group.
+pub(crate) fn one_receiver(at: &Endpoint, instead: &str) -> PyResult<()> {
+    if !at.address.ip().is_multicast() {
+        return Ok(());
+    }
+    let why = "has many receivers, which cannot all steer a rate; hint: send to one, or";
+    Err(PyValueError::new_err(format!("{} {why} {instead}", at.address)))
 }
 
 pub(crate) fn tcp_options(

@@ -1,23 +1,26 @@
 //! Sending streams, and tickets of what was queued.
 
 mod heap;
+mod settings;
 
 pub(crate) use heap::{Batch, SendHeap};
+pub(crate) use settings::Settings;
 
 use crate::buffer::duplicate;
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
-use crate::receive::{endpoint, route};
+use crate::receive::{endpoint, one_receiver, route};
 use crate::wait::{self, Threaded};
 use crate::{Cancelled, Full};
-use heap::{bits_per_second, options, split_of};
+use heap::{bits_per_second, options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
-use skyhaul::spead::send::{self, Order, Outlet, PacketSize, SendConfig, SendError, SendStats, Stream};
+use skyhaul::spead::control::Progress;
+use skyhaul::spead::send::{self, Order, Outlet, SendError, SendStats, Stream};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,54 +39,25 @@ fn failed(error: SendError) -> PyErr {
 pub(crate) struct SendStream {
     stream: Mutex<Option<Arc<Threaded<Stream>>>>,
     bytes: Option<Arc<Mutex<Vec<u8>>>>,
-    /// What it had sent when it was closed.
-    last: Mutex<Option<SendStats>>,
+    /// What there was to tell when it was closed.
+    last: Mutex<Option<Last>>,
     /// Whether a send can take long however little it is.
     may_block: bool,
-    rate: u64,
     /// How many destinations it has.
     #[pyo3(get)]
     substreams: usize,
 }
 
-/// How a stream sends, whatever its transport.
-#[pyclass(frozen, module = "skyhaul._native", name = "SendConfig")]
-pub(crate) struct Settings(SendConfig);
-
-#[pymethods]
-impl Settings {
-    /// `packet`: bytes of a packet, 0 for each heap as one packet; or `payload`: payload bytes of each packet.
-    #[new]
-    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (*, packet = 1472, payload = None, rate = 0.0, burst = 65536, max_heaps = 4, split = "even",
-        linger = 10.0, cpu = None))]
-    fn new(
-        packet: usize,
-        payload: Option<usize>,
-        rate: f64,
-        burst: usize,
-        max_heaps: usize,
-        split: &str,
-        linger: f64,
-        cpu: Option<usize>,
-    ) -> PyResult<Self> {
-        let size = match (payload, packet) {
-            (Some(bytes), _) => PacketSize::Payload(bytes),
-            (None, 0) => PacketSize::Heap,
-            (None, bytes) => PacketSize::Packet(bytes),
-        };
-        Ok(Self(SendConfig {
-            packet: size,
-            split: split_of(split)?,
-            rate: bits_per_second(rate)?,
-            burst_bytes: burst,
-            max_heaps,
-            linger: wait::seconds(Some(linger))?.unwrap_or(Duration::MAX),
-            cpu,
-            ..SendConfig::default()
-        }))
-    }
+/// What a closed stream still tells.
+#[derive(Clone)]
+struct Last {
+    stats: SendStats,
+    rate: u64,
+    progress: Vec<Progress>,
 }
+
+/// How it goes with one destination: rate, phase, reports, packets lost, and all of it in words.
+type Told = (u64, &'static str, u64, u64, String);
 
 fn order(round_robin: bool) -> Order {
     if round_robin { Order::RoundRobin } else { Order::Serial }
@@ -109,6 +83,9 @@ impl SendStream {
             route(&mut at, interface.clone(), source)?;
             at.ttl = ttl.or(at.ttl);
             at.sndbuf = buffer.map(Size::from_bytes).or(at.sndbuf);
+            if config.is_auto() {
+                one_receiver(&at, "give a rate")?;
+            }
             to.push(at);
         }
         let outlet = py.detach(|| Outlet::udp(&to, &SendOptions::default()))?;
@@ -225,8 +202,30 @@ impl SendStream {
 
     /// Bits per second from now on, 0 for as fast as possible.
     fn set_rate(&self, rate: f64) -> PyResult<()> {
-        self.stream()?.set_rate(bits_per_second(rate)?);
+        let (stream, rate) = (self.stream()?, bits_per_second(rate)?);
+        if stream.config().auto.is_some() {
+            return Err(PyValueError::new_err(
+                "set the rate of a stream whose receivers do; hint: make it with a number as its rate",
+            ));
+        }
+        stream.set_rate(rate);
         Ok(())
+    }
+
+    /// Bits per second now.
+    fn rate(&self) -> PyResult<u64> {
+        self.tell(|stream| stream.rate(), |last| last.rate)
+    }
+
+    /// With the rate "auto": for each destination (rate, phase, reports, packets lost, words). Nothing before the first
+    /// packet.
+    fn progress(&self, py: Python<'_>) -> PyResult<Vec<Told>> {
+        let all = py.detach(|| self.tell(Stream::progress, |last| last.progress))?;
+        let told = |one: Progress| {
+            let words = one.to_string();
+            (one.rate, one.phase.name(), one.stats.reports, one.stats.lost, words)
+        };
+        Ok(all.into_iter().map(told).collect())
     }
 
     /// Wait until all that was queued is sent; False if the time was over.
@@ -253,19 +252,16 @@ impl SendStream {
             return Err(interrupted);
         }
         if let Some(stream) = Arc::into_inner(stream).and_then(Threaded::into_inner) {
+            let (rate, progress) = (stream.rate(), stream.progress());
             let stats = py.detach(|| stream.close(None)).map_err(failed)?;
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(stats);
+            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Last { stats, rate, progress });
         }
         Ok(())
     }
 
     /// What was sent so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let last = || self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let stats = match self.stream() {
-            Ok(stream) => py.detach(|| stream.stats()),
-            Err(closed) => last().ok_or(closed)?,
-        };
+        let stats = py.detach(|| self.tell(Stream::stats, |last| last.stats))?;
         let all = PyDict::new(py);
         all.set_item("heaps", stats.heaps)?;
         all.set_item("packets", stats.packets)?;
@@ -295,20 +291,30 @@ impl SendStream {
         self.lock().clone().ok_or_else(|| failed(SendError::Closed))
     }
 
+    /// What the stream says, or said when it was closed.
+    fn tell<T>(&self, now: impl FnOnce(&Stream) -> T, then: impl FnOnce(Last) -> T) -> PyResult<T> {
+        match self.stream() {
+            Ok(stream) => Ok(now(&stream)),
+            Err(closed) => {
+                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                last.map(then).ok_or(closed)
+            }
+        }
+    }
+
     fn open(
         outlet: Outlet,
         bytes: Option<Arc<Mutex<Vec<u8>>>>,
         config: &Settings,
         may_block: bool,
     ) -> PyResult<Self> {
-        let (substreams, rate) = (outlet.substreams(), config.0.rate);
+        let substreams = outlet.substreams();
         let stream = Stream::new(outlet, config.0.clone()).map_err(failed)?;
         Ok(Self {
             stream: Mutex::new(Some(Arc::new(Threaded::new(stream)))),
             bytes,
             last: Mutex::default(),
             may_block,
-            rate,
             substreams,
         })
     }
@@ -324,7 +330,9 @@ impl SendStream {
     ) -> PyResult<u64> {
         let stream = self.stream()?;
         let stream = &**stream;
-        let rate = rate.filter(|&rate| rate > 0).unwrap_or(self.rate);
+        // Receivers may bring it down to the least while this is sent.
+        let own = || stream.config().auto.map_or_else(|| stream.rate(), |auto| auto.least);
+        let rate = rate.filter(|&rate| rate > 0).unwrap_or_else(own);
         let slow = rate > 0 && bytes as f64 * 8.0 / rate as f64 > LONG_SECONDS;
         if !(slow || self.may_block) || !is_main_thread() {
             return py.detach(|| work(stream)).map_err(failed);

@@ -128,6 +128,8 @@ WAITS = {
     "get, asyncio": "import asyncio; ready(); asyncio.run(receiver.aget())",
     "send slowly": "s = send.UdpStream(address, rate=1e4); ready(); s.send(heap)",
     "send a batch slowly": "s = send.UdpStream(address, rate=1e4); ready(); s.send_heaps([heap] * 3)",
+    "send at a rate that falls": "big = send.Heap(); big.add_item(0x1000, bytes(1 << 26)); "
+                                 "s = send.UdpStream(address, rate='auto'); ready(); s.send(big)",
     "send to a full queue": "s = send.InprocStream(queue); ready(); s.send_heaps([heap] * 3)",
     "wait for a ticket": "s = send.UdpStream(address, rate=1e4, linger=0.1); t = s.queue(heap); ready(); t.result()",
     "flush": "s = send.UdpStream(address, rate=1e4, linger=0.1); s.queue(heap); ready(); s.flush()",

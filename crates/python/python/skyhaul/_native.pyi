@@ -4,7 +4,7 @@ import builtins
 import os
 import sys
 from collections.abc import Callable
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy.typing as npt
 from typing_extensions import Buffer, disjoint_base
@@ -194,10 +194,12 @@ class ReceiveStream:
         source: str | None = None,
         buffer: int | None = None,
         reuse_port: bool = False,
+        feedback: bool = False,
     ) -> str:
         """Listen on a UDP address ("10.0.0.1:7148"), or join a multicast group on `interface`, of one `source` only.
 
         Returns the address, with the port that the system chose if 0 was asked for. `buffer` is the socket's, in bytes.
+        With `feedback`, senders that ask are told what comes, for their rate "auto"; not for a group.
         """
     def add_udp_fd(self, fd: int) -> str:
         """Take the datagrams of a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
@@ -301,6 +303,7 @@ class ChunkStream:
         interface: str | None = None,
         source: str | None = None,
         buffer: int | None = None,
+        feedback: bool = False,
         stream: int = 0,
     ) -> str:
         """As `ReceiveStream.add_udp`, for one of the streams."""
@@ -373,7 +376,7 @@ class SendConfig:
         *,
         packet: int = 1472,
         payload: int | None = None,
-        rate: float = 0.0,
+        rate: float | Literal["auto"] = 0.0,
         burst: int = 65536,
         max_heaps: int = 4,
         split: str = "even",
@@ -427,6 +430,10 @@ class SendStream:
         """Leave heaps to the stream's own thread, which calls `done` when all are sent or have failed."""
     def set_counter_sequence(self, first: int, step: int) -> None: ...
     def set_rate(self, rate: float) -> None: ...
+    def rate(self) -> int:
+        """Bits per second now."""
+    def progress(self) -> list[tuple[int, str, int, int, str]]:
+        """With the rate "auto", for each destination: rate, phase, reports, packets lost, words."""
     def flush(self, timeout: float | None = None) -> bool: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...

@@ -15,7 +15,7 @@ Every stream takes these keywords:
 |---|---|
 | `packet` | bytes of a packet: 1472 fits an Ethernet of 1500 bytes; 0 sends each heap as one packet (not over UDP) |
 | `payload` | instead: payload bytes of every packet |
-| `rate` | bits per second, 0 for as fast as possible |
+| `rate` | bits per second, 0 for as fast as possible; "auto" (UDP): what a receiver with `feedback=True` has room for |
 | `burst` | bytes that may go out at once where there is a rate |
 | `max_heaps` | heaps that may wait in the queue |
 | `split` | "even": equal packets where these go out faster; "full": every packet but the last as large as allowed |
@@ -28,13 +28,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
 from .._native import Batch, Cancelled, Full, InprocQueue, SendConfig, SendHeap, SendStream, Ticket
 
 __all__ = [
-    "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Send", "Stream", "TcpStream", "Ticket",
-    "UdpStream", "batch",
+    "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Progress", "Send", "Stream", "TcpStream",
+    "Ticket", "UdpStream", "batch",
 ]  # fmt: skip
 
 Heap = SendHeap
@@ -45,7 +45,7 @@ class Options(TypedDict, total=False):
 
     packet: int
     payload: int | None
-    rate: float
+    rate: float | Literal["auto"]
     burst: int
     max_heaps: int
     split: str
@@ -60,6 +60,25 @@ class Send(NamedTuple):
     counter: int | None = None
     substream: int = 0
     rate: float | None = None
+
+
+class Progress(NamedTuple):
+    """How it goes with a destination that steers the rate.
+
+    | | |
+    |---|---|
+    | `rate` | bits per second that it has room for |
+    | `phase` | "climb": doubling; "raise": gently; "settle": just fell; "blind": no reports, falling back |
+    | `reports` | reports it sent |
+    | `lost` | packets it lost or refused |
+    | `text` | all of it in words, with what helps |
+    """
+
+    rate: int
+    phase: str
+    reports: int
+    lost: int
+    text: str
 
 
 Heaps = SendHeap | Batch | Iterable[SendHeap | Send]
@@ -115,8 +134,18 @@ class Stream:
         self.native.set_counter_sequence(first, step)
 
     def set_rate(self, rate: float) -> None:
-        """Bits per second from now on; 0 is as fast as possible."""
+        """Bits per second from now on; 0 is as fast as possible. Not for a stream with the rate "auto"."""
         self.native.set_rate(rate)
+
+    @property
+    def rate(self) -> int:
+        """Bits per second now, to all destinations together; 0 is as fast as possible."""
+        return self.native.rate()
+
+    @property
+    def progress(self) -> list[Progress]:
+        """With the rate "auto": how it goes with each destination. Empty before the first packet."""
+        return [Progress(*one) for one in self.native.progress()]
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until all that was queued is sent; False if the time was over."""

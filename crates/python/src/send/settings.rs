@@ -1,0 +1,80 @@
+//! How a stream sends: the keywords of Python, checked.
+
+use super::heap::{bits_per_second, split_of};
+use crate::config::unknown;
+use crate::wait;
+use pyo3::prelude::*;
+use skyhaul::core::control::ControlConfig;
+use skyhaul::spead::send::{PacketSize, SendConfig};
+use std::time::Duration;
+
+/// How a stream sends, whatever its transport.
+#[pyclass(frozen, module = "skyhaul._native", name = "SendConfig")]
+pub(crate) struct Settings(pub(super) SendConfig);
+
+impl Settings {
+    /// Whether receivers steer the rate.
+    pub(super) fn is_auto(&self) -> bool {
+        self.0.auto.is_some()
+    }
+}
+
+#[pymethods]
+impl Settings {
+    /// `packet`: bytes of a packet, 0 for each heap as one packet; or `payload`: payload bytes of each packet. `rate`:
+    /// bits per second, 0 for as fast as possible, "auto" for what receivers with `feedback` say.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
+    #[pyo3(signature = (*, packet = 1472, payload = None, rate = Rate::Given(0), burst = 65536, max_heaps = 4,
+        split = "even", linger = 10.0, cpu = None), text_signature = "(*, packet=1472, payload=None, rate=0.0, \
+        burst=65536, max_heaps=4, split='even', linger=10.0, cpu=None)")]
+    fn new(
+        packet: usize,
+        payload: Option<usize>,
+        rate: Rate,
+        burst: usize,
+        max_heaps: usize,
+        split: &str,
+        linger: f64,
+        cpu: Option<usize>,
+    ) -> PyResult<Self> {
+        let size = match (payload, packet) {
+            (Some(bytes), _) => PacketSize::Payload(bytes),
+            (None, 0) => PacketSize::Heap,
+            (None, bytes) => PacketSize::Packet(bytes),
+        };
+        let (rate, auto) = match rate {
+            Rate::Given(rate) => (rate, None),
+            Rate::Auto => (0, Some(ControlConfig::default())),
+        };
+        Ok(Self(SendConfig {
+            packet: size,
+            split: split_of(split)?,
+            rate,
+            auto,
+            burst_bytes: burst,
+            max_heaps,
+            linger: wait::seconds(Some(linger))?.unwrap_or(Duration::MAX),
+            cpu,
+            ..SendConfig::default()
+        }))
+    }
+}
+
+/// A number, or "auto".
+enum Rate {
+    Given(u64),
+    Auto,
+}
+
+impl<'py> FromPyObject<'_, 'py> for Rate {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        match given.extract::<&str>() {
+            Ok("auto") => Ok(Self::Auto),
+            Ok(word) => Err(unknown("rate", word, "bits per second, such as 8e9, or 'auto'")),
+            Err(_) => Ok(Self::Given(bits_per_second(given.extract()?)?)),
+        }
+    }
+}
