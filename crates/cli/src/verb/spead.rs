@@ -8,5 +8,6 @@ mod received;
 pub(crate) mod send;
 mod sent;
 mod tables;
+mod watch;
 
 pub(crate) use memo::run as bench;

@@ -38,6 +38,8 @@ fn carried(listen: &str, line: &str) -> Value {
 fn over_udp_in_every_shape() {
     for line in [
         "--heap-size 100KiB --heaps 50",
+        "--heap-size 0 --heaps 20 --items 2",
+        "--heap-size 200 --heaps 20 --flavour 8",
         "--heap-size 100001 --heaps 50 --packet 8972 --flavour 40",
         "--heap-size 4KiB --heaps 2000 --items 3 --repeat-pointers",
         "--heap-size 1KiB --heaps 3000 --full-packets --flavour 56",
@@ -163,6 +165,54 @@ fn a_receiver_that_does_not_answer_is_told() {
     assert!(run(&line).expect(2).stderr.contains("hint: receive with --feedback"));
 }
 
+/// Neither a heap that would take a day at its rate nor a peer that takes nothing outlasts `--duration` for long, and the
+/// receiver is still told the end.
+#[test]
+fn a_duration_ends_a_heap_that_does_not() {
+    let mut receiver = receive("--listen udp://127.0.0.1:0");
+    let line = "send --json --format spead --heap-size 16MiB --rate 20kbps --duration 100ms";
+    let sent = run(&format!("{line} --to {}", receiver.address())).expect(1).json();
+    assert!(sent["error"].as_str().unwrap().contains("cancelled"), "{sent}");
+    let report = receiver.finish().expect(1).json();
+    assert_eq!((report["ended"].as_str(), heaps(&report, "incomplete")), (Some("stop_item"), 1), "{report}");
+
+    let deaf = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = deaf.local_addr().unwrap();
+    run(&format!("send --json --format spead --duration 100ms --to tcp://{to}")).expect(1).json();
+}
+
+/// What is refused is nothing that came; what is, has an end.
+#[test]
+fn garbage_does_not_stop_waiting() {
+    let mut receiver =
+        Job::start(&words("receive --format spead --json --wait 2s --listen udp://127.0.0.1:0"));
+    let to = receiver.address().replace("udp://", "");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for _ in 0..100 {
+        // A receiver that has already ended is no matter here.
+        let _ = socket.send_to(b"no SPEAD in here", &to);
+    }
+    let done = receiver.finish().expect(1);
+    assert_eq!(done.json()["ended"], "nothing");
+}
+
+/// Descriptors are no heaps of --heaps; and heaps that no memory would hold are a loss, with what helps.
+#[test]
+fn limits_count_data_and_are_told() {
+    let mut receiver = receive("--heaps 10 --listen tcp://127.0.0.1:0");
+    let line = "send --format spead --pattern --heap-size 1000 --heaps 10";
+    run(&format!("{line} --to {}", receiver.address()));
+    let report = receiver.finish().expect(0).json();
+    assert_eq!((report["ended"].as_str(), heaps(&report, "complete")), (Some("limit"), 10), "{report}");
+
+    let mut receiver =
+        Job::start(&words("receive --format spead --largest-heap 1MiB --listen tcp://127.0.0.1:0"));
+    let line = "send --format spead --heap-size 2MiB --heaps 2";
+    run(&format!("{line} --to {}", receiver.address()));
+    let done = receiver.finish().expect(1);
+    assert!(done.stderr.contains("hint: outside: heaps larger than --largest-heap"), "{}", done.stderr);
+}
+
 #[test]
 fn ctrl_c_ends_both_sides_with_their_reports() {
     let mut receiver = receive("--listen udp://127.0.0.1:0");
@@ -206,6 +256,14 @@ fn wrong_use_is_told_with_the_next_step() {
         ("send --format spead --to tcp://127.0.0.1:9 --rate auto", "udp"),
         ("send --format vdif --pattern --to udp://127.0.0.1:9 --rate auto", "spead"),
         ("send --format spead --to udp://127.0.0.1:9 --packet 70000", "65"),
+        ("send --format spead --to udp://127.0.0.1:9 --packets 5", "--heaps"),
+        ("send --format spead --to udp://127.0.0.1:9 --flavour 24 --heap-size 20MiB", "flavour"),
+        ("receive --format spead --listen udp://127.0.0.1:0 --forward udp://127.0.0.1:9", "leave it out"),
+        (
+            "receive --format spead --listen udp://127.0.0.1:0 --by-sender --max-streams 9000000",
+            "--max-streams",
+        ),
+        ("receive --format spead --listen udp://127.0.0.1:0 --output-file /no/such/file", "directory"),
     ] {
         let done = run(line).expect(2);
         assert!(

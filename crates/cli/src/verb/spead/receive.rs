@@ -2,11 +2,11 @@
 
 use super::received::{HeapCounts, report, summary};
 use crate::Outcome;
-use crate::args::{ReceiveArgs, StopArg, TierArg};
+use crate::args::{ReceiveArgs, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use crate::verb::receiving::{self, print_json};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use skyhaul::core::pattern;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
@@ -15,7 +15,7 @@ use skyhaul::io::host::thread;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
 use skyhaul::spead::receive::{
-    Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
+    Counts, Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
 };
 use skyhaul::wire::spead::id;
 use std::fs::File;
@@ -34,15 +34,20 @@ const MEMORY: u64 = 2 << 30;
 pub(super) struct Consumer {
     output: Option<Box<dyn Write + Send>>,
     verify: bool,
+    /// Heaps still wanted.
+    left: u64,
     fill: bool,
     pub(super) counts: HeapCounts,
     pub(super) bytes: u64,
     pub(super) wrong: u64,
+    /// When the first packet that was taken was seen, in steps of the looks for an end.
+    came: Option<Instant>,
     pub(super) first: Option<Instant>,
     pub(super) last: Option<Instant>,
 }
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
+    check_options(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {
@@ -50,7 +55,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     }
     let mut consumer = Consumer::new(args)?;
     let config = config(args);
-    config.heaps.check().map_err(anyhow::Error::msg)?;
+    config.heaps.check().map_err(|why| {
+        anyhow::anyhow!("{why}\nhint: a smaller --heap-window, or with --by-sender fewer --max-streams")
+    })?;
     let stream = Stream::new(&config);
     let listening = add_readers(args, &stream)?;
     if !args.common.output.quiet {
@@ -69,13 +76,36 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         eprint!("{}", summary(&report));
     }
     if let Some(error) = failure {
-        eprintln!("error: write: {error}");
+        let path = args.output_file.as_deref().unwrap_or(Path::new("-"));
+        eprintln!(
+            "error: write {}: {error}\nhint: make room there, or name another --output-file",
+            path.display()
+        );
         return Ok(Outcome::Failed);
     }
     let drops: u64 = report.sources.iter().map(|source| source.socket_drops).sum();
-    let lost = report.heaps.incomplete + report.heaps.ring_full + drops;
+    let lost = report.heaps.incomplete + report.heaps.ring_full + drops + report.refused_by_limits();
     let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && ended != "nothing";
     Ok(if right { Outcome::Done } else { Outcome::Failed })
+}
+
+/// What is asked for and would not be done is told, instead of silently left out.
+fn check_options(common: &ReceiveCommon) -> Result<()> {
+    let without_effect = [
+        ("--forward", !common.forward.is_empty()),
+        ("--start", common.start.is_some()),
+        ("--stop", common.stop.is_some()),
+        ("--realtime", common.realtime.is_some()),
+        ("--chunk", common.chunk.is_some()),
+        ("--strip", common.stream.strip.is_some()),
+        ("--split-threads", common.stream.split_threads),
+    ];
+    match without_effect.into_iter().find(|(_, given)| *given) {
+        None => Ok(()),
+        Some((option, _)) => bail!(
+            "{option} is not for SPEAD heaps\nhint: leave it out; `skyhaul receive --help` shows under SPEAD what is for them"
+        ),
+    }
 }
 
 fn config(args: &ReceiveArgs) -> StreamConfig {
@@ -99,10 +129,9 @@ fn config(args: &ReceiveArgs) -> StreamConfig {
             StopArg::After(n) => StopRule::All(n as usize),
         },
         idle_timeout: common.idle.map(|idle| idle.duration()),
-        heap_limit: spead.heaps,
         byte_limit: common.bytes.map(|bytes| bytes.bytes()),
         start_at: spead.start_heap,
-        // They are counted here, wherever they go.
+        // They are counted here, wherever they go; and so are those that --heaps lets through: descriptors are none.
         incomplete: true,
         memory: HeapMemory::new(memory),
         senders: common.max_streams.max(1),
@@ -183,6 +212,10 @@ fn consume(
                 heaps.push(heap);
                 stream.get_many(&mut heaps, AT_ONCE - 1);
                 match consumer.take(heaps.drain(..)) {
+                    Ok(()) if consumer.left == 0 => {
+                        stream.stop();
+                        return ("limit", consumer.flush().err());
+                    }
                     Ok(()) => {}
                     Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
                         return ("reader gone", None);
@@ -205,6 +238,10 @@ fn consume(
             progress.show(&line(consumer, &stream.stats(), bits));
         }
         (before, shown) = (consumer.bytes, Instant::now());
+        let totals = &stream.stats().total;
+        if consumer.first.is_some() || taken(totals) {
+            consumer.came.get_or_insert_with(Instant::now);
+        }
         if let Some(why) = over(args, consumer, interrupt, begun) {
             // What is there already is still taken.
             ended = why;
@@ -226,11 +263,11 @@ fn over(
     };
     if interrupt.is_set() {
         Some("interrupted")
-    } else if passed(common.duration, consumer.first) {
+    } else if passed(common.duration, consumer.came) {
         Some("duration")
     } else if common.stop_at.is_some_and(|at| receiving::now() >= at) {
         Some("stop time")
-    } else if consumer.first.is_none() && passed(common.wait, Some(begun)) {
+    } else if consumer.came.is_none() && passed(common.wait, Some(begun)) {
         Some("nothing")
     } else {
         None
@@ -243,10 +280,12 @@ impl Consumer {
         Ok(Self {
             output,
             verify: args.verify,
+            left: args.spead.heaps.unwrap_or(u64::MAX),
             fill: args.spead.incomplete,
             counts: HeapCounts::default(),
             bytes: 0,
             wrong: 0,
+            came: None,
             first: None,
             last: None,
         })
@@ -255,6 +294,10 @@ impl Consumer {
     fn take(&mut self, heaps: impl Iterator<Item = Heap>) -> std::io::Result<()> {
         let now = Instant::now();
         for heap in heaps.filter(is_data) {
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
             self.first.get_or_insert(now);
             self.last = Some(now);
             self.bytes += heap.received;
@@ -281,6 +324,12 @@ impl Consumer {
     }
 }
 
+/// Whether anything came that was not refused; the first packet of a connection may be long under way.
+fn taken(totals: &Counts) -> bool {
+    let refused = totals.rejects.total();
+    totals.packets > refused || totals.bytes > 0 && totals.packets == 0 && refused == 0
+}
+
 /// Descriptors, stream control and the padding of trials are no data.
 fn is_data(heap: &Heap) -> bool {
     let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
@@ -290,6 +339,10 @@ fn is_data(heap: &Heap) -> bool {
 /// Whether all that came of it is the pattern of its counter.
 fn is_pattern(heap: &Heap) -> bool {
     let payload = heap.payload();
+    // A heap of nothing but empty items has one byte, which is padding.
+    if payload.len() == 1 && heap.items().iter().all(|item| item.id <= id::DTYPE || item.range.is_empty()) {
+        return true;
+    }
     let ends = heap.missing.iter().map(|gap| (gap.start, gap.end)).chain([(payload.len() as u64, 0)]);
     let mut at = 0;
     ends.into_iter().all(|(end, next)| {
@@ -304,7 +357,12 @@ fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
         return Ok(Box::new(std::io::stdout()));
     }
-    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    let file = File::create(path).map_err(|error| {
+        anyhow::anyhow!(
+            "create {}: {error}\nhint: name a file in a directory that you may write to",
+            path.display()
+        )
+    })?;
     Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
 }
 

@@ -35,6 +35,13 @@ pub(crate) struct SpeadReceiveReport {
     notes: Vec<String>,
 }
 
+impl SpeadReceiveReport {
+    /// Packets that could have been taken with other limits.
+    pub(super) fn refused_by_limits(&self) -> u64 {
+        ["no_buffer", "outside"].iter().filter_map(|why| self.rejects.get(*why)).sum()
+    }
+}
+
 /// Heaps by what became of them.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct HeapCounts {
@@ -62,7 +69,7 @@ pub(super) fn report(
     let counts = HeapCounts { ring_full: stats.total.ring_full, ..consumer.counts };
     let wire = stats.total.bytes;
     let path: Duration = stats.readers.iter().map(|reader| reader.cpu).sum();
-    let per_gb = |cpu: Duration| cpu.as_secs_f64() * 1e9 / wire.max(1) as f64;
+    let per_gb = |cpu: Duration| if wire > 0 { cpu.as_secs_f64() * 1e9 / wire as f64 } else { 0.0 };
     SpeadReceiveReport {
         version: VERSION,
         ended,
@@ -126,9 +133,20 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
     }
     if !r.rejects.is_empty() {
         out.push_str(&format!("  packets refused: {}\n", print::rejects(&r.rejects)));
+        if r.rejects.contains_key("outside") {
+            out.push_str("  hint: outside: heaps larger than --largest-heap or than --memory can hold; give more of both, if they are meant\n");
+        }
+        if r.rejects.contains_key("no_buffer") {
+            out.push_str("  hint: give more --memory, a smaller --heap-window, or a smaller --largest-heap if heaps claim more than they hold\n");
+        }
     }
     if let Some(errors) = r.pattern_errors {
         out.push_str(&format!("  heaps whose payload is not the pattern: {}\n", print::count(errors)));
+    }
+    if r.ended == "nothing" {
+        out.push_str(
+            "  hint: is the sender running, and is this the address it sends to? --wait waits longer\n",
+        );
     }
     for note in &r.notes {
         out.push_str(&format!("  note: {note}\n"));

@@ -2,10 +2,11 @@
 
 use super::rate::RateReport;
 use super::sent::{SpeadSendReport, summary};
+use super::watch::{End, watch};
 use crate::Outcome;
 use crate::args::{PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
-use crate::print::{self, Progress};
+use crate::print::Progress;
 use crate::verb::receiving::print_json;
 use crate::verb::send::{cpu, destination, mode, rate};
 use anyhow::{Context, Result, bail, ensure};
@@ -81,6 +82,11 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let count = if args.spead.substreams { 1 } else { args.senders.max(1) * args.to.len() };
     let jobs = (0..count).map(|number| job(args, number, &mut progress)).collect::<Result<Vec<_>>>()?;
+    for job in &jobs {
+        // What no heap can be made of is wrong use, told before anything is sent.
+        job.heap(0)?;
+        job.descriptors()?;
+    }
     let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
     let stop = Arc::new(AtomicBool::new(false));
     let threads = jobs
@@ -90,7 +96,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             std::thread::Builder::new().name("send".into()).spawn(move || job.run(&stop))
         })
         .collect::<std::io::Result<Vec<_>>>()?;
-    watch(&streams, &|| threads.iter().all(|t| t.is_finished()), &interrupt, &stop, &mut progress);
+    let end = End { interrupt, begun: Instant::now(), duration: args.duration.map(|d| d.duration()) };
+    watch(&streams, &|| threads.iter().all(|t| t.is_finished()), &end, &stop, &mut progress);
     let mut reports = Vec::new();
     for thread in threads {
         reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
@@ -107,41 +114,13 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
-/// Show what goes out until all is; ask for an end when somebody wants it.
-fn watch(
-    streams: &[Arc<Stream>],
-    done: &dyn Fn() -> bool,
-    interrupt: &Interrupt,
-    stop: &AtomicBool,
-    progress: &mut Progress,
-) {
-    let (mut before, mut shown) = (0, Instant::now());
-    let mut asked: Option<Instant> = None;
-    while !done() {
-        std::thread::sleep(Duration::from_millis(10));
-        if interrupt.is_set() {
-            stop.store(true, Ordering::Relaxed);
-            // The heap under way and the stop heap get a moment; a peer that takes nothing does not hold us.
-            if asked.get_or_insert_with(Instant::now).elapsed() > Duration::from_secs(2) {
-                streams.iter().for_each(|stream| stream.cancel());
-            }
-        }
-        if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
-            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
-            let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
-            progress.show(&format!("sent {}  {}", print::bytes(sent), print::rate(bits)));
-            (before, shown) = (sent, Instant::now());
-        }
-    }
-    progress.clear();
-}
-
 fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
     let spead = &args.spead;
     ensure!(
         args.scan.is_none() && !args.noise && args.faults.is_none(),
         "SPEAD heaps are made of --pattern or --input, without faults\nhint: damage them at the receiver: receive --faults"
     );
+    ensure!(args.packets.is_none(), "SPEAD is sent in whole heaps\nhint: write --heaps instead of --packets");
     let flavour = Flavour::new(spead.flavour).with_context(|| {
         format!("no flavour SPEAD-64-{}\nhint: --flavour takes 8, 16, 24, 32, 40, 48 or 56", spead.flavour)
     })?;
@@ -227,7 +206,7 @@ fn udp_options(args: &SendArgs) -> SendOptions {
 
 /// What is sent, and how many heaps of it.
 fn content(args: &SendArgs) -> Result<(Content, u64)> {
-    let most = args.spead.heaps.or(args.packets).unwrap_or(u64::MAX);
+    let most = args.spead.heaps.unwrap_or(u64::MAX);
     let Some(path) = &args.input else {
         return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
     };
@@ -276,7 +255,11 @@ impl Job {
             bits_per_second: totals.wire_bytes as f64 * 8.0 / seconds.max(1e-9),
             payload_bytes: totals.payload_bytes,
             wire_bytes: totals.wire_bytes,
-            cpu_seconds_per_gb: cpu * 1e9 / totals.wire_bytes.max(1) as f64,
+            cpu_seconds_per_gb: if totals.wire_bytes > 0 {
+                cpu * 1e9 / totals.wire_bytes as f64
+            } else {
+                0.0
+            },
             totals,
             rate,
             error,
@@ -318,15 +301,26 @@ impl Job {
                     (heap, self.options(number))
                 })
                 .collect();
-            self.stream.send_heaps(&heaps, Order::Serial)?;
+            if let Err(error) = self.stream.send_heaps(&heaps, Order::Serial) {
+                // Cancelled in the middle of a heap: the receiver is still told that this is the end.
+                if over() {
+                    let _ = self.end();
+                }
+                return Err(error.into());
+            }
             *next = upto;
         }
-        if !self.bare {
-            let mut end = Heap::new(self.flavour);
-            end.add_end();
-            self.to_all(&end)?;
+        self.end()
+    }
+
+    /// The stop heap.
+    fn end(&self) -> Result<()> {
+        if self.bare {
+            return Ok(());
         }
-        Ok(())
+        let mut end = Heap::new(self.flavour);
+        end.add_end();
+        self.to_all(&end)
     }
 
     /// A control heap, to each destination.
@@ -350,7 +344,9 @@ impl Job {
 
     /// Ids of the items.
     fn ids(&self) -> std::ops::RangeFrom<u64> {
-        let fits = self.flavour.max_id() >= FIRST_ITEM[0] + self.items as u64;
+        // In a descriptor, the id is a value.
+        let most = self.flavour.max_id().min(self.flavour.max_value());
+        let fits = most >= FIRST_ITEM[0] + self.items as u64;
         FIRST_ITEM[usize::from(!fits)]..
     }
 

@@ -1,0 +1,76 @@
+//! Watches senders until they are done: shows what goes out, and sees to it that an end that was asked for comes.
+//!
+//! ```text
+//! --duration or Ctrl-C ── 2 s ──▶ cancel what is still under way
+//!          └─ with --duration: only where nothing moves, or it has taken as long again
+//! ```
+//!
+//! Limit: what is cancelled is an incomplete heap for the receiver, and an error here.
+
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress};
+use skyhaul::spead::send::Stream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long what is under way may still take when an end was asked for.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Who wants an end, and when.
+pub(super) struct End {
+    pub(super) interrupt: Interrupt,
+    pub(super) begun: Instant,
+    pub(super) duration: Option<Duration>,
+}
+
+impl End {
+    /// How long ago the end was due by `--duration`.
+    fn late(&self) -> Option<Duration> {
+        self.begun.elapsed().checked_sub(self.duration?)
+    }
+}
+
+/// Show what goes out until all is; ask for an end when somebody wants it.
+///
+/// The heap under way and the stop heap get a moment; a peer that takes nothing, or a heap that would take for ever at
+/// its rate, does not hold us.
+pub(super) fn watch(
+    streams: &[Arc<Stream>],
+    done: &dyn Fn() -> bool,
+    end: &End,
+    stop: &AtomicBool,
+    progress: &mut Progress,
+) {
+    let (mut before, mut shown) = (0, Instant::now());
+    let mut asked: Option<Instant> = None;
+    let (mut last, mut moved, mut cancelled) = (0, Instant::now(), None::<Instant>);
+    while !done() {
+        std::thread::sleep(Duration::from_millis(10));
+        let mut cancel = false;
+        if end.interrupt.is_set() {
+            stop.store(true, Ordering::Relaxed);
+            cancel = asked.get_or_insert_with(Instant::now).elapsed() > GRACE;
+        }
+        if let Some(late) = end.late() {
+            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
+            if sent != last {
+                (last, moved) = (sent, Instant::now());
+            }
+            let most = GRACE + end.duration.unwrap_or_default();
+            cancel |= late > most || late > GRACE && moved.elapsed() > GRACE;
+        }
+        // Not at every turn: a stop heap after what was cancelled may still get out.
+        if cancel && cancelled.is_none_or(|at| at.elapsed() > GRACE / 4) {
+            cancelled = Some(Instant::now());
+            streams.iter().for_each(|stream| stream.cancel());
+        }
+        if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
+            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
+            let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
+            progress.show(&format!("sent {}  {}", print::bytes(sent), print::rate(bits)));
+            (before, shown) = (sent, Instant::now());
+        }
+    }
+    progress.clear();
+}
