@@ -24,7 +24,7 @@
 //!     // the next train is due so much later: its bits / bits_per_second
 //! # break;
 //! }
-//! # Ok::<(), std::io::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! A receiver answers as it reads: [`Answering`] is a [`Source`](skyhaul_io::source::Source) around a source.
