@@ -3,6 +3,7 @@
 use super::receiving;
 use crate::Outcome;
 use crate::args::InspectArgs;
+use crate::print;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use skyhaul::io::address::Endpoint;
@@ -45,7 +46,7 @@ struct Field<'a> {
 }
 
 pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
-    let packets = if args.what.contains("://") {
+    let (packets, broken) = if args.what.contains("://") {
         live(&args.what.parse()?, args)?
     } else {
         let path = Path::new(&args.what);
@@ -55,7 +56,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         if is_capture(capture) {
             from_source(&mut PcapSource::open(path, None)?, args)?
         } else {
-            from_file(path, args)?
+            (from_file(path, args)?, None)
         }
     };
     let inspected: Vec<(Packet, Inspection)> =
@@ -71,7 +72,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
     if inspected.is_empty() {
         bail!("{}: no packet there", args.what);
     }
-    let good = inspected.iter().all(|(_, i)| i.problem.is_none());
+    if let Some(error) = &broken {
+        print::error(error);
+    }
+    let good = broken.is_none() && inspected.iter().all(|(_, i)| i.problem.is_none());
     Ok(if good { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -80,16 +84,19 @@ fn is_capture(magic: [u8; 4]) -> bool {
     matches!(u32::from_le_bytes(magic), 0xA1B2_C3D4 | 0xD4C3_B2A1 | 0xA1B2_3C4D | 0x4D3C_B2A1 | 0x0A0D_0D0A)
 }
 
-fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Vec<Packet>> {
+/// Packets, and what ended the source before it was asked to.
+type Taken = (Vec<Packet>, Option<anyhow::Error>);
+
+fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
     from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
 }
 
-fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Vec<Packet>> {
+fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {
     let mut packets = Vec::new();
     let mut seen = 0;
     let start = Instant::now();
     while packets.len() < args.count && !source.is_finished() && start.elapsed() < args.wait.duration() {
-        source.poll(Duration::from_millis(50), &mut |train| {
+        let polled = source.poll(Duration::from_millis(50), &mut |train| {
             for bytes in train.packets() {
                 if seen >= args.skip && packets.len() < args.count {
                     packets.push(Packet {
@@ -99,9 +106,15 @@ fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Vec<Packet
                 }
                 seen += 1;
             }
-        })?;
+        });
+        match polled {
+            Err(error) if packets.is_empty() => return Err(error.into()),
+            // What stands before the damage is shown.
+            Err(error) => return Ok((packets, Some(error.into()))),
+            Ok(_) => {}
+        }
     }
-    Ok(packets)
+    Ok((packets, None))
 }
 
 /// Frames of a file, one after the other.

@@ -214,6 +214,19 @@ fn limits_count_data_and_are_told() {
 }
 
 #[test]
+fn ctrl_c_ends_a_search() {
+    let mut receiver = receive("--feedback --listen udp://127.0.0.1:0");
+    let line = format!("send --format spead --to {} --rate search", receiver.address());
+    let sender = Job::start(&words(&line));
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    sender.signal(rustix::process::Signal::INT);
+    // One that went on with the search would end it, and send.
+    assert!(sender.finish().expect(1).stderr.contains("interrupted"));
+    receiver.signal(rustix::process::Signal::INT);
+    receiver.finish();
+}
+
+#[test]
 fn ctrl_c_ends_both_sides_with_their_reports() {
     let mut receiver = receive("--listen udp://127.0.0.1:0");
     let line = format!("send --json --format spead --to {} --rate 50Mbps", receiver.address());

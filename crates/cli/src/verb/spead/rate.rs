@@ -1,5 +1,6 @@
 //! Rates that nobody gave: followed (`--rate auto`), or searched once (`--rate search`).
 
+use crate::interrupt::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -55,13 +56,14 @@ struct Trial {
 
 /// The highest rate at which `to` loses nothing, less a margin; `line` shows how far it is.
 ///
-/// Trials send heaps without items, which a receiver counts and no program uses.
+/// Trials send heaps without items, which a receiver counts and no program uses. `None`: interrupted.
 pub(super) fn search(
     to: &Endpoint,
     options: &SendOptions,
     config: &SendConfig,
+    interrupt: &Interrupt,
     line: &mut Line,
-) -> Result<RateReport> {
+) -> Result<Option<RateReport>> {
     let mut search = Search::new(SearchConfig::default());
     let (mut reports, mut lost, mut trials) = (0, 0, 0);
     let found = loop {
@@ -69,7 +71,10 @@ pub(super) fn search(
             Step::Try(rate) => {
                 trials += 1;
                 line.show(&format!("trial {trials}: {}", print::rate(rate as f64)));
-                let trial = try_rate(to, options, config, rate)?;
+                let trial = try_rate(to, options, config, interrupt, rate)?;
+                if interrupt.is_set() {
+                    return Ok(None);
+                }
                 reports += trial.reports;
                 lost += trial.lost;
                 search.verdict(trial.lossless);
@@ -80,10 +85,16 @@ pub(super) fn search(
     };
     line.clear();
     let told = format!("{} found in {trials} trials", print::rate(found as f64));
-    Ok(RateReport { how: "search", bits_per_second: found, reports, lost, told })
+    Ok(Some(RateReport { how: "search", bits_per_second: found, reports, lost, told }))
 }
 
-fn try_rate(to: &Endpoint, options: &SendOptions, config: &SendConfig, rate: u64) -> Result<Trial> {
+fn try_rate(
+    to: &Endpoint,
+    options: &SendOptions,
+    config: &SendConfig,
+    interrupt: &Interrupt,
+    rate: u64,
+) -> Result<Trial> {
     let outlet = Outlet::udp(std::slice::from_ref(to), options)?;
     // A loop that may not change the rate: what is left of it is that the receiver is asked.
     let auto = ControlConfig { start: rate, least: rate, most: rate, ..ControlConfig::default() };
@@ -92,13 +103,13 @@ fn try_rate(to: &Endpoint, options: &SendOptions, config: &SendConfig, rate: u64
     // Item 0 is padding: no program is handed anything.
     heap.add_item(0, vec![0; HEAP])?;
     let begun = Instant::now();
-    while begun.elapsed() < TRIAL + TAIL {
+    while begun.elapsed() < TRIAL + TAIL && !interrupt.is_set() {
         stream.send_heaps(&[(&heap, HeapOptions::default())], Order::Serial)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     let achieved = stream.stats().wire_bytes as f64 * 8.0 / seconds;
     let progress = stream.progress().into_iter().next().context("a stream without a destination")?;
-    if progress.stats.reports == 0 {
+    if progress.stats.reports == 0 && !interrupt.is_set() {
         bail!("{to} does not answer\nhint: receive with --feedback, or give a --rate");
     }
     Ok(Trial {

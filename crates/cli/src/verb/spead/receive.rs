@@ -85,7 +85,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     }
     let drops: u64 = report.sources.iter().map(|source| source.socket_drops).sum();
     let lost = report.heaps.incomplete + report.heaps.ring_full + drops + report.refused_by_limits();
-    let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && ended != "nothing";
+    // Nothing but refused packets is nothing.
+    let nothing = report.is_all_refused() || ended == "nothing";
+    let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && !nothing;
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -313,7 +315,7 @@ impl Consumer {
             if let Some(output) = &mut self.output
                 && (heap.complete || self.fill)
             {
-                output.write_all(heap.payload())?;
+                write_data(output, &heap)?;
             }
         }
         Ok(())
@@ -334,6 +336,16 @@ fn taken(totals: &Counts) -> bool {
 fn is_data(heap: &Heap) -> bool {
     let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
     { parts }.any(|item| !item.immediate && item.id > id::DTYPE)
+}
+
+/// Write the data of a heap: all of its payload, but for descriptors, which spead2 sends in the same heap, and padding.
+fn write_data(output: &mut dyn Write, heap: &Heap) -> std::io::Result<()> {
+    let mut items = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
+    if items.all(|item| item.immediate || item.id > id::DTYPE) {
+        return output.write_all(heap.payload());
+    }
+    let data = heap.items().into_iter().filter(|item| item.id > id::DTYPE);
+    { data }.try_for_each(|item| output.write_all(heap.item_bytes(&item)))
 }
 
 /// Whether all that came of it is the pattern of its counter.

@@ -36,6 +36,11 @@ pub(crate) struct SpeadReceiveReport {
 }
 
 impl SpeadReceiveReport {
+    /// Whether packets came and none of them was of use.
+    pub(super) fn is_all_refused(&self) -> bool {
+        self.packets > 0 && self.rejects.values().sum::<u64>() >= self.packets
+    }
+
     /// Packets that could have been taken with other limits.
     pub(super) fn refused_by_limits(&self) -> u64 {
         ["no_buffer", "outside"].iter().filter_map(|why| self.rejects.get(*why)).sum()
@@ -133,6 +138,9 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
     }
     if !r.rejects.is_empty() {
         out.push_str(&format!("  packets refused: {}\n", print::rejects(&r.rejects)));
+        if r.rejects.contains_key("wrong_size") && r.sources.iter().any(|s| s.tier == "pcap") {
+            out.push_str("  hint: wrong size: captured where the sender's trains (GSO) were not cut yet, as on lo? send with --mode plain, or capture beyond\n");
+        }
         if r.rejects.contains_key("outside") {
             out.push_str("  hint: outside: heaps larger than --largest-heap or than --memory can hold; give more of both, if they are meant\n");
         }

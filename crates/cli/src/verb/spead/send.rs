@@ -81,7 +81,13 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     let count = if args.spead.substreams { 1 } else { args.senders.max(1) * args.to.len() };
-    let jobs = (0..count).map(|number| job(args, number, &mut progress)).collect::<Result<Vec<_>>>()?;
+    let jobs = (0..count).map(|number| job(args, number, &interrupt, &mut progress));
+    let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
+    let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
+        progress.clear();
+        eprintln!("interrupted in the search of a rate; nothing was sent");
+        return Ok(Outcome::Failed);
+    };
     for job in &jobs {
         // What no heap can be made of is wrong use, told before anything is sent.
         job.heap(0)?;
@@ -114,7 +120,13 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
-fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
+/// One stream; `None`: interrupted.
+fn job(
+    args: &SendArgs,
+    number: usize,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<Option<Job>> {
     let spead = &args.spead;
     ensure!(
         args.scan.is_none() && !args.noise && args.faults.is_none(),
@@ -133,7 +145,8 @@ fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
     match asked {
         Some(RateArg::Auto) => config.auto = Some(ControlConfig::default()),
         Some(RateArg::Search) => {
-            let report = super::rate::search(&to[0], &udp_options(args), &config, progress)?;
+            let report = super::rate::search(&to[0], &udp_options(args), &config, interrupt, progress)?;
+            let Some(report) = report else { return Ok(None) };
             config.rate = report.bits_per_second;
             found = Some(report);
         }
@@ -143,7 +156,7 @@ fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
     let stream = Arc::new(Stream::new(outlet, config)?);
-    Ok(Job {
+    Ok(Some(Job {
         stream,
         to: to.iter().map(Endpoint::to_string).collect(),
         how,
@@ -160,7 +173,7 @@ fn job(args: &SendArgs, number: usize, progress: &mut Progress) -> Result<Job> {
         substreams,
         cpu: cpu(args, number),
         found,
-    })
+    }))
 }
 
 fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig> {
