@@ -145,7 +145,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
             out.push_str("  hint: outside: heaps larger than --largest-heap or than --memory can hold; give more of both, if they are meant\n");
         }
         if r.rejects.contains_key("no_buffer") {
-            out.push_str("  hint: give more --memory, a smaller --heap-window, or a smaller --largest-heap if heaps claim more than they hold\n");
+            out.push_str("  hint: no buffer: give more --memory or a faster disk, or a smaller --largest-heap if heaps claim more than they hold\n");
         }
     }
     if let Some(errors) = r.pattern_errors {
