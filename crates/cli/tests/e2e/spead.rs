@@ -116,7 +116,8 @@ fn losses_are_told_and_a_lost_stop_hangs_nobody() {
         assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
         let seen = heaps(&report, "complete") + heaps(&report, "incomplete");
         assert!(heaps(&report, "incomplete") > 0 && seen <= number(&sent["heaps"]), "{report}");
-        assert!(seen + drops(&report) * 64 >= 390, "{report}");
+        // Every heap is told, also those without their first packet, which alone names items.
+        assert!(seen == number(&sent["heaps"]) || drops(&report) > 0, "{report}");
     }
 }
 

@@ -102,6 +102,8 @@ fn try_rate(
     let mut heap = Heap::new(Flavour::SPEAD_64_48);
     // Item 0 is padding: no program is handed anything.
     heap.add_item(0, vec![0; HEAP])?;
+    // So that what is left of one with losses still says so.
+    heap.set_repeat_pointers(true);
     let begun = Instant::now();
     while begun.elapsed() < TRIAL + TAIL && !interrupt.is_set() {
         stream.send_heaps(&[(&heap, HeapOptions::default())], Order::Serial)?;

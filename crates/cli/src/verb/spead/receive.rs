@@ -332,10 +332,12 @@ fn taken(totals: &Counts) -> bool {
     totals.packets > refused || totals.bytes > 0 && totals.packets == 0 && refused == 0
 }
 
-/// Descriptors, stream control and the padding of trials are no data.
+/// Descriptors, stream control and the padding of trials are no data. A heap whose first packet is lost tells no items,
+/// and is counted and written as data that it most likely was.
 fn is_data(heap: &Heap) -> bool {
     let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
-    { parts }.any(|item| !item.immediate && item.id > id::DTYPE)
+    let mut addressed = { parts }.filter(|item| !item.immediate).peekable();
+    !heap.complete && addressed.peek().is_none() || addressed.any(|item| item.id > id::DTYPE)
 }
 
 /// Write the data of a heap: all of its payload, but for descriptors, which spead2 sends in the same heap, and padding.
