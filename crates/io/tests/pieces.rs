@@ -484,3 +484,28 @@ fn a_port_that_is_taken_says_who_may_have_it() {
     };
     assert!(error.to_string().contains("hint: see who has the port with: ss -tlnp"), "{error}");
 }
+
+#[test]
+fn a_listener_that_is_shut_down_elsewhere_accepts_no_more_and_its_connections_go_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (at, other) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
+    let mut source = PieceSource::from_listener(listener, Box::new(Plain), &PieceOptions::default()).unwrap();
+    let mut connection = TcpStream::connect(at).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut seen = Seen::default();
+        while seen.opened.is_empty() {
+            source.poll(TICK, &mut seen).unwrap();
+        }
+        socket2::SockRef::from(&other).shutdown(std::net::Shutdown::Both).unwrap();
+        source.poll(TICK, &mut seen).unwrap();
+        let packet = one(1, 12, 100);
+        connection.write_all(&packet).unwrap();
+        drop(connection);
+        while !source.is_finished() {
+            source.poll(TICK, &mut seen).unwrap();
+        }
+        tell.send(seen.packets[&0] == [packet]).unwrap();
+    });
+    assert!(told.recv_timeout(Duration::from_secs(60)).expect("no poll hangs"));
+}

@@ -151,6 +151,15 @@ impl TcpSource {
                     }
                     break;
                 }
+                // Somebody shut the listener down, or there is no memory: trying again at once would never end.
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINVAL | libc::ENOTSOCK | libc::ENOBUFS | libc::ENOMEM)
+                    ) =>
+                {
+                    break;
+                }
                 // The peer gave up first.
                 Err(_) => {}
             }

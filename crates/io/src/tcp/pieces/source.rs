@@ -293,8 +293,12 @@ impl PieceSource {
                     self.pause = Some(Instant::now() + PAUSE);
                     return self.watch(false);
                 }
-                // The peer gave up first.
-                Err(_) => {}
+                // Somebody shut the listener down (EINVAL): trying again would never end.
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOTSOCK)) => {
+                    self.left = Some(0);
+                }
+                // The peer gave up first, or there is no memory: in the next poll.
+                Err(_) => return Ok(()),
             }
         }
         if self.left == Some(0) {
