@@ -162,6 +162,15 @@ impl Engine {
         result
     }
 
+    /// Something of the program's own panicked in [`drive`](Self::drive). What went out on a connection before is not known.
+    pub(super) fn panicked(&mut self) -> SendError {
+        if self.is_stream {
+            (self.outlet, self.mid_packet, self.cut) = (None, false, true);
+        }
+        let why = "send a heap: an item or transport of the program panicked; hint: see the backtrace";
+        std::io::Error::other(why).into()
+    }
+
     fn drive_all(
         &mut self,
         run: &mut Run<'_>,

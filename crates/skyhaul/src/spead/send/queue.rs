@@ -5,6 +5,7 @@ use super::config::{HeapOptions, Order, SendError};
 use super::heap::Heap;
 use super::run::{Entry, Sequence};
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,8 @@ impl Shared {
         if sleepers {
             self.done.notify_all();
         }
-        calls.into_iter().for_each(|call| call());
+        // One that panics has said so itself, and ends nothing else.
+        calls.into_iter().for_each(|call| drop(catch_unwind(AssertUnwindSafe(call))));
     }
 }
 

@@ -19,6 +19,7 @@ use super::run::{Division, Entry, Run, Sequence};
 use crate::spead::control::Progress;
 use skyhaul_io::host::thread::pin;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -417,11 +418,18 @@ impl Shared {
         rested: bool,
         done: &mut dyn FnMut(usize, Result<u64, SendError>),
     ) -> Result<(), SendError> {
-        if !self.control.is_cancelled(number) {
-            self.stop(false);
+        {
+            // With the lock that `cancel` has: between the look and the flag nobody cancels.
+            let _state = self.lock();
+            if !self.control.is_cancelled(number) {
+                self.stop(false);
+            }
         }
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        engine.drive(run, number, &self.control, rested, done)
+        // Items and transports of the program's own may panic: nobody else is to wait for that for ever.
+        let driven =
+            catch_unwind(AssertUnwindSafe(|| engine.drive(run, number, &self.control, rested, done)));
+        driven.unwrap_or_else(|_| Err(engine.panicked()))
     }
 
     fn count_failed(&self, error: Option<&SendError>, heaps: u64) {

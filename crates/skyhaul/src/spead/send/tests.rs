@@ -389,6 +389,34 @@ fn the_last_hold_may_go_in_a_callback() {
     assert!(first.poll().unwrap().is_ok() && second.poll().unwrap().is_ok());
 }
 
+/// Delivers nothing the first time.
+struct Panics(bool);
+
+impl Deliver for Panics {
+    fn deliver(&mut self, _: usize, packets: Gathered<'_>) -> io::Result<Sent> {
+        assert!(std::mem::replace(&mut self.0, true), "as it should");
+        Ok(Sent { packets: packets.count(), bytes: packets.bytes(), refused: 0 })
+    }
+}
+
+#[test]
+fn what_panics_on_the_streams_thread_hangs_nobody() {
+    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+    let stream = Stream::new(Outlet::Custom(Box::new(Panics(false))), packet(1472)).unwrap();
+    let heap = Arc::new(Heap::pattern(flavour(48), 0x1600, 1, 10_000).unwrap());
+    let queue = || stream.queue(vec![(heap.clone(), HeapOptions::default())], Order::Serial).unwrap();
+    let error = queue().wait(LONG).unwrap().unwrap_err();
+    assert!(error.to_string().contains("panicked"), "{error}");
+    // And a callback, which is there before the heap has gone.
+    stream.set_rate(8);
+    let second = queue();
+    second.on_done(|| panic!("as it should"));
+    stream.set_rate(0);
+    assert!(second.wait(LONG).unwrap().is_ok() && queue().wait(LONG).unwrap().is_ok());
+    assert!(stream.flush(LONG));
+    assert_eq!((stream.stats().failed, stream.stats().heaps, stream.stats().waiting), (1, 2, 0));
+}
+
 #[test]
 fn the_queue_has_its_limit() {
     let (stream, _) = to_bytes(SendConfig { max_heaps: 3, rate: 8, ..packet(1472) });
