@@ -17,6 +17,7 @@ use skyhaul_core::wire::spead::Head;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::source::Train;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,9 +35,24 @@ const TRAINS_PER_LOOK: u32 = 16;
 /// and where the user shares the reader's processor, it is now that the user gets it.
 pub(super) const GRACE: Duration = Duration::from_millis(5);
 
+thread_local! {
+    /// The address of the stream that this thread reads for.
+    static READS: Cell<usize> = const { Cell::new(0) };
+}
+
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panicking holder leaves behind is at worst one heap short.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A reader's thread is gone when this is dropped.
+struct Gone<'a>(&'a (Mutex<usize>, Condvar));
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.0) -= 1;
+        self.0.1.notify_all();
+    }
 }
 
 /// A stream, as its readers share it.
@@ -46,6 +62,8 @@ pub(super) struct Core<G: Goal> {
     pub(super) memory: HeapMemory,
     /// Bytes of the largest heap.
     pub(super) largest: u64,
+    /// Silence ends it.
+    pub(super) ends_idle: bool,
     /// How long a heap may be silent.
     pub(super) patience: Option<Nanos>,
     cpus: Vec<usize>,
@@ -62,6 +80,8 @@ pub(super) struct Core<G: Goal> {
     pub(super) running: AtomicUsize,
     readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Threads of readers that have not ended.
+    alive: (Mutex<usize>, Condvar),
     /// What is counted on no reader's thread.
     own: Mutex<Counts>,
 }
@@ -98,6 +118,7 @@ impl<G: Goal> Core<G> {
             full: config.full,
             memory: config.memory.clone(),
             largest: config.heaps.largest.min(config.memory.limit()),
+            ends_idle: config.idle_timeout.is_some(),
             patience: config.heaps.timeout,
             cpus: config.cpus.clone(),
             clock,
@@ -110,6 +131,7 @@ impl<G: Goal> Core<G> {
             running: AtomicUsize::new(0),
             readers: Mutex::default(),
             threads: Mutex::default(),
+            alive: (Mutex::new(0), Condvar::new()),
             own: Mutex::default(),
         }
     }
@@ -137,10 +159,15 @@ impl<G: Goal> Core<G> {
         self.started.1.notify_all();
     }
 
-    pub(super) fn wait_for_start(&self) {
-        let mut started = lock(&self.started.0);
-        while !*started && !self.is_over() {
-            started = self.started.1.wait_timeout(started, WAIT).unwrap_or_else(PoisonError::into_inner).0;
+    /// Keeps the time meanwhile: a deadline holds for a stream that nobody starts, too.
+    pub(super) fn wait_for_start(&self, me: &mut Reader<G::Out>) {
+        while !self.is_over() {
+            let started = lock(&self.started.0);
+            if *started {
+                return;
+            }
+            drop(self.started.1.wait_timeout(started, WAIT).unwrap_or_else(PoisonError::into_inner));
+            self.tick(me);
         }
     }
 
@@ -160,6 +187,7 @@ impl<G: Goal> Core<G> {
         let mut readers = lock(&self.readers);
         readers.push(stats.clone());
         self.running.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.alive.0) += 1;
         Reader {
             waits,
             grace: true,
@@ -180,6 +208,7 @@ impl<G: Goal> Core<G> {
         let mut stats = lock(stats);
         (stats.ended, stats.error) = (true, Some(why.to_string()));
         self.running.fetch_sub(1, Ordering::AcqRel);
+        drop(Gone(&self.alive));
     }
 
     pub(super) fn adopt(&self, thread: JoinHandle<()>) {
@@ -232,15 +261,29 @@ impl<G: Goal> Core<G> {
         self.leave();
     }
 
-    /// Wait until every reader has ended.
+    /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.
     pub(super) fn join(&self) {
-        let me = std::thread::current().id();
-        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
-        for thread in threads {
-            if thread.thread().id() != me {
-                let _ = thread.join();
-            }
+        if READS.get() == self.address() {
+            return;
         }
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        // Somebody else may have taken the threads, to wait for them as well.
+        let mut alive = lock(&self.alive.0);
+        while *alive > 0 {
+            alive = self.alive.1.wait(alive).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Be the thread of a reader that has [entered](Self::enter), until it ends.
+    pub(super) fn as_reader(&self, run: impl FnOnce()) {
+        let _gone = Gone(&self.alive);
+        READS.set(self.address());
+        run();
     }
 
     pub(super) fn stats(&self) -> Stats {
@@ -350,6 +393,7 @@ impl<G: Goal> Core<G> {
             if stopping || !(me.waits || graced) {
                 let refused = me.out.len() as u64;
                 *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += refused;
+                self.table().goal.refused(&mut me.out);
                 me.out.clear();
                 me.grace = false;
                 break;

@@ -41,6 +41,9 @@ pub(super) trait Goal: Send + 'static {
         bytes: &[u8],
     ) -> Result<u64, Reject>;
 
+    /// Blocks have memory that whoever holds one may fill: see [`bytes`](Self::bytes).
+    const FILLED_OUTSIDE: bool = false;
+
     /// A part of a block's memory, to be filled by whoever holds the block; for goals that have such.
     fn bytes(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
         let _ = (block, at, length);
@@ -64,6 +67,11 @@ pub(super) trait Goal: Send + 'static {
         let _ = (ended, out);
     }
 
+    /// For these the ring had no room; what is left in `out` is dropped.
+    fn refused(&mut self, out: &mut VecDeque<Self::Out>) {
+        let _ = out;
+    }
+
     /// A heap ended that is not handed on.
     fn dropped(&mut self, heap: RetiredHeap<Self::Block>) {
         drop(heap);
@@ -81,6 +89,7 @@ pub(super) struct OwnMemory {
 impl Goal for OwnMemory {
     type Block = Partial;
     type Out = Heap;
+    const FILLED_OUTSIDE: bool = true;
 
     #[inline]
     fn room(

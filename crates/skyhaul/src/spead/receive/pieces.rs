@@ -110,6 +110,15 @@ impl<G: Goal> Input<G> for Pieces<G> {
         Ok((me.counts.packets - before) as usize)
     }
 
+    fn close(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) {
+        me.now = core.now();
+        let (whole, refused) = (&mut self.whole, &mut self.refused);
+        let open: Vec<u64> = whole.keys().copied().collect();
+        let mut feed = Feed { core, held: Held::new(core), me, whole, refused };
+        open.into_iter().for_each(|connection| feed.give(connection));
+        feed.held.finish(feed.me);
+    }
+
     fn is_finished(&self) -> bool {
         self.source.is_finished() || (self.end_with_last && self.alone > 1)
     }
@@ -157,6 +166,10 @@ impl<G: Goal> Feed<'_, '_, G> {
             }
             return;
         }
+        if !G::FILLED_OUTSIDE && self.refused.contains_key(&piece.connection) {
+            // Without its beginning the heap is of no use where only whole ones are, and it is counted already.
+            return;
+        }
         if let Err(why) = self.place(piece)
             && (piece.is_last() && piece.at == 0 || self.refused.insert(piece.connection, ()).is_none())
         {
@@ -200,8 +213,13 @@ impl<G: Goal> Feed<'_, '_, G> {
         }
     }
 
-    /// Heaps that fell silent.
+    /// Heaps that fell silent. While others grow, the stream is not idle.
     fn let_go(&mut self, patience: Option<Nanos>) {
+        if self.core.ends_idle
+            && let Some(last) = self.whole.values().map(|coming| coming.last).max()
+        {
+            self.held.table().heard(last);
+        }
         let Some(patience) = patience.filter(|_| !self.whole.is_empty()) else { return };
         self.me.now = self.core.now();
         let silent = |coming: &Coming<G::Block>| self.me.now.since(coming.last) >= patience;

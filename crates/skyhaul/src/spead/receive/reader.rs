@@ -12,6 +12,7 @@ use skyhaul_io::tcp::pieces::PieceStats;
 use skyhaul_io::udp::UdpSource;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -20,6 +21,11 @@ use std::time::{Duration, Instant};
 pub(super) trait Input<G: Goal>: Send {
     /// Wait up to `me.wait` for packets and place them. Returns how many came.
     fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize>;
+
+    /// Nothing more is read: hand on what is not part of the stream yet.
+    fn close(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) {
+        let _ = (core, me);
+    }
 
     /// Whether nothing can come any more.
     fn is_finished(&self) -> bool;
@@ -42,7 +48,7 @@ pub(super) fn spawn<G: Goal>(
     let (of, number) = (core.clone(), me.number);
     let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name));
     let stats = me.stats.clone();
-    match thread.spawn(move || run(&of, input, me)) {
+    match thread.spawn(move || of.as_reader(|| run(&of, input, me))) {
         Ok(thread) => {
             core.adopt(thread);
             Ok(())
@@ -57,12 +63,26 @@ pub(super) fn spawn<G: Goal>(
 }
 
 fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>) {
+    // A source or rule of the program's own that panics ends its reader, as any error does, and nobody waits for it.
+    let read = catch_unwind(AssertUnwindSafe(|| read(core, &mut input, &mut me)));
+    // Whoever is told that the stream has ended may bind its ports again.
+    let closed = catch_unwind(AssertUnwindSafe(|| drop(input)));
+    let error = read.and_then(|error| closed.map(|()| error)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+        Some(format!("read: panicked: {text}; hint: a defect of the source or rule, see the backtrace"))
+    });
+    core.exit(me, error);
+}
+
+/// Until the end. Returns what was wrong.
+fn read<G: Goal>(core: &Core<G>, input: &mut impl Input<G>, me: &mut Reader<G::Out>) -> Option<String> {
     let mut error = core.cpu(me.number).and_then(|cpu| host::thread::pin(cpu).err()).map(|e| e.to_string());
-    core.wait_for_start();
+    core.wait_for_start(me);
     let mut account = Instant::now();
     while !core.is_over() {
-        match input.look(core, &mut me) {
-            Ok(packets) => core.after_look(&mut me, packets),
+        match input.look(core, me) {
+            Ok(packets) => core.after_look(me, packets),
             Err(failed) => {
                 error = Some(failed.to_string());
                 break;
@@ -73,13 +93,12 @@ fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>
         }
         if account.elapsed() >= ACCOUNT {
             account = Instant::now();
-            publish(&input, &me);
+            publish(input, me);
         }
     }
-    publish(&input, &me);
-    // Whoever is told that the stream has ended may bind its ports again.
-    drop(input);
-    core.exit(me, error);
+    input.close(core, me);
+    publish(input, me);
+    error
 }
 
 fn publish<G: Goal>(input: &impl Input<G>, me: &Reader<G::Out>) {

@@ -206,8 +206,8 @@ impl<T> Ring<T> {
     fn refill(&self, front: &mut VecDeque<T>, back: &mut Back<T>) {
         std::mem::swap(front, &mut back.queue);
         if back.waiting > 0 && front.len() > 1 {
-            // One was woken for all that came; whoever else waits can have the rest.
-            self.more.notify_one();
+            // One was woken for all that came; whoever else waits can have the rest, and takes it without coming here.
+            self.more.notify_all();
         }
     }
 
@@ -311,6 +311,25 @@ mod tests {
         let mut all: Vec<u32> = getters.into_iter().flat_map(|g| g.join().unwrap()).collect();
         all.sort_unstable();
         assert!(all.into_iter().eq((0..5000).chain(10_000..15_000)));
+    }
+
+    #[test]
+    fn a_batch_wakes_as_many_as_it_has_something_for() {
+        let ring = Arc::new(Ring::new(8));
+        let (tell, told) = std::sync::mpsc::channel();
+        for _ in 0..3 {
+            let (ring, tell) = (ring.clone(), tell.clone());
+            // Each takes one and goes: nobody comes back for what is left.
+            std::thread::spawn(move || tell.send(ring.pop(None)));
+        }
+        while lock(&ring.back).waiting < 3 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        push(&ring, &[1, 2, 3]);
+        let mut got: Vec<_> =
+            (0..3).map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap()).collect();
+        got.sort_unstable();
+        assert_eq!(got, [1, 2, 3]);
     }
 
     #[test]

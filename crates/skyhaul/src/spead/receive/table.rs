@@ -181,7 +181,9 @@ impl<G: Goal> Table<G> {
         from: &Sender,
         counts: &mut Counts,
     ) -> Option<Whole<G::Block>> {
-        let wanted = self.ended.is_none()
+        // Asked first: a goal counts what it finds room for.
+        let wanted = G::FILLED_OUTSIDE
+            && self.ended.is_none()
             && !(head.is_stop() && self.rules.stop != StopRule::Never)
             && head.control != Some(0)
             && head.counter >= self.rules.start_at
@@ -190,35 +192,43 @@ impl<G: Goal> Table<G> {
             return None;
         }
         let mut block = self.goal.room(head, from, head.length, None).ok()?;
-        // Only where the goal has memory to be filled from outside.
-        G::bytes(&mut block, 0, 0)?;
         counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
         let key = HeapKey { source: from.number, counter: head.counter };
         Some(Whole { key, block, bytes: head.length, filled: 0 })
     }
 
-    /// As much of such a heap as came is part of the table from now on.
+    /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
+    /// on as it is if that came meanwhile.
     pub(super) fn finish_whole(
         &mut self,
         whole: Whole<G::Block>,
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        if self.ended.is_some() {
-            return Err(Reject::AfterStop);
-        }
         let Whole { key, block, bytes, filled } = whole;
         let part = Part { offset: 0, length: filled, size: Some(bytes) };
         let mut block = Some(block);
-        let mut slot = self.heaps.reserve(key, part, now, |_, old| block.take().ok_or(old))?;
+        // Not in place of what a heap without a size has already: those bytes would be lost.
+        let mut slot = self.heaps.reserve(key, part, now, |_, old| match old {
+            None => block.take().ok_or(None),
+            old => Err(old),
+        })?;
         if let Some(mut block) = block.take() {
             // The same heap is under construction from elsewhere.
             self.goal.join(slot.block(), &mut block, filled)?;
         }
         slot.commit(now);
         counts.single_packet_heaps += u64::from(filled == bytes);
-        self.last = Some(now);
+        self.heard(now);
+        if self.ended.is_some() {
+            self.heaps.finish(now);
+        }
         Ok(())
+    }
+
+    /// Bytes came that are not part of the table yet: nobody is idle.
+    pub(super) fn heard(&mut self, now: Nanos) {
+        self.last = self.last.max(Some(now));
     }
 
     #[cold]

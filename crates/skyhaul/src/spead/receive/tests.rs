@@ -1,6 +1,7 @@
 //! Streams as their users see them. Nothing here depends on how fast anything is; what waits has a deadline of a minute
 //! only so that a failing test ends.
 
+mod endings;
 mod hostile;
 mod sockets;
 

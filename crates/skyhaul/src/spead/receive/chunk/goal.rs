@@ -90,6 +90,12 @@ impl Goal for InChunks {
         lock(&self.shared.window).complete(serial, index, bytes);
     }
 
+    /// The user's memory: it is filled again, or a few full moments would leave none.
+    fn refused(&mut self, out: &mut VecDeque<Chunk>) {
+        let mut window = lock(&self.shared.window);
+        out.drain(..).for_each(|chunk| window.add_free(chunk));
+    }
+
     fn ready(&mut self, ended: bool, out: &mut VecDeque<Chunk>) {
         let mut window = lock(&self.shared.window);
         if ended && !self.ended {

@@ -260,3 +260,42 @@ fn memory_of_any_kind_comes_back_as_what_it_was() {
     assert_eq!(back.len(), 100);
     assert!(format!("{:?}", self::chunk()).contains("size: 12000"));
 }
+
+#[test]
+fn a_long_packet_on_tcp_is_placed_and_counted_once() {
+    use std::io::Write;
+    const LONG_HEAP: usize = 300_000;
+    let rule = |offset| {
+        let rule = ChunkRule::declared("0", "item(0x4103)", offset).unwrap();
+        rule.with_counter("bytes", Tally::Sum, "size").unwrap()
+    };
+    for (offset, user, rejected) in [("0", LONG_HEAP as u64, 0), ("1", 0, 1)] {
+        let stream = stream(&ChunkConfig::new(rule(offset)), 0);
+        stream.add_free(Chunk::new(vec![0u8; LONG_HEAP], 1, 0));
+        let at = stream.add_tcp(&"tcp://127.0.0.1:0".parse().unwrap(), &TcpReaderOptions::default()).unwrap();
+        let packets = packets_with(1, &[7; LONG_HEAP], &[flavour().immediate(CHANNEL, 0)], 1 << 20, true);
+        assert_eq!(packets.len(), 1);
+        std::net::TcpStream::connect(at).unwrap().write_all(&packets[0]).unwrap();
+        while stream.get(LONG).is_ok() {}
+        let counts = stream.chunk_counts();
+        assert_eq!((counts.user[0].1, counts.rejected_heaps), (user, rejected), "{offset}");
+    }
+}
+
+#[test]
+fn chunks_that_nobody_has_room_for_are_free_again() {
+    let config = StreamConfig { ring: 1, full: Full::Refuse, ..config() };
+    let stream = ChunkStream::new(&config, &ChunkConfig::new(rule()));
+    (0..4).for_each(|_| stream.add_free(chunk()));
+    let sent =
+        (0..40).flat_map(|time| (0..CHANNELS).flat_map(move |channel| packets(time, channel).concat()));
+    stream.add_bytes(sent.collect::<Vec<u8>>()).unwrap();
+    stream.join();
+    let mut waited = 0;
+    while stream.get(LONG).is_ok() {
+        waited += 1;
+    }
+    let total = stream.stats().total;
+    assert_eq!(waited + stream.free(), 4, "{total:?}");
+    assert_eq!(total.ring_full + waited as u64, stream.chunk_counts().chunks);
+}
