@@ -272,6 +272,24 @@ fn an_idle_poll_returns_soon_and_a_wait_of_zero_at_once() {
     }
 }
 
+/// Few long packets are asked for in a call, and many short ones: where one follows the other the socket is not empty,
+/// and a receiver that takes it for that sleeps while its buffer runs full.
+#[test]
+fn a_socket_is_emptied_though_lengths_change() {
+    let mut source = open("udp://127.0.0.1:0?rcvbuf=16MiB", Tier::Stage);
+    let granted = source.stats().buffer.unwrap().granted;
+    if granted < 4 << 20 {
+        println!("SKIPPED: a socket buffer of {granted} bytes (sysctl -w net.core.rmem_max=16777216)");
+        return;
+    }
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for n in 0..44 {
+        sender.send_to(&packet(1, n, if n < 32 { 60_000 } else { 800 }), source.local()).unwrap();
+    }
+    let mut arrived = Arrived::new();
+    assert_eq!(collect_once(&mut source, &mut arrived, Duration::from_secs(2)), 44);
+}
+
 #[test]
 fn a_poll_is_bounded() {
     for &tier in TIERS.iter() {

@@ -119,7 +119,8 @@ impl SocketTier {
         let (mut packets, mut trains) = (0, 0);
         self.emptied = true;
         loop {
-            let n = match self.batch.receive(self.socket.as_fd(), self.depth, may_wait && !gathered) {
+            let asked = self.depth;
+            let n = match self.batch.receive(self.socket.as_fd(), asked, may_wait && !gathered) {
                 Ok(n) => n,
                 Err(error) if is_nothing(&error) && gathered => {
                     gathered = false;
@@ -131,8 +132,9 @@ impl SocketTier {
             };
             packets += self.hand_on(n, each);
             trains += n;
-            // A call that brought less than it could has emptied the socket.
-            if n < self.depth {
+            // A call that brought less than it was asked for has emptied the socket. (What the next is asked for may
+            // be more by now: taken for empty, a full socket would be slept before.)
+            if n < asked {
                 return Ok(packets);
             }
             if trains >= TRAINS {
