@@ -277,6 +277,7 @@ fn wrong_use_is_told_with_the_next_step() {
             "receive --format spead --listen udp://127.0.0.1:0 --by-sender --max-streams 9000000",
             "--max-streams",
         ),
+        ("receive --format spead --listen udp://127.0.0.1:0 --feedback --faults loss=0.1", "netem"),
         ("receive --format spead --listen udp://127.0.0.1:0 --output-file /no/such/file", "directory"),
     ] {
         let done = run(line).expect(2);

@@ -48,6 +48,10 @@ pub(super) struct Consumer {
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     check_options(&args.common)?;
+    ensure!(
+        args.common.faults.is_none() || !args.spead.feedback,
+        "--faults are made behind the socket that --feedback tells of\nhint: lose packets on the way instead: tc qdisc add ... netem loss"
+    );
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {
