@@ -139,12 +139,29 @@ fn config(args: &ReceiveArgs) -> StreamConfig {
         start_at: spead.start_heap,
         // They are counted here, wherever they go; and so are those that --heaps lets through: descriptors are none.
         incomplete: true,
-        memory: HeapMemory::new(memory),
+        memory: prepared(memory),
         senders: common.max_streams.max(1),
         cpus: common.cpus.clone(),
         explicit_start: true,
         ..default
     }
+}
+
+/// Memory of which the usual sizes of heaps are there from the start: the kernel gives new memory at some hundred MB a
+/// second, and a fast stream overruns the socket's buffer meanwhile.
+fn prepared(limit: u64) -> HeapMemory {
+    let memory = HeapMemory::new(limit);
+    let each = (limit / 16).min(32 << 20);
+    let sizes = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
+    let mut held: Vec<_> = Vec::new();
+    for bytes in sizes {
+        held.extend((0..each / bytes as u64).map_while(|_| memory.take(bytes)));
+    }
+    // Touched, not only mapped.
+    for block in &mut held {
+        block.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
+    }
+    memory
 }
 
 /// Add everything that is listened on; the addresses, with the ports the system chose.
