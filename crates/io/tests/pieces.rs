@@ -5,11 +5,11 @@
 mod common;
 use common::*;
 use skyhaul_io::tcp::pieces::{
-    End, Found, Heads, PieceEvent, PieceOptions, PieceSink, PieceSource, PieceStats,
+    End, Found, Heads, Piece, PieceEvent, PieceOptions, PieceSink, PieceSource, PieceStats,
 };
 use std::{
     collections::BTreeMap,
-    io::Write,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
     time::{Duration, Instant},
@@ -56,6 +56,7 @@ struct Seen {
     skipped: Vec<(u64, u64)>,
     opened: Vec<(u64, SocketAddr)>,
     closed: Vec<(u64, End)>,
+    refused: Vec<SocketAddr>,
     pieces: usize,
     longest: usize,
 }
@@ -66,6 +67,7 @@ impl PieceSink for Seen {
             PieceEvent::Opened { connection, sender } => self.opened.push((connection, sender)),
             PieceEvent::Closed { connection, how } => self.closed.push((connection, how)),
             PieceEvent::Skipped { connection, bytes } => self.skipped.push((connection, bytes)),
+            PieceEvent::Refused { sender } => self.refused.push(sender),
             PieceEvent::Piece(piece) => {
                 self.pieces += 1;
                 self.longest = self.longest.max(piece.bytes.len());
@@ -201,7 +203,9 @@ fn each_way_to_end_is_told_apart() {
     }
     let stats = source.stats();
     assert_eq!((stats.orderly, stats.mid_packet, stats.resets, stats.timed_out), (3, 3, 3, 0));
-    assert_eq!((stats.skipped, stats.lost, stats.found), (30, 1, 0));
+    // Two short packets that broke off were told to nobody.
+    assert_eq!((stats.skipped, stats.lost, stats.found), (30 + 20 + 5, 1, 0));
+    assert_eq!((stats.bytes, stats.pending), (stats.told + stats.skipped, 0));
 }
 
 #[test]
@@ -386,23 +390,50 @@ fn what_a_stalled_sender_has_sent_of_a_long_body_is_told() {
 
 #[test]
 fn after_the_connections_asked_for_the_listener_is_gone() {
-    let mut source = source(&PieceOptions { accept: Some(2), connections: 1, ..PieceOptions::default() });
+    let mut source = source(&PieceOptions { accept: Some(2), ..PieceOptions::default() });
     let to = source.local();
     let mut first = TcpStream::connect(to).unwrap();
-    let mut second = TcpStream::connect(to).unwrap();
     first.write_all(&one(0, 12, 100)).unwrap();
-    second.write_all(&one(1, 12, 100)).unwrap();
     let mut seen = Seen::default();
     until(&mut source, &mut seen, |seen, _| seen.count() == 1);
-    assert_eq!((source.connections(), seen.opened.len()), (1, 1), "one at a time");
-    assert!(!source.is_finished());
     drop(first);
+    until(&mut source, &mut seen, |seen, _| seen.closed.len() == 1);
+    assert!(!source.is_finished());
+    let mut second = TcpStream::connect(to).unwrap();
+    second.write_all(&one(1, 12, 100)).unwrap();
     until(&mut source, &mut seen, |seen, _| seen.count() == 2);
     assert!(TcpStream::connect(to).is_err(), "nobody listens any more");
     drop(second);
     until(&mut source, &mut seen, |seen, _| seen.closed.len() == 2);
     assert!(source.is_finished());
     assert_eq!(source.poll(Duration::ZERO, &mut seen).unwrap(), 0);
+}
+
+#[test]
+fn connections_beyond_the_limit_are_closed_at_once_and_counted() {
+    let mut source = source(&PieceOptions { connections: 3, accept: Some(4), ..PieceOptions::default() });
+    let to = source.local();
+    let mut seen = Seen::default();
+    let mut inside: Vec<_> = (0..3).map(|_| TcpStream::connect(to).unwrap()).collect();
+    until(&mut source, &mut seen, |seen, _| seen.opened.len() == 3);
+    let mut beyond: Vec<_> = (0..100).map(|_| TcpStream::connect(to).unwrap()).collect();
+    until(&mut source, &mut seen, |seen, _| seen.refused.len() == 100);
+    for stream in &mut beyond {
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert!(matches!(stream.read(&mut [0]), Ok(0) | Err(_)), "it is closed");
+        assert!(seen.refused.contains(&stream.local_addr().unwrap()));
+    }
+    let stats = source.stats();
+    assert_eq!((stats.refused, stats.connections, stats.remedies.len()), (100, 3, 1));
+    assert!(stats.remedies[0].contains("more than 3 connections at a time; hint: "), "{stats:?}");
+    // Those inside are served, and where one of them goes there is room again.
+    inside[1].write_all(&one(1, 12, 100)).unwrap();
+    drop(inside.remove(0));
+    until(&mut source, &mut seen, |seen, _| seen.count() == 1 && seen.closed.len() == 1);
+    let mut late = TcpStream::connect(to).unwrap();
+    late.write_all(&one(2, 12, 100)).unwrap();
+    until(&mut source, &mut seen, |seen, _| seen.count() == 2);
+    assert!(TcpStream::connect(to).is_err(), "refused ones are not among those asked for");
 }
 
 #[test]
@@ -508,4 +539,126 @@ fn a_listener_that_is_shut_down_elsewhere_accepts_no_more_and_its_connections_go
         tell.send(seen.packets[&0] == [packet]).unwrap();
     });
     assert!(told.recv_timeout(Duration::from_secs(60)).expect("no poll hangs"));
+}
+
+/// Takes what it is offered when it is told to.
+#[derive(Default)]
+struct Choosy {
+    seen: Seen,
+    /// Leaves packets with a body of so many bytes.
+    leaves: Option<u64>,
+    left: usize,
+}
+
+impl PieceSink for Choosy {
+    fn event(&mut self, event: PieceEvent<'_>) {
+        self.seen.event(event);
+    }
+    fn offer(&mut self, piece: &Piece<'_>) -> bool {
+        let takes = self.leaves != Some(piece.body);
+        if takes {
+            self.seen.event(PieceEvent::Piece(*piece));
+        }
+        self.left += usize::from(!takes);
+        takes
+    }
+}
+
+#[test]
+fn a_packet_nobody_takes_holds_back_its_own_connection_only() {
+    for body in [0, 5000, 300_000] {
+        let mut source = source(&PieceOptions::default());
+        let to = source.local();
+        let mut held = TcpStream::connect(to).unwrap();
+        let packets = [one(0, 12, 10), one(1, 64, body), one(2, 12, 500_000), one(3, 12, 20)];
+        let mut sink = Choosy { leaves: Some(body as u64), ..Choosy::default() };
+        let others: Vec<_> = (0..50).map(|n| one(n, 20, 3000 + n as usize)).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| held.write_all(&packets.concat()).unwrap());
+            until(&mut source, &mut sink, |sink, _| sink.left > 0);
+            let mut free = TcpStream::connect(to).unwrap();
+            free.write_all(&others.concat()).unwrap();
+            until(&mut source, &mut sink, |sink, _| sink.seen.count() == 51);
+            let before = sink.left;
+            until(&mut source, &mut sink, |sink, _| sink.left > before + 5);
+            assert_eq!(sink.seen.packets[&0], packets[..1], "nothing comes before what is held");
+            assert_eq!(sink.seen.packets[&1], others);
+            let stats = source.stats();
+            assert!(stats.held == 1 && stats.pending > 0, "{stats:?}");
+            assert_eq!(stats.bytes, stats.told + stats.skipped + stats.pending);
+            sink.leaves = None;
+            until(&mut source, &mut sink, |sink, _| sink.seen.count() == 54);
+        });
+        assert_eq!(sink.seen.packets[&0], packets, "body {body}");
+        drop(held);
+        until(&mut source, &mut sink, |sink, _| sink.seen.closed.len() == 2);
+        let stats = source.stats();
+        assert_eq!((stats.bytes, stats.told), (stats.packet_bytes, stats.packet_bytes));
+    }
+}
+
+#[test]
+fn at_the_end_what_is_not_told_is_told_or_skipped() {
+    let mut source = source(&PieceOptions::default());
+    let to = source.local();
+    let connect = |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(to).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream
+    };
+    let (left, long) = (one(4, 12, 7), one(5, 12, 100_000));
+    let streams = [
+        &[1u8; 1000][..],
+        b"S\x04",
+        &one(1, 12, 60)[..50],
+        &[&b"?"[..], &one(2, 12, 60_000)[..3000]].concat(),
+        &[&left[..], &one(6, 12, 9)].concat(),
+        &long[..12],
+        &long[..90_000],
+        b"",
+    ];
+    let open = streams.map(connect);
+    let mut sink = Choosy { leaves: Some(7), ..Choosy::default() };
+    let sent: usize = streams.iter().map(|bytes| bytes.len()).sum();
+    until(&mut source, &mut sink, |sink, stats| stats.bytes == sent as u64 && sink.seen.opened.len() == 8);
+    source.close(&mut sink);
+    let stats = source.stats();
+    // Garbage, a beginning of a head, one of a short packet, what was begun while searching, a head that nobody was told.
+    assert_eq!((stats.skipped, stats.pending), (1000 + 2 + 50 + 3001 + 12, 0));
+    assert_eq!(stats.bytes, stats.told + stats.skipped);
+    assert_eq!(sink.seen.skipped.iter().map(|s| s.1).sum::<u64>(), stats.skipped);
+    assert_eq!(sink.seen.packets[&4], [left, one(6, 12, 9)], "what nobody took before is told at last");
+    assert!(source.is_finished() && source.connections() == 0 && TcpStream::connect(to).is_err());
+    drop(open);
+}
+
+#[test]
+fn ipv6_is_received_as_ipv4_is() {
+    if !has_ipv6() {
+        return;
+    }
+    let at = "tcp://[::1]:0".parse().unwrap();
+    let mut source = PieceSource::open(&at, Box::new(Plain), &PieceOptions::default()).unwrap();
+    let to = source.local();
+    assert!(to.is_ipv6() && TcpStream::connect(("127.0.0.1", to.port())).is_err());
+    let packets = [one(0, 12, 100), one(1, 64, 3 << 20), one(2, 12, 0), one(3, 20, 100_000)];
+    let mut slots = Slots::new(usize::MAX);
+    let near = std::thread::scope(|scope| {
+        let sends = scope.spawn(|| {
+            let mut sender = TcpStream::connect(to).unwrap();
+            packets.iter().for_each(|packet| sender.write_all(packet).unwrap());
+            sender.local_addr().unwrap()
+        });
+        until(&mut source, &mut slots, |slots, _| !slots.seen.closed.is_empty());
+        sends.join().unwrap()
+    });
+    assert!(slots.seen.all() == packets && slots.rooms > 0);
+    assert_eq!(slots.seen.opened, [(0, near)]);
+    assert_eq!((slots.seen.closed[0].1, source.stats().skipped), (End::Orderly, 0));
+    // Only the sender asked for is let in, by an IPv6 address too.
+    let at = "tcp://[::1]:0?source=::2".parse().unwrap();
+    let mut source = PieceSource::open(&at, Box::new(Plain), &PieceOptions::default()).unwrap();
+    let _wrong = TcpStream::connect(source.local()).unwrap();
+    let mut seen = Seen::default();
+    until(&mut source, &mut seen, |seen, stats| stats.refused == 1 && seen.refused.len() == 1);
 }

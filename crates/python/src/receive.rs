@@ -233,7 +233,7 @@ pub(crate) fn tcp_options(
     keepalive: f64,
 ) -> PyResult<TcpReaderOptions> {
     let keepalive = wait::seconds(Some(keepalive))?.unwrap_or(Duration::MAX);
-    Ok(TcpReaderOptions { connections, end_with_last, keepalive })
+    Ok(TcpReaderOptions { connections, end_with_last, keepalive, ..TcpReaderOptions::default() })
 }
 
 /// Every counter by name.

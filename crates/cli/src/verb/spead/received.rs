@@ -130,6 +130,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
             out.push_str(&format!("  hint: {remedy}\n"));
         }
     }
+    out.push_str(&transport(&r.counters));
     if r.heaps.ring_full > 0 {
         out.push_str(&format!(
             "  {} whole heaps dropped since they were taken too slowly\n  hint: give more --memory, or write to a faster disk\n",
@@ -160,4 +161,43 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
         out.push_str(&format!("  note: {note}\n"));
     }
     out
+}
+
+/// How TCP connections came and went, and bytes that became part of no heap.
+fn transport(counters: &BTreeMap<String, u64>) -> String {
+    let list = |names: &[(&str, &str)]| {
+        let there = names.iter().filter_map(|(name, what)| Some((counters.get(*name)?, what)));
+        there.map(|(n, what)| format!("{} {what}", print::count(*n))).collect::<Vec<_>>().join(", ")
+    };
+    let connections = list(&[
+        ("connections", "accepted"),
+        ("connections_refused", "refused"),
+        ("closed_orderly", "ended in order"),
+        ("closed_mid_packet", "ended within a packet"),
+        ("closed_reset", "reset"),
+        ("closed_timed_out", "fell silent for good"),
+    ]);
+    let bytes =
+        list(&[("skipped_bytes", "that belong to no packet"), ("refused_bytes", "of refused packets")]);
+    let line = |what: &str, list: String| {
+        if list.is_empty() { list } else { format!("  {what}: {list}\n") }
+    };
+    line("TCP connections", connections) + &line("bytes not used", bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_and_bytes_are_told_where_there_are_some() {
+        assert_eq!(transport(&BTreeMap::new()), "");
+        let counters =
+            [("connections", 5), ("connections_refused", 4000), ("closed_reset", 1), ("skipped_bytes", 12)];
+        let counters = counters.into_iter().map(|(name, n)| (name.to_owned(), n)).collect();
+        assert_eq!(
+            transport(&counters),
+            "  TCP connections: 5 accepted, 4 000 refused, 1 reset\n  bytes not used: 12 that belong to no packet\n"
+        );
+    }
 }

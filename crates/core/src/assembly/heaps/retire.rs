@@ -13,7 +13,7 @@ pub enum HeapCause {
     Complete,
     /// As many heaps as the window holds began after it.
     Window,
-    /// Its deadline came.
+    /// Its deadline came, or it was [given up](Heaps::give_up).
     Timeout,
     /// [`Heaps::finish`] was called, or its sender began anew.
     Finish,
@@ -96,6 +96,15 @@ impl<B> Heaps<B> {
         while self.poll_timeout().is_some_and(|due| due <= self.now) {
             let Some(oldest) = self.table.oldest() else { break };
             self.retire(oldest, HeapCause::Timeout);
+        }
+    }
+
+    /// Nobody waits any longer for the rest of the heap of this key, though its deadline has not come. Not a live one:
+    /// nothing happens.
+    pub fn give_up(&mut self, key: HeapKey, now: Nanos) {
+        self.now = self.now.max(now);
+        if let Some(Known::Live(at)) = self.known(key) {
+            self.retire(at, HeapCause::Timeout);
         }
     }
 

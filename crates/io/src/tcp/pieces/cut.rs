@@ -12,7 +12,10 @@
 //!            └─────────┘
 //! ```
 //!
-//! What cannot be decided yet (a short packet or a head that is not whole) is kept, and stands before the next bytes.
+//! What cannot be decided yet (a short packet or a head that is not whole) is kept, and stands before the next bytes. What
+//! its taker has no room for is held, and told again with [`Cutter::resume`]; nothing more is fed meanwhile.
+//!
+//! Every byte fed is told in a piece, told as skipped, or [pending](Cutter::pending).
 
 use super::{Found, Heads};
 use std::io::BufRead;
@@ -60,6 +63,23 @@ pub(super) struct Cutter {
     /// Bytes of `keep` that stand before the next ones. None within a body, where `keep` holds the head.
     kept: usize,
     state: State,
+    /// A piece was not taken.
+    is_held: bool,
+    /// Its bytes, and those that were read after it.
+    held: Vec<u8>,
+}
+
+/// Who is told, and whether it takes what it is told: only a piece may be left, and it is told again.
+pub(super) type Tell<'a> = dyn FnMut(Told<'_>) -> bool + 'a;
+
+/// What became of the bytes that a step was given.
+enum Step {
+    /// So many are done with.
+    Used(usize),
+    /// All are kept: more is needed.
+    Kept,
+    /// The piece at their beginning was not taken.
+    Refused,
 }
 
 /// What a stretch of bytes holds for someone who has lost the stream.
@@ -161,7 +181,8 @@ impl Rules {
 
 impl Cutter {
     pub(super) fn new(rules: &Rules) -> Self {
-        Self { keep: vec![0; rules.keep()].into_boxed_slice(), kept: 0, state: State::Between }
+        let keep = vec![0; rules.keep()].into_boxed_slice();
+        Self { keep, kept: 0, state: State::Between, is_held: false, held: Vec::new() }
     }
 
     /// What must stand before the next bytes read.
@@ -177,6 +198,22 @@ impl Cutter {
     /// Whether something was begun while searching, which may never come to its end.
     pub(super) fn is_doubting(&self) -> bool {
         self.is_lost() && self.kept > 0
+    }
+
+    /// Whether a piece waits to be taken: [`resume`](Self::resume), and feed nothing before.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// Bytes fed that were told neither in a piece nor as skipped.
+    pub(super) fn pending(&self) -> u64 {
+        let undecided = match self.state {
+            State::Lost { skipped } => skipped,
+            // It is told with the first piece.
+            State::Body { head, at: 0, .. } => head as u64,
+            _ => 0,
+        };
+        undecided + self.kept as u64 + self.held.len() as u64
     }
 
     /// Within a long body: its head, where the next byte goes, and how many are still to come.
@@ -196,109 +233,120 @@ impl Cutter {
     }
 
     /// Take `bytes`: what was kept, and what was read after it.
-    pub(super) fn feed(&mut self, bytes: &[u8], rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
+    pub(super) fn feed(&mut self, bytes: &[u8], rules: &Rules, tell: &mut Tell<'_>) {
+        debug_assert!(!self.is_held, "what was not taken comes first");
         self.run(bytes, false, rules, tell);
     }
 
+    /// Tell what was not taken once more, and go on.
+    pub(super) fn resume(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
+        if self.is_held {
+            let bytes = std::mem::take(&mut self.held);
+            self.run(&bytes, false, rules, tell);
+        }
+    }
+
     /// Nothing came for long: what is not whole of what was found while searching is no packet after all.
-    pub(super) fn doubt(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
+    pub(super) fn doubt(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
         if self.is_doubting() {
             let bytes = self.keep[..self.kept].to_vec();
             self.run(&bytes, true, rules, tell);
         }
     }
 
-    /// Nothing more comes. Whether it ends within a packet.
+    /// Nothing more comes, and what is told now is taken. Whether it ends within a packet.
     pub(super) fn end(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> bool {
-        self.doubt(rules, tell);
-        if let State::Lost { skipped: bytes } = self.state {
-            tell(Told::Skipped { bytes, found: false });
-            return false;
+        let mut taken = |told: Told<'_>| {
+            tell(told);
+            true
+        };
+        self.resume(rules, &mut taken);
+        self.doubt(rules, &mut taken);
+        let (rest, within) = (self.pending(), self.kept > 0 || self.body().is_some());
+        let lost = self.is_lost();
+        (self.kept, self.state) = (0, State::Between);
+        if rest > 0 {
+            tell(Told::Skipped { bytes: rest, found: false });
         }
-        self.kept > 0 || self.body().is_some()
+        within && !lost
     }
 
-    fn run(&mut self, mut rest: &[u8], last: bool, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) {
-        self.kept = 0;
-        while !rest.is_empty() {
-            let used = match self.state {
+    fn run(&mut self, mut rest: &[u8], last: bool, rules: &Rules, tell: &mut Tell<'_>) {
+        (self.kept, self.is_held) = (0, false);
+        while !rest.is_empty() || self.is_due() {
+            let step = match self.state {
                 State::Between => self.between(rest, rules, tell),
                 State::Body { head, at, body } => self.within(rest, (head, at, body), tell),
                 State::Lost { skipped } => self.lost(rest, skipped, last, rules, tell),
             };
-            rest = &rest[used..];
-            if self.kept > 0 {
-                break;
+            match step {
+                Step::Used(n) => rest = &rest[n..],
+                Step::Kept => return,
+                Step::Refused => {
+                    self.is_held = true;
+                    self.held = rest.to_vec();
+                    return;
+                }
             }
         }
     }
 
+    /// Whether a long head makes a packet that has no body to wait for.
+    fn is_due(&self) -> bool {
+        matches!(self.state, State::Body { at, body, .. } if at == body)
+    }
+
     /// Each step says how many bytes it is done with, and keeps the rest if more is needed.
-    fn between(&mut self, rest: &[u8], rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> usize {
+    fn between(&mut self, rest: &[u8], rules: &Rules, tell: &mut Tell<'_>) -> Step {
         match rules.look(rest) {
             Found::More => self.keep(rest),
             Found::Garbage => {
                 tell(Told::Lost);
                 self.state = State::Lost { skipped: 0 };
-                0
+                Step::Used(0)
             }
             Found::Packet { head, body } => match rules.short(head, body) {
                 Some(total) if total > rest.len() => self.keep(rest),
                 Some(total) => {
                     let (head, bytes) = rest[..total].split_at(head);
-                    tell(Told::Piece { head, at: 0, body, bytes });
-                    total
+                    let taken = tell(Told::Piece { head, at: 0, body, bytes });
+                    if taken { Step::Used(total) } else { Step::Refused }
                 }
                 None => {
                     self.keep[..head].copy_from_slice(&rest[..head]);
                     self.state = State::Body { head, at: 0, body };
-                    // A long head alone makes a packet that has no body to wait for.
-                    if body == 0 {
-                        self.within(&[], (head, 0, 0), tell);
-                    }
-                    head
+                    Step::Used(head)
                 }
             },
         }
     }
 
-    fn within(
-        &mut self,
-        rest: &[u8],
-        (head, at, body): (usize, u64, u64),
-        tell: &mut dyn FnMut(Told<'_>),
-    ) -> usize {
+    fn within(&mut self, rest: &[u8], (head, at, body): (usize, u64, u64), tell: &mut Tell<'_>) -> Step {
         let n = usize::try_from(body - at).unwrap_or(usize::MAX).min(rest.len());
-        tell(Told::Piece { head: &self.keep[..head], at, body, bytes: &rest[..n] });
+        if !tell(Told::Piece { head: &self.keep[..head], at, body, bytes: &rest[..n] }) {
+            return Step::Refused;
+        }
         self.filled(n as u64);
-        n
+        Step::Used(n)
     }
 
-    fn lost(
-        &mut self,
-        rest: &[u8],
-        skipped: u64,
-        last: bool,
-        rules: &Rules,
-        tell: &mut dyn FnMut(Told<'_>),
-    ) -> usize {
+    fn lost(&mut self, rest: &[u8], skipped: u64, last: bool, rules: &Rules, tell: &mut Tell<'_>) -> Step {
         match rules.search(rest, last) {
             Search::Found(n) => {
                 tell(Told::Skipped { bytes: skipped + n as u64, found: true });
                 self.state = State::Between;
-                n
+                Step::Used(n)
             }
             Search::Perhaps(n) => {
                 self.state = State::Lost { skipped: skipped + n as u64 };
-                self.keep(&rest[n..]);
-                rest.len()
+                self.keep(&rest[n..])
             }
         }
     }
 
-    fn keep(&mut self, rest: &[u8]) -> usize {
+    fn keep(&mut self, rest: &[u8]) -> Step {
         self.keep[..rest.len()].copy_from_slice(rest);
         self.kept = rest.len();
-        rest.len()
+        Step::Kept
     }
 }

@@ -45,7 +45,11 @@
 //! nothing is checked.
 
 mod cut;
+#[doc(hidden)]
+pub mod fuzzing;
+mod read;
 mod source;
+mod tell;
 #[cfg(test)]
 mod tests;
 
@@ -121,7 +125,14 @@ pub enum PieceEvent<'a> {
     },
     /// The next part of a packet. Packets up to [`PieceOptions::whole`] come whole (`at` is 0, and it is the last).
     Piece(Piece<'a>),
-    /// Bytes that belong to no packet were passed over; the next packet follows, or the end.
+    /// Somebody connected and was closed at once: not the sender asked for, or one more than
+    /// [`PieceOptions::connections`].
+    Refused {
+        /// Its address.
+        sender: SocketAddr,
+    },
+    /// Bytes that belong to no packet, or to a short one that broke off, were passed over; the next packet follows, or
+    /// the end.
     Skipped {
         /// Where.
         connection: u64,
@@ -155,6 +166,14 @@ pub trait PieceSink {
     /// What happened. `poll` waits while this runs: a sink that waits holds the senders back, all of them.
     fn event(&mut self, event: PieceEvent<'_>);
 
+    /// A piece, to be taken or left. One that is left holds back its connection and no other: it is offered again in
+    /// later polls, some milliseconds apart, and nothing of what was sent after it before. What must be taken, for nothing
+    /// more comes of the connection, is an [`event`](Self::event).
+    fn offer(&mut self, piece: &Piece<'_>) -> bool {
+        self.event(PieceEvent::Piece(*piece));
+        true
+    }
+
     /// A place for the next bytes of a long body, up to `most`, to be read straight from the socket; the head and
     /// where in the body they begin are as in [`Piece`]. None: they come as a [`PieceEvent::Piece`].
     fn room(&mut self, connection: u64, head: &[u8], at: u64, most: usize) -> Option<&mut [u8]> {
@@ -185,7 +204,8 @@ pub struct PieceOptions {
     pub longest_body: u64,
     /// Packets up to this length, head and body, come whole. A connection keeps as much, taken when it opens.
     pub whole: usize,
-    /// Most connections at a time; more wait in the kernel's queue.
+    /// Most connections at a time, and at most three quarters of the descriptors that the process may have; more are
+    /// closed at once, and counted.
     pub connections: usize,
     /// Connections to accept in all; then the listener closes. None: any number.
     pub accept: Option<u64>,
@@ -208,19 +228,27 @@ impl Default for PieceOptions {
     }
 }
 
-/// What was received, what was not, and how connections ended.
+/// What was received, what was not, and how connections ended. `bytes` is `told + skipped + pending`, at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PieceStats {
     /// Bytes read from the sockets: those on the wire, without the transport's own.
     pub bytes: u64,
+    /// Of these, bytes of packets that were told, heads too, whether or not the packet came to its end.
+    pub told: u64,
+    /// Of these, bytes of heads.
+    pub heads: u64,
     /// Packets received to their end.
     pub packets: u64,
     /// Bytes in them, heads too.
     pub packet_bytes: u64,
     /// Pieces handed on, and rooms filled.
     pub pieces: u64,
-    /// Bytes that belonged to no packet.
+    /// Bytes that belonged to no packet, or to a short one that broke off.
     pub skipped: u64,
+    /// Bytes of which is not known yet what they are, or that nobody has taken yet.
+    pub pending: u64,
+    /// Times a connection was held back.
+    pub held: u64,
     /// Times the stream was lost.
     pub lost: u64,
     /// Times it was found again.
@@ -229,7 +257,7 @@ pub struct PieceStats {
     pub reads: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// Connections refused: not the sender asked for.
+    /// Connections closed at once: not the sender asked for, or too many.
     pub refused: u64,
     /// Connections that ended between packets.
     pub orderly: u64,

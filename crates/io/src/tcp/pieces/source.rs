@@ -1,8 +1,10 @@
 //! The sockets of a [`PieceSource`]: listening, reading in turns, closing.
 
 use super::{
-    End, Heads, Piece, PieceEvent, PieceOptions, PieceSink, PieceStats,
-    cut::{Cutter, Rules, Told},
+    Heads, PieceEvent, PieceOptions, PieceSink, PieceStats,
+    cut::{Cutter, Rules},
+    read::{Got, READ, got, read_body},
+    tell::{tell, told_at_last},
 };
 use crate::{
     address::Endpoint,
@@ -10,24 +12,29 @@ use crate::{
     tcp::open::{listen, ready},
     udp::set_option,
 };
-use rustix::event::epoll;
+use rustix::{
+    event::epoll,
+    process::{Resource, getrlimit},
+};
 use socket2::SockRef;
 use std::{
-    collections::BTreeMap,
-    io::{self, IoSliceMut, Read},
+    collections::{BTreeMap, VecDeque},
+    io::{self, Read},
     mem::MaybeUninit,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::{AsFd, OwnedFd},
     time::{Duration, Instant},
 };
 
-/// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
-const READ: usize = 256 << 10;
 /// Bytes the first read asks for after the stream was lost; with every clean read, twice as many. What a stranger sends
 /// may be long to search, and the others wait for their turn meanwhile.
 const WARY: usize = 16 << 10;
-/// Bytes one read into a sink's own memory asks for.
-const DIRECT: usize = 1 << 20;
+/// Bytes one read asks for while a connection is held back: what is read may have to be held, too.
+const CALM: usize = 64 << 10;
+/// What is held back is offered again after so long.
+const AGAIN: Duration = Duration::from_millis(1);
+/// Most connections accepted in one poll.
+const ACCEPTS: usize = 64;
 /// Bytes of a long body that are worth being woken for.
 const GATHER: i32 = 128 << 10;
 /// So often every connection is looked at that may have fewer.
@@ -54,7 +61,11 @@ pub struct PieceSource {
     fresh: Vec<u64>,
     /// Begun while searching, and since when nothing came.
     doubtful: BTreeMap<u64, Instant>,
-    /// Whether the listener is watched: not while there are as many connections as allowed.
+    /// Held back, and so not watched: the longest first.
+    held: VecDeque<u64>,
+    /// When they were offered again.
+    offered: Instant,
+    /// Whether the listener is watched: not for a while after descriptors ran out.
     watching: bool,
     /// Not before.
     pause: Option<Instant>,
@@ -86,13 +97,6 @@ impl Connection {
             self.gathers = gathers;
         }
     }
-}
-
-/// What one read brought.
-enum Got {
-    Bytes(usize),
-    Nothing,
-    End(Option<io::Error>),
 }
 
 impl PieceSource {
@@ -148,15 +152,21 @@ impl PieceSource {
 
     fn new(at: Endpoint, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         let rules = Rules::new(heads, options.longest_body, options.whole);
+        // The others are for whatever else the process does: strangers must not keep it from opening its files.
+        let descriptors =
+            getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4 * 3);
+        let options = PieceOptions { connections: options.connections.min(descriptors), ..options.clone() };
         Ok(Self {
             listener: None,
-            options: options.clone(),
             left: options.accept,
+            options,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| at.failed("watch", &e.into()))?,
             connections: BTreeMap::new(),
             next: 0,
             fresh: Vec::new(),
             doubtful: BTreeMap::new(),
+            held: VecDeque::new(),
+            offered: Instant::now(),
             watching: false,
             pause: None,
             swept: Instant::now(),
@@ -200,7 +210,8 @@ impl PieceSource {
     /// What was received so far. Costs some system calls: for reports.
     #[must_use]
     pub fn stats(&self) -> PieceStats {
-        PieceStats { interface: Some(self.interface.read()), ..self.stats.clone() }
+        let pending = self.connections.values().map(|connection| connection.cutter.pending()).sum();
+        PieceStats { interface: Some(self.interface.read()), pending, ..self.stats.clone() }
     }
 
     /// Address and connections in one line, for people.
@@ -238,7 +249,8 @@ impl PieceSource {
             sink.done();
         }
         self.sweep(ready.is_empty(), sink)?;
-        self.give_up(sink);
+        self.give_up(sink)?;
+        self.offer_again(sink)?;
         if self.pause.is_some_and(|until| until <= Instant::now()) {
             self.pause = None;
             self.watch(true)?;
@@ -246,9 +258,25 @@ impl PieceSource {
         Ok(usize::try_from(self.stats.pieces - before).unwrap_or(usize::MAX))
     }
 
+    /// Nothing more is read: every connection is dropped, and so is the listener. What was read and not told yet is
+    /// told now: as pieces, which can no longer be left, or as skipped.
+    pub fn close(&mut self, sink: &mut dyn PieceSink) {
+        self.listener = None;
+        for (mark, mut connection) in std::mem::take(&mut self.connections) {
+            let (from, stats) = ((mark, &connection.sender), &mut self.stats);
+            connection.cutter.end(&self.rules, &mut |told| told_at_last(told, from, stats, sink));
+        }
+        self.fresh.clear();
+        self.doubtful.clear();
+        self.held.clear();
+        sink.done();
+    }
+
     /// How long to wait: less, when something is to be done then.
     fn limit(&self, wait: Duration) -> Duration {
-        let soon = self.doubtful.values().map(|&since| since + self.options.belief).chain(self.pause).min();
+        let again = (!self.held.is_empty()).then(|| self.offered + AGAIN);
+        let soon = self.doubtful.values().map(|&since| since + self.options.belief);
+        let soon = soon.chain(self.pause).chain(again).min();
         soon.map_or(wait, |then| wait.min(then.saturating_duration_since(Instant::now())))
     }
 
@@ -269,11 +297,12 @@ impl PieceSource {
     }
 
     fn accept(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
-        while self.connections.len() < self.options.connections && self.left != Some(0) {
+        for _ in 0..ACCEPTS {
             let Some(listener) = &self.listener else { return Ok(()) };
             match listener.accept() {
-                Ok((_, sender)) if self.at.source.is_some_and(|only| only != sender.ip()) => {
+                Ok((_, sender)) if self.refuses(&sender) => {
                     self.stats.refused += 1;
+                    sink.event(PieceEvent::Refused { sender });
                 }
                 // One that is gone again before it was looked at is not worth an error.
                 Ok((stream, sender)) => {
@@ -285,11 +314,10 @@ impl PieceSource {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 // Out of descriptors: whoever connects waits in the kernel meanwhile.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
-                    let remedy =
-                        format!("accept on {}: out of file descriptors; hint: ulimit -n 65536", self.at);
-                    if !self.stats.remedies.contains(&remedy) {
-                        self.stats.remedies.push(remedy);
-                    }
+                    self.advise(format!(
+                        "accept on {}: out of file descriptors; hint: ulimit -n 65536",
+                        self.at
+                    ));
                     self.pause = Some(Instant::now() + PAUSE);
                     return self.watch(false);
                 }
@@ -300,13 +328,31 @@ impl PieceSource {
                 // The peer gave up first, or there is no memory: in the next poll.
                 Err(_) => return Ok(()),
             }
+            if self.left == Some(0) {
+                // Closing takes it out of the epoll set; who connects now is refused by the kernel.
+                self.listener = None;
+            }
         }
-        if self.left == Some(0) {
-            // Closing takes it out of the epoll set; who connects now is refused by the kernel.
-            self.listener = None;
-            return Ok(());
+        Ok(())
+    }
+
+    /// Whether somebody who connected is closed at once, rather than left to wait uncounted.
+    fn refuses(&mut self, sender: &SocketAddr) -> bool {
+        let most = self.options.connections;
+        let full = self.connections.len() >= most;
+        if full {
+            self.advise(format!(
+                "{}: more than {most} connections at a time; hint: more receivers, or raise ulimit -n if it is below 1366",
+                self.at
+            ));
         }
-        self.watch(false)
+        full || self.at.source.is_some_and(|only| only != sender.ip())
+    }
+
+    fn advise(&mut self, remedy: String) {
+        if !self.stats.remedies.contains(&remedy) {
+            self.stats.remedies.push(remedy);
+        }
     }
 
     fn admit(&mut self, stream: TcpStream, sender: SocketAddr) -> io::Result<u64> {
@@ -326,68 +372,94 @@ impl PieceSource {
     fn serve(&mut self, mark: u64, sink: &mut dyn PieceSink) -> io::Result<()> {
         let Some(connection) = self.connections.get_mut(&mark) else { return Ok(()) };
         let Connection { stream, sender, cutter, most, .. } = connection;
+        let from = (mark, &*sender);
         let lost = self.stats.lost;
         let begun = cutter.kept().len();
         self.scratch[..begun].copy_from_slice(cutter.kept());
+        let calm = if self.held.is_empty() { READ } else { CALM };
         let got = match cutter.body() {
-            None => got(stream.read(&mut self.scratch[begun..begun + *most])),
+            None => got(stream.read(&mut self.scratch[begun..begun + calm.min(*most)])),
             Some(_) => {
-                let (got, direct) = read_body(stream, cutter, mark, sink, &mut self.scratch[..READ]);
-                if direct > 0 {
-                    self.stats.pieces += 1;
-                    self.stats.bytes += direct as u64;
-                    if let Some(packet) = cutter.filled(direct as u64) {
-                        self.stats.packets += 1;
-                        self.stats.packet_bytes += packet;
-                    }
-                }
+                let (got, direct) = read_body(stream, cutter, mark, sink, &mut self.scratch[..calm]);
+                self.stats.direct(cutter, direct);
                 got
             }
         };
-        let mut tell = |told: Told<'_>| tell(told, (mark, sender), &mut self.stats, sink);
         match got {
-            Got::Nothing => return Ok(()),
+            Got::Nothing => Ok(()),
             Got::Bytes(n) => {
                 if n > 0 {
-                    cutter.feed(&self.scratch[..begun + n], &self.rules, &mut tell);
+                    let stats = &mut self.stats;
+                    let bytes = &self.scratch[..begun + n];
+                    cutter.feed(bytes, &self.rules, &mut |told| tell(told, from, stats, sink));
                 }
                 self.stats.bytes += n as u64;
                 self.stats.reads += 1;
                 let clean = self.stats.lost == lost && !cutter.is_lost();
                 *most = if clean { (*most * 2).min(READ) } else { WARY };
-                connection.gather();
-                if connection.cutter.is_doubting() {
-                    self.doubtful.insert(mark, Instant::now());
-                } else if !self.doubtful.is_empty() {
-                    self.doubtful.remove(&mark);
-                }
-                return Ok(());
+                self.settle(mark)
             }
             Got::End(error) => {
-                let within = cutter.end(&self.rules, &mut tell);
-                let (how, count) = match error.map(|e| e.raw_os_error()) {
-                    None if within => (End::MidPacket, &mut self.stats.mid_packet),
-                    None => (End::Orderly, &mut self.stats.orderly),
-                    Some(Some(libc::ETIMEDOUT | libc::EHOSTUNREACH | libc::ENETUNREACH)) => {
-                        (End::TimedOut, &mut self.stats.timed_out)
-                    }
-                    Some(_) => (End::Reset, &mut self.stats.resets),
-                };
-                *count += 1;
+                let stats = &mut self.stats;
+                let within = cutter.end(&self.rules, &mut |told| told_at_last(told, from, stats, sink));
+                let how = self.stats.ended(error, within);
                 sink.event(PieceEvent::Closed { connection: mark, how });
+                // Closing takes it out of the epoll set.
+                self.connections.remove(&mark);
+                self.doubtful.remove(&mark);
+                Ok(())
             }
         }
-        // Closing takes it out of the epoll set.
-        self.connections.remove(&mark);
-        self.doubtful.remove(&mark);
-        if self.pause.is_none() { self.watch(true) } else { Ok(()) }
+    }
+
+    /// Bytes of a connection were cut: what is to be done with it from now on.
+    fn settle(&mut self, mark: u64) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(&mark) else { return Ok(()) };
+        if connection.cutter.is_doubting() {
+            self.doubtful.insert(mark, Instant::now());
+        } else if !self.doubtful.is_empty() {
+            self.doubtful.remove(&mark);
+        }
+        if !connection.cutter.is_held() {
+            connection.gather();
+            return Ok(());
+        }
+        // Not watched: it would be reported again and again.
+        epoll::delete(&self.epoll, &connection.stream).map_err(|e| self.at.failed("watch", &e.into()))?;
+        self.stats.held += 1;
+        self.held.push_back(mark);
+        Ok(())
+    }
+
+    /// Offer what was left once more.
+    fn offer_again(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
+        if self.held.is_empty() || self.offered.elapsed() < AGAIN {
+            return Ok(());
+        }
+        self.offered = Instant::now();
+        for mark in std::mem::take(&mut self.held) {
+            let Some(connection) = self.connections.get_mut(&mark) else { continue };
+            let Connection { stream, sender, cutter, .. } = connection;
+            let (from, stats) = ((mark, &*sender), &mut self.stats);
+            cutter.resume(&self.rules, &mut |told| tell(told, from, stats, sink));
+            if cutter.is_held() {
+                self.held.push_back(mark);
+            } else {
+                epoll::add(&self.epoll, stream, epoll::EventData::new_u64(mark), epoll::EventFlags::IN)
+                    .map_err(|e| self.at.failed("watch", &e.into()))?;
+                self.settle(mark)?;
+            }
+            sink.done();
+        }
+        Ok(())
     }
 
     /// A sender that stalls within a long body may have left less than is reported.
     fn sweep(&mut self, idle: bool, sink: &mut dyn PieceSink) -> io::Result<()> {
         if idle || self.swept.elapsed() >= SWEEP {
             self.swept = Instant::now();
-            let gathering = self.connections.iter().filter(|(_, c)| c.gathers).map(|(&mark, _)| mark);
+            let gathering = self.connections.iter().filter(|(_, c)| c.gathers && !c.cutter.is_held());
+            let gathering = gathering.map(|(&mark, _)| mark);
             for mark in gathering.collect::<Vec<_>>() {
                 self.serve(mark, sink)?;
                 sink.done();
@@ -397,97 +469,22 @@ impl PieceSource {
     }
 
     /// What was begun while searching, and was not continued for long, is no packet.
-    fn give_up(&mut self, sink: &mut dyn PieceSink) {
-        if self.doubtful.is_empty() {
-            return;
-        }
-        let (connections, rules, stats) = (&mut self.connections, &self.rules, &mut self.stats);
+    fn give_up(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
         let belief = self.options.belief;
-        self.doubtful.retain(|&mark, since| {
-            let Some(Connection { sender, cutter, .. }) = connections.get_mut(&mark) else { return false };
-            if since.elapsed() >= belief {
-                cutter.doubt(rules, &mut |told| tell(told, (mark, sender), stats, sink));
-            }
-            cutter.is_doubting()
-        });
-        sink.done();
-    }
-}
-
-fn got(read: io::Result<usize>) -> Got {
-    match read {
-        Ok(0) => Got::End(None),
-        Ok(n) => Got::Bytes(n),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Got::Nothing,
-        Err(e) => Got::End(Some(e)),
-    }
-}
-
-/// Read the next bytes of a long body into the sink's own memory if it has some, and what follows into `scratch`.
-/// Returns what came into the scratch, and how many bytes went to the sink.
-fn read_body(
-    stream: &mut TcpStream,
-    cutter: &Cutter,
-    mark: u64,
-    sink: &mut dyn PieceSink,
-    scratch: &mut [u8],
-) -> (Got, usize) {
-    let Some((head, at, left)) = cutter.body() else { return (Got::Nothing, 0) };
-    let left = usize::try_from(left).unwrap_or(usize::MAX);
-    let most = left.min(DIRECT);
-    let read = match sink.room(mark, head, at, most) {
-        None => return (got(stream.read(scratch)), 0),
-        Some([]) => {
-            sink.filled(mark, 0);
-            return (got(stream.read(scratch)), 0);
+        let due: Vec<u64> = self
+            .doubtful
+            .iter()
+            .filter(|(_, since)| since.elapsed() >= belief)
+            .map(|(&mark, _)| mark)
+            .collect();
+        for mark in due {
+            self.doubtful.remove(&mark);
+            let Some(Connection { sender, cutter, .. }) = self.connections.get_mut(&mark) else { continue };
+            let (from, stats) = ((mark, &*sender), &mut self.stats);
+            cutter.doubt(&self.rules, &mut |told| tell(told, from, stats, sink));
+            self.settle(mark)?;
+            sink.done();
         }
-        Some(room) => {
-            let length = room.len().min(most);
-            let room = &mut room[..length];
-            if length < left {
-                stream.read(room).map(|n| (n, length))
-            } else {
-                // The body ends here: what comes after it is read in the same call.
-                stream
-                    .read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(scratch)])
-                    .map(|n| (n, length))
-            }
-        }
-    };
-    let (n, length) = match read {
-        Ok(read) => read,
-        Err(error) => {
-            sink.filled(mark, 0);
-            return (got(Err(error)), 0);
-        }
-    };
-    let direct = n.min(length);
-    sink.filled(mark, direct);
-    (if n == 0 { Got::End(None) } else { Got::Bytes(n - direct) }, direct)
-}
-
-/// Count what was cut, and tell the sink.
-fn tell(
-    told: Told<'_>,
-    (connection, sender): (u64, &SocketAddr),
-    stats: &mut PieceStats,
-    sink: &mut dyn PieceSink,
-) {
-    match told {
-        Told::Piece { head, at, body, bytes } => {
-            let piece = Piece { sender, connection, head, at, body, bytes };
-            stats.pieces += 1;
-            if piece.is_last() {
-                stats.packets += 1;
-                stats.packet_bytes += head.len() as u64 + body;
-            }
-            sink.event(PieceEvent::Piece(piece));
-        }
-        Told::Lost => stats.lost += 1,
-        Told::Skipped { bytes, found } => {
-            stats.skipped += bytes;
-            stats.found += u64::from(found);
-            sink.event(PieceEvent::Skipped { connection, bytes });
-        }
+        Ok(())
     }
 }

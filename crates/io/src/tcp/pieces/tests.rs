@@ -99,7 +99,16 @@ impl Bench {
     fn feed(&mut self, bytes: &[u8]) {
         let mut all = self.cutter.kept().to_vec();
         all.extend(bytes);
-        self.cutter.feed(&all, &self.rules, &mut |told| self.seen.take(told));
+        self.cutter.feed(&all, &self.rules, &mut |told| {
+            self.seen.take(told);
+            true
+        });
+    }
+    fn doubt(&mut self) {
+        self.cutter.doubt(&self.rules, &mut |told| {
+            self.seen.take(told);
+            true
+        });
     }
     fn end(&mut self) -> bool {
         self.cutter.end(&self.rules, &mut |told| self.seen.take(told))
@@ -176,7 +185,7 @@ fn what_only_looks_like_a_head_takes_nothing_with_it() {
     let mut bench = Bench::new(Box::new(Plain), 1000);
     bench.feed(&stream);
     assert!(bench.cutter.is_doubting() && bench.seen.packets.is_empty());
-    bench.cutter.doubt(&bench.rules, &mut |told| bench.seen.take(told));
+    bench.doubt();
     assert!(!bench.cutter.is_doubting());
     assert_eq!((bench.seen.packets, bench.seen.skipped), (packets, vec![19]));
 }
@@ -215,7 +224,11 @@ fn the_end_knows_whether_it_came_within_a_packet() {
         for limit in [12, 1000] {
             let mut bench = Bench::new(Box::new(Plain), limit);
             bench.feed(&whole[..at]);
+            let pending = bench.cutter.pending();
             assert_eq!(bench.end(), at > 0 && at < whole.len(), "after {at} bytes");
+            let seen = &bench.seen;
+            let told = seen.packets.concat().len() + seen.begun.len();
+            assert_eq!((told as u64 + pending, seen.skipped.iter().sum()), (at as u64, pending));
         }
     }
     let mut bench = Bench::new(Box::new(Plain), 1000);
@@ -292,14 +305,73 @@ proptest! {
         for part in bytes.chunks(step) {
             bench.feed(part);
             if doubt {
-                bench.cutter.doubt(&bench.rules, &mut |told| bench.seen.take(told));
+                bench.doubt();
             }
         }
         let within = bench.end();
         let seen = bench.seen;
         let told = seen.packets.iter().map(Vec::len).sum::<usize>() + seen.begun.len();
         let skipped = seen.skipped.iter().sum::<u64>() as usize;
-        let left = bytes.len() - told - skipped;
-        prop_assert!(left == 0 || within, "{left} bytes of {} unaccounted for", bytes.len());
+        prop_assert_eq!(bytes.len(), told + skipped, "unaccounted for");
+        prop_assert!(!within || bytes.len() > seen.packets.iter().map(Vec::len).sum::<usize>());
+    }
+}
+
+/// Feeds arbitrary stretches to a taker that now and then leaves what it is told; every choice comes from `choices`.
+fn reluctantly(bench: &mut Bench, bytes: &[u8], steps: &[usize], choices: &[bool]) {
+    let (mut rest, mut steps, mut choices) = (bytes, steps.iter().cycle(), choices.iter().cycle());
+    let mut fed = 0;
+    while !rest.is_empty() {
+        let (now, later) = rest.split_at((*steps.next().unwrap()).min(rest.len()));
+        let mut all = bench.cutter.kept().to_vec();
+        all.extend(now);
+        let (rules, seen) = (&bench.rules, &mut bench.seen);
+        let mut tell = |told: Told<'_>| {
+            let takes = !matches!(told, Told::Piece { .. }) || *choices.next().unwrap();
+            if takes {
+                seen.take(told);
+            }
+            takes
+        };
+        bench.cutter.feed(&all, rules, &mut tell);
+        fed += now.len();
+        for _ in 0..10_000 {
+            let told = bench.cutter.pending() as usize;
+            assert!(told <= fed, "more is pending than came");
+            if !bench.cutter.is_held() {
+                break;
+            }
+            bench.cutter.resume(rules, &mut tell);
+        }
+        assert!(!bench.cutter.is_held(), "what is taken now and then comes to its end");
+        let seen = &bench.seen;
+        let accounted = seen.packets.iter().map(Vec::len).sum::<usize>()
+            + seen.begun.len()
+            + seen.skipped.iter().sum::<u64>() as usize;
+        assert_eq!(accounted as u64 + bench.cutter.pending(), fed as u64, "bytes are lost or doubled");
+        rest = later;
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_left_comes_again_and_nothing_overtakes_it(
+        bytes in ruins(), steps in proptest::collection::vec(1..400usize, 1..10),
+        mut choices in proptest::collection::vec(any::<bool>(), 0..10), whole in 12..300usize,
+    ) {
+        choices.push(true);
+        let mut eager = Bench::new(Box::new(Plain), whole);
+        reluctantly(&mut eager, &bytes, &steps, &[true]);
+        let mut reluctant = Bench::new(Box::new(Plain), whole);
+        reluctantly(&mut reluctant, &bytes, &steps, &choices);
+        prop_assert_eq!(eager.end(), reluctant.end());
+        prop_assert_eq!(eager.seen, reluctant.seen);
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_fuzzed_holds_for_other_heads_too(choices: [u8; 3], bytes in ruins()) {
+        super::fuzzing::cutter(Box::new(Plain), &packet(20, 60, 9), &[&choices[..], &bytes].concat());
     }
 }

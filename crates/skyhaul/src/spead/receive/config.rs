@@ -110,11 +110,14 @@ pub struct TcpReaderOptions {
     pub end_with_last: bool,
     /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
     pub keepalive: Duration,
+    /// Most connections at a time; more are closed at once, and counted. Never more than three quarters of the file
+    /// descriptors that the process may have.
+    pub at_once: usize,
 }
 
 impl Default for TcpReaderOptions {
-    /// Any number, ends with the last, 10 s.
+    /// Any number, 1024 at a time, ends with the last, 10 s.
     fn default() -> Self {
-        Self { connections: None, end_with_last: true, keepalive: Duration::from_secs(10) }
+        Self { connections: None, end_with_last: true, keepalive: Duration::from_secs(10), at_once: 1024 }
     }
 }

@@ -78,6 +78,8 @@ pub(super) struct Core<G: Goal> {
     stopping: AtomicBool,
     left: AtomicBool,
     pub(super) running: AtomicUsize,
+    /// Readers and connections that wait for memory.
+    pub(super) waiting: AtomicUsize,
     readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads of readers that have not ended.
@@ -129,6 +131,7 @@ impl<G: Goal> Core<G> {
             stopping: AtomicBool::new(false),
             left: AtomicBool::new(false),
             running: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
             readers: Mutex::default(),
             threads: Mutex::default(),
             alive: (Mutex::new(0), Condvar::new()),
@@ -440,13 +443,20 @@ impl<G: Goal> Core<G> {
         me.counts.packets += train.count() as u64;
         me.counts.bytes += train.bytes.len() as u64;
         match Self::sender(held.table(), me, train.sender) {
-            Err(why) => train.packets().for_each(|_| me.counts.rejects.add(why)),
+            Err(why) => {
+                me.counts.refused_bytes += train.bytes.len() as u64;
+                train.packets().for_each(|_| me.counts.rejects.add(why));
+            }
             Ok(sender) => {
                 for packet in train.packets() {
-                    let placed = Head::read(packet)
-                        .and_then(|head| held.part(me, &head, 0, &packet[head.start..], &sender));
+                    let mut bytes = packet;
+                    let placed = Head::read(packet).and_then(|head| {
+                        bytes = &packet[head.start..];
+                        held.part(me, &head, 0, bytes, &sender)
+                    });
                     if let Err(why) = placed {
                         me.counts.rejects.add(why);
+                        me.counts.refused_bytes += bytes.len() as u64;
                     }
                 }
             }

@@ -6,11 +6,27 @@ use super::table::{Sender, Table};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;
 use std::sync::MutexGuard;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A reader waits for memory until this is dropped.
+struct Waits<'a>(&'a AtomicUsize);
+
+impl<'a> Waits<'a> {
+    fn new<G: Goal>(core: &'a Core<G>) -> Self {
+        core.waiting.fetch_add(1, Ordering::Relaxed);
+        Self(&core.waiting)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// The table, locked when it is first needed.
 pub(super) struct Held<'a, G: Goal> {
@@ -73,6 +89,7 @@ impl<'a, G: Goal> Held<'a, G> {
     ) -> Result<(), Reject> {
         let begin = Instant::now();
         me.counts.blocked += 1;
+        let _waits = Waits::new(self.core);
         loop {
             self.finish(me);
             self.core.hand_over(me);

@@ -66,16 +66,21 @@ counts! {
     ring_full,
     /// Finished heaps that waited for room when the stream was stopped, or came after a limit was reached.
     stopped,
-    /// Times a reader waited for room in the ring, or for memory.
+    /// Times a reader, or one of its TCP connections, waited for room in the ring, or for memory.
     blocked,
     /// Packets with a stop item that was obeyed.
     stops,
     /// Item pointers beyond what one heap may have.
     pointers_refused,
-    /// Bytes that belong to no packet (TCP, bytes).
+    /// Bytes that belong to no packet, or to one that broke off before any of it was used (TCP, bytes); not in `bytes`.
     skipped_bytes,
+    /// Of `bytes`, those that were not placed since their packet was refused, or its heap given up: payload, and the head
+    /// too where it could not be read.
+    refused_bytes,
     /// TCP connections accepted.
     connections,
+    /// TCP connections closed at once: not from the sender asked for, or more than a reader takes at a time.
+    connections_refused,
     /// TCP connections that ended in order.
     closed_orderly,
     /// TCP connections that were reset.

@@ -58,7 +58,7 @@ struct Rules {
     senders: usize,
 }
 
-fn nanos(duration: Duration) -> Nanos {
+pub(super) fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
@@ -198,10 +198,11 @@ impl<G: Goal> Table<G> {
     }
 
     /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
-    /// on as it is if that came meanwhile.
+    /// on as it is if that came meanwhile. With `last`, nobody waits for more of it, unless it comes from elsewhere, too.
     pub(super) fn finish_whole(
         &mut self,
         whole: Whole<G::Block>,
+        last: bool,
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
@@ -213,6 +214,7 @@ impl<G: Goal> Table<G> {
             None => block.take().ok_or(None),
             old => Err(old),
         })?;
+        let began = slot.is_first();
         if let Some(mut block) = block.take() {
             // The same heap is under construction from elsewhere.
             self.goal.join(slot.block(), &mut block, filled)?;
@@ -220,6 +222,9 @@ impl<G: Goal> Table<G> {
         slot.commit(now);
         counts.single_packet_heaps += u64::from(filled == bytes);
         self.heard(now);
+        if last && began {
+            self.heaps.give_up(key, now);
+        }
         if self.ended.is_some() {
             self.heaps.finish(now);
         }

@@ -4,6 +4,7 @@
 mod endings;
 mod hostile;
 mod sockets;
+mod stalled;
 
 use super::*;
 use crate::spead::inproc::InprocQueue;
@@ -27,7 +28,7 @@ fn payload(counter: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// The packets of a heap with one item (id 0x1000) and one immediate (0x1001), of up to `most` bytes.
-fn packets(counter: u64, bytes: usize, most: usize) -> Vec<Vec<u8>> {
+pub(super) fn packets(counter: u64, bytes: usize, most: usize) -> Vec<Vec<u8>> {
     let own = [flavour().addressed(0x1000, 0), flavour().immediate(0x1001, counter)];
     packets_of(counter, &payload(counter, bytes), &own, most)
 }

@@ -1,0 +1,71 @@
+//! One read of one connection: into the scratch, or straight into the sink's memory.
+
+use super::{PieceSink, cut::Cutter};
+use std::{
+    io::{self, IoSliceMut, Read},
+    net::TcpStream,
+};
+
+/// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
+pub(super) const READ: usize = 256 << 10;
+/// Bytes one read into a sink's own memory asks for.
+const DIRECT: usize = 1 << 20;
+
+/// What one read brought.
+pub(super) enum Got {
+    Bytes(usize),
+    Nothing,
+    End(Option<io::Error>),
+}
+
+pub(super) fn got(read: io::Result<usize>) -> Got {
+    match read {
+        Ok(0) => Got::End(None),
+        Ok(n) => Got::Bytes(n),
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Got::Nothing,
+        Err(e) => Got::End(Some(e)),
+    }
+}
+
+/// Read the next bytes of a long body into the sink's own memory if it has some, and what follows into `scratch`.
+/// Returns what came into the scratch, and how many bytes went to the sink.
+pub(super) fn read_body(
+    stream: &mut TcpStream,
+    cutter: &Cutter,
+    mark: u64,
+    sink: &mut dyn PieceSink,
+    scratch: &mut [u8],
+) -> (Got, usize) {
+    let Some((head, at, left)) = cutter.body() else { return (Got::Nothing, 0) };
+    let left = usize::try_from(left).unwrap_or(usize::MAX);
+    let most = left.min(DIRECT);
+    let read = match sink.room(mark, head, at, most) {
+        None => return (got(stream.read(scratch)), 0),
+        Some([]) => {
+            sink.filled(mark, 0);
+            return (got(stream.read(scratch)), 0);
+        }
+        Some(room) => {
+            let length = room.len().min(most);
+            let room = &mut room[..length];
+            if length < left {
+                stream.read(room).map(|n| (n, length))
+            } else {
+                // The body ends here: what comes after it is read in the same call.
+                stream
+                    .read_vectored(&mut [IoSliceMut::new(room), IoSliceMut::new(scratch)])
+                    .map(|n| (n, length))
+            }
+        }
+    };
+    let (n, length) = match read {
+        Ok(read) => read,
+        Err(error) => {
+            sink.filled(mark, 0);
+            return (got(Err(error)), 0);
+        }
+    };
+    let direct = n.min(length);
+    sink.filled(mark, direct);
+    (if n == 0 { Got::End(None) } else { Got::Bytes(n - direct) }, direct)
+}
