@@ -172,14 +172,16 @@ pub(super) struct Bytes<T> {
     at: usize,
     sender: Option<SocketAddr>,
     packets: u64,
+    /// The next head is searched for.
+    lost: bool,
 }
 
-/// Bytes of memory that are read in one look.
+/// Bytes of memory that are read in one look, however often each of them is.
 const STRETCH: usize = 1 << 20;
 
 impl<T: AsRef<[u8]>> Bytes<T> {
     pub(super) fn new(bytes: T) -> Self {
-        Self { bytes, at: 0, sender: None, packets: 0 }
+        Self { bytes, at: 0, sender: None, packets: 0, lost: false }
     }
 }
 
@@ -188,12 +190,13 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
         // Readers of memory are told apart by a port of nobody's address.
         let port = me.number as u16;
         let from = *self.sender.get_or_insert(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
-        let (bytes, begin, before) = (self.bytes.as_ref(), self.at, self.packets);
+        let (bytes, before) = (self.bytes.as_ref(), self.packets);
+        let mut read = 0;
         core.look_at_clock(me);
         let mut held = Held::new(core);
-        while self.at < bytes.len() && self.at - begin < STRETCH && !core.is_over() {
+        while self.at < bytes.len() && read < STRETCH && !core.is_over() {
             let rest = &bytes[self.at..];
-            let found = Head::peek(rest);
+            let found = if self.lost { Err(Reject::BadMagic) } else { Head::peek(rest) };
             if let Ok(Some(head)) = found
                 && let Some(payload) =
                     usize::try_from(head.bytes()).ok().and_then(|end| rest.get(head.start..end))
@@ -204,9 +207,11 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
                 let placed = sender.and_then(|sender| held.part(me, &head, 0, payload, &sender));
                 if let Err(why) = placed {
                     me.counts.rejects.add(why);
+                    me.counts.refused_bytes += payload.len() as u64;
                 }
                 self.packets += 1;
                 self.at += end;
+                read += end;
                 continue;
             }
             let skip = match found {
@@ -215,7 +220,11 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
                     me.counts.rejects.add(Reject::Truncated);
                     rest.len()
                 }
-                Err(_) => next_head(rest),
+                Err(_) => {
+                    let (skip, is_head) = next_head(rest, usize::from(!self.lost), &mut read);
+                    self.lost = !is_head;
+                    skip
+                }
             };
             me.counts.skipped_bytes += skip as u64;
             self.at += skip;
@@ -243,9 +252,81 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
     }
 }
 
-/// Bytes until something that can be a head, at least one.
-fn next_head(bytes: &[u8]) -> usize {
-    (1..bytes.len())
-        .find(|&at| bytes[at] == 0x53 && matches!(Head::peek(&bytes[at..]), Ok(Some(_))))
-        .unwrap_or(bytes.len())
+/// Bytes from `from` on until something that can be a head, and whether there is; or as many as could be searched before
+/// a [`STRETCH`] was `read`. A head that is none costs what it makes us read of it, again and again.
+fn next_head(bytes: &[u8], from: usize, read: &mut usize) -> (usize, bool) {
+    for at in from..bytes.len() {
+        if *read >= STRETCH {
+            return (at, false);
+        }
+        *read += 1;
+        if bytes[at] == 0x53 {
+            let rest = &bytes[at..];
+            if matches!(Head::peek(rest), Ok(Some(_))) {
+                return (at, true);
+            }
+            *read +=
+                rest.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])));
+        }
+    }
+    (bytes.len(), false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::StreamConfig;
+    use super::super::goal::OwnMemory;
+    use super::super::ring::Ring;
+    use super::super::tests::{config, packets};
+    use super::*;
+    use skyhaul_core::placement::Nanos;
+
+    fn core(config: &StreamConfig) -> Core<OwnMemory> {
+        let goal = OwnMemory { memory: config.memory.cache(), wall: Nanos(0) };
+        Core::new(config, Instant::now(), goal, Arc::new(Ring::new(config.ring)))
+    }
+
+    /// Looks until the end; the most bytes that one of them passed, and how many there were.
+    fn looks(bytes: &[u8], heaps: u64) -> (usize, usize) {
+        let core = core(&config());
+        let mut me = core.enter("test".into(), true);
+        let mut input = Bytes::new(bytes);
+        let (mut most, mut looks) = (0, 0);
+        while !Input::<OwnMemory>::is_finished(&input) {
+            let before = input.at;
+            input.look(&core, &mut me).unwrap();
+            assert!(input.at > before, "a look brings it further");
+            (most, looks) = (most.max(input.at - before), looks + 1);
+        }
+        assert_eq!((me.counts.heaps, me.counts.rejects.total()), (heaps, 0));
+        assert_eq!(me.counts.bytes + me.counts.skipped_bytes, bytes.len() as u64);
+        (most, looks)
+    }
+
+    #[test]
+    fn garbage_ends_a_look_as_packets_do() {
+        let good: Vec<u8> = packets(1, 1000, 1472).concat();
+        let noise = vec![0xAA; 5 * STRETCH];
+        let (most, count) = looks(&[&noise[..], &good].concat(), 1);
+        assert!(most <= STRETCH + good.len() && count >= 5, "{most} bytes in one of {count} looks");
+        // Nothing is found later than it would be without the bound: what looks like a head, and ends beyond the bytes, is
+        // passed over wherever a look ends.
+        let claims = [0x53, 4, 2, 6, 0, 0, 0xFF, 0xFF].repeat(1000);
+        let (_, count) = looks(&[&noise[..STRETCH - 100], &claims, &good].concat(), 1);
+        assert!(count > 100, "each of them costs its half megabyte, not {count} looks");
+    }
+
+    #[test]
+    fn heads_that_are_none_and_long_to_read_end_a_look() {
+        // Each is read to its end, half a megabyte further, before it is seen that nothing in it tells a heap.
+        let bad = [0x53, 4, 2, 6, 0, 0, 0xFF, 0xFF].repeat(70_000);
+        let core = core(&config());
+        let mut me = core.enter("test".into(), true);
+        let mut input = Bytes::new(bad);
+        for _ in 0..50 {
+            let before = input.at;
+            input.look(&core, &mut me).unwrap();
+            assert!((1..=64).contains(&(input.at - before)), "{} bytes", input.at - before);
+        }
+    }
 }
