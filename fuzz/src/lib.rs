@@ -17,6 +17,7 @@ mod feedback;
 mod heaps;
 mod learn;
 pub mod mutate;
+mod pieces;
 mod recording;
 mod spead;
 mod text;
@@ -68,6 +69,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "recording", run: recording::recording, weight: 100, seeds: recording::seeds },
     Target { name: "assembly_units", run: assembly::units, weight: 4, seeds: assembly::seeds },
     Target { name: "assembly_bytes", run: assembly::bytes, weight: 4, seeds: assembly::seeds },
+    Target { name: "pieces", run: pieces::run, weight: 16, seeds: pieces::seeds },
     Target { name: "heaps", run: heaps::run, weight: 16, seeds: heaps::seeds },
 ];
 
