@@ -54,12 +54,12 @@ pub(crate) fn run(bytes: &[u8]) {
                 let offset = offset.min(told);
                 let size = (size & 1 == 0).then_some(told);
                 let length = length.min(told - offset);
-                world.put(&mut heaps, key, Part { offset, length, size });
+                world.put(&mut heaps, key, Part { offset, length, size, ..Part::default() });
             }
             4 => {
                 let size = (what & 8 != 0).then_some(size * 2);
                 let offset = if what & 16 != 0 { u64::MAX - offset } else { offset };
-                world.put(&mut heaps, key, Part { offset, length, size });
+                world.put(&mut heaps, key, Part { offset, length, size, ..Part::default() });
             }
             5 => {
                 world.now = world.now.plus(Nanos(offset * STEP / 4));
@@ -127,6 +127,10 @@ impl World {
                 there[range].fill(true);
             }
             Err(Reject::NoBuffer) => assert!(full, "refused memory that was free"),
+            // It begins its heap all the same, so that what is lost is told.
+            Err(Reject::OutOfOrder) => {
+                self.there.entry(key).or_insert_with(|| vec![false; LARGEST as usize]);
+            }
             Err(_) => {}
         }
     }
@@ -139,7 +143,7 @@ impl World {
     }
 
     fn take_back(&mut self, heap: &RetiredHeap<Vec<u8>>) {
-        let there = self.there.remove(&heap.key).expect("something of it was committed");
+        let there = self.there.remove(&heap.key).expect("something of it came");
         let mut told = vec![true; heap.bytes as usize];
         for hole in &heap.missing {
             assert!(!hole.is_empty() && hole.end <= heap.bytes, "{heap:?}");

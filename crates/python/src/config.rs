@@ -21,7 +21,7 @@ impl ReceiveConfig {
     #[pyo3(signature = (*, window = 16, substreams = 1, in_order = false, unsized_heaps = true, largest = 1 << 30,
         heap_timeout = Some(1.0), key = "counter", stop = None, idle_timeout = None, deadline = None, heap_limit = None,
         byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", memory = None,
-        remember = 4096, remember_for = 5.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
+        remember = 4096, remember_for = 1.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
         explicit_start = false))]
     fn new(
         window: usize,

@@ -26,7 +26,7 @@ fn main() {
         for n in 0..COUNT {
             let (counter, offset, size) = part(n);
             let key = HeapKey { source: 0, counter: from + counter };
-            let part = Part { offset, length: 8, size };
+            let part = Part { offset, length: 8, size, ..Part::default() };
             match heaps.reserve(key, part, Nanos(n), |bytes, _| Ok(bytes)) {
                 Ok(mut slot) => {
                     black_box(slot.block());

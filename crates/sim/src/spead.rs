@@ -129,6 +129,9 @@ impl SpeadWorld {
     /// The world of this seed.
     #[must_use]
     pub fn random(seed: u64) -> SpeadWorld {
+        if seed % 10 == 7 {
+            return SpeadWorld::of_laps(seed);
+        }
         let mut random = Random(seed ^ 0x0005_9EAD);
         let second = Nanos::SECOND.0;
         let gap = Nanos(random.pick(&[1_000, 1_000, 50_000, 5_000_000]));
@@ -176,6 +179,56 @@ impl SpeadWorld {
         }
     }
 
+    /// A world in which counters of 8 bits come round, while nothing is late by a good part of a lap.
+    fn of_laps(seed: u64) -> SpeadWorld {
+        let mut random = Random(seed ^ 0x0001_A905);
+        let senders = random.pick(&[1, 1, 2, 4]);
+        let keyed = random.chance(0.4);
+        let gap = Nanos(1_000);
+        let shape = Shape {
+            senders,
+            heaps: random.between(200, 1000) / senders,
+            packets: random.pick(&[1, 1, 2, 3]),
+            equal: random.chance(0.5),
+            payload: random.between(2, 48),
+            in_turn: random.pick(&[1, 1, 3]),
+            told: Some(sender::Told::Always),
+            alike: keyed,
+            // Strides divide the lap, so that senders stay apart.
+            step: if senders == 4 { 1 } else { random.pick(&[1, 2, 3]) },
+            runs: 1,
+            gap,
+            pause: Nanos(0),
+        };
+        let shape = Shape { step: if keyed || senders == 1 { shape.step } else { 1 }, ..shape };
+        let stream = Stream::new(&shape, 8, &mut random.fork());
+        let mut sometimes = || if random.chance(0.6) { random.below(100) as f64 / 1000.0 } else { 0.0 };
+        let (loss, duplicate) = (sometimes(), sometimes());
+        let depth = random.pick(&[0, 1, 4]);
+        let faults = Faults { loss, duplicate, depth, ..Faults::default() };
+        let arrivals = network::carry(&faults, &stream, gap, &mut random.fork());
+        let config = HeapsConfig {
+            in_order: random.chance(0.15),
+            timeout: None,
+            remember_for: Nanos(u64::MAX),
+            window: random.pick(&[4, 16, 64]),
+            ..HeapsConfig::default()
+        };
+        SpeadWorld {
+            seed,
+            honest: true,
+            stream,
+            arrivals,
+            config,
+            keyed,
+            stops: 0,
+            tick: Nanos(0),
+            memory: 1 << 24,
+            kept: 0,
+            piece: 0,
+        }
+    }
+
     /// Whether all that comes under one key is of one heap.
     #[must_use]
     pub fn is_alone(&self) -> bool {
@@ -197,7 +250,7 @@ impl SpeadWorld {
         let mut receiver = Receiver {
             world: self,
             heaps: Heaps::new(self.config),
-            judge: Judge::new(self.config),
+            judge: Judge::new(self.config, self.stream.flavour.max_value()),
             tally: SpeadTally { worlds: 1, ..SpeadTally::default() },
             free: Rc::clone(&free),
             kept: VecDeque::new(),
@@ -276,7 +329,7 @@ impl Receiver<'_> {
         };
         let cut = &plan.cuts[id.packet];
         let honest = (head.counter, head.offset, head.length)
-            == (plan.counter, cut.start, cut.end - cut.start)
+            == (plan.counter & stream.flavour.max_value(), cut.start, cut.end - cut.start)
             && head.size == plan.tells(id.packet).then_some(plan.size);
         hold!(forged || honest, "{arrival:?} reads as {head:?}");
         if head.is_stop() {
@@ -289,7 +342,7 @@ impl Receiver<'_> {
         let payload = &packet[head.start..head.start + length as usize];
         let content = (!forged).then_some(id.plan);
         if head.control == Some(0) {
-            let begins = self.judge.begins(key, self.now);
+            let begins = self.judge.begins(self.meant(key, content), self.now);
             self.heaps.forget(key, self.now);
             self.drain(log)?;
             if begins {
@@ -299,6 +352,11 @@ impl Receiver<'_> {
         }
         self.put(key, &head, payload, content, log)?;
         Ok(false)
+    }
+
+    /// The heap that a packet is of: its counter tells only the low bits.
+    fn meant(&self, key: HeapKey, plan: Option<usize>) -> HeapKey {
+        plan.map_or(key, |plan| HeapKey { counter: self.world.stream.plans[plan].counter, ..key })
     }
 
     /// Hand a payload in, in pieces if it must be.
@@ -315,9 +373,15 @@ impl Receiver<'_> {
         loop {
             let length = piece.min(payload.len() as u64 - at);
             let bytes = &payload[at as usize..(at + length) as usize];
-            let part = Part { offset: head.offset.saturating_add(at), length, size: head.size };
+            let part = Part {
+                offset: head.offset.saturating_add(at),
+                length,
+                size: head.size,
+                counter_bits: head.flavour.address_bits(),
+            };
             let outcome = self.place(key, part, bytes);
             log(&|| format!("{:>14} {key:?} {part:?} of {plan:?} -> {outcome:?}", self.now.0));
+            let key = self.meant(key, plan);
             match outcome {
                 Ok(()) => {
                     self.tally.accepted += u64::from(length > 0);
@@ -326,6 +390,9 @@ impl Receiver<'_> {
                 Err(why) => {
                     self.tally.rejects.add(why);
                     self.judge.refuse(key, part, why, self.now, self.world.is_alone())?;
+                    if why == Reject::OutOfOrder {
+                        self.judge.miss(key, part, plan, self.now)?;
+                    }
                 }
             }
             self.drain(log)?;
@@ -347,7 +414,8 @@ impl Receiver<'_> {
     }
 
     fn drain(&mut self, log: Log<'_>) -> Held {
-        while let Some(heap) = self.heaps.poll_retired() {
+        while let Some(mut heap) = self.heaps.poll_retired() {
+            heap.key = self.judge.known_as(heap.key);
             log(&|| {
                 let (key, missing, cause) = (heap.key, &heap.missing, heap.cause);
                 format!("{:>14} {key:?} is handed on for {}, without {missing:?}", self.now.0, cause.name())

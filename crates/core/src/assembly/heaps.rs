@@ -15,7 +15,8 @@
 //!   is passed, so nothing waits for another (decision 0007).
 //! * A heap without a told size grows, and ends by the window, its deadline or the end of the stream.
 //! * The last `remember` heaps that retired are remembered by their whole key, so that a doubled or late packet does not
-//!   begin one again; a heap that was not finished is never refused for one that was.
+//!   begin one again; a heap that was not finished is never refused for one that was. Where counters have few bits, no
+//!   more than a quarter of the way on which they come round is remembered.
 //!
 //! It never blocks, reads no clock, knows no format. A heap that is one part costs one look-up and no allocation; a part
 //! of the same heap as the one before costs no look-up. Memory is fixed: at most `window` heaps for each substream, each
@@ -28,7 +29,7 @@
 //! let mut heaps = Heaps::<Vec<u8>>::new(HeapsConfig::default());
 //! let key = HeapKey { source: 0, counter: 7 };
 //! for offset in [4, 0] {
-//!     let part = Part { offset, length: 4, size: Some(8) };
+//!     let part = Part { offset, length: 4, size: Some(8), ..Part::default() };
 //!     // Memory for a new heap, or more of it for one that outgrew `old`.
 //!     let room = |bytes: u64, old: Option<Vec<u8>>| {
 //!         let mut block = old.unwrap_or_default();
@@ -46,6 +47,7 @@
 
 mod finished;
 mod index;
+mod laps;
 mod live;
 mod retire;
 
@@ -54,6 +56,7 @@ pub use retire::{HeapCause, RetiredHeap};
 use crate::placement::{Nanos, Reject};
 use finished::Finished;
 use index::{Index, Known};
+use laps::{Laps, Turn};
 use live::{NONE, Table};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -76,6 +79,8 @@ pub struct Part {
     pub length: u64,
     /// Size of the whole heap in bytes, where the packet tells it.
     pub size: Option<u64>,
+    /// Bits of its heap's counter, so that counters that come round are not taken for old ones; 0: they never do.
+    pub counter_bits: u8,
 }
 
 /// Fixed limits of one table of heaps.
@@ -85,7 +90,8 @@ pub struct HeapsConfig {
     pub window: usize,
     /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
     pub substreams: u64,
-    /// Refuse a part that is not the next one of its heap. The order of heaps never matters.
+    /// Refuse a part that is not the next one of its heap. The order of heaps never matters. A heap whose first part is
+    /// lost begins with the first that is refused, and retires with nothing in it.
     pub in_order: bool,
     /// Accept heaps of which no part so far told the size.
     pub unsized_heaps: bool,
@@ -102,7 +108,7 @@ pub struct HeapsConfig {
 }
 
 impl Default for HeapsConfig {
-    /// Window 16, one substream, any order, unsized heaps, 1 GiB, 1 s, 4096 heaps remembered for 5 s, 1024 runs.
+    /// Window 16, one substream, any order, unsized heaps, 1 GiB, 1 s, 4096 heaps remembered for 1 s, 1024 runs.
     fn default() -> Self {
         Self {
             window: 16,
@@ -112,7 +118,7 @@ impl Default for HeapsConfig {
             largest: 1 << 30,
             timeout: Some(Nanos::SECOND),
             remember: 4096,
-            remember_for: Nanos(5 * Nanos::SECOND.0),
+            remember_for: Nanos::SECOND,
             runs: 1024,
         }
     }
@@ -150,6 +156,7 @@ pub struct Heaps<B> {
     index: Index,
     table: Table<B>,
     finished: Finished,
+    laps: Laps,
     retired: VecDeque<RetiredHeap<B>>,
     /// Where the last part was put: nearly always where the next one belongs.
     hint: u32,
@@ -167,6 +174,7 @@ pub struct HeapSlot<'a, B> {
     at: At<B>,
     part: Range<u64>,
     size: Option<u64>,
+    counter_bits: u8,
 }
 
 #[derive(Debug)]
@@ -191,6 +199,7 @@ impl<B> Heaps<B> {
             index: Index::new(config.remember + live),
             table: Table::new(&config),
             finished: Finished::new(&config),
+            laps: Laps::default(),
             retired: VecDeque::with_capacity(live),
             hint: NONE,
             now: Nanos(0),
@@ -222,8 +231,9 @@ impl<B> Heaps<B> {
         self.now = self.now.max(now);
         let at = match self.table.get(self.hint) {
             Some(live) if live.key == key => Some(self.hint),
-            _ => self.find(key)?,
+            _ => self.find(key, part.length)?,
         };
+        let at = at.filter(|&at| !self.gives_way(at));
         let range = part.offset..end;
         let at = match at {
             Some(at) => {
@@ -233,25 +243,42 @@ impl<B> Heaps<B> {
             }
             None => self.begin(key, &range, part, &mut room)?,
         };
-        Ok(HeapSlot { heaps: self, key, at, part: range, size: part.size })
+        Ok(HeapSlot { heaps: self, key, at, part: range, size: part.size, counter_bits: part.counter_bits })
     }
 
     #[inline]
     fn known(&self, key: HeapKey) -> Option<Known> {
         self.index.find(self.index.hash(key), |known| match known {
             Known::Live(at) => self.table.at(at).key == key,
-            Known::Finished(at) => self.finished.is(at, key, self.now),
+            Known::Finished(at) => self.finished.is(at, key, self.now, &self.laps),
         })
     }
 
-    /// The live heap of this key. One that is finished is an error.
+    /// The live heap of this key. One that is finished is an error for this many bytes of it.
     #[inline]
-    fn find(&self, key: HeapKey) -> Result<Option<u32>, Reject> {
+    fn find(&mut self, key: HeapKey, bytes: u64) -> Result<Option<u32>, Reject> {
         match self.known(key) {
             Some(Known::Live(at)) => Ok(Some(at)),
-            Some(Known::Finished(at)) => Err(self.finished.why(at)),
+            Some(Known::Finished(at)) => Err(self.finished.refuse(at, bytes, self.now, &mut self.laps)),
             None => Ok(None),
         }
+    }
+
+    /// Whether the live heap at `at` is of the counter's last time round: it has then retired.
+    #[inline]
+    fn gives_way(&mut self, at: u32) -> bool {
+        let live = self.table.at(at);
+        let gives = self.laps.is_given_up(live.key.source, live.turn);
+        if gives {
+            self.retire(at, HeapCause::Window);
+        }
+        gives
+    }
+
+    /// Heaps of which all bytes were refused again, the last of them [`RESTART`](Self::RESTART) or longer after they were
+    /// finished, since this was last asked. A network does not do that: counters were used again.
+    pub fn take_repeated(&mut self) -> u64 {
+        std::mem::take(&mut self.finished.repeated)
     }
 
     /// Whether the part has a place in the live heap at `at`; the heap grows if it must.
@@ -271,11 +298,22 @@ impl<B> Heaps<B> {
             _ => {}
         }
         // A part without bytes covers nothing.
-        if !part.is_empty() {
-            if self.config.in_order { in_order(part, live.seen.high())? } else { live.seen.admits(part)? }
+        let missed = match self.config.in_order {
+            _ if part.is_empty() => Ok(()),
+            true => in_order(part, live.seen.high()),
+            false => live.seen.admits(part),
+        };
+        if missed.is_err_and(|why| why != Reject::OutOfOrder) {
+            return missed;
         }
         let need = live.size.or(size).unwrap_or(part.end);
-        if need > live.room { self.grow(at, need, size.is_some(), room) } else { Ok(()) }
+        if need > live.room {
+            self.grow(at, need, size.is_some(), room)?;
+        }
+        if missed.is_err() {
+            self.table.at_mut(at).miss(part.end, size);
+        }
+        missed
     }
 
     /// More memory for a heap: all that it will need if its size is told, else at least twice what it has.
@@ -317,11 +355,14 @@ impl<B> Heaps<B> {
         if part.size.is_none() && !self.config.unsized_heaps {
             return Err(Reject::Unsized);
         }
-        if self.config.in_order && !range.is_empty() {
-            in_order(range, 0)?;
-        }
         let bytes = part.size.unwrap_or(range.end);
         match room(bytes, None) {
+            // What comes before it is lost, and with that the heap, which is to be told.
+            Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
+                let at = self.open(key, block, bytes, self.now, part.counter_bits);
+                self.table.at_mut(at).miss(range.end, part.size);
+                Err(Reject::OutOfOrder)
+            }
             Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
             Err(_) => {
                 if part.size != Some(part.length) {
@@ -330,6 +371,33 @@ impl<B> Heaps<B> {
                 Err(Reject::NoBuffer)
             }
         }
+    }
+
+    /// A heap is live from now on, with nothing in it.
+    #[inline]
+    fn open(&mut self, key: HeapKey, block: B, room: u64, first: Nanos, counter_bits: u8) -> u32 {
+        self.make_way(key);
+        let turn = self.take_turn(key, counter_bits);
+        let at = self.table.open(key, block, room, first, turn);
+        self.index.insert(key, Known::Live(at), self.now);
+        self.hint = at;
+        at
+    }
+
+    /// A heap begins. Where counters come round, one with its key may be among the finished.
+    #[inline]
+    fn take_turn(&mut self, key: HeapKey, counter_bits: u8) -> Turn {
+        let turn = self.laps.begin(key, counter_bits);
+        if turn.is_counted() {
+            let finished = &mut self.finished;
+            self.index.find(self.index.hash(key), |known| {
+                if let Known::Finished(at) = known {
+                    finished.give_way(at, key);
+                }
+                false
+            });
+        }
+        turn
     }
 
     /// A full window gives up its oldest heap for the one of this key.
@@ -420,20 +488,14 @@ impl<B> HeapSlot<'_, B> {
     /// one heap too many.
     #[inline]
     pub fn commit(self, now: Nanos) {
-        let Self { heaps, key, at, part, size } = self;
+        let Self { heaps, key, at, part, size, counter_bits } = self;
         heaps.now = heaps.now.max(now);
         let at = match at {
             At::Live(at) => at,
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                return heaps.retire_whole(key, block, part.end, first);
+                return heaps.retire_whole(key, block, part.end, first, counter_bits);
             }
-            At::New { block, room, first } => {
-                heaps.make_way(key);
-                let at = heaps.table.open(key, block, room, first);
-                heaps.index.insert(key, Known::Live(at), heaps.now);
-                heaps.hint = at;
-                at
-            }
+            At::New { block, room, first } => heaps.open(key, block, room, first, counter_bits),
         };
         let now = heaps.now;
         let live = heaps.table.at_mut(at);

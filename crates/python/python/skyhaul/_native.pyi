@@ -174,7 +174,7 @@ class ReceiveConfig:
         full: str = "auto",
         memory: int | None = None,
         remember: int = 4096,
-        remember_for: float = 5.0,
+        remember_for: float = 1.0,
         runs: int = 1024,
         senders: int = 65536,
         cpus: list[int] = ...,

@@ -121,7 +121,7 @@ fn every_heap_is_there(
     came: &BTreeMap<usize, Came>,
     remembers: bool,
 ) -> Held {
-    let limits = [Reject::NoBuffer, Reject::OutOfOrder, Reject::Unsized];
+    let limits = [Reject::NoBuffer, Reject::Unsized];
     let limited = limits.into_iter().any(|why| tally.rejects.get(why) > 0);
     for &plan in came.keys() {
         let Plan { sender, counter, .. } = world.stream.plans[plan];

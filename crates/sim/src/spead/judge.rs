@@ -16,6 +16,8 @@ struct Open {
     size: Option<u64>,
     first: Nanos,
     last: Nanos,
+    /// Where the furthest part ends that came too early, where order is wanted.
+    missed: u64,
     /// How many opened before it.
     number: u64,
 }
@@ -29,11 +31,16 @@ impl Open {
         self.parts.iter().map(|(at, b)| at + b.len() as u64).max().unwrap_or(0)
     }
 
+    /// Its size, or as far as something of it is known.
+    fn bytes(&self) -> u64 {
+        self.size.unwrap_or(self.high().max(self.missed))
+    }
+
     fn missing(&self) -> Vec<Range<u64>> {
         let mut ranges: Vec<Range<u64>> = self.parts.iter().map(|(at, b)| *at..at + b.len() as u64).collect();
         ranges.sort_by_key(|range| range.start);
         let (mut from, mut out) = (0, Vec::new());
-        let end = self.size.unwrap_or(self.high());
+        let end = self.bytes();
         for range in ranges.into_iter().chain(std::iter::once(end..end)) {
             if from < range.start {
                 out.push(from..range.start);
@@ -61,6 +68,8 @@ pub struct Given {
 #[derive(Debug)]
 pub struct Judge {
     config: HeapsConfig,
+    /// The highest counter that a packet can tell; heaps are kept by all of theirs.
+    highest: u64,
     open: BTreeMap<HeapKey, Open>,
     opened: u64,
     /// When each heap was handed on, in order, and whether it was complete.
@@ -77,9 +86,10 @@ pub struct Judge {
 impl Judge {
     /// Nothing was accepted.
     #[must_use]
-    pub fn new(config: HeapsConfig) -> Judge {
+    pub fn new(config: HeapsConfig, highest: u64) -> Judge {
         Judge {
             config,
+            highest,
             open: BTreeMap::new(),
             opened: 0,
             done: Vec::new(),
@@ -98,6 +108,18 @@ impl Judge {
         let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
         let (when, complete) = self.done[at];
         (at >= from && now.since(when) < self.config.remember_for).then_some(complete)
+    }
+
+    /// The whole counter of the heap that is handed on with this one: of two laps, the older.
+    #[must_use]
+    pub fn known_as(&self, told: HeapKey) -> HeapKey {
+        let like = self.open.iter().filter(|(key, _)| self.is_like(**key, told));
+        like.min_by_key(|(_, open)| open.number).map_or(told, |(key, _)| *key)
+    }
+
+    /// Whether packets tell the same counter for both.
+    fn is_like(&self, one: HeapKey, other: HeapKey) -> bool {
+        one.source == other.source && (one.counter ^ other.counter) & self.highest == 0
     }
 
     fn substream(&self, key: HeapKey) -> u64 {
@@ -121,16 +143,8 @@ impl Judge {
         plan: Option<usize>,
         now: Nanos,
     ) -> Held {
-        let remembered = self.remembers(key, now);
-        let number = self.opened;
-        if !self.open.contains_key(&key) {
-            hold!(remembered.is_none(), "{key:?} is finished, and begins again");
-            self.opened += 1;
-        }
-        let fresh =
-            || Open { parts: Vec::new(), plans: BTreeSet::new(), size: None, first: now, last: now, number };
         let in_order = self.config.in_order;
-        let open = self.open.entry(key).or_insert_with(fresh);
+        let open = self.begin(key, now)?;
         let range = part.offset..part.offset + part.length;
         let over = |(at, there): &(u64, Vec<u8>)| range.start < at + there.len() as u64 && *at < range.end;
         hold!(part.length == 0 || !open.parts.iter().any(over), "{key:?}: {part:?} is written over another");
@@ -146,6 +160,36 @@ impl Judge {
         open.size = open.size.or(part.size);
         open.last = now;
         hold!(open.size.is_none_or(|size| open.high() <= size), "{key:?} is longer than its size");
+        Ok(())
+    }
+
+    /// The heap of this key, which begins here if it is not under construction.
+    fn begin(&mut self, key: HeapKey, now: Nanos) -> Held<&mut Open> {
+        if !self.open.contains_key(&key) {
+            hold!(self.remembers(key, now).is_none(), "{key:?} is finished, and begins again");
+            self.opened += 1;
+        }
+        let fresh = Open {
+            parts: Vec::new(),
+            plans: BTreeSet::new(),
+            size: None,
+            first: now,
+            last: now,
+            missed: 0,
+            number: self.opened,
+        };
+        Ok(self.open.entry(key).or_insert(fresh))
+    }
+
+    /// A part came too early where order is wanted: its heap is told from now on.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn miss(&mut self, key: HeapKey, part: Part, plan: Option<usize>, now: Nanos) -> Held {
+        let open = self.begin(key, now)?;
+        open.missed = open.missed.max(part.offset + part.length);
+        open.size = open.size.or(part.size);
+        open.plans.extend(plan);
         Ok(())
     }
 
@@ -190,7 +234,7 @@ impl Judge {
         };
         hold!(heap.received == open.received(), "{key:?}: {} bytes told", heap.received);
         hold!(heap.size == open.size, "{key:?}: size {:?} is told as {:?}", open.size, heap.size);
-        hold!(heap.bytes == open.size.unwrap_or(open.high()), "{key:?}: {} bytes long", heap.bytes);
+        hold!(heap.bytes == open.bytes(), "{key:?}: {} bytes long", heap.bytes);
         hold!((heap.first, heap.last) == (open.first, open.last), "{key:?}: times");
         let missing = open.missing();
         hold!(heap.missing == missing, "{key:?}: {missing:?} is missing, {:?} told", heap.missing);
@@ -211,6 +255,15 @@ impl Judge {
         let whole = open.size == Some(open.received());
         hold!(whole == heap.is_complete(), "{:?} is handed on for {}", heap.key, heap.cause.name());
         let just = match heap.cause {
+            // Its counter came round.
+            HeapCause::Window
+                if self
+                    .open
+                    .iter()
+                    .any(|(key, other)| other.number > open.number && self.is_like(*key, heap.key)) =>
+            {
+                true
+            }
             HeapCause::Window => {
                 self.beside(heap.key).count() >= self.config.window
                     && self.beside(heap.key).all(|other| other.number >= open.number)

@@ -29,7 +29,7 @@ pub enum Told {
 pub struct Plan {
     /// Number of its sender, from 0.
     pub sender: u64,
-    /// Its number.
+    /// Its number; its packets tell as many bits of it as the flavour has.
     pub counter: u64,
     /// Its bytes.
     pub size: u64,
@@ -61,7 +61,7 @@ impl Plan {
     #[must_use]
     pub fn packet(&self, n: usize, flavour: Flavour) -> Vec<u8> {
         let cut = self.cuts[n].clone();
-        let mut pointers = vec![flavour.immediate(id::HEAP_COUNTER, self.counter)];
+        let mut pointers = vec![flavour.immediate(id::HEAP_COUNTER, self.counter & flavour.max_value())];
         if self.tells(n) {
             pointers.push(flavour.immediate(id::HEAP_SIZE, self.size));
         }
@@ -237,7 +237,7 @@ impl Stream {
         let plan = self.plans.len();
         self.plans.push(Plan {
             sender,
-            counter: counter & self.flavour.max_value(),
+            counter,
             size: at,
             cuts,
             told,

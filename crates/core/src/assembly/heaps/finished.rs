@@ -5,20 +5,32 @@
 //!   │ 41 │ 40 │ 43 │ 42 │ 44 │ 36 │ 37 │ 39 │      each has an entry in the index
 //! ```
 //!
-//! Exactly the last `remember` are remembered, each for `remember_for`, by its whole key: what was not finished is never
-//! taken for finished. A table that throws out what shares a place would need no ring, but then how long a heap is
+//! Exactly the last `remember` are remembered, each for `remember_for` and no longer than for a quarter of the way on
+//! which its counter comes round, by its whole key: what was not finished is never taken for finished. A table that throws out what shares a place would need no ring, but then how long a heap is
 //! remembered would be chance, and a stranger's to choose.
 
 use super::index::{Index, Known};
-use super::{HeapKey, HeapsConfig};
+use super::laps::{Laps, Turn};
+use super::{HeapKey, Heaps, HeapsConfig};
 use crate::placement::{Nanos, Reject};
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     key: HeapKey,
     when: Nanos,
+    bytes: u64,
+    /// Bytes refused, since all of it was the last time.
+    refused: u64,
+    turn: Turn,
     complete: bool,
     forgotten: bool,
+}
+
+impl Entry {
+    #[inline]
+    pub(super) fn new(key: HeapKey, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
+        Self { key, when: now, bytes, refused: 0, turn, complete, forgotten: false }
+    }
 }
 
 #[derive(Debug)]
@@ -31,32 +43,54 @@ pub(super) struct Finished {
     count: u64,
     /// Of this source, all before this one are forgotten.
     forgotten: (u64, u64),
+    /// Heaps that were refused whole.
+    pub(super) repeated: u64,
 }
 
 impl Finished {
     pub(super) fn new(config: &HeapsConfig) -> Self {
         let ring = Vec::with_capacity(config.remember);
-        Self { ring, most: config.remember, keep: config.remember_for, next: 0, count: 0, forgotten: (0, 0) }
+        let (most, keep) = (config.remember, config.remember_for);
+        Self { ring, most, keep, next: 0, count: 0, forgotten: (0, 0), repeated: 0 }
     }
 
     /// Whether the entry at `at` is still remembered, and of `key`.
     #[inline]
-    pub(super) fn is(&self, at: u32, key: HeapKey, now: Nanos) -> bool {
-        let entry = self.ring[at as usize];
-        entry.key == key && !entry.forgotten && now.since(entry.when) < self.keep
+    pub(super) fn is(&self, at: u32, key: HeapKey, now: Nanos, laps: &Laps) -> bool {
+        let entry = &self.ring[at as usize];
+        entry.key == key
+            && !entry.forgotten
+            && now.since(entry.when) < self.keep
+            && !laps.is_forgotten(key.source, entry.turn)
     }
 
-    /// Why a packet of the heap at `at` is refused.
-    pub(super) fn why(&self, at: u32) -> Reject {
-        if self.ring[at as usize].complete { Reject::Duplicate } else { Reject::Late }
+    /// Another heap with this key begins: the entry at `at`, if it is of it, stays forgotten.
+    pub(super) fn give_way(&mut self, at: u32, key: HeapKey) {
+        let entry = &mut self.ring[at as usize];
+        entry.forgotten |= entry.key == key;
+    }
+
+    /// A packet of so many bytes of the heap at `at` is refused: why.
+    #[cold]
+    pub(super) fn refuse(&mut self, at: u32, bytes: u64, now: Nanos, laps: &mut Laps) -> Reject {
+        let entry = &mut self.ring[at as usize];
+        // Of a heap without bytes a packet is all.
+        entry.refused = entry.refused.saturating_add(bytes.max(1));
+        if entry.refused >= entry.bytes {
+            entry.refused = 0;
+            laps.again(entry.key, entry.turn);
+            // Copies that a network makes come at once.
+            self.repeated += u64::from(now.since(entry.when) >= Heaps::<()>::RESTART);
+        }
+        if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
 
     #[inline]
-    pub(super) fn push(&mut self, key: HeapKey, complete: bool, now: Nanos, index: &mut Index) {
+    pub(super) fn push(&mut self, entry: Entry, index: &mut Index) {
         if self.most == 0 {
             return;
         }
-        let entry = Entry { key, when: now, complete, forgotten: false };
+        let (key, now) = (entry.key, entry.when);
         self.count += 1;
         let at = Known::Finished(self.next as u32);
         match self.ring.get_mut(self.next) {

@@ -7,6 +7,7 @@
 //!   substream 1  3 ───────── 1
 //! ```
 
+use super::laps::Turn;
 use super::{HeapKey, HeapsConfig};
 use crate::assembly::coverage::Coverage;
 use crate::placement::{Grain, Nanos};
@@ -27,6 +28,9 @@ pub(super) struct Live<B> {
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
+    /// The end of the furthest part that was refused because one before it did not come.
+    missed: u64,
+    pub(super) turn: Turn,
     substream: u32,
     /// Its neighbours among all, and in its substream.
     older: [u32; 2],
@@ -38,6 +42,19 @@ struct List {
     oldest: u32,
     newest: u32,
     len: usize,
+}
+
+impl<B> Live<B> {
+    /// A part up to `end` came, and has no place because one before it did not.
+    pub(super) fn miss(&mut self, end: u64, size: Option<u64>) {
+        self.missed = self.missed.max(end);
+        self.size = self.size.or(size);
+    }
+
+    /// Its size, or the end of the furthest byte that is known of.
+    pub(super) fn bytes(&self) -> u64 {
+        self.size.unwrap_or_else(|| self.seen.high().max(self.missed))
+    }
 }
 
 const EMPTY: List = List { oldest: NONE, newest: NONE, len: 0 };
@@ -110,13 +127,14 @@ impl<B> Table<B> {
     }
 
     /// Begin a heap of which nothing is there.
-    pub(super) fn open(&mut self, key: HeapKey, block: B, room: u64, now: Nanos) -> u32 {
+    pub(super) fn open(&mut self, key: HeapKey, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
         let substream = self.substream(key);
         let at = match self.free.pop() {
             Some(at) => {
                 let slot = self.at_mut(at);
                 (slot.key, slot.block, slot.size, slot.room) = (key, Some(block), None, room);
                 (slot.first, slot.last, slot.substream) = (now, now, substream as u32);
+                (slot.missed, slot.turn) = (0, turn);
                 at
             }
             None => {
@@ -128,6 +146,8 @@ impl<B> Table<B> {
                     room,
                     first: now,
                     last: now,
+                    missed: 0,
+                    turn,
                     substream: substream as u32,
                     older: [NONE; 2],
                     newer: [NONE; 2],

@@ -1,5 +1,6 @@
 //! How heaps leave: what each is said to hold, why, and when time alone decides it.
 
+use super::finished::Entry;
 use super::index::Known;
 use super::live::NONE;
 use super::{HeapKey, Heaps};
@@ -11,7 +12,7 @@ use std::ops::Range;
 pub enum HeapCause {
     /// All of it is there.
     Complete,
-    /// As many heaps as the window holds began after it.
+    /// As many heaps as the window holds began after it, or so many that its counter came round.
     Window,
     /// Its deadline came, or it was [given up](Heaps::give_up).
     Timeout,
@@ -45,7 +46,7 @@ pub struct RetiredHeap<B> {
     pub block: B,
     /// Its size in bytes, if any of its packets told it.
     pub size: Option<u64>,
-    /// Its size, or the end of the furthest byte that came if that was not told.
+    /// Its size, or the end of the furthest byte that came (with `in_order`, or was refused) if that was not told.
     pub bytes: u64,
     /// Bytes that came.
     pub received: u64,
@@ -118,8 +119,16 @@ impl<B> Heaps<B> {
 
     /// Retire a heap that came in one part and was never live.
     #[inline]
-    pub(super) fn retire_whole(&mut self, key: HeapKey, block: B, bytes: u64, first: Nanos) {
-        self.finished.push(key, true, self.now, &mut self.index);
+    pub(super) fn retire_whole(
+        &mut self,
+        key: HeapKey,
+        block: B,
+        bytes: u64,
+        first: Nanos,
+        counter_bits: u8,
+    ) {
+        let turn = self.take_turn(key, counter_bits);
+        self.finished.push(Entry::new(key, true, bytes, turn, self.now), &mut self.index);
         self.retired.push_back(RetiredHeap {
             key,
             block,
@@ -136,11 +145,12 @@ impl<B> Heaps<B> {
     /// Retire the live heap at `at`.
     pub(super) fn retire(&mut self, at: u32, cause: HeapCause) {
         let live = self.table.at(at);
-        let (key, size, first, last) = (live.key, live.size, live.first, live.last);
-        let (received, bytes) = (live.seen.bytes(), size.unwrap_or(live.seen.high()));
+        let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
+        let (received, bytes) = (live.seen.bytes(), live.bytes());
         let missing = if received == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
         if let Some(block) = self.discard(at) {
-            self.finished.push(key, cause == HeapCause::Complete, self.now, &mut self.index);
+            let complete = cause == HeapCause::Complete;
+            self.finished.push(Entry::new(key, complete, bytes, turn, self.now), &mut self.index);
             let heap = RetiredHeap { key, block, size, bytes, received, missing, first, last, cause };
             self.retired.push_back(heap);
         }

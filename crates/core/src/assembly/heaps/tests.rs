@@ -37,7 +37,7 @@ fn put(
     length: u64,
     size: impl Into<Option<u64>>,
 ) -> Result<(), Reject> {
-    put_at(h, key(counter), Part { offset, length, size: size.into() }, 0)
+    put_at(h, key(counter), Part { offset, length, size: size.into(), ..Part::default() }, 0)
 }
 
 fn next(h: &mut Heaps<Vec<u8>>) -> (u64, HeapCause, Vec<Range<u64>>) {
@@ -96,7 +96,13 @@ fn substreams_have_windows_of_their_own() {
     // Keyed by sender, a sender is a substream.
     let mut h = heaps(config);
     for (source, counter) in [(1, 1), (2, 1), (2, 2)] {
-        put_at(&mut h, HeapKey { source, counter }, Part { offset: 0, length: 1, size: Some(2) }, 0).unwrap();
+        put_at(
+            &mut h,
+            HeapKey { source, counter },
+            Part { offset: 0, length: 1, size: Some(2), ..Part::default() },
+            0,
+        )
+        .unwrap();
     }
     assert_eq!(h.poll_retired().map(|heap| heap.key), Some(HeapKey { source: 2, counter: 1 }));
     assert!(h.poll_retired().is_none());
@@ -105,7 +111,7 @@ fn substreams_have_windows_of_their_own() {
 #[test]
 fn a_deadline_counts_from_the_first_part() {
     let mut h = heaps(HeapsConfig::default());
-    let part = |offset| Part { offset, length: 10, size: Some(100) };
+    let part = |offset| Part { offset, length: 10, size: Some(100), ..Part::default() };
     put_at(&mut h, key(1), part(0), SECOND).unwrap();
     put_at(&mut h, key(2), part(0), SECOND + 1).unwrap();
     put_at(&mut h, key(1), part(10), 2 * SECOND - 1).unwrap();
@@ -125,7 +131,7 @@ fn a_deadline_counts_from_the_first_part() {
 #[test]
 fn a_clock_that_steps_back_moves_no_deadline() {
     let mut h = heaps(HeapsConfig::default());
-    let part = Part { offset: 0, length: 10, size: Some(100) };
+    let part = Part { offset: 0, length: 10, size: Some(100), ..Part::default() };
     put_at(&mut h, key(1), part, SECOND).unwrap();
     put_at(&mut h, key(2), part, 5).unwrap();
     assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND)));
@@ -175,7 +181,6 @@ fn sizes_must_agree_and_hold_what_came() {
 fn in_order_takes_only_the_next_part() {
     let mut h = heaps(HeapsConfig { in_order: true, ..HeapsConfig::default() });
     assert_eq!(put(&mut h, 1, 10, 10, 30), Err(Reject::OutOfOrder));
-    assert_eq!(h.live(), 0);
     put(&mut h, 1, 0, 10, 30).unwrap();
     assert_eq!(put(&mut h, 1, 20, 10, 30), Err(Reject::OutOfOrder));
     assert_eq!(put(&mut h, 1, 0, 10, 30), Err(Reject::Duplicate));
@@ -184,6 +189,121 @@ fn in_order_takes_only_the_next_part() {
     put(&mut h, 1, 10, 10, 30).unwrap();
     put(&mut h, 1, 20, 10, 30).unwrap();
     assert_eq!((next(&mut h).0, next(&mut h).0), (2, 1));
+}
+
+#[test]
+fn a_heap_whose_first_part_is_lost_is_told_in_order_too() {
+    let mut h = heaps(HeapsConfig { in_order: true, ..HeapsConfig::default() });
+    for offset in [10, 20] {
+        assert_eq!(put(&mut h, 1, offset, 10, 30), Err(Reject::OutOfOrder));
+    }
+    // Of unknown size: up to where its parts are known to be.
+    assert_eq!(put(&mut h, 2, 10, 10, None), Err(Reject::OutOfOrder));
+    put(&mut h, 3, 0, 10, None).unwrap();
+    assert_eq!(put(&mut h, 3, 20, 10, None), Err(Reject::OutOfOrder));
+    // A part that is refused may be the only one that tells the size.
+    put(&mut h, 4, 0, 10, None).unwrap();
+    assert_eq!(put(&mut h, 4, 20, 5, 40), Err(Reject::OutOfOrder));
+    h.finish(Nanos(0));
+    for (counter, received, size, missing) in
+        [(1, 0, Some(30), 0..30), (2, 0, None, 0..20), (3, 10, None, 10..30), (4, 10, Some(40), 10..40)]
+    {
+        let heap = h.poll_retired().unwrap();
+        assert_eq!((heap.key.counter, heap.received, heap.size), (counter, received, size));
+        assert_eq!((heap.missing, heap.bytes), (vec![missing.clone()], missing.end));
+        assert!(heap.block.len() as u64 >= heap.bytes, "who takes it reads no byte that is not there");
+    }
+    assert_eq!(put(&mut h, 1, 0, 10, 30), Err(Reject::Late));
+}
+
+/// A whole heap of a source whose counters have so many bits.
+fn whole(h: &mut Heaps<Vec<u8>>, source: u64, counter: u64, counter_bits: u8) -> Result<(), Reject> {
+    let counter = counter & ((1 << counter_bits) - 1);
+    let part = Part { length: 8, size: Some(8), counter_bits, ..Part::default() };
+    put_at(h, HeapKey { source, counter }, part, 0)
+}
+
+#[test]
+fn counters_that_come_round_are_new_heaps_and_copies_are_not() {
+    for (bits, step) in [(8, 1u64), (8, 2), (8, 3), (8, 4), (8, 16), (8, 64), (8, 6), (16, 1), (16, 1024)] {
+        let mut h = heaps(HeapsConfig { remember: 1 << 17, ..HeapsConfig::default() });
+        // A control heap that is out of the row, where that is long enough to be known.
+        if (1u64 << bits >> step.trailing_zeros()) > 8 {
+            whole(&mut h, 0, u64::MAX, bits).unwrap();
+        }
+        for n in 0..70_000u64 {
+            assert_eq!(whole(&mut h, 0, n * step, bits), Ok(()), "heap {n} of {bits} bits, step {step}");
+            // A lap is at least 4 heaps here, so the last is always remembered.
+            assert_eq!(whole(&mut h, 0, n * step, bits), Err(Reject::Duplicate), "{n}, {bits}, {step}");
+            if bits == 8 && n > 600 {
+                break;
+            }
+            h.poll_retired();
+        }
+    }
+}
+
+#[test]
+fn a_quarter_of_a_lap_is_remembered_for_each_source_whatever_else_comes() {
+    let mut h = heaps(HeapsConfig::default());
+    for n in 0..1000 {
+        for source in 1..=3 {
+            whole(&mut h, source, n, 8).unwrap();
+        }
+        // One heap with a counter far away changes nothing.
+        if n % 300 == 0 {
+            whole(&mut h, 1, n + 128, 8).unwrap();
+        }
+        // A byte of each: all of a heap would count as one that came again.
+        for back in (0..60.min(n)).filter(|_| n % 100 == 99) {
+            let key = HeapKey { source: 2, counter: (n - back) & 0xFF };
+            let part = Part { length: 1, size: Some(8), counter_bits: 8, ..Part::default() };
+            assert_eq!(put_at(&mut h, key, part, 0), Err(Reject::Duplicate), "{back} back of {n}");
+        }
+    }
+}
+
+#[test]
+fn a_heap_of_the_last_lap_that_was_not_finished_takes_nothing_of_this_one() {
+    let mut h = heaps(HeapsConfig { timeout: None, ..HeapsConfig::default() });
+    let first = Part { length: 8, size: Some(16), counter_bits: 8, ..Part::default() };
+    put_at(&mut h, key(0), first, 0).unwrap();
+    for n in 1..256 {
+        whole(&mut h, 0, n, 8).unwrap();
+    }
+    while h.poll_retired().is_some() {}
+    put_at(&mut h, key(0), Part { offset: 8, ..first }, 0).unwrap();
+    assert_eq!(next(&mut h), (0, HeapCause::Window, std::iter::once(8..16).collect()));
+    h.finish(Nanos(0));
+    assert_eq!(next(&mut h), (0, HeapCause::Finish, std::iter::once(0..8).collect()));
+}
+
+#[test]
+fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
+    let mut h = heaps(HeapsConfig { remember_for: Nanos(u64::MAX), ..HeapsConfig::default() });
+    let late = Heaps::<Vec<u8>>::RESTART.0;
+    let half = |offset| Part { offset, length: 8, size: Some(16), ..Part::default() };
+    for offset in [0, 8] {
+        put_at(&mut h, key(1), half(offset), 0).unwrap();
+    }
+    // Copies by a network, soon; and one that is late.
+    for (offset, now) in [(0, 0), (8, 0), (0, late - 1), (8, late - 1), (0, late)] {
+        assert_eq!(put_at(&mut h, key(1), half(offset), now), Err(Reject::Duplicate));
+        assert_eq!(h.take_repeated(), 0);
+    }
+    assert_eq!(put_at(&mut h, key(1), half(8), late), Err(Reject::Duplicate));
+    assert_eq!(h.take_repeated(), 1);
+    assert_eq!(put_at(&mut h, key(1), half(8), late), Err(Reject::Duplicate));
+    assert_eq!(h.take_repeated(), 0, "half of it");
+}
+
+#[test]
+fn where_all_are_refused_something_still_goes_on() {
+    let mut h = heaps(HeapsConfig::default());
+    // Out of the row, then a lap of four: the row is not known when it ends.
+    whole(&mut h, 0, 255, 8).unwrap();
+    let taken: Vec<bool> = (0..400).map(|n| whole(&mut h, 0, n * 64, 8).is_ok()).collect();
+    assert!(!taken[4] && taken[40..].iter().all(|&taken| taken), "{taken:?}");
 }
 
 #[test]
@@ -200,7 +320,7 @@ fn a_heap_of_unknown_size_grows_and_keeps_what_it_has() {
     let mut h = heaps(HeapsConfig { window: 1, largest: 1000, ..HeapsConfig::default() });
     let mut asked = Vec::new();
     for n in 0..10 {
-        let part = Part { offset: n * 100, length: 100, size: None };
+        let part = Part { offset: n * 100, length: 100, size: None, ..Part::default() };
         let mut slot = h
             .reserve(key(1), part, Nanos(0), |bytes, old| {
                 asked.push(bytes);
@@ -242,10 +362,10 @@ fn an_empty_heap_is_a_heap() {
 #[test]
 fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
     let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
-    let part = Part { offset: 0, length: 10, size: None };
+    let part = Part { offset: 0, length: 10, size: None, ..Part::default() };
     assert_eq!(h.reserve(key(1), part, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
     put(&mut h, 1, 0, 10, None).unwrap();
-    let more = Part { offset: 10, length: 5, size: None };
+    let more = Part { offset: 10, length: 5, size: None, ..Part::default() };
     let mut asked = Vec::new();
     let full = |bytes, old| {
         asked.push(bytes);
@@ -257,7 +377,7 @@ fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
     let exact = |bytes, old| if bytes == 15 { enough(bytes, old) } else { Err(old) };
     h.reserve(key(1), more, Nanos(0), exact).unwrap().commit(Nanos(0));
     // A whole heap needs no place in the window; one that does, and finds no memory, ends the oldest.
-    let whole = Part { offset: 0, length: 10, size: Some(10) };
+    let whole = Part { offset: 0, length: 10, size: Some(10), ..Part::default() };
     assert_eq!(h.reserve(key(2), whole, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
     assert_eq!(h.live(), 1);
     let first = Part { size: Some(11), ..whole };
@@ -271,7 +391,7 @@ fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
 fn a_heap_whose_block_is_kept_is_gone() {
     let mut h = heaps(HeapsConfig::default());
     put(&mut h, 1, 0, 10, None).unwrap();
-    let more = Part { offset: 10, length: 5, size: None };
+    let more = Part { offset: 10, length: 5, size: None, ..Part::default() };
     assert_eq!(h.reserve(key(1), more, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
     h.finish(Nanos(0));
     assert_eq!((h.live(), h.poll_retired().is_none()), (0, true));
@@ -283,7 +403,7 @@ fn a_slot_not_committed_never_happened() {
     let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
     put(&mut h, 1, 0, 10, 20).unwrap();
     for (counter, offset) in [(2, 0), (1, 10)] {
-        let part = Part { offset, length: 10, size: Some(20) };
+        let part = Part { offset, length: 10, size: Some(20), ..Part::default() };
         let slot = h.reserve(key(counter), part, Nanos(0), enough).unwrap();
         assert_eq!(slot.is_first(), counter == 2);
         drop(slot);
@@ -310,7 +430,7 @@ fn the_last_finished_heaps_are_remembered_and_no_other() {
 #[test]
 fn a_restarted_senders_counters_are_accepted_again() {
     let mut h = heaps(HeapsConfig { remember_for: Nanos::SECOND, ..HeapsConfig::default() });
-    let whole = Part { offset: 0, length: 8, size: Some(8) };
+    let whole = Part { offset: 0, length: 8, size: Some(8), ..Part::default() };
     let mut put = |counter, now| put_at(&mut h, key(counter), whole, now);
     put(1, 0).unwrap();
     assert_eq!(put(1, SECOND - 1), Err(Reject::Duplicate));
@@ -320,7 +440,7 @@ fn a_restarted_senders_counters_are_accepted_again() {
 #[test]
 fn a_start_lets_its_senders_counters_come_again_and_no_others() {
     let mut h = heaps(HeapsConfig::default());
-    let whole = Part { offset: 0, length: 8, size: Some(8) };
+    let whole = Part { offset: 0, length: 8, size: Some(8), ..Part::default() };
     let key = |source, counter| HeapKey { source, counter };
     let start = |h: &mut Heaps<Vec<u8>>, now| {
         h.forget(key(1, 1), Nanos(now));
@@ -349,7 +469,7 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
 #[test]
 fn a_start_ends_what_its_sender_left_behind() {
     let mut h = heaps(HeapsConfig::default());
-    let part = Part { offset: 0, length: 8, size: Some(16) };
+    let part = Part { offset: 0, length: 8, size: Some(16), ..Part::default() };
     let key = |source, counter| HeapKey { source, counter };
     for key in [key(0, 3), key(1, 3), key(2, 3)] {
         put_at(&mut h, key, part, 0).unwrap();

@@ -60,6 +60,9 @@ counts! {
     incomplete_heaps,
     /// Incomplete heaps that nobody asked for.
     incomplete_dropped,
+    /// Heaps of which all bytes came again, 100 ms or longer after they were finished, and were refused: counters were
+    /// used again while they were remembered. Copies that a network makes come sooner.
+    repeated_heaps,
     /// Heaps that came in a single packet.
     single_packet_heaps,
     /// Finished heaps for which the ring had no room.

@@ -21,6 +21,7 @@ pub(super) struct Sender {
 /// A heap that comes as one long packet, filled outside of the table.
 pub(super) struct Whole<B> {
     key: HeapKey,
+    counter_bits: u8,
     pub(super) block: B,
     /// Its size.
     pub(super) bytes: u64,
@@ -140,7 +141,12 @@ impl<G: Goal> Table<G> {
         if head.control == Some(0) {
             self.heaps.forget(key, now);
         }
-        let part = Part { offset: head.offset + at, length: bytes.len() as u64, size: head.size };
+        let part = Part {
+            offset: head.offset + at,
+            length: bytes.len() as u64,
+            size: head.size,
+            counter_bits: head.flavour.address_bits(),
+        };
         let goal = &mut self.goal;
         let mut why = Reject::NoBuffer;
         let room = |bytes, old| {
@@ -152,7 +158,7 @@ impl<G: Goal> Table<G> {
         let mut slot = match self.heaps.reserve(key, part, now, room) {
             Ok(slot) => slot,
             Err(Reject::NoBuffer) => return Err(why),
-            Err(reason) => return Err(reason),
+            Err(reason) => return Err(self.refused(reason, counts)),
         };
         let range = slot.range();
         counts.pointers_refused += self.goal.write(slot.block(), head, range.start, bytes)?;
@@ -164,6 +170,13 @@ impl<G: Goal> Table<G> {
             self.settle(counts);
         }
         Ok(())
+    }
+
+    /// A packet is refused: count what that tells of its heap.
+    #[cold]
+    fn refused(&mut self, why: Reject, counts: &mut Counts) -> Reject {
+        counts.repeated_heaps += self.heaps.take_repeated();
+        why
     }
 
     /// Look at finished heaps though nothing is to be handed on yet.
@@ -194,7 +207,8 @@ impl<G: Goal> Table<G> {
         let mut block = self.goal.room(head, from, head.length, None).ok()?;
         counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
         let key = HeapKey { source: from.number, counter: head.counter };
-        Some(Whole { key, block, bytes: head.length, filled: 0 })
+        let counter_bits = head.flavour.address_bits();
+        Some(Whole { key, counter_bits, block, bytes: head.length, filled: 0 })
     }
 
     /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
@@ -206,14 +220,17 @@ impl<G: Goal> Table<G> {
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        let Whole { key, block, bytes, filled } = whole;
-        let part = Part { offset: 0, length: filled, size: Some(bytes) };
+        let Whole { key, counter_bits, block, bytes, filled } = whole;
+        let part = Part { offset: 0, length: filled, size: Some(bytes), counter_bits };
         let mut block = Some(block);
         // Not in place of what a heap without a size has already: those bytes would be lost.
-        let mut slot = self.heaps.reserve(key, part, now, |_, old| match old {
+        let mut slot = match self.heaps.reserve(key, part, now, |_, old| match old {
             None => block.take().ok_or(None),
             old => Err(old),
-        })?;
+        }) {
+            Ok(slot) => slot,
+            Err(reason) => return Err(self.refused(reason, counts)),
+        };
         let began = slot.is_first();
         if let Some(mut block) = block.take() {
             // The same heap is under construction from elsewhere.

@@ -58,7 +58,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         |((source, beyond), offset, length, size, fate)| Op::Put {
             source,
             beyond,
-            part: Part { offset, length, size },
+            part: Part { offset, length, size, ..Part::default() },
             fate,
         },
     );
@@ -114,6 +114,10 @@ struct Told {
 struct Heap {
     key: HeapKey,
     size: Option<u64>,
+    /// Which heap of its source it was.
+    turn: usize,
+    /// The end of the furthest part that came too early, where order is wanted.
+    missed: u64,
     room: u64,
     there: [bool; LARGEST as usize],
     first: u64,
@@ -134,13 +138,33 @@ impl Heap {
     }
 }
 
+struct Done {
+    key: HeapKey,
+    when: u64,
+    complete: bool,
+    turn: usize,
+    /// Another heap with its key began.
+    gone: bool,
+    bytes: u64,
+    /// Of these, refused again.
+    refused: u64,
+}
+
 struct Model {
     config: HeapsConfig,
     now: u64,
     /// In order of their first parts.
     live: Vec<Heap>,
-    /// Everything that was ever finished: when, and whether it was complete.
-    done: Vec<(HeapKey, u64, bool)>,
+    /// Everything that was ever finished.
+    done: Vec<Done>,
+    /// Bits of every counter; 0: they never come round.
+    bits: u8,
+    /// Of each source, the counters of all heaps that it began.
+    begun: BTreeMap<u64, Vec<u64>>,
+    /// Of each, heaps refused whole since one began.
+    streak: BTreeMap<u64, u64>,
+    /// Heaps that were refused whole.
+    repeated: u64,
     /// Of each source, how many of `done` are forgotten.
     forgotten: BTreeMap<u64, usize>,
     told: VecDeque<Told>,
@@ -150,8 +174,51 @@ impl Model {
     fn remembered(&self, key: HeapKey) -> Option<usize> {
         let from = self.done.len().saturating_sub(self.config.remember);
         let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
-        (from..self.done.len())
-            .find(|&at| self.done[at].0 == key && self.now - self.done[at].1 < self.config.remember_for.0)
+        let fresh = |done: &Done| self.now - done.when < self.config.remember_for.0;
+        let near = |done: &Done| self.bits == 0 || !self.is_back(key.source, done.turn, 4);
+        (from..self.done.len()).find(|&at| {
+            let done = &self.done[at];
+            done.key == key && !done.gone && fresh(done) && near(done)
+        })
+    }
+
+    /// Whether heap `turn` of the source began this part of a lap ago.
+    fn is_back(&self, source: u64, turn: usize, part: usize) -> bool {
+        let begun = self.begun.get(&source).map_or(&[][..], Vec::as_slice);
+        // How many low bits stood still, from one heap to the next, in this stretch of 16 and the one before. Two of
+        // eight steps may be anything.
+        let from = (begun.len() / 16 * 16).saturating_sub(16).max(1);
+        let steps = (from..begun.len()).map(|n| begun[n] ^ begun[n - 1]).filter(|&differ| differ != 0);
+        let mut still: Vec<u32> = steps.map(u64::trailing_zeros).collect();
+        still.sort_unstable();
+        let typical = still.get(if still.len() >= 8 { 2 } else { 0 });
+        let still = typical.map_or(self.bits.into(), |&still| still);
+        let lap = 1usize << (u32::from(self.bits) - still);
+        begun.len() - turn >= (lap / part).max(1)
+    }
+
+    fn begin(&mut self, key: HeapKey) -> usize {
+        let begun = self.begun.entry(key.source).or_default();
+        begun.push(key.counter);
+        begun.len()
+    }
+
+    /// A packet of a finished heap is refused.
+    fn refuse(&mut self, at: usize, bytes: u64) -> Reject {
+        let done = &mut self.done[at];
+        done.refused += bytes.max(1);
+        let why = if done.complete { Reject::Duplicate } else { Reject::Late };
+        if done.refused >= done.bytes {
+            done.refused = 0;
+            self.repeated += u64::from(self.now - done.when >= 100_000_000);
+            let key = done.key;
+            let streak = self.streak.entry(key.source).or_default();
+            *streak += 1;
+            if *streak > 16 {
+                self.begin(key);
+            }
+        }
+        why
     }
 
     fn substream(&self, key: HeapKey) -> u64 {
@@ -166,12 +233,21 @@ impl Model {
 
     fn retire(&mut self, at: usize, cause: HeapCause) {
         let heap = self.live.remove(at);
-        let bytes = heap.size.unwrap_or(heap.high()) as usize;
-        self.done.push((heap.key, self.now, cause == HeapCause::Complete));
+        let bytes = heap.size.unwrap_or(heap.high().max(heap.missed));
+        let (complete, turn) = (cause == HeapCause::Complete, heap.turn);
+        self.done.push(Done {
+            key: heap.key,
+            when: self.now,
+            complete,
+            turn,
+            gone: false,
+            bytes,
+            refused: 0,
+        });
         self.told.push_back(Told {
             key: heap.key,
             size: heap.size,
-            there: heap.there[..bytes].to_vec(),
+            there: heap.there[..bytes as usize].to_vec(),
             first: heap.first,
             last: heap.last,
             cause,
@@ -185,9 +261,24 @@ impl Model {
         if part.size.is_some_and(|size| size > LARGEST) || end > part.size.unwrap_or(LARGEST) {
             return Err(Reject::Outside);
         }
-        let found = self.live.iter().position(|heap| heap.key == key);
+        let mut found = self.live.iter().position(|heap| heap.key == key);
+        if found.is_none()
+            && let Some(at) = self.remembered(key)
+        {
+            return Err(self.refuse(at, part.length));
+        }
+        if let Some(at) = found
+            && self.bits > 0
+            && self.is_back(key.source, self.live[at].turn, 2)
+        {
+            self.retire(at, HeapCause::Window);
+            found = None;
+        }
         if let Some(at) = found {
-            Self::fits(&config, &self.live[at], part)?;
+            let fits = Self::fits(&config, &self.live[at], part);
+            if fits.is_err_and(|why| why != Reject::OutOfOrder) {
+                return fits;
+            }
             let heap = &mut self.live[at];
             let need = heap.size.or(part.size).unwrap_or(end);
             if need > heap.room && fate == Fate::Full {
@@ -196,15 +287,14 @@ impl Model {
             if need > heap.room {
                 heap.room = if part.size.is_some() { need } else { need.max(heap.room * 2).min(LARGEST) };
             }
-        } else {
-            if let Some(at) = self.remembered(key) {
-                return Err(if self.done[at].2 { Reject::Duplicate } else { Reject::Late });
+            if fits.is_err() {
+                heap.size = heap.size.or(part.size);
+                heap.missed = heap.missed.max(end);
+                return fits;
             }
+        } else {
             if part.size.is_none() && !config.unsized_heaps {
                 return Err(Reject::Unsized);
-            }
-            if config.in_order && part.offset > 0 && part.length > 0 {
-                return Err(Reject::OutOfOrder);
             }
             if fate == Fate::Full {
                 if part.size != Some(part.length) {
@@ -212,19 +302,15 @@ impl Model {
                 }
                 return Err(Reject::NoBuffer);
             }
+            if config.in_order && part.offset > 0 && part.length > 0 {
+                self.open(key, part);
+                return Err(Reject::OutOfOrder);
+            }
         }
         if fate == Fate::Drop {
             return Ok(());
         }
-        let at = found.unwrap_or_else(|| {
-            if part.size != Some(part.length) {
-                self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
-            }
-            let (first, there) = (self.now, [false; LARGEST as usize]);
-            let room = part.size.unwrap_or(end);
-            self.live.push(Heap { key, size: part.size, room, there, first, last: first });
-            self.live.len() - 1
-        });
+        let at = found.unwrap_or_else(|| self.open(key, part));
         let heap = &mut self.live[at];
         heap.size = heap.size.or(part.size);
         heap.there[Heap::range(part)].fill(true);
@@ -233,6 +319,22 @@ impl Model {
             self.retire(at, HeapCause::Complete);
         }
         Ok(())
+    }
+
+    /// A heap with nothing in it.
+    fn open(&mut self, key: HeapKey, part: Part) -> usize {
+        if part.size != Some(part.length) {
+            self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
+        }
+        let (first, there, end) = (self.now, [false; LARGEST as usize], part.offset + part.length);
+        let room = part.size.unwrap_or(end);
+        // Where its first part is taken, nothing is missed.
+        let missed = if self.config.in_order && part.offset > 0 && part.length > 0 { end } else { 0 };
+        self.done.iter_mut().filter(|done| done.key == key).for_each(|done| done.gone = true);
+        self.streak.remove(&key.source);
+        let turn = self.begin(key);
+        self.live.push(Heap { key, size: part.size, turn, missed, room, there, first, last: first });
+        self.live.len() - 1
     }
 
     fn fits(config: &HeapsConfig, heap: &Heap, part: Part) -> Result<(), Reject> {
@@ -279,7 +381,7 @@ impl Model {
         let (now, source) = (self.now, start.source);
         let over = |heap: &Heap| source != 0 && heap.key.source == source && long(heap.last, now);
         let live = self.live.iter().any(|heap| heap.key == start && !over(heap));
-        let fresh = self.remembered(start).is_some_and(|at| !long(self.done[at].1, now));
+        let fresh = self.remembered(start).is_some_and(|at| !long(self.done[at].when, now));
         if !live && !fresh {
             while let Some(at) = self.live.iter().position(over) {
                 self.retire(at, HeapCause::Finish);
@@ -315,6 +417,7 @@ struct Checked {
 impl Checked {
     fn put(&mut self, key: HeapKey, part: Part, fate: Fate) {
         let now = Nanos(self.model.now);
+        let part = Part { counter_bits: self.model.bits, ..part };
         let want = self.model.put(key, part, fate);
         let room = |bytes, old| if fate == Fate::Full { Err(old) } else { enough(bytes, old) };
         let got = self.heaps.reserve(key, part, now, room).map(|mut slot| {
@@ -334,7 +437,7 @@ impl Checked {
         for n in (0..count).map(|n| (n + from) % count).filter(|n| (n + 1) % lost != 0 || lost == 1) {
             let offset = n * STEP;
             let length = STEP.min(size - offset);
-            self.put(key, Part { offset, length, size: Some(size) }, Fate::Commit);
+            self.put(key, Part { offset, length, size: Some(size), ..Part::default() }, Fate::Commit);
         }
     }
 
@@ -345,22 +448,28 @@ impl Checked {
         assert_eq!(self.model.told.pop_front(), None);
         assert_eq!(self.heaps.live(), self.model.live.len());
         assert_eq!(self.heaps.poll_timeout(), self.model.due().map(Nanos));
+        assert_eq!(self.heaps.take_repeated(), std::mem::take(&mut self.model.repeated));
     }
 }
 
-fn play(config: HeapsConfig, ops: &[Op]) {
+fn play(config: HeapsConfig, bits: u8, ops: &[Op]) {
     let model = Model {
         config,
         now: 0,
         live: Vec::new(),
         done: Vec::new(),
+        bits,
+        begun: BTreeMap::new(),
+        streak: BTreeMap::new(),
+        repeated: 0,
         forgotten: BTreeMap::new(),
         told: VecDeque::new(),
     };
+    let mask = if bits == 0 { u64::MAX } else { (1 << bits) - 1 };
     let mut world = Checked { heaps: Heaps::new(config), model };
     let mut at = 1000u64;
     for op in ops {
-        let key = |source: u64, beyond: u64| HeapKey { source, counter: at + beyond };
+        let key = |source: u64, beyond: u64| HeapKey { source, counter: (at + beyond) & mask };
         match *op {
             Op::Put { source, beyond, part, fate } => world.put(key(source, beyond), part, fate),
             Op::Run { source, beyond, from, lost } => world.run(key(source, beyond), from, lost),
@@ -392,7 +501,7 @@ fn play(config: HeapsConfig, ops: &[Op]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn it_answers_as_the_model_does(config in limits(), ops in ops()) {
-        play(config, &ops);
+    fn it_answers_as_the_model_does(config in limits(), bits in prop_oneof![Just(0u8), 2u8..6, Just(8)], ops in ops()) {
+        play(config, bits, &ops);
     }
 }

@@ -1,6 +1,7 @@
 //! What brought spead2 4.5.1 down, and what a stranger could think of, tried on a stream.
 
 use super::*;
+use skyhaul_core::placement::Nanos;
 
 /// A packet with these immediate items, then these pointers, and payload.
 fn packet(items: &[(u64, u64)], more: &[u64], payload: &[u8]) -> Vec<u8> {
@@ -166,6 +167,68 @@ fn a_start_of_stream_lets_counters_come_again() {
     assert_eq!(heaps.iter().filter(|heap| heap.counter == 1).count(), 2);
     assert_eq!(stats.total.rejects.get(Reject::Duplicate), 2);
     assert_eq!(heaps.iter().filter(|heap| heap.is_start_of_stream()).count(), 1);
+}
+
+#[test]
+fn counters_of_eight_bits_may_come_round_and_copies_may_come_too() {
+    let flavour = Flavour::new(8).unwrap();
+    let heap = |counter: u64| {
+        let mut packet = vec![0x53, 4, 7, 1, 0, 0, 0, 5];
+        for (id, value) in [(1, counter & 0xFF), (2, 8), (3, 0), (4, 8)] {
+            packet.extend(flavour.immediate(id, value).to_be_bytes());
+        }
+        packet.extend(flavour.addressed(0x20, 0).to_be_bytes());
+        packet.extend(counter.to_be_bytes());
+        packet
+    };
+    // Each twice, and the one of 50 heaps before.
+    let mut sent: Vec<_> =
+        (1..1500u64).flat_map(|n| [heap(n), heap(n), heap(n.saturating_sub(50).max(1))]).collect();
+    sent.push(stop_heap(1));
+    let stream = Stream::new(&config());
+    stream.add_bytes(sent.concat()).unwrap();
+    let mut next = 1u64;
+    while let Ok(heap) = stream.get(LONG) {
+        assert_eq!(heap.payload(), next.to_be_bytes());
+        next += 1;
+    }
+    let total = stream.stats().total;
+    assert_eq!((next, total.heaps, total.rejects.get(Reject::Duplicate)), (1500, 1499, 2 * 1499));
+    assert_eq!(total.repeated_heaps, 0);
+}
+
+#[test]
+fn a_sender_that_begins_anew_unsaid_is_refused_in_sight_until_its_heaps_are_forgotten() {
+    let mut remembering = config();
+    remembering.heaps.remember_for = Nanos(60 * Nanos::SECOND.0);
+    let stream = Stream::new(&remembering);
+    let queue = InprocQueue::default();
+    stream.add_inproc(queue.clone()).unwrap();
+    let run = || (1..=3).flat_map(|n| packets(n, 2000, 1472));
+    run().for_each(|packet| assert!(queue.push(&packet, Duration::ZERO).unwrap()));
+    for _ in 0..3 {
+        stream.get(LONG).unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(150));
+    run().for_each(|packet| assert!(queue.push(&packet, Duration::ZERO).unwrap()));
+    queue.close();
+    assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
+    let total = stream.stats().total;
+    assert_eq!((total.heaps, total.repeated_heaps, total.rejects.get(Reject::Duplicate)), (3, 3, 6));
+}
+
+#[test]
+fn a_heap_whose_first_packet_is_lost_is_told_where_order_is_wanted() {
+    let mut ordered = StreamConfig { incomplete: true, ..config() };
+    ordered.heaps.in_order = true;
+    let sent: Vec<_> = packets(1, 4000, 1472).into_iter().skip(1).chain(packets(2, 100, 1472)).collect();
+    let (heaps, stats) = receive(&ordered, &sent);
+    let lost = heaps.iter().find(|heap| heap.counter == 1).unwrap();
+    assert_eq!((lost.complete, lost.received, lost.size), (false, 0, Some(4000)));
+    assert_eq!((lost.missing.as_slice(), lost.payload()), (std::slice::from_ref(&(0..4000)), &[0; 4000][..]));
+    assert_eq!((stats.total.incomplete_heaps, stats.total.rejects.get(Reject::OutOfOrder)), (1, 2));
+    let (_, stats) = receive(&StreamConfig { incomplete: false, ..ordered }, &sent);
+    assert_eq!(stats.total.incomplete_dropped, 1);
 }
 
 #[test]

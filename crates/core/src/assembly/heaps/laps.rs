@@ -1,0 +1,130 @@
+//! Counters of few bits come round, and then a heap that is new has the counter of one that is finished.
+//!
+//! ```text
+//!   8 bits, in steps of 1:   0 ─── 64 ─── 128 ─── 192 ─── 255 ─ 0     a lap of 256 heaps
+//!                  in steps of 4:   0, 4, 8, … 252, 0                 a lap of 64
+//!                                   ◀ ¼ ▶ remembered   ◀── ½ ──▶ may be under construction
+//! ```
+//!
+//! What a network delays is some heaps late, what comes round is a whole lap late: a quarter of a lap lies well between.
+//! It is counted in heaps that the source began, not in the distance of counters: several senders may share a source,
+//! and one heap with a counter far away (or a forged one) must not make the others forgotten.
+
+use super::HeapKey;
+use std::collections::BTreeMap;
+
+/// Counters of more bits come round in no time that anything is remembered for.
+const FEW: u8 = 32;
+/// Heaps in which the step from counter to counter is looked at: in this stretch and the one before.
+const STRETCH: u32 = 16;
+/// Of so many steps, two may be to a heap that is out of the row and back: a control heap, a forged one.
+const ENOUGH: u32 = 8;
+const OUT_OF_ROW: u32 = 2;
+
+/// Which heap of its source a heap was, where counters come round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Turn {
+    number: u32,
+    /// Bits of its counter; 0: it never comes round.
+    bits: u8,
+}
+
+impl Turn {
+    /// Whether its counter comes round.
+    #[inline]
+    pub(super) fn is_counted(self) -> bool {
+        self.bits != 0
+    }
+}
+
+/// A source whose counters have few bits.
+#[derive(Debug)]
+struct Lap {
+    /// Heaps begun.
+    count: u32,
+    /// Heaps that came again whole, and were refused, since one began.
+    refused: u32,
+    last: u64,
+    /// How many steps left so many low bits as they were, in this stretch and the one before.
+    still: [[u8; FEW as usize]; 2],
+}
+
+impl Lap {
+    fn begin(&mut self, counter: u64) {
+        let differ = counter ^ self.last;
+        if let Some(steps) = self.still[0].get_mut(differ.trailing_zeros() as usize) {
+            *steps += 1;
+        }
+        self.count = self.count.wrapping_add(1);
+        (self.last, self.refused) = (counter, 0);
+        if self.count.is_multiple_of(STRETCH) {
+            self.still = [[0; FEW as usize], self.still[0]];
+        }
+    }
+
+    /// Heaps until a counter comes again.
+    fn heaps(&self, bits: u8) -> u64 {
+        let steps = || self.still[0].iter().zip(&self.still[1]).map(|(a, b)| u32::from(a + b));
+        let ignored = if steps().sum::<u32>() >= ENOUGH { OUT_OF_ROW } else { 0 };
+        let seen = steps().scan(0, |seen, steps| {
+            *seen += steps;
+            Some(*seen)
+        });
+        let still =
+            { seen }.position(|seen| seen > ignored).unwrap_or(usize::from(bits)).min(usize::from(bits));
+        1 << (usize::from(bits) - still)
+    }
+}
+
+/// The sources whose counters come round, each with as many bits as its packets tell.
+#[derive(Debug, Default)]
+pub(super) struct Laps {
+    sources: BTreeMap<(u64, u8), Lap>,
+}
+
+impl Laps {
+    /// A heap that was finished came again, whole, and was refused. Where nothing but such comes, they count as begun, or
+    /// nothing would ever go on; new heaps come between the copies that a network makes.
+    pub(super) fn again(&mut self, key: HeapKey, turn: Turn) {
+        if let Some(lap) = self.sources.get_mut(&(key.source, turn.bits)) {
+            let refused = lap.refused.saturating_add(1);
+            if refused > STRETCH {
+                lap.begin(key.counter);
+            }
+            lap.refused = refused;
+        }
+    }
+
+    /// A heap begins.
+    #[inline]
+    pub(super) fn begin(&mut self, key: HeapKey, bits: u8) -> Turn {
+        if bits == 0 || bits > FEW { Turn::default() } else { self.count(key, bits) }
+    }
+
+    #[cold]
+    fn count(&mut self, key: HeapKey, bits: u8) -> Turn {
+        let fresh = || Lap { count: 0, refused: 0, last: key.counter, still: [[0; FEW as usize]; 2] };
+        let lap = self.sources.entry((key.source, bits)).or_insert_with(fresh);
+        lap.begin(key.counter);
+        Turn { number: lap.count, bits }
+    }
+
+    /// Whether a finished heap is so far back that its counter may be a new heap's.
+    #[inline]
+    pub(super) fn is_forgotten(&self, source: u64, turn: Turn) -> bool {
+        turn.bits != 0 && self.is_back(source, turn, 4)
+    }
+
+    /// Whether a heap under construction is so far back that a packet with its counter is of a new one.
+    #[inline]
+    pub(super) fn is_given_up(&self, source: u64, turn: Turn) -> bool {
+        turn.bits != 0 && self.is_back(source, turn, 2)
+    }
+
+    /// Whether it began at least this part of a lap ago.
+    #[cold]
+    fn is_back(&self, source: u64, turn: Turn, part: u64) -> bool {
+        let Some(lap) = self.sources.get(&(source, turn.bits)) else { return false };
+        u64::from(lap.count.wrapping_sub(turn.number)) >= (lap.heaps(turn.bits) / part).max(1)
+    }
+}
