@@ -17,6 +17,9 @@
 //! As fast as it is read: for the times between packets, look at [`Train::time`]. Checksums of datagrams are not
 //! looked at: captures on the sending host have them before they are computed.
 //!
+//! Captures on the host that sends, or behind GRO, hold trains of packets that are not cut yet. Nothing in them says where;
+//! SPEAD packets say their own length, and are cut where one asks for it ([`PcapSource::cut_spead`]).
+//!
 //! Limits: UDP in IPv4 or IPv6, on Ethernet (with VLAN tags), Linux "any" captures, raw IP and loopback; fragments
 //! are counted, not joined; a record of more than 16 MiB ends the file with an error.
 
@@ -28,6 +31,7 @@ use pcap_parser::{
     Block, Linktype, PcapBlockOwned, PcapError, PcapHeader, create_reader, traits::PcapReaderIterator,
 };
 use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::spead::train;
 use std::{
     fs::File,
     io::{self, Read},
@@ -57,6 +61,7 @@ pub struct PcapSource {
 /// What the blocks so far said about those that follow.
 struct Format {
     port: Option<u16>,
+    cut_spead: bool,
     interfaces: Vec<Interface>,
 }
 
@@ -74,6 +79,8 @@ struct Counts {
     truncated: u64,
     malformed: u64,
     fragments: u64,
+    cut_trains: u64,
+    cut_short: u64,
 }
 
 impl PcapSource {
@@ -100,9 +107,16 @@ impl PcapSource {
             );
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
-        let format = Format { port, interfaces: Vec::new() };
+        let format = Format { port, cut_spead: false, interfaces: Vec::new() };
         let counts = Counts::default();
         Ok(Self { path: name.to_owned(), reader, capacity: BUFFER, format, finished: false, counts })
+    }
+
+    /// Cut records that are several SPEAD packets of one flavour, one behind the other and nothing else.
+    #[must_use]
+    pub fn cut_spead(mut self) -> Self {
+        self.format.cut_spead = true;
+        self
     }
 
     /// Get more of the file into the buffer; an error if it ends in the middle of a record or makes no sense.
@@ -169,6 +183,7 @@ impl Source for PcapSource {
             };
             if let Err(error) = self.more(need) {
                 self.finished = true;
+                self.counts.cut_short += 1;
                 return Err(error);
             }
         }
@@ -183,6 +198,8 @@ impl Source for PcapSource {
             truncated: self.counts.truncated,
             malformed: self.counts.malformed,
             fragments: self.counts.fragments,
+            cut_trains: self.counts.cut_trains,
+            cut_short: self.counts.cut_short,
             tier: "pcap",
             because: "it is a file".into(),
             ..SourceStats::default()
@@ -246,10 +263,19 @@ impl Format {
         let (ip, length) = (&data[link..], (length as usize).saturating_sub(link));
         match datagram(ip, length) {
             Ok(found) if self.port.is_none_or(|port| port == found.destination.port()) => {
-                counts.packets += 1;
-                counts.bytes += found.payload.len() as u64;
                 let time = ticks.and_then(|t| interface.time(t));
-                each(Train { time, ..Train::single(found.payload, &found.source) });
+                let mut one = |packet: &[u8]| {
+                    counts.packets += 1;
+                    counts.bytes += packet.len() as u64;
+                    each(Train { time, ..Train::single(packet, &found.source) });
+                };
+                match self.cut_spead.then(|| train::packets(found.payload)).flatten() {
+                    None => one(found.payload),
+                    Some(packets) => {
+                        packets.for_each(one);
+                        counts.cut_trains += 1;
+                    }
+                }
             }
             Err(NoDatagram::Truncated) => counts.truncated += 1,
             Err(NoDatagram::Malformed) => counts.malformed += 1,
@@ -336,8 +362,11 @@ mod tests {
     type Read = Vec<(Option<u64>, Vec<u8>)>;
 
     fn read(file: Vec<u8>, port: Option<u16>) -> (Read, SourceStats, Option<String>) {
+        read_all(PcapSource::new(io::Cursor::new(file), "test".as_ref(), port).unwrap())
+    }
+
+    fn read_all(mut source: PcapSource) -> (Read, SourceStats, Option<String>) {
         let (mut got, mut error) = (Vec::new(), None);
-        let mut source = PcapSource::new(io::Cursor::new(file), "test".as_ref(), port).unwrap();
         while !source.is_finished() {
             let mut here = 0;
             match source.poll(Duration::ZERO, &mut |t| {
@@ -394,10 +423,35 @@ mod tests {
         file.extend(&good[..60]);
         let (got, stats, error) = read(file.clone(), Some(2630));
         assert_eq!((got.len(), stats.malformed, stats.truncated, stats.fragments), (1, 1, 1, 1), "{stats:?}");
-        assert_eq!(error, None);
+        assert_eq!((error, stats.cut_short), (None, 0));
         file.pop();
-        let error = read(file, None).2.unwrap();
+        let (_, stats, error) = read(file, None);
+        assert_eq!(stats.cut_short, 1);
+        let error = error.unwrap();
         assert!(error.starts_with("read test: the file ends within a record at byte "), "{error}");
+    }
+
+    #[test]
+    fn trains_of_spead_are_cut_where_they_are_asked_for() {
+        let spead = |payload: &[u8]| {
+            let mut packet = b"\x53\x04\x02\x06\0\0\0\x03".to_vec();
+            for (id, value) in [(1u64, 7u64), (3, 0), (4, payload.len() as u64)] {
+                packet.extend((1 << 63 | id << 48 | value).to_be_bytes());
+            }
+            [&packet, payload].concat()
+        };
+        let packets = [spead(b"one"), spead(b"two"), spead(b"3")];
+        let train = ipv4_packet(&[], (1, 2630), &packets.concat());
+        let ragged = ipv4_packet(&[], (1, 2630), &[&packets.concat()[..], b"x"].concat());
+        let file = classic(0xA1B2_C3D4, 101, &[&train, &ipv4_packet(&[], (1, 2630), &packets[0]), &ragged]);
+        let open = || PcapSource::new(io::Cursor::new(file.clone()), "test".as_ref(), None).unwrap();
+        let (got, stats, _) = read_all(open().cut_spead());
+        let got: Vec<_> = got.into_iter().map(|(_, packet)| packet).collect();
+        assert_eq!(got[..4], [&packets[..], &packets[..1]].concat());
+        // What is no train to its end stays as it is, for the parser to refuse.
+        assert_eq!((got.len(), got[4].len(), stats.cut_trains), (5, packets.concat().len() + 1, 1));
+        let (got, stats, _) = read_all(open());
+        assert_eq!((got.len(), stats.cut_trains), (3, 0));
     }
 
     #[test]

@@ -149,6 +149,10 @@ pub struct SourceStats {
     pub malformed: u64,
     /// Datagrams that came in IP fragments to a tier that cannot join them.
     pub fragments: u64,
+    /// Captures: records of several packets that were cut into them.
+    pub cut_trains: u64,
+    /// Captures: the file ends within a record, or what stands there is none. What may have followed was not read.
+    pub cut_short: u64,
     /// Arrivals the kernel threw away at this socket or ring: its buffer was full, or a checksum was wrong. One
     /// arrival is one packet, or with GRO one whole train.
     pub socket_drops: u64,

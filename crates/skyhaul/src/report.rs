@@ -44,6 +44,10 @@ pub struct SourceReport {
     pub malformed: u64,
     /// In IP fragments that could not be joined.
     pub fragments: u64,
+    /// Records of a capture that held several packets and were cut into them.
+    pub cut_trains: u64,
+    /// A capture that ends within a record, or in what is none: what may have followed was not read.
+    pub cut_short: u64,
     /// Kernel buffer asked for, bytes.
     pub buffer_asked: u64,
     /// Kernel buffer granted, bytes.
@@ -74,6 +78,8 @@ impl SourceReport {
             truncated: stats.truncated,
             malformed: stats.malformed,
             fragments: stats.fragments,
+            cut_trains: stats.cut_trains,
+            cut_short: stats.cut_short,
             buffer_asked: stats.buffer.map_or(0, |b| b.asked),
             buffer_granted: stats.buffer.map_or(0, |b| b.granted),
             interface: stats.interface.as_ref().map(|watch| watch.name.clone()).unwrap_or_default(),
@@ -277,6 +283,12 @@ impl ReceiveReport {
     #[must_use]
     pub fn no_buffer(&self) -> u64 {
         self.streams.iter().filter_map(|s| s.rejects.get("no_buffer")).sum()
+    }
+
+    /// Captures that end within a record, or in what is none.
+    #[must_use]
+    pub fn cut_short(&self) -> u64 {
+        self.sources.iter().map(|s| s.cut_short).sum()
     }
 
     /// Packets that the kernel had and this program did not take in time.

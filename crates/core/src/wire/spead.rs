@@ -20,12 +20,14 @@
 //! | [`head`] | what a receiver needs of a packet, in one pass |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
+//! | [`train`] | several packets in one record of a capture |
 
 pub mod bits;
 pub mod descriptor;
 pub mod head;
 pub mod items;
 pub mod packets;
+pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use head::Head;

@@ -74,7 +74,7 @@ impl<G: Goal> Inlet<G> {
     }
 
     pub(super) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
-        let source = PcapSource::open(path, port)?;
+        let source = PcapSource::open(path, port)?.cut_spead();
         self.add_source(path.display().to_string(), Box::new(source), true)
     }
 
@@ -149,7 +149,7 @@ macro_rules! reader_methods {
             self.inlet.add_bytes(bytes)
         }
 
-        /// Read a capture: UDP packets to `port`, or all.
+        /// Read a capture: UDP packets to `port`, or all. Trains that were not cut when they were captured (GSO, GRO) are.
         ///
         /// # Errors
         /// The file cannot be read, or is no capture.
