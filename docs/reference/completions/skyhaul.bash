@@ -545,7 +545,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --help --version"
+            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -713,6 +713,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --heap-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remember)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

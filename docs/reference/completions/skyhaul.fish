@@ -128,6 +128,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-window -d 'Heaps under construction at a time: how much reordering over heaps is put right' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l largest-heap -d 'Largest heap accepted' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-timeout -d 'A heap ends incomplete this long after its first packet' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l remember -d 'How long finished heaps are known, so that their late and doubled packets are refused; 0: any packet may begin its heap anew' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -d 'Stop items that end the stream: `first`, `never`, or how many' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r

@@ -110,6 +110,9 @@ pub(crate) struct SpeadReceiveArgs {
     /// A heap ends incomplete this long after its first packet
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(crate) heap_timeout: Span,
+    /// How long finished heaps are known, so that their late and doubled packets are refused; 0: any packet may begin its heap anew
+    #[arg(long, default_value = "1s", value_name = "TIME")]
+    pub(crate) remember: Span,
     /// Senders count their heaps independently: tell heaps apart by sender, too
     #[arg(long)]
     pub(crate) by_sender: bool,

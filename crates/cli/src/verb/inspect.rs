@@ -53,11 +53,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         let mut capture = [0; 4];
         let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut capture));
         read.with_context(|| format!("open {}", path.display()))?;
-        if is_capture(capture) {
-            from_source(&mut PcapSource::open(path, None)?, args)?
-        } else {
-            (from_file(path, args)?, None)
-        }
+        if is_capture(capture) { from_capture(path, args)? } else { (from_file(path, args)?, None) }
     };
     let inspected: Vec<(Packet, Inspection)> =
         packets.into_iter().map(|p| (inspect(args.format, &p.bytes), p)).map(|(i, p)| (p, i)).collect();
@@ -89,6 +85,19 @@ type Taken = (Vec<Packet>, Option<anyhow::Error>);
 
 fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
     from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
+}
+
+fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
+    let mut source = PcapSource::open(path, None)?;
+    if matches!(args.format, Format::Spead | Format::Auto) {
+        source = source.cut_spead();
+    }
+    let taken = from_source(&mut source, args)?;
+    let cut = source.stats().cut_trains;
+    if cut > 0 {
+        eprintln!("note: {cut} records held several SPEAD packets (GSO, GRO) and are shown packet by packet");
+    }
+    Ok(taken)
 }
 
 fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {

@@ -75,6 +75,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let right = done.report.pattern_errors.unwrap_or(0) == 0
         && done.report.kernel_drops() == 0
         && done.report.no_buffer() == 0
+        && done.report.cut_short() == 0
         && ended != Ended::Nothing;
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }

@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     } else {
         eprint!("{}", summary(&report));
     }
-    let whole = report.is_whole() && ended != Ended::Nothing;
+    let whole = report.is_whole() && report.receive.cut_short() == 0 && ended != Ended::Nothing;
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
 

@@ -1,5 +1,6 @@
 //! What `send`, `receive` and `bench` do with `--format spead`.
 
+mod counters;
 mod memo;
 mod plots;
 mod rate;

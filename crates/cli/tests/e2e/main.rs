@@ -10,6 +10,7 @@ mod wires;
 mod control;
 mod disks;
 mod faults;
+mod heaps;
 mod hostile;
 mod kill;
 mod many;

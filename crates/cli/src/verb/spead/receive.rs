@@ -91,7 +91,8 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let lost = report.heaps.incomplete + report.heaps.ring_full + drops + report.refused_by_limits();
     // Nothing but refused packets is nothing.
     let nothing = report.is_all_refused() || ended == "nothing";
-    let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && !nothing;
+    let whole = report.repeated() == 0 && !report.is_cut_short();
+    let right = report.pattern_errors.unwrap_or(0) == 0 && lost == 0 && !nothing && whole;
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }
 
@@ -122,6 +123,10 @@ fn config(args: &ReceiveArgs) -> StreamConfig {
     heaps.in_order = spead.in_order;
     heaps.largest = spead.largest_heap.bytes();
     heaps.timeout = Some(Nanos(spead.heap_timeout.duration().as_nanos() as u64));
+    heaps.remember_for = Nanos(spead.remember.duration().as_nanos() as u64);
+    if heaps.remember_for == Nanos(0) {
+        heaps.remember = 0;
+    }
     if spead.by_sender {
         heaps.substreams = common.max_streams.max(1) as u64;
     }

@@ -41,6 +41,16 @@ impl SpeadReceiveReport {
         self.packets > 0 && self.rejects.values().sum::<u64>() >= self.packets
     }
 
+    /// Whole heaps that were refused for others with their counters.
+    pub(super) fn repeated(&self) -> u64 {
+        self.counters.get("repeated_heaps").copied().unwrap_or(0)
+    }
+
+    /// Whether a capture ends before its end, which its reader's note tells.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.sources.iter().any(|source| source.cut_short > 0)
+    }
+
     /// Packets that could have been taken with other limits.
     pub(super) fn refused_by_limits(&self) -> u64 {
         ["no_buffer", "outside"].iter().filter_map(|why| self.rejects.get(*why)).sum()
@@ -126,6 +136,12 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
             print::count(s.socket_drops),
             print::bytes(s.buffer_granted)
         ));
+        if s.cut_trains > 0 {
+            out.push_str(&format!(
+                "  {} records held several packets (GSO, GRO) and were cut into them\n",
+                print::count(s.cut_trains)
+            ));
+        }
         for remedy in &s.remedies {
             out.push_str(&format!("  hint: {remedy}\n"));
         }
@@ -137,11 +153,14 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
             print::count(r.heaps.ring_full)
         ));
     }
+    if r.repeated() > 0 {
+        out.push_str(&format!(
+            "  {} heaps refused: their counters came a second time while the first heaps were remembered\n  hint: a sender that began anew without a start item? a shorter --remember lets it begin again; --by-sender if several senders count alike\n",
+            print::count(r.repeated())
+        ));
+    }
     if !r.rejects.is_empty() {
         out.push_str(&format!("  packets refused: {}\n", print::rejects(&r.rejects)));
-        if r.rejects.contains_key("wrong_size") && r.sources.iter().any(|s| s.tier == "pcap") {
-            out.push_str("  hint: wrong size: captured where the sender's trains (GSO) were not cut yet, as on lo? send with --mode plain, or capture beyond\n");
-        }
         if r.rejects.contains_key("outside") {
             out.push_str("  hint: outside: heaps larger than --largest-heap or than --memory can hold; give more of both, if they are meant\n");
         }

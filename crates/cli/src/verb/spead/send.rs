@@ -1,5 +1,6 @@
 //! `skyhaul send --format spead`: any number of streams, each in a thread of its own.
 
+use super::counters::Counters;
 use super::rate::RateReport;
 use super::sent::{SpeadSendReport, summary};
 use super::watch::{End, watch};
@@ -67,8 +68,7 @@ struct Job {
     items: usize,
     repeat: bool,
     bare: bool,
-    first: u64,
-    step: u64,
+    counters: Counters,
     heaps: u64,
     duration: Option<Duration>,
     substreams: usize,
@@ -155,6 +155,8 @@ fn job(
     let outlet = outlet(args, &to)?;
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
+    let control = if spead.bare { 0 } else { substreams };
+    let counters = Counters::new(flavour, spead.first_heap, spead.heap_step, control)?;
     let stream = Arc::new(Stream::new(outlet, config)?);
     Ok(Some(Job {
         stream,
@@ -166,8 +168,7 @@ fn job(
         items: spead.items.max(1),
         repeat: spead.repeat_pointers,
         bare: spead.bare,
-        first: spead.first_heap,
-        step: spead.heap_step,
+        counters,
         heaps,
         duration: args.duration.map(|d| d.duration()),
         substreams,
@@ -339,20 +340,15 @@ impl Job {
     /// A control heap, to each destination.
     fn to_all(&self, heap: &Heap) -> Result<()> {
         for substream in 0..self.substreams {
-            // Above all counters of data heaps.
-            let counter = self.flavour.max_value() - substream as u64;
-            self.stream.send(heap, &HeapOptions { counter: Some(counter), substream, rate: Some(0) })?;
+            let counter = Some(self.counters.control(substream));
+            self.stream.send(heap, &HeapOptions { counter, substream, rate: Some(0) })?;
         }
         Ok(())
     }
 
-    fn counter(&self, number: u64) -> u64 {
-        self.first.wrapping_add(number.wrapping_mul(self.step)) & self.flavour.max_value()
-    }
-
     fn options(&self, number: u64) -> HeapOptions {
         let substream = (number % self.substreams as u64) as usize;
-        HeapOptions { counter: Some(self.counter(number)), substream, rate: None }
+        HeapOptions { counter: Some(self.counters.data(number)), substream, rate: None }
     }
 
     /// Ids of the items.
@@ -371,7 +367,7 @@ impl Job {
 
     fn heap(&self, number: u64) -> Result<Heap> {
         let mut heap = Heap::new(self.flavour);
-        let counter = self.counter(number);
+        let counter = self.counters.data(number);
         match &self.content {
             Content::File(file) => {
                 let per_loop = file.0.len().div_ceil(self.heap_bytes.max(1)) as u64;
