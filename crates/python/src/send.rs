@@ -232,6 +232,7 @@ impl SendStream {
     #[pyo3(signature = (timeout = None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let stream = self.stream()?;
+        not_here(stream.is_own_thread())?;
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
@@ -246,6 +247,10 @@ impl SendStream {
     /// Send what is queued, then close. What another thread is just sending is still sent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(stream) = self.lock().take() else { return Ok(()) };
+        if stream.is_own_thread() {
+            *self.lock() = Some(stream);
+            return not_here(true);
+        }
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         if let Err(interrupted) = wait::in_slices(py, None, step) {
             stream.cancel();
@@ -360,6 +365,11 @@ fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
 }
 
+/// Nothing can be waited for in a callback, which runs on the thread that would bring it.
+fn not_here(own: bool) -> PyResult<()> {
+    if own { Err(failed(SendError::OwnThread)) } else { Ok(()) }
+}
+
 /// Call something of Python's from a thread that is not; nothing if the interpreter is ending.
 fn call(done: Py<PyAny>) {
     Python::try_attach(|py| {
@@ -383,12 +393,14 @@ impl Ticket {
     /// Wait for that; False if the time was over.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        not_here(self.0.is_own_thread() && !self.done())?;
         let step = |wait: Duration| self.0.wait(Some(wait));
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
     /// Wait for it; the bytes on the wire, or what went wrong.
     fn result(&self, py: Python<'_>) -> PyResult<u64> {
+        not_here(self.0.is_own_thread() && !self.done())?;
         let step = |wait: Duration| self.0.wait(Some(wait));
         match wait::in_slices(py, None, step)? {
             Some(outcome) => outcome.map_err(failed),

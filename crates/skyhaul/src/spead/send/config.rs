@@ -141,6 +141,11 @@ pub enum SendError {
     /// The stream was closed.
     #[error("send on a stream that is closed; hint: make a new one")]
     Closed,
+    /// It was called where the stream's own thread runs, which would wait for itself.
+    #[error(
+        "wait in a callback of this stream's own thread, which would wait for itself; hint: queue heaps there, and wait elsewhere"
+    )]
+    OwnThread,
     /// There is no such destination.
     #[error("no substream {asked}: this stream has {have}; hint: number them from 0")]
     NoSubstream {

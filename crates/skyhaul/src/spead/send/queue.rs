@@ -5,9 +5,64 @@ use super::config::{HeapOptions, Order, SendError};
 use super::heap::Heap;
 use super::run::{Entry, Sequence};
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+thread_local! {
+    /// The number of the stream whose own thread this is.
+    static OWN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// This thread is the own one of this stream from now on.
+pub(super) fn become_own(stream: usize) {
+    OWN.set(stream);
+}
+
+/// Whether this is the own thread of this stream, as it is in [`Ticket::on_done`]: what it waits for would never come.
+pub(super) fn is_own(stream: usize) -> bool {
+    OWN.get() == stream
+}
+
+/// What a stream has to send, and whose turn it is.
+pub(super) struct State {
+    /// The next number to give, and the one whose turn it is.
+    pub(super) next: u64,
+    pub(super) serving: u64,
+    pub(super) jobs: VecDeque<Job>,
+    /// Heaps queued and not done.
+    pub(super) waiting: usize,
+    pub(super) sequence: Sequence,
+    pub(super) started: bool,
+    pub(super) closed: bool,
+    /// Threads that wait for a change: to wake nobody costs a system call too.
+    pub(super) sleepers: usize,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            serving: 0,
+            jobs: VecDeque::new(),
+            waiting: 0,
+            sequence: Sequence { next: 1, step: 1 },
+            started: false,
+            closed: false,
+            sleepers: 0,
+        }
+    }
+}
+
+impl State {
+    /// Counters for so many heaps.
+    pub(super) fn number(&mut self, heaps: usize) -> Sequence {
+        let now = self.sequence;
+        self.sequence.next = now.next.wrapping_add(now.step.wrapping_mul(heaps as u64));
+        now
+    }
+}
 
 /// What is called when a ticket is done.
 type OnDone = Box<dyn FnOnce() + Send>;
@@ -24,6 +79,8 @@ struct TicketState {
 pub(super) struct Shared {
     state: Mutex<TicketState>,
     done: Condvar,
+    /// The stream that it is of.
+    stream: usize,
 }
 
 impl Shared {
@@ -68,7 +125,14 @@ impl Ticket {
         self.shared.lock().result.clone()
     }
 
-    /// Wait for the result, at most so long (`None`: without end).
+    /// Whether this is the thread that sends its heaps, as it is in [`on_done`](Self::on_done).
+    #[must_use]
+    pub fn is_own_thread(&self) -> bool {
+        is_own(self.shared.stream)
+    }
+
+    /// Wait for the result, at most so long (`None`: without end). On the thread that sends, so in
+    /// [`on_done`](Self::on_done), there is nothing to wait for: `None` at once where there is no result yet.
     #[must_use]
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<u64, SendError>> {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -78,7 +142,7 @@ impl Ticket {
                 return Some(result.clone());
             }
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if self.is_own_thread() || left.is_some_and(|left| left.is_zero()) {
                 return None;
             }
             state.sleepers += 1;
@@ -93,7 +157,8 @@ impl Ticket {
     }
 
     /// Have this called when there is a result: at once if there is one, else by the thread that sends, which must not
-    /// be kept long.
+    /// be kept long. What would wait for that thread fails there at once: [`Stream::send`](super::Stream::send),
+    /// [`Stream::flush`](super::Stream::flush), [`wait`](Self::wait); to queue is possible.
     pub fn on_done(&self, call: impl FnOnce() + Send + 'static) {
         let mut state = self.shared.lock();
         if state.result.is_none() {
@@ -124,8 +189,14 @@ pub(super) struct Job {
 }
 
 impl Job {
-    pub(super) fn new(number: u64, heaps: Heaps, order: Order, sequence: Sequence) -> (Self, Ticket) {
-        let ticket = Arc::new(Shared::default());
+    pub(super) fn new(
+        number: u64,
+        heaps: Heaps,
+        order: Order,
+        sequence: Sequence,
+        stream: usize,
+    ) -> (Self, Ticket) {
+        let ticket = Arc::new(Shared { stream, ..Shared::default() });
         (
             Self { number, heaps, order, sequence, ticket: ticket.clone(), ended: Cell::new(false) },
             Ticket { shared: ticket },

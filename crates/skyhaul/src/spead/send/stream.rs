@@ -14,11 +14,10 @@ use super::config::{HeapOptions, Order, SendConfig, SendError, SendStats};
 use super::engine::{Clock, Control, Engine, Real};
 use super::heap::Heap;
 use super::outlet::Outlet;
-use super::queue::{Heaps, Job, Ticket};
+use super::queue::{Heaps, Job, State, Ticket, become_own, is_own};
 use super::run::{Division, Entry, Run, Sequence};
 use crate::spead::control::Progress;
 use skyhaul_io::host::thread::pin;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -45,20 +44,6 @@ struct Shared {
     turn: Condvar,
 }
 
-struct State {
-    /// The next number to give, and the one whose turn it is.
-    next: u64,
-    serving: u64,
-    jobs: VecDeque<Job>,
-    /// Heaps queued and not done.
-    waiting: usize,
-    sequence: Sequence,
-    started: bool,
-    closed: bool,
-    /// Threads that wait for `turn`: to wake nobody costs a system call too.
-    sleepers: usize,
-}
-
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stream").field("to", &self.shared.describe).finish_non_exhaustive()
@@ -81,16 +66,6 @@ impl Stream {
     ) -> Result<Self, SendError> {
         config.check(&outlet)?;
         let division = Division { packet: config.packet, split: config.split };
-        let state = State {
-            next: 0,
-            serving: 0,
-            jobs: VecDeque::new(),
-            waiting: 0,
-            sequence: Sequence { next: 1, step: 1 },
-            started: false,
-            closed: false,
-            sleepers: 0,
-        };
         let shared = Shared {
             division,
             substreams: outlet.substreams(),
@@ -99,7 +74,7 @@ impl Stream {
             stop: outlet.stop_flag(),
             engine: Mutex::new(Engine::new(outlet, &config, clock)),
             config,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             turn: Condvar::new(),
         };
         Ok(Self { shared: Arc::new(shared), thread: Mutex::default() })
@@ -193,6 +168,9 @@ impl Stream {
         if count == 0 {
             return Ok(0);
         }
+        if self.is_own_thread() {
+            return Err(SendError::OwnThread);
+        }
         let mut state = self.shared.open()?;
         let sequence = state.number(unnumbered);
         let number = state.next;
@@ -224,7 +202,10 @@ impl Stream {
         }
         let unnumbered = heaps.iter().filter(|(_, options)| options.counter.is_none()).count();
         let count = heaps.len();
-        self.push(count, unnumbered, |number, sequence| Job::new(number, Heaps::List(heaps), order, sequence))
+        let stream = self.shared.id();
+        self.push(count, unnumbered, |number, sequence| {
+            Job::new(number, Heaps::List(heaps), order, sequence, stream)
+        })
     }
 
     /// Have the stream's own thread send prepared heaps.
@@ -234,7 +215,7 @@ impl Stream {
     pub fn queue_batch(&self, batch: &Batch, order: Order) -> Result<Ticket, SendError> {
         batch.check(self.shared.division, self.shared.substreams)?;
         self.push(batch.len(), batch.unnumbered(), |number, sequence| {
-            Job::new(number, Heaps::Batch(batch.clone()), order, sequence)
+            Job::new(number, Heaps::Batch(batch.clone()), order, sequence, self.shared.id())
         })
     }
 
@@ -268,8 +249,14 @@ impl Stream {
         Ok(ticket)
     }
 
+    /// Whether this is the thread that sends what is queued, as it is in callbacks of tickets: it cannot wait for itself.
+    #[must_use]
+    pub fn is_own_thread(&self) -> bool {
+        is_own(self.shared.id())
+    }
+
     /// Wait until all that was queued or begun before this call is done, at most so long (`None`: without end). Whether
-    /// it is.
+    /// it is. In a callback of a ticket, where it would wait for itself, `false` at once.
     #[must_use]
     pub fn flush(&self, timeout: Option<Duration>) -> bool {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -277,7 +264,7 @@ impl Stream {
         let upto = state.next;
         while state.serving < upto {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
+            if self.is_own_thread() || left.is_some_and(|left| left.is_zero()) {
                 return false;
             }
             state = self.shared.sleep(state, left);
@@ -348,15 +335,6 @@ impl Drop for Stream {
     }
 }
 
-impl State {
-    /// Counters for so many heaps.
-    fn number(&mut self, heaps: usize) -> Sequence {
-        let now = self.sequence;
-        self.sequence.next = now.next.wrapping_add(now.step.wrapping_mul(heaps as u64));
-        now
-    }
-}
-
 /// The right to send, passed on when it is dropped.
 struct Turn<'s> {
     shared: &'s Shared,
@@ -372,6 +350,11 @@ impl Drop for Turn<'_> {
 }
 
 impl Shared {
+    /// Of no other stream while this one is.
+    fn id(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -442,6 +425,7 @@ impl Shared {
 
     /// The stream's own thread.
     fn work(&self) {
+        become_own(self.id());
         if let Some(cpu) = self.config.cpu {
             // A thread that is not pinned is only less steady.
             let _ = pin(cpu);

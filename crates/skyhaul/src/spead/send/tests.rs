@@ -389,6 +389,31 @@ fn the_last_hold_may_go_in_a_callback() {
     assert!(first.poll().unwrap().is_ok() && second.poll().unwrap().is_ok());
 }
 
+#[test]
+fn what_a_callback_would_wait_for_itself_fails_at_once() {
+    const LONG: Option<Duration> = Some(Duration::from_secs(60));
+    let (stream, bytes) = to_bytes(packet(1472));
+    let stream = Arc::new(stream);
+    // The engine waits for this while both heaps are queued.
+    let gate = bytes.lock().unwrap();
+    let heap = Arc::new(Heap::pattern(flavour(48), 0x1600, 1, 100).unwrap());
+    let submit = || stream.queue(vec![(heap.clone(), HeapOptions::default())], Order::RoundRobin).unwrap();
+    let (first, second) = (submit(), submit());
+    let (tell, told) = std::sync::mpsc::channel();
+    let (inside, later, again) = (stream.clone(), second.clone(), heap.clone());
+    first.on_done(move || {
+        let sent = inside.send(&again, &HeapOptions::default());
+        let queued = inside.queue(vec![(again, HeapOptions::default())], Order::Serial);
+        tell.send((inside.flush(None), later.wait(None).is_some(), sent, queued)).unwrap();
+    });
+    drop(gate);
+    let (flushed, waited, sent, queued) = told.recv_timeout(LONG.unwrap()).expect("the callback returns");
+    assert!(!flushed && !waited && matches!(sent, Err(SendError::OwnThread)), "{sent:?}");
+    assert!(queued.unwrap().wait(LONG).unwrap().is_ok() && second.wait(LONG).unwrap().is_ok());
+    assert!(stream.flush(LONG), "everybody else may wait");
+    stream.send(&heap, &HeapOptions::default()).unwrap();
+}
+
 /// Delivers nothing the first time.
 struct Panics(bool);
 
