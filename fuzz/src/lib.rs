@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod expr;
 mod feedback;
 mod heaps;
 mod learn;
@@ -65,6 +66,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "quantity", run: text::quantity, weight: 1, seeds: text::quantity_seeds },
     Target { name: "address", run: text::address, weight: 1, seeds: text::address_seeds },
     Target { name: "faults", run: text::faults, weight: 1, seeds: text::faults_seeds },
+    Target { name: "chunk_expr", run: expr::run, weight: 2, seeds: expr::seeds },
     Target { name: "index", run: recording::index, weight: 2, seeds: recording::seeds },
     Target { name: "recording", run: recording::recording, weight: 100, seeds: recording::seeds },
     Target { name: "assembly_units", run: assembly::units, weight: 4, seeds: assembly::seeds },

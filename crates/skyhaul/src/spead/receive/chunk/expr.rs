@@ -139,6 +139,19 @@ impl Expr {
         Ok(Expr { text: text.to_owned(), ops: parser.ops })
     }
 
+    /// An expression in which every name has a value: for the fuzz target.
+    #[doc(hidden)]
+    pub fn with_all_names(text: &str) -> Result<Expr, ExprError> {
+        Expr::parse(text, NAMES.len())
+    }
+
+    /// Its value, given those of `counter`, `size`, `stream`, `chunk`, `index` and `offset`: for the fuzz target.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn value_of(&self, names: &[i64; NAMES.len()], item: impl Fn(u64) -> Option<u64>) -> Option<i64> {
+        self.value(names, item)
+    }
+
     /// The text it was made of.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -184,7 +197,8 @@ fn operate(op: Op, a: i64, b: i64) -> Option<i64> {
         Op::Subtract => a.checked_sub(b),
         Op::Multiply => a.checked_mul(b),
         Op::Divide => a.checked_div(b),
-        Op::Remainder => a.checked_rem(b),
+        // The one quotient that overflows leaves nothing over.
+        Op::Remainder => (b != 0).then(|| a.wrapping_rem(b)),
         Op::Constant(_) | Op::Name(_) | Op::Item(_) | Op::Negate => None,
     }
 }
@@ -341,6 +355,7 @@ mod tests {
             ("item ( 5632 )", 1000),
             ("chunk * 100 + index * 10 + offset + stream", 1096),
             ("--1", 1),
+            ("(-0x7FFFFFFFFFFFFFFF - 1) % -1", 0),
         ] {
             assert_eq!(value(text), Some(expected), "{text}");
         }
