@@ -132,12 +132,19 @@ impl Endpoint {
     /// `error` with the operation that failed, this address, and what to do about it where that is known.
     #[must_use]
     pub fn failed(&self, operation: &str, error: &io::Error) -> io::Error {
-        let hint = hint(self, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
+        let hint = hint(self, operation, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
         io::Error::new(error.kind(), format!("{operation} {self}: {}{hint}", system_text(error)))
     }
 }
 
 impl Endpoint {
+    /// Whether the address means another host on each interface, and no interface is named.
+    fn lacks_interface(&self) -> bool {
+        let SocketAddr::V6(at) = self.address else { return false };
+        let group = at.ip().is_multicast() && matches!(at.ip().segments()[0] & 0xF, 1 | 2);
+        (group || at.ip().is_unicast_link_local()) && at.scope_id() == 0 && self.iface.is_none()
+    }
+
     /// [`failed`](Self::failed), for `map_err`.
     pub(crate) fn failing<'a>(&'a self, operation: &'a str) -> impl Fn(io::Error) -> io::Error + 'a {
         move |error| self.failed(operation, &error)
@@ -150,24 +157,36 @@ pub(crate) fn system_text(error: &io::Error) -> String {
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }
 
-fn hint(at: &Endpoint, error: &io::Error) -> Option<String> {
+fn hint(at: &Endpoint, operation: &str, error: &io::Error) -> Option<String> {
     let (scheme, port) = (at.transport.scheme(), at.address.port());
+    let route = || {
+        let oif = at.iface.as_ref().map(|name| format!(" oif {name}")).unwrap_or_default();
+        format!("no route: see `ip route get {}{oif}`", at.address.ip())
+    };
     Some(match error.raw_os_error()? {
         libc::EADDRINUSE => {
             let flags = if scheme == "udp" { "-ulnp" } else { "-tlnp" };
             format!("see who has the port with: ss {flags} 'sport = :{port}'; or take another port")
         }
         libc::EADDRNOTAVAIL => "no interface of this host has that address: see `ip addr`".to_owned(),
-        libc::EACCES | libc::EPERM if port != 0 && port < 1024 => {
+        libc::EACCES | libc::EPERM if operation == "bind" && port != 0 && port < 1024 => {
             "ports below 1024 need CAP_NET_BIND_SERVICE; take a higher port".to_owned()
         }
-        libc::EACCES => "a broadcast address, or a firewall rule, forbids this".to_owned(),
+        libc::EACCES if at.address.is_ipv4() => {
+            "a broadcast address, which nothing is sent to: take the receiver's own address, or a group (239.x.x.x)"
+                .to_owned()
+        }
+        libc::EACCES | libc::EPERM => {
+            "a firewall rule or a route of this host forbids it: see `nft list ruleset`".to_owned()
+        }
+        libc::EINVAL if at.lacks_interface() => {
+            "every interface has this address of its own: name one with ?iface=, `ip -br link` lists them".to_owned()
+        }
         libc::ENODEV => {
             "no such interface, or it has no address: see `ip addr`; name one with ?iface=".to_owned()
         }
-        libc::ENETUNREACH | libc::EHOSTUNREACH => {
-            format!("no route: see `ip route get {}`", at.address.ip())
-        }
+        libc::ENETUNREACH | libc::EHOSTUNREACH => route(),
+        libc::ECONNREFUSED if port == 0 => "port 0 is no port: take the one the receiver listens on".to_owned(),
         libc::ECONNREFUSED => format!("nobody listens there; start the receiver first (port {port})"),
         libc::ENOENT if at.cc.is_some() => {
             "no such congestion control here: `sysctl net.ipv4.tcp_available_congestion_control` lists them"
@@ -386,6 +405,30 @@ mod tests {
             "bind udp://127.0.0.1:2630: Address already in use; hint: see who has the port with: \
              ss -ulnp 'sport = :2630'; or take another port"
         );
+    }
+
+    #[test]
+    fn the_remedy_is_that_of_the_operation_and_the_address() {
+        let link = libc::EINVAL;
+        for (text, operation, code, hint) in [
+            ("udp://127.0.0.1:99", "bind", libc::EACCES, Some("CAP_NET_BIND_SERVICE")),
+            ("udp://10.255.255.255:99", "connect", libc::EACCES, Some("a broadcast address")),
+            ("udp://[2001:db8::1]:99", "connect", libc::EACCES, Some("nft list ruleset")),
+            ("udp://10.0.0.1:99", "send to", libc::EPERM, Some("nft list ruleset")),
+            ("udp://[ff02::1]:9", "bind", link, Some("?iface=")),
+            ("udp://[fe80::1]:9", "connect", link, Some("?iface=")),
+            ("udp://[fe80::1%2]:9", "connect", link, None),
+            ("udp://[ff02::1]:9?iface=eth0", "bind", link, None),
+            ("udp://[ff05::1]:9", "bind", link, None),
+            ("udp://239.1.1.1:9?iface=eth0", "connect", libc::ENETUNREACH, Some("239.1.1.1 oif eth0`")),
+            ("tcp://127.0.0.1:0", "connect", libc::ECONNREFUSED, Some("port 0 is no port")),
+        ] {
+            let said = endpoint(text).failed(operation, &io::Error::from_raw_os_error(code)).to_string();
+            match (hint, said.split_once("; hint: ")) {
+                (Some(hint), Some((_, told))) => assert!(told.contains(hint), "{text}: {said}"),
+                (hint, told) => assert_eq!((hint, told), (None, None), "{text}: {said}"),
+            }
+        }
     }
 
     proptest! {

@@ -22,7 +22,7 @@
 //! Limits: one sender, all packets of one known length; they are wrong by design for anything but measuring.
 
 use crate::{
-    address::Endpoint,
+    address::{Endpoint, system_text},
     copy,
     memory::{Block, Pool, PoolOptions},
     quantity::Size,
@@ -215,6 +215,7 @@ pub enum Give {
 /// A sender of packets that already lie one behind the other. Stays on the thread that opened it.
 pub struct BareSender {
     socket: Socket,
+    to: Endpoint,
     give: Give,
     packet_bytes: usize,
     headers: Vec<libc::mmsghdr>,
@@ -232,6 +233,7 @@ impl BareSender {
         socket.connect(&SockAddr::from(to.address)).map_err(to.failing("connect"))?;
         let mut sender = Self {
             socket,
+            to: to.clone(),
             give,
             packet_bytes: packet_bytes.max(1),
             headers: Vec::new(),
@@ -272,7 +274,7 @@ impl BareSender {
     /// The system's; what was not sent is then lost.
     pub fn send(&mut self, packets: &[u8]) -> io::Result<()> {
         if self.give == Give::Single {
-            return self.socket.send(packets).map(|_| ());
+            return self.socket.send(packets).map(|_| ()).map_err(self.to.failing("send to"));
         }
         let message_bytes = self.message_packets() * self.packet_bytes;
         self.headers.clear();
@@ -292,7 +294,7 @@ impl BareSender {
                     e if e.kind() == io::ErrorKind::Interrupted => {}
                     // What came back for earlier packets; the receiver is gone or not there yet.
                     e if e.kind() == io::ErrorKind::ConnectionRefused => at += 1,
-                    e => return Err(e),
+                    e => return Err(self.to.failed("send to", &e)),
                 },
             }
         }
@@ -314,7 +316,14 @@ fn header(vector: &mut libc::iovec) -> libc::mmsghdr {
 /// # Errors
 /// There is none of that name, or the privilege is missing.
 pub fn enter_network(name: &str) -> io::Result<()> {
-    let failed = |e: io::Error| io::Error::new(e.kind(), format!("enter network namespace {name}: {e}"));
+    let failed = |e: io::Error| {
+        let hint = match e.kind() {
+            io::ErrorKind::NotFound => "; hint: `ip netns list` shows those there are",
+            io::ErrorKind::PermissionDenied => "; hint: only root may enter one",
+            _ => "",
+        };
+        io::Error::new(e.kind(), format!("enter network namespace {name}: {}{hint}", system_text(&e)))
+    };
     let file = File::open(format!("/run/netns/{name}")).map_err(failed)?;
     move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|e| failed(e.into()))
 }
@@ -322,6 +331,13 @@ pub fn enter_network(name: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_network_namespace_that_is_not_there_is_told_with_the_next_step() {
+        let said = enter_network("no_such_one").unwrap_err().to_string();
+        assert!(said.starts_with("enter network namespace no_such_one: No such file"), "{said}");
+        assert!(said.ends_with("hint: `ip netns list` shows those there are"), "{said}");
+    }
 
     #[test]
     fn every_bare_loop_takes_what_every_bare_sender_gives() {

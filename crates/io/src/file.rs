@@ -1,10 +1,42 @@
-//! A file's bytes, as memory: for sending a file from where the kernel keeps it.
+//! A file's bytes, as memory: for sending a file from where the kernel keeps it; and what to do when a path cannot be used.
 
+use crate::address::system_text;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::path::Path;
+
+/// `error` with the operation that failed, the path, and what to do about it where that is known. Operations that make
+/// something are `create` and `write`.
+#[must_use]
+pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
+    use io::ErrorKind::{
+        AlreadyExists, IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem,
+        StorageFull,
+    };
+    let makes = matches!(operation, "create" | "write");
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let hint = match error.kind() {
+        NotFound if makes && !parent.is_dir() => {
+            Some(format!("make the directory first: mkdir -p {}", parent.display()))
+        }
+        NotFound if makes => Some("nothing can be made there: name another place".to_owned()),
+        NotFound if path.as_os_str().is_empty() => Some("the name is empty".to_owned()),
+        NotFound => Some(format!("check the name: `ls {}` shows what there is", parent.display())),
+        PermissionDenied if makes => Some("name a directory that you may write to".to_owned()),
+        PermissionDenied => Some(format!("see who may read it: ls -ld {}", path.display())),
+        IsADirectory => Some("that is a directory: name a file".to_owned()),
+        AlreadyExists | NotADirectory => {
+            Some("there is a file where a directory is needed: name another".to_owned())
+        }
+        ReadOnlyFilesystem => Some("name a directory on another file system".to_owned()),
+        StorageFull => Some("make room there, or name another place".to_owned()),
+        _ => None,
+    };
+    let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
+    io::Error::new(error.kind(), format!("{operation} {}: {}{hint}", path.display(), system_text(error)))
+}
 
 /// A whole file, mapped for reading.
 ///
@@ -27,7 +59,19 @@ impl MappedFile {
     /// # Errors
     /// What opening or mapping it answers, with the path.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let failing = |e: io::Error| io::Error::new(e.kind(), format!("open {}: {e}", path.display()));
+        let failing = |e: io::Error| failed("open", path, &e);
+        // Before it is opened: to open a pipe would wait for whoever writes into it.
+        let kind = std::fs::metadata(path).map_err(failing)?.file_type();
+        if kind.is_dir() {
+            return Err(failing(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
+        if !kind.is_file() {
+            let text = format!(
+                "open {}: neither a file nor a directory; hint: write what comes from there to a file first",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let file = File::open(path).map_err(failing)?;
         let len = usize::try_from(file.metadata().map_err(failing)?.len()).unwrap_or(usize::MAX);
         if len == 0 {
@@ -70,6 +114,41 @@ mod tests {
         assert_eq!(&*MappedFile::open(&path).unwrap(), b"frame");
         std::fs::write(&path, b"").unwrap();
         assert!(MappedFile::open(&path).unwrap().is_empty());
-        assert!(MappedFile::open(&dir.path().join("none")).unwrap_err().to_string().contains("none"));
+    }
+
+    #[test]
+    fn what_is_no_file_is_told_with_the_next_step() {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, hint) in [
+            (dir.path().join("none"), "hint: check the name: `ls "),
+            (dir.path().to_owned(), "hint: that is a directory"),
+            ("/dev/null".into(), "hint: write what comes from there to a file"),
+            ("".into(), "hint: the name is empty"),
+        ] {
+            let said = MappedFile::open(&path).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("open {}: ", path.display())), "{said}");
+            assert!(said.contains(hint) && !said.contains("os error"), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_is_told_with_the_next_step() {
+        let said = |path: &str, code: i32| {
+            failed("create", Path::new(path), &io::Error::from_raw_os_error(code)).to_string()
+        };
+        assert!(
+            said("/no/such/file", libc::ENOENT)
+                .ends_with("hint: make the directory first: mkdir -p /no/such")
+        );
+        assert!(
+            said("/proc/x", libc::ENOENT).ends_with("hint: nothing can be made there: name another place")
+        );
+        assert!(said("x", libc::EEXIST).contains("hint: there is a file where a directory is needed"));
+        assert!(said("x", libc::EACCES).ends_with("hint: name a directory that you may write to"));
+        assert!(
+            said("x", libc::EROFS).contains("another file system")
+                && said("x", libc::ENOSPC).contains("room")
+        );
+        assert_eq!(said("x", libc::EIO), "create x: Input/output error");
     }
 }

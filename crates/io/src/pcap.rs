@@ -89,9 +89,11 @@ impl PcapSource {
     /// # Errors
     /// Not readable, or neither pcap nor pcapng.
     pub fn open(path: &Path, port: Option<u16>) -> io::Result<Self> {
-        let file = File::open(path).map_err(|e| {
-            io::Error::new(e.kind(), format!("open {}: {}", path.display(), crate::address::system_text(&e)))
-        })?;
+        let failing = |e: io::Error| crate::file::failed("open", path, &e);
+        let file = File::open(path).map_err(failing)?;
+        if file.metadata().map_err(failing)?.is_dir() {
+            return Err(failing(io::Error::from_raw_os_error(libc::EISDIR)));
+        }
         Self::new(file, path, port)
     }
 
@@ -101,10 +103,15 @@ impl PcapSource {
     /// As [`open`](Self::open).
     pub fn new(reader: impl Read + Send + 'static, name: &Path, port: Option<u16>) -> io::Result<Self> {
         let reader = create_reader(BUFFER, reader).map_err(|error| {
-            let text = format!(
-                "read {}: no capture ({error:?}); hint: pcap or pcapng, as `tcpdump -w` writes it",
-                name.display()
-            );
+            let wrong = match error {
+                PcapError::ReadError => "it cannot be read",
+                PcapError::Eof | PcapError::Incomplete(_) | PcapError::UnexpectedEof => {
+                    "too short for a capture"
+                }
+                _ => "no capture",
+            };
+            let text =
+                format!("read {}: {wrong}; hint: pcap or pcapng, as `tcpdump -w` writes it", name.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
         let format = Format { port, cut_spead: false, interfaces: Vec::new() };
@@ -473,7 +480,15 @@ mod tests {
         };
         assert!(error.to_string().contains("hint: pcap or pcapng"), "{error}");
         let Err(error) = PcapSource::open("/nonexistent".as_ref(), None) else { panic!("read") };
-        assert_eq!(error.to_string(), "open /nonexistent: No such file or directory");
+        assert!(
+            error
+                .to_string()
+                .starts_with("open /nonexistent: No such file or directory; hint: check the name")
+        );
+        let Err(error) = PcapSource::open("/".as_ref(), None) else { panic!("read") };
+        assert!(error.to_string().contains("hint: that is a directory"), "{error}");
+        let Err(error) = PcapSource::new(io::Cursor::new(vec![]), "x".as_ref(), None) else { panic!("read") };
+        assert!(error.to_string().contains("too short for a capture; hint: pcap"), "{error}");
     }
 
     proptest! {

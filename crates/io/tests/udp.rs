@@ -145,6 +145,7 @@ fn groups_are_joined_on_the_interface_named() {
 fn ipv6_groups_are_joined() {
     let Some(pair) = Pair::new(1500) else { return };
     for (at, from) in [
+        ("udp://[ff12::77:1]:0?iface=vb", None),
         ("udp://[ff15::77:1]:0?iface=vb", None),
         ("udp://[ff35::77:1]:0?iface=vb&source=fd77::1", Some("fd77::1")),
     ] {

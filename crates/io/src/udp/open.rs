@@ -65,10 +65,21 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     } else if let Some(name) = &at.iface {
         bind_to_interface(&socket, name).map_err(failed("bind to the interface of"))?;
     }
-    socket.bind(&SockAddr::from(at.address)).map_err(failed("bind"))?;
+    socket.bind(&SockAddr::from(scoped(at).map_err(failed("bind"))?)).map_err(failed("bind"))?;
     let bound = socket.local_addr()?.as_socket().unwrap_or(at.address);
     let bound = if at.is_multicast() { SocketAddr::new(at.address.ip(), bound.port()) } else { bound };
     Ok(Opened { socket, at: at.at(bound), buffer, remedies })
+}
+
+/// The address to bind to: a group of one link is none without the link's number.
+fn scoped(at: &Endpoint) -> io::Result<SocketAddr> {
+    Ok(match (at.address, &at.iface) {
+        (SocketAddr::V6(mut group), Some(name)) if at.is_multicast() => {
+            group.set_scope_id(interface_index(name)?);
+            group.into()
+        }
+        (other, _) => other,
+    })
 }
 
 /// A socket that was made and bound elsewhere; what it has of buffer and groups stays as it is.
