@@ -7,7 +7,7 @@ use skyhaul::core::wire::spead::Flavour;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::receive::{self, StreamConfig};
-use skyhaul::spead::send::{Heap, HeapOptions, Outlet, SendConfig, Stream};
+use skyhaul::spead::send::{Heap, HeapOptions, Outlet, SendConfig, SendError, Stream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,6 +48,24 @@ fn heaps_go_through_a_closed_loop() {
     // A busy machine may lose a heap; the loop then says so.
     assert!(got * 10 >= sent * 9, "{got} of {sent} heaps, {:?}", sender.progress());
     assert!(sender.rate() > 0 && sender.progress()[0].to_string().contains("Gb/s"));
+    receiver.stop();
+}
+
+/// A group has many receivers: neither side lets them steer.
+#[test]
+fn a_group_cannot_steer() {
+    let group = "udp://239.192.77.8:18888?iface=lo".parse().unwrap();
+    let outlet = Outlet::udp(&[group], &SendOptions::default()).unwrap();
+    let auto = Some(ControlConfig::default());
+    let error = Stream::new(outlet, SendConfig { auto, ..SendConfig::default() }).unwrap_err();
+    assert!(matches!(error, SendError::Config(_)), "{error:?}");
+    assert!(error.to_string().contains("hint: give a rate, or send to one receiver"), "{error}");
+    let receiver = receive::Stream::new(&StreamConfig::default());
+    let at = "udp://239.192.77.8:0?iface=lo".parse().unwrap();
+    let error = receiver.add_udp_answering(&at, &UdpOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    // And the port is not kept.
+    receiver.add_udp(&at, &UdpOptions::default()).unwrap();
     receiver.stop();
 }
 

@@ -72,7 +72,7 @@ crate::header! {
     State [64] {
         be u64 @ 0 { /** The mark's: octets sent before it. */ mark_bytes }
         be u64 @ 8 { /** When this report was sent, nanoseconds of the receiver's clock. */ time }
-        be u64 @ 16 { /** Octets missing in heaps that were handed on or given up. They lag by the heaps' time limit. */ missing }
+        be u64 @ 16 { /** Zero. */ reserved_b }
         be u64 @ 24 { /** Arrivals the kernel threw away at the socket; one is a packet, or with GRO a train. */ kernel_drops }
         be u64 @ 32 { /** Packets that came and were refused for want of memory. */ no_memory }
         be u64 @ 40 { /** Packets, or finished heaps, that were refused since the reader does not take heaps fast enough. */ ring_full }

@@ -168,6 +168,12 @@ impl UdpSender {
         Ok(Self { socket, at: at.clone(), stats })
     }
 
+    /// Where it sends to.
+    #[must_use]
+    pub fn to(&self) -> &Endpoint {
+        &self.at
+    }
+
     /// The address it sends from.
     ///
     /// # Errors

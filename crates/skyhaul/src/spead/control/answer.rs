@@ -28,8 +28,6 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// What a stream tells its senders of itself. Set by whoever knows; all counts since the start.
 #[derive(Debug, Default)]
 pub struct Gauge {
-    /// Octets missing in heaps that were handed on or given up.
-    pub missing: AtomicU64,
     /// Packets refused for want of memory.
     pub no_memory: AtomicU64,
     /// Packets or finished heaps refused since the reader is too slow.
@@ -217,7 +215,6 @@ impl FeedbackSender {
         State {
             mark_bytes: mark.bytes,
             time,
-            missing: read(&self.gauge.missing),
             kernel_drops: self.kernel_drops,
             no_memory: read(&self.gauge.no_memory),
             ring_full: read(&self.gauge.ring_full),
@@ -252,8 +249,16 @@ impl Answering<UdpSource> {
     /// Answer from the port of `source`.
     ///
     /// # Errors
-    /// No file descriptor left.
+    /// `source` is a group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is left.
     pub fn new(source: UdpSource, gauge: Arc<Gauge>) -> io::Result<Self> {
+        let local = source.local();
+        if local.ip().is_multicast() {
+            let text = format!(
+                "answer the senders of the group udp://{local}: each expects answers of one receiver; hint: listen on an \
+                 address of this host, or without feedback"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
         let feedback = FeedbackSender::new(source.replier()?, gauge);
         Ok(Self { source, feedback })
     }
@@ -360,6 +365,28 @@ mod tests {
         assert_eq!(sift(&mut feedback, &train(&mark(7, 3, 9), 128, &address)), []);
         assert_eq!(report(&asker).echo.packets, 7);
         assert_eq!(feedback.stats().reports, 4);
+    }
+
+    #[test]
+    fn a_group_is_not_answered_for() {
+        let at: Endpoint = "udp://239.192.77.9:0?iface=lo".parse().unwrap();
+        let source = UdpSource::open(&at, &UdpOptions::default()).unwrap();
+        let error = Answering::new(source, Arc::default()).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("group udp://239.192.77.9:"), "{error}");
+        assert!(error.to_string().contains("hint: listen on an address of this host"), "{error}");
+    }
+
+    /// All that a gauge has is told; a field that nobody feeds would say that all is well.
+    #[test]
+    fn reports_tell_what_the_gauge_has() {
+        let (mut feedback, asker, address) = feedback();
+        let gauge = Gauge { no_memory: 3.into(), ring_full: 5.into(), ring_fill: 2000.into() };
+        feedback.gauge = Arc::new(gauge);
+        sift(&mut feedback, &train(&mark(7, 0, 0), 128, &address));
+        let state = report(&asker).state;
+        assert_eq!((state.no_memory, state.ring_full, state.ring_fill), (3, 5, 1000));
+        assert_eq!((state.kernel_drops, state.reserved, state.reserved_b), (1, 0, 0));
     }
 
     #[test]

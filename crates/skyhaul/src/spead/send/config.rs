@@ -30,7 +30,7 @@ pub struct SendConfig {
     /// Bits per second of packets (datagram payload); 0 is as fast as possible.
     pub rate: u64,
     /// Let receivers steer the rate ([`spead::control`](crate::spead::control)); then [`rate`](Self::rate) is not looked
-    /// at. UDP to receivers that answer; others are sent the least rate.
+    /// at. UDP to receivers that answer, not to groups; a receiver that does not answer is sent the least rate.
     pub auto: Option<ControlConfig>,
     /// Bytes that may go out at once where there is a rate.
     pub burst_bytes: usize,
@@ -78,6 +78,12 @@ impl SendConfig {
         }
         if self.auto.is_some() && !udp {
             return wrong("let receivers steer the rate of what is not UDP; hint: TCP finds its own, elsewhere give a rate".into());
+        }
+        if let Some(group) = outlet.group().filter(|_| self.auto.is_some()) {
+            return wrong(format!(
+                "let the receivers of the group {group} steer the rate, of which there may be many; hint: give a rate, or \
+                 send to one receiver's own address"
+            ));
         }
         match self.packet {
             PacketSize::Packet(bytes) if bytes < 56 => {

@@ -88,6 +88,12 @@ impl Outlet {
         }
     }
 
+    /// A group that packets go to, whose many receivers cannot all steer a rate.
+    pub(super) fn group(&self) -> Option<&Endpoint> {
+        let Outlet::Udp(all) = self else { return None };
+        all.iter().map(UdpSender::to).find(|to| to.is_multicast())
+    }
+
     /// Whether packets have no borders, so that one may go out in pieces.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Outlet::Tcp(_) | Outlet::Bytes(_))
