@@ -1,12 +1,15 @@
 //! What can be typed. One definition feeds the parser, `--help`, the man pages and the completions.
 
+mod limits;
+mod misplaced;
 mod spead;
 
 pub(crate) use spead::{
-    Experiment, PacketArg, RateArg, SpeadBenchArgs, SpeadReceiveArgs, SpeadSendArgs, StopArg,
+    Bounds, Experiment, PacketArg, RateArg, SpeadBenchArgs, SpeadReceiveArgs, SpeadSendArgs, StopArg,
 };
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use limits::{DISKS, RECEIVE_THREADS, SENDERS, WINDOW, at_least_one, from_to, some, up_to};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -23,6 +26,26 @@ use std::path::PathBuf;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+/// What was typed, read and found to make sense together.
+pub(crate) fn parse<T: Into<std::ffi::OsString> + Clone>(
+    words: impl IntoIterator<Item = T>,
+) -> anyhow::Result<Cli> {
+    // So that `-1` is told to be no value, and not to be no option.
+    let command = Cli::command();
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let numbers = |arg: clap::Arg| {
+        let takes_value = arg.get_action().takes_values();
+        if takes_value { arg.allow_negative_numbers(true) } else { arg }
+    };
+    let command = verbs
+        .iter()
+        .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.mut_args(numbers)));
+    let matches = command.try_get_matches_from(words)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    misplaced::check(&cli, &matches)?;
+    Ok(cli)
 }
 
 const EXIT: &str = "Exit status: 0 done; 1 it did not hold, or data were lost where none may be; 2 wrong use, or \
@@ -60,7 +83,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) format: Format,
     /// Frames per second of each thread, where the headers do not tell
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "leave it out where the headers tell it"))]
     pub(crate) frame_rate: Option<u32>,
     /// VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)
     #[arg(long, value_name = "LIST", value_parser = thread_list)]
@@ -75,7 +98,7 @@ pub(crate) struct StreamArgs {
     #[arg(long, value_enum, default_value_t = KeepArg::Frame)]
     pub(crate) keep: KeepArg,
     /// Drop this many leading bytes of each packet (instead of --keep)
-    #[arg(long, value_name = "BYTES", conflicts_with = "keep")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "keep", value_parser = from_to::<u32>(0, 65_507, "a packet is no longer"))]
     pub(crate) strip: Option<u32>,
 }
 
@@ -90,7 +113,11 @@ fn thread_list(text: &str) -> Result<ThreadList, String> {
         let number = |s: &str| s.trim().parse::<u16>().ok().filter(|&n| n < 1024);
         match (number(from), number(to)) {
             (Some(from), Some(to)) if from <= to => out.extend(from..=to),
-            _ => return Err(format!("`{part}` is no thread or range of threads (0 to 1023)")),
+            _ => {
+                return Err(format!(
+                    "`{part}` is no thread or range of threads\nhint: such as 0-7 or 0,2,4; threads are numbered 0 to 1023"
+                ));
+            }
         }
     }
     out.sort_unstable();
@@ -131,7 +158,7 @@ pub(crate) struct ReceiveCommon {
     #[arg(long, value_enum, default_value_t = TierArg::Auto)]
     pub(crate) tier: TierArg,
     /// Sockets and threads for each UDP address; senders are spread over them
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = up_to::<usize>(RECEIVE_THREADS, "one for each processor is enough"))]
     pub(crate) receive_threads: usize,
     /// Processors for the receiving threads, like 2,3
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -143,16 +170,16 @@ pub(crate) struct ReceiveCommon {
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub(crate) socket_buffer: Size,
     /// Memory for packets (default: a quarter of the machine's, at most 4 GiB)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 256MiB, or leave it out"))]
     pub(crate) memory: Option<Size>,
     /// Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 16MiB, or leave it out"))]
     pub(crate) chunk: Option<Size>,
     /// Blocks under construction for each stream: how much reordering is put right
-    #[arg(long, default_value_t = 2, value_name = "BLOCKS")]
+    #[arg(long, default_value_t = 2, value_name = "BLOCKS", value_parser = up_to::<usize>(WINDOW, "2 suits most networks; a larger --chunk also puts more reordering right"))]
     pub(crate) window: usize,
     /// Most senders followed at a time
-    #[arg(long, default_value_t = 1024, value_name = "N")]
+    #[arg(long, default_value_t = 1024, value_name = "N", value_parser = at_least_one::<usize>("as many as there are senders"))]
     pub(crate) max_streams: usize,
     /// How old a slow stream's data may grow in memory
     #[arg(long, default_value = "5s", value_name = "TIME")]
@@ -185,15 +212,16 @@ pub(crate) struct ReceiveCommon {
     #[arg(long, value_name = "TIME", value_parser = data_time)]
     pub(crate) stop_at: Option<i64>,
     /// Stop after about this many bytes
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("leave it out for no limit"))]
     pub(crate) bytes: Option<Size>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
 fn data_time(text: &str) -> Result<i64, String> {
-    skyhaul::time::parse(text)
-        .ok_or_else(|| format!("`{text}` is no time; write a UNIX second, or like 2026-11-21T03:00:00Z"))
+    skyhaul::time::parse(text).ok_or_else(|| {
+        format!("`{text}` is no time\nhint: write a UNIX second, or like 2026-11-21T03:00:00Z")
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -354,10 +382,10 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "NAME", group = "what", requires = "disk")]
     pub(crate) scan: Option<String>,
     /// A disk of the recording
-    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, requires = "scan")]
     pub(crate) disk: Vec<PathBuf>,
     /// Which stream of the recording, where there are several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "scan")]
     pub(crate) stream: Option<u32>,
     /// Go on while the recording is being made
     #[arg(long, requires = "scan")]
@@ -369,7 +397,7 @@ pub(crate) struct SendArgs {
     #[arg(long, group = "what")]
     pub(crate) noise: bool,
     /// Send the input this many times, with the time running on
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "input", value_parser = at_least_one::<u64>("once is the least"))]
     pub(crate) r#loop: u64,
     /// Stop after this many packets
     #[arg(long, value_name = "N")]
@@ -379,7 +407,8 @@ pub(crate) struct SendArgs {
     pub(crate) duration: Option<Span>,
     /// Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as
     /// fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds
-    /// the highest rate without loss once, and keeps it
+    /// the highest rate without loss once, and keeps it; both within the bounds of each sender, like
+    /// auto:50Mbps-8Gbps, and from the rate behind @, like auto:50Mbps-8Gbps@1Gbps
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     pub(crate) rate: Vec<RateArg>,
     /// Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
@@ -392,7 +421,7 @@ pub(crate) struct SendArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) threads: u16,
     /// Frames per second of each thread (default: from the headers, else from the rate)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "leave it out where the headers or the rate tell it"))]
     pub(crate) frame_rate: Option<u32>,
     /// Sequence number in front of each frame
     #[arg(long, value_enum, default_value_t = NumberArg::Auto)]
@@ -404,7 +433,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_enum, default_value_t = SendMode::Auto)]
     pub(crate) mode: SendMode,
     /// Senders at once to each destination, each from a port of its own
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "a sender for each processor or two is enough"))]
     pub(crate) senders: usize,
     /// Processors for the sending threads, like 2,3; they take turns
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
@@ -442,13 +471,13 @@ pub(crate) enum SendMode {
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Rate of the stream (default: 4Gbps, or as much of it as this host takes)
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps, or leave it out"))]
     pub(crate) rate: Option<Rate>,
     /// How long
-    #[arg(long, default_value = "10s", value_name = "TIME")]
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = some::<Span>("such as 10s"))]
     pub(crate) duration: Span,
     /// Disks to stripe over
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(DISKS, "4 show how a stream is striped"))]
     pub(crate) disks: usize,
     /// What the network does to the stream
     #[arg(long, default_value = "loss=0.01,reorder=64,duplicate=0.01,seed=7", value_name = "SPEC")]
@@ -472,7 +501,7 @@ pub(crate) struct InspectArgs {
     #[arg(long, default_value = "auto")]
     pub(crate) format: Format,
     /// How many packets
-    #[arg(long, short = 'n', default_value_t = 1, value_name = "N")]
+    #[arg(long, short = 'n', default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("one packet is the least"))]
     pub(crate) count: usize,
     /// Skip this many packets first
     #[arg(long, default_value_t = 0, value_name = "N")]
@@ -496,13 +525,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]
     pub(crate) sizes: Vec<usize>,
     /// Seconds of each run
-    #[arg(long, default_value = "2s", value_name = "TIME")]
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = some::<Span>("such as 2s"))]
     pub(crate) time: Span,
     /// Rounds; the candidates take turns in each
-    #[arg(long, default_value_t = 5, value_name = "N")]
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"))]
     pub(crate) rounds: usize,
     /// Fixed rate (default: closed loop, as fast as nothing is lost)
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; leave it out for as fast as nothing is lost"))]
     pub(crate) rate: Option<Rate>,
     /// Search the highest rate at which nothing is lost while the sender never waits
     #[arg(long, conflicts_with = "rate")]
@@ -524,13 +553,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>)]
     pub(crate) cpus: (usize, usize),
     /// Memory that packets are placed into
-    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is more than any cache"))]
     pub(crate) memory: Size,
     /// Directory on the disk to measure (record)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"))]
     pub(crate) directory: Option<PathBuf>,
     /// Size of each recording (record)
-    #[arg(long, value_name = "SIZE", default_value = "8GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than most disks' caches"))]
     pub(crate) bytes: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
@@ -541,7 +570,11 @@ pub(crate) struct BenchArgs {
 /// Two values with a comma between.
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
-    both.ok_or_else(|| format!("`{text}` is not two values with a comma between"))
+    both.ok_or_else(|| {
+        format!(
+            "`{text}` is not two values with a comma between\nhint: first the sender's, then the receiver's"
+        )
+    })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

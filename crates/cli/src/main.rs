@@ -10,8 +10,7 @@ mod interrupt;
 mod print;
 mod verb;
 
-use args::{Cli, Verb};
-use clap::Parser;
+use args::Verb;
 use std::process::ExitCode;
 
 /// How a verb ended.
@@ -24,8 +23,23 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let outcome = match cli.verb {
+    match args::parse(std::env::args_os()).and_then(|cli| run(cli.verb)) {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        // Also help and version, which are no errors; it knows its own exit status.
+        Err(error) => match error.downcast::<clap::Error>() {
+            Ok(usage) => usage.exit(),
+            Err(error) => {
+                print::error(&error);
+                ExitCode::from(2)
+            }
+        },
+    }
+}
+
+fn run(verb: Verb) -> anyhow::Result<Outcome> {
+    match verb {
         Verb::Demo(args) => verb::demo::run(&args),
         Verb::Send(args) => verb::send::run(&args),
         Verb::Receive(args) => verb::receive::run(&args),
@@ -36,15 +50,6 @@ fn main() -> ExitCode {
         Verb::Inspect(args) => verb::inspect::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),
-    };
-    match outcome {
-        Ok(Outcome::Done) => ExitCode::SUCCESS,
-        Ok(Outcome::Failed) => ExitCode::FAILURE,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            print::error(&error);
-            ExitCode::from(2)
-        }
     }
 }
 

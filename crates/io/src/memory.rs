@@ -141,7 +141,10 @@ impl Pool {
         let count = options.total_bytes / block_bytes as u64;
         let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
         let Some(count) = count else {
-            let text = format!("no pool of {} bytes in blocks of {block_bytes} bytes", options.total_bytes);
+            let text = format!(
+                "no pool of {} bytes in blocks of {block_bytes} bytes\nhint: more --memory, or a smaller --chunk",
+                options.total_bytes
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         };
         let bytes = block_bytes * count as usize;

@@ -1,13 +1,18 @@
 //! What can be typed of SPEAD only; each group stands under its own heading in `--help`.
 
+use super::limits::{PAIRS, at_least_one, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+/// Where these options stand in `--help`.
+pub(super) const HEADING: &str = "SPEAD (--format spead)";
+
 /// How SPEAD heaps are made and cut into packets.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "SPEAD (--format spead)")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct SpeadSendArgs {
     /// Payload of a heap
     #[arg(long, default_value = "4MiB", value_name = "SIZE")]
@@ -19,10 +24,10 @@ pub(crate) struct SpeadSendArgs {
     #[arg(long, default_value = "1472", value_name = "BYTES")]
     pub(crate) packet: PacketArg,
     /// Bits of value or address of an item pointer, SPEAD-64-N
-    #[arg(long, default_value_t = 48, value_name = "N")]
-    pub(crate) flavour: u8,
+    #[arg(long, default_value = "48", value_name = "N", value_parser = flavour)]
+    pub(crate) flavour: Flavour,
     /// Items a heap's payload is divided into
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("a heap without payload has --heap-size 0"))]
     pub(crate) items: usize,
     /// All item pointers in every packet, so that each heap survives the loss of its first one
     #[arg(long)]
@@ -34,7 +39,7 @@ pub(crate) struct SpeadSendArgs {
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) first_heap: u64,
     /// From one heap's counter to the next
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<u64>("heaps of the same counter would be taken for one"))]
     pub(crate) heap_step: u64,
     /// Cut heaps as spead2 does, instead of into packets that are as equal as they can be
     #[arg(long)]
@@ -42,6 +47,11 @@ pub(crate) struct SpeadSendArgs {
     /// Send no item descriptors and no stop heap
     #[arg(long)]
     pub(crate) bare: bool,
+}
+
+fn flavour(text: &str) -> Result<Flavour, String> {
+    let flavour = text.parse().ok().and_then(Flavour::new);
+    flavour.ok_or_else(|| format!("no flavour SPEAD-64-{text}\nhint: it is 8, 16, 24, 32, 40, 48 or 56"))
 }
 
 /// Size of a SPEAD packet.
@@ -68,7 +78,7 @@ impl FromStr for PacketArg {
         match bytes {
             Some(bytes) if bytes >= 64 => Ok(Self::Bytes(bytes)),
             _ => Err(format!(
-                "`{text}` is no packet size; write 64 or more, like 1472 or 8972, or `mtu` or `heap`"
+                "`{text}` is no packet size\nhint: write 64 or more, like 1472 or 8972, or `mtu` or `heap`"
             )),
         }
     }
@@ -80,9 +90,59 @@ pub(crate) enum RateArg {
     /// Bits per second of datagram payload.
     Fixed(Rate),
     /// Follow what the receiver says.
-    Auto,
+    Auto(Bounds),
     /// Search once, then keep.
-    Search,
+    Search(Bounds),
+}
+
+/// What a rate that is found stays within, `MIN-MAX@START`, in bits per second; each may be left out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) least: Option<u64>,
+    pub(crate) most: Option<u64>,
+    /// Where to begin.
+    pub(crate) start: Option<u64>,
+}
+
+impl FromStr for Bounds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const HINT: &str =
+            "write MIN-MAX or MIN-MAX@START, such as auto:50Mbps-8Gbps@1Gbps; each may be left out";
+        let (range, start) = text.split_once('@').map_or((text, None), |(range, start)| (range, Some(start)));
+        let (least, most) = match range.split_once('-') {
+            Some(both) => both,
+            None if range.is_empty() && start.is_some() => ("", ""),
+            None => return Err(format!("`{text}` has no two bounds\nhint: {HINT}")),
+        };
+        let rate = |text: &str| match text.trim() {
+            "" => Ok(None),
+            text => match text.parse::<Rate>() {
+                Ok(rate) if rate.bits_per_second() >= 1000 => Ok(Some(rate.bits_per_second())),
+                Ok(_) => Err(format!("`{text}` is less than 1kbps\nhint: {HINT}")),
+                Err(error) => Err(error.to_string()),
+            },
+        };
+        let (least, most, start) = (rate(least)?, rate(most)?, rate(start.unwrap_or_default())?);
+        let order = [least, start, most];
+        let known: Vec<u64> = order.into_iter().flatten().collect();
+        if !known.is_sorted() {
+            return Err(format!("`{text}` is not in order: least, start, most\nhint: {HINT}"));
+        }
+        Ok(Self { least, most, start })
+    }
+}
+
+impl Bounds {
+    /// These bounds, where something else has others: least, most, start.
+    pub(crate) fn or(self, least: u64, most: u64, start: u64) -> (u64, u64, u64) {
+        // One that is given moves the others that are not.
+        let given = self.least.max(self.start);
+        let most = self.most.unwrap_or(most.max(given.unwrap_or(0)));
+        let least = self.least.unwrap_or(least.min(self.start.unwrap_or(most)).min(most));
+        (least, most, self.start.unwrap_or(start).clamp(least, most))
+    }
 }
 
 impl FromStr for RateArg {
@@ -90,8 +150,10 @@ impl FromStr for RateArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
-            "auto" => Ok(Self::Auto),
-            "search" => Ok(Self::Search),
+            "auto" => Ok(Self::Auto(Bounds::default())),
+            "search" => Ok(Self::Search(Bounds::default())),
+            _ if text.starts_with("auto:") => text["auto:".len()..].parse().map(Self::Auto),
+            _ if text.starts_with("search:") => text["search:".len()..].parse().map(Self::Search),
             _ => text.parse().map(Self::Fixed).map_err(|e: <Rate as FromStr>::Err| e.to_string()),
         }
     }
@@ -99,16 +161,16 @@ impl FromStr for RateArg {
 
 /// How SPEAD heaps are put together.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "SPEAD (--format spead)")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct SpeadReceiveArgs {
     /// Heaps under construction at a time: how much reordering over heaps is put right
-    #[arg(long, default_value_t = 16, value_name = "HEAPS")]
+    #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"))]
     pub(crate) heap_window: usize,
     /// Largest heap accepted
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub(crate) largest_heap: Size,
     /// A heap ends incomplete this long after its first packet
-    #[arg(long, default_value = "1s", value_name = "TIME")]
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"))]
     pub(crate) heap_timeout: Span,
     /// How long finished heaps are known, so that their late and doubled packets are refused; 0: any packet may begin its heap anew
     #[arg(long, default_value = "1s", value_name = "TIME")]
@@ -123,7 +185,7 @@ pub(crate) struct SpeadReceiveArgs {
     #[arg(long, default_value = "first", value_name = "WHEN")]
     pub(crate) stop_items: StopArg,
     /// Stop after this many heaps
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("leave it out for no limit"))]
     pub(crate) heaps: Option<u64>,
     /// Ignore heaps with a smaller counter
     #[arg(long, value_name = "N")]
@@ -157,7 +219,9 @@ impl FromStr for StopArg {
             "first" => Ok(Self::After(1)),
             _ => match text.parse() {
                 Ok(n) if n > 0 => Ok(Self::After(n)),
-                _ => Err(format!("`{text}` is neither `first` nor `never` nor a number of stop items")),
+                _ => Err(format!(
+                    "`{text}` is neither `first` nor `never` nor a number of stop items\nhint: a sender sends one, so as many as there are senders"
+                )),
             },
         }
     }
@@ -165,19 +229,19 @@ impl FromStr for StopArg {
 
 /// The experiments of SDP memo 046.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "SPEAD (--format spead)")]
+#[command(next_help_heading = HEADING)]
 pub(crate) struct SpeadBenchArgs {
     /// Experiments: link, light, receiver, pairs, scaling (default: all)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     pub(crate) experiments: Vec<Experiment>,
     /// Payload of a heap
-    #[arg(long, default_value = "4MiB", value_name = "SIZE")]
+    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("heaps of 4MiB are the memo's"))]
     pub(crate) heap_size: Size,
     /// Sender and receiver pairs (pairs, scaling)
-    #[arg(long, default_value_t = 4, value_name = "N")]
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "a pair for each processor or two is enough"))]
     pub(crate) pairs: usize,
     /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)
-    #[arg(long, value_name = "RATES", value_delimiter = ',')]
+    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("leave --rates out to have them chosen"))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface; pairs take turns (default: --address)
     #[arg(long, value_name = "IPS", value_delimiter = ',')]
@@ -199,4 +263,48 @@ pub(crate) enum Experiment {
     Pairs,
     /// One to N senders at several rates, and what is missing to N times one (figures 4 and 5)
     Scaling,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_of_a_rate_that_is_found() {
+        let read = |text: &str| text.parse::<RateArg>();
+        let bounds = |least, most, start| Bounds { least, most, start };
+        let (m, g) = (1_000_000, 1_000_000_000);
+        for (text, right) in [
+            ("auto", RateArg::Auto(Bounds::default())),
+            ("auto:50Mbps-8Gbps", RateArg::Auto(bounds(Some(50 * m), Some(8 * g), None))),
+            ("auto:50Mbps-8Gbps@1Gbps", RateArg::Auto(bounds(Some(50 * m), Some(8 * g), Some(g)))),
+            ("auto:-8Gbps", RateArg::Auto(bounds(None, Some(8 * g), None))),
+            ("auto:@1Gbps", RateArg::Auto(bounds(None, None, Some(g)))),
+            ("search:50Mbps-", RateArg::Search(bounds(Some(50 * m), None, None))),
+        ] {
+            assert_eq!(read(text), Ok(right), "{text}");
+        }
+        for text in [
+            "auto:",
+            "auto:1Gbps",
+            "auto:2Gbps-1Gbps",
+            "auto:1-2",
+            "auto:1Gbps-2Gbps@3Gbps",
+            "auto:0bps-1Gbps",
+        ] {
+            let said = read(text).unwrap_err();
+            assert!(said.contains("hint: "), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn bounds_that_are_given_move_those_that_are_not() {
+        let of = |text: &str| text.parse::<Bounds>().unwrap().or(1_000_000, 400_000_000_000, 100_000_000);
+        assert_eq!(Bounds::default().or(1, 9, 5), (1, 9, 5));
+        assert_eq!(of("-8Gbps"), (1_000_000, 8_000_000_000, 100_000_000));
+        assert_eq!(of("-500kbps"), (500_000, 500_000, 500_000));
+        assert_eq!(of("1Gbps-"), (1_000_000_000, 400_000_000_000, 1_000_000_000));
+        assert_eq!(of("@20kbps"), (20_000, 400_000_000_000, 20_000));
+        assert_eq!(of("500Gbps-"), (500_000_000_000, 500_000_000_000, 500_000_000_000));
+    }
 }

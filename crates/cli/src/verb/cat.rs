@@ -1,19 +1,19 @@
 //! `skyhaul cat`.
 
+use super::receiving::open_output;
 use super::send::open;
 use crate::Outcome;
 use crate::args::CatArgs;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use skyhaul::recording::ReadOptions;
-use std::fs::File;
 use std::io::Write;
 
 pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let (recording, at) = open(&args.disks.disk, &args.scan, args.stream, args.follow)?;
     let options = ReadOptions { verify: !args.no_check, follow: args.follow, ..ReadOptions::default() };
     let mut reader = recording.reader(at, &options)?;
-    let mut output: Box<dyn Write> = match &args.output_file {
-        Some(path) => Box::new(File::create(path).with_context(|| format!("create {}", path.display()))?),
+    let mut output = match &args.output_file {
+        Some(path) => open_output(path)?,
         None => Box::new(std::io::stdout()),
     };
     while let Some(piece) = reader.next_piece()? {

@@ -18,6 +18,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
+use skyhaul::io::file::failed;
 use skyhaul::io::host::machine::Machine;
 use skyhaul::io::memory::{Pool, PoolOptions};
 use skyhaul::io::udp::send::SendMode;
@@ -73,13 +74,13 @@ pub(crate) struct Proof {
 pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo"));
-    let disks: Vec<PathBuf> = (1..=args.disks.max(1)).map(|n| directory.join(format!("disk{n}"))).collect();
+    let disks: Vec<PathBuf> = (1..=args.disks).map(|n| directory.join(format!("disk{n}"))).collect();
     for disk in &disks {
-        std::fs::create_dir_all(disk).with_context(|| format!("create {}", disk.display()))?;
+        std::fs::create_dir_all(disk).map_err(|error| failed("create", disk, &error))?;
     }
     let report = measure(args, &disks, &interrupt)?;
     let page = directory.join("report.html");
-    std::fs::write(&page, html::page(&report)).with_context(|| format!("write {}", page.display()))?;
+    std::fs::write(&page, html::page(&report)).map_err(|error| failed("write", &page, &error))?;
     if args.output.json {
         receiving::print_json(&report)?;
     }

@@ -5,10 +5,11 @@ use crate::args::{Cli, GenerateArgs, GenerateWhat};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_complete::Shell;
+use skyhaul::io::file::failed;
 
 pub(crate) fn run(args: &GenerateArgs) -> Result<Outcome> {
     let directory = &args.directory;
-    std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    std::fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     let mut command = Cli::command();
     match args.what {
         GenerateWhat::Man => clap_mangen::generate_to(command, directory).context("write man pages")?,

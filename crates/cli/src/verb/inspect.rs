@@ -4,9 +4,9 @@ use super::receiving;
 use crate::Outcome;
 use crate::args::InspectArgs;
 use crate::print;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail, ensure};
 use serde::Serialize;
-use skyhaul::io::address::Endpoint;
+use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::io::source::Source;
@@ -50,10 +50,12 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         live(&args.what.parse()?, args)?
     } else {
         let path = Path::new(&args.what);
-        let mut capture = [0; 4];
-        let read = std::fs::File::open(path).and_then(|mut f| std::io::Read::read(&mut f, &mut capture));
-        read.with_context(|| format!("open {}", path.display()))?;
-        if is_capture(capture) { from_capture(path, args)? } else { (from_file(path, args)?, None) }
+        let file = MappedFile::open(path)?;
+        if file.first_chunk().is_some_and(|magic| is_capture(*magic)) {
+            from_capture(path, args)?
+        } else {
+            (from_file(&file, args), None)
+        }
     };
     let inspected: Vec<(Packet, Inspection)> =
         packets.into_iter().map(|p| (inspect(args.format, &p.bytes), p)).map(|(i, p)| (p, i)).collect();
@@ -66,13 +68,24 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         }
     }
     if inspected.is_empty() {
-        bail!("{}: no packet there", args.what);
+        bail!("{}: no packet there\nhint: {}", args.what, elsewhere(args));
     }
     if let Some(error) = &broken {
         print::error(error);
     }
     let good = broken.is_none() && inspected.iter().all(|(_, i)| i.problem.is_none());
     Ok(if good { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Where packets might be instead.
+fn elsewhere(args: &InspectArgs) -> &'static str {
+    if args.skip > 0 {
+        "a smaller --skip: there are not so many"
+    } else if args.what.contains("://") {
+        "is the sender running, and is this the address it sends to? --wait waits longer"
+    } else {
+        "the file is empty"
+    }
 }
 
 /// pcap in both byte orders and time resolutions, and pcapng.
@@ -84,6 +97,10 @@ fn is_capture(magic: [u8; 4]) -> bool {
 type Taken = (Vec<Packet>, Option<anyhow::Error>);
 
 fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
+    ensure!(
+        endpoint.transport == Transport::Udp,
+        "{endpoint}: a connection is not looked into\nhint: listen on udp://, or capture it: tcpdump -w FILE"
+    );
     from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
 }
 
@@ -127,8 +144,7 @@ fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {
 }
 
 /// Frames of a file, one after the other.
-fn from_file(path: &Path, args: &InspectArgs) -> Result<Vec<Packet>> {
-    let file = MappedFile::open(path)?;
+fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
     let mut packets = Vec::new();
     let mut at = 0;
     for number in 0.. {
@@ -145,7 +161,7 @@ fn from_file(path: &Path, args: &InspectArgs) -> Result<Vec<Packet>> {
         }
         at += length;
     }
-    Ok(packets)
+    packets
 }
 
 fn frame_length(rest: &[u8], format: Format) -> Option<usize> {

@@ -4,12 +4,13 @@ use super::receiving;
 use crate::Outcome;
 use crate::args::LsArgs;
 use crate::print;
-use anyhow::{Context, Result};
+use anyhow::Result;
+use skyhaul::io::file::failed;
 use std::io::Write as _;
 
 pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     for disk in &args.disks.disk {
-        std::fs::read_dir(disk).with_context(|| disk.display().to_string())?;
+        std::fs::read_dir(disk).map_err(|error| failed("read disk", disk, &error))?;
     }
     let scans = skyhaul::recording::ls(&args.disks.disk);
     if args.output.json {

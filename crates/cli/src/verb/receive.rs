@@ -6,25 +6,24 @@ use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, Receiver};
 use skyhaul::wire::Format;
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.stream.format == Format::Spead {
         return spead::receive::run(args);
     }
+    receiving::check_times(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {
         return Ok(Outcome::Failed);
     }
-    let output = args.output_file.as_deref().map(open_output).transpose()?;
+    let output = args.output_file.as_deref().map(receiving::open_output).transpose()?;
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
     pool.wait_until_touched()?;
@@ -64,6 +63,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         receiving::print_json(&done.report)?;
     } else {
         eprint!("{}", print::receive_summary(&done.report));
+        if ended == Ended::Nothing {
+            eprintln!("  {}", receiving::NOTHING);
+        }
     }
     for note in &done.notes {
         eprintln!("note: {note}");
@@ -86,12 +88,4 @@ pub(crate) fn add_capture(args: &ReceiveCommon, receiver: &mut Receiver) -> Resu
         receiver.add_source(path.display().to_string(), Box::new(PcapSource::open(path, None)?));
     }
     Ok(())
-}
-
-fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdout()));
-    }
-    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
-    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
 }

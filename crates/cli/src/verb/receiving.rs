@@ -3,12 +3,16 @@
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::Result;
+use anyhow::{Result, ensure};
+use skyhaul::io::file::failed;
 use skyhaul::io::memory::{PoolOptions, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::receive::{Gate, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
 use skyhaul::wire::{Keep, LearnOptions, Place};
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The receiver that was asked for.
@@ -66,6 +70,23 @@ pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
 /// UNIX seconds.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
+/// Times that leave nothing to receive are wrong use.
+pub(crate) fn check_times(args: &ReceiveCommon) -> Result<()> {
+    ensure!(
+        args.start.zip(args.stop).is_none_or(|(start, stop)| start < stop),
+        "--start is not before --stop: no frame would be let through\nhint: both are times of the data"
+    );
+    ensure!(
+        args.stop_at.is_none_or(|stop| stop > now()),
+        "--stop-at has passed already\nhint: it is a wall time (UTC); `date -u +%FT%TZ` shows the one now"
+    );
+    ensure!(
+        args.start_at.zip(args.stop_at).is_none_or(|(start, stop)| start < stop),
+        "--start-at is not before --stop-at\nhint: both are wall times (UTC)"
+    );
+    Ok(())
 }
 
 /// Sleep until the wall time that was asked for; whether to go on.
@@ -175,9 +196,21 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
     )
 }
 
+/// What to do when nothing came.
+pub(crate) const NOTHING: &str =
+    "hint: is the sender running, and is this the address it sends to? --wait waits longer";
+
+/// Where data are written to: a file, or for `-` standard output.
+pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
+    if path == Path::new("-") {
+        return Ok(Box::new(std::io::stdout()));
+    }
+    let file = File::create(path).map_err(|error| failed("create", path, &error))?;
+    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
+}
+
 /// Print a report as JSON on standard output.
 pub(crate) fn print_json(report: &impl serde::Serialize) -> Result<()> {
-    use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, report)?;
     writeln!(out)?;

@@ -16,6 +16,7 @@ use std::time::Duration;
 const FINISH: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
+    receiving::check_times(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {
@@ -44,6 +45,9 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         receiving::print_json(&report)?;
     } else {
         eprint!("{}", summary(&report));
+        if ended == Ended::Nothing {
+            eprintln!("  {}", receiving::NOTHING);
+        }
     }
     let whole = report.is_whole() && report.receive.cut_short() == 0 && ended != Ended::Nothing;
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
@@ -76,9 +80,11 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
 
 /// `PATH:SPEC` to the number of the disk and what shall go wrong on it.
 fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
-    let (path, spec) = text.rsplit_once(':').with_context(|| format!("`{text}` is not PATH:SPEC"))?;
+    let (path, spec) = text
+        .rsplit_once(':')
+        .with_context(|| format!("`{text}` is not PATH:SPEC\nhint: such as /mnt/disk0:slow=200"))?;
     let Some(at) = args.disks.disk.iter().position(|disk| disk.as_os_str() == path) else {
-        bail!("`{path}` is none of the disks given with --disk");
+        bail!("`{path}` is none of the disks\nhint: write it as it stands behind --disk");
     };
     let faults = spec.parse::<Faults>().map_err(anyhow::Error::msg).with_context(|| format!("`{spec}`"))?;
     Ok((at, faults))

@@ -5,7 +5,7 @@ use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs, SendMode as ModeArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
@@ -25,10 +25,15 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     if args.format == Format::Spead {
         return spead::send::run(args);
     }
+    ensure!(
+        args.input.is_some() || args.scan.is_some() || matches!(args.format, Format::Auto | Format::Vdif),
+        "patterns and noise are made as vdif or spead, not {}\nhint: send a file of it, with --input",
+        args.format
+    );
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     let mut senders = Vec::new();
-    for number in 0..args.senders.max(1) * args.to.len() {
+    for number in 0..args.senders * args.to.len() {
         let supply = supply(args, number)?;
         senders.push(Sender::open(options(args, number)?, supply)?);
     }
@@ -95,7 +100,7 @@ pub(crate) fn mode(args: &SendArgs) -> SendMode {
 
 /// Where sender `number` sends to: the first ones all to the first address.
 pub(crate) fn destination(args: &SendArgs, number: usize) -> &Endpoint {
-    &args.to[number / args.senders.max(1) % args.to.len()]
+    &args.to[number / args.senders % args.to.len()]
 }
 
 /// The processor of sender `number`.
@@ -105,7 +110,7 @@ pub(crate) fn cpu(args: &SendArgs, number: usize) -> Option<usize> {
 
 /// The rate of sender `number`: its part of all, or of its destination's; `None` is as fast as possible.
 pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
-    let senders = args.senders.max(1);
+    let senders = args.senders;
     let (rate, among) = match &args.rate[..] {
         [] => return Ok(None),
         [all] => (*all, senders * args.to.len()),
@@ -235,7 +240,10 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
             let suffix = if number == 0 { String::new() } else { format!("_ds{number}") };
             let wanted = format!("{}{suffix}", recording.label.as_str());
             names.iter().position(|name| **name == wanted).with_context(|| {
-                format!("no stream {number} in {}; there are: {}", recording.label.as_str(), names.join(", "))
+                let (label, all) = (recording.label.as_str(), names.join(", "));
+                format!(
+                    "no stream {number} in {label}: there are {all}\nhint: number them from 0 with --stream"
+                )
             })
         }
     }
@@ -268,6 +276,9 @@ pub(crate) fn summary(r: &SendReport) -> String {
             "  the schedule slipped by {:.2} s: this host could not keep the rate\n",
             r.slipped_seconds
         ));
+    }
+    for note in &r.notes {
+        out.push_str(&format!("  note: {note}\n"));
     }
     if let Some(error) = &r.error {
         out.push_str(&format!("  ended by an error: {error}\n"));

@@ -204,7 +204,35 @@ fn wrong_use_is_told_with_a_hint() {
         ("send --to udp://127.0.0.1:9 --pattern --rate fast".to_owned(), "fast"),
         (format!("check --disk {disk} nothing"), "nothing"),
         (format!("cat --disk {disk} nothing"), "nothing"),
-        ("inspect /nonexistent/file".to_owned(), "/nonexistent/file"),
+        ("inspect /nonexistent/file".to_owned(), "hint: check the name"),
+        ("inspect /".to_owned(), "hint: that is a directory"),
+        ("inspect /dev/null".to_owned(), "hint: write what comes from there to a file"),
+        ("inspect tcp://127.0.0.1:0".to_owned(), "hint: listen on udp://"),
+        ("inspect udp://127.0.0.1:0 --wait 1ms".to_owned(), "hint: is the sender running"),
+        (format!("inspect {} --skip 99999999", env!("CARGO_BIN_EXE_skyhaul")), "hint: a smaller --skip"),
+        (format!("receive {ANY} -o /no/such/file"), "mkdir -p /no/such"),
+        (format!("receive {ANY} --receive-threads 1000"), "from 1 to 256"),
+        (format!("receive {ANY} --start 100 --stop 50"), "hint: both are times of the data"),
+        (format!("receive {ANY} --stop-at 1"), "date -u"),
+        (format!("receive {ANY} --memory 1MiB --chunk 2MiB"), "hint: more --memory"),
+        ("receive --pcap /".to_owned(), "hint: that is a directory"),
+        (format!("record --scan s --disk {disk} --disk {disk}/. {ANY}"), "hint: name each disk once"),
+        (format!("record --scan s --disk {disk} {ANY} --disk-faults {disk}:x=1"), "hint: any of slow="),
+        (format!("check --disk {disk}/nothere s"), "hint: check the name"),
+        (format!("cat --disk {disk}/nothere s"), "hint: check the name"),
+        (format!("ls --disk {disk}/nothere"), "hint: check the name"),
+        ("send --to udp://127.0.0.1:9 --input /nonexistent".to_owned(), "hint: check the name"),
+        ("send --to udp://127.0.0.1:9 --input /".to_owned(), "hint: that is a directory"),
+        ("send --to udp://127.0.0.1:0 --pattern".to_owned(), "hint: take the one the receiver listens on"),
+        ("send --to tcp://127.0.0.1:0 --pattern".to_owned(), "hint: port 0 is no port"),
+        ("send --to udp://255.255.255.255:9 --pattern".to_owned(), "hint: a broadcast address"),
+        ("send --to udp://[ff02::1]:9 --pattern".to_owned(), "?iface="),
+        ("send --to udp://127.0.0.1:9 --pattern --format mark5b".to_owned(), "hint: send a file of it"),
+        ("send --to udp://127.0.0.1:9 --pattern --payload 7".to_owned(), "hint: such as --payload 8000"),
+        ("send --to udp://127.0.0.1:9 --pattern --stream 1".to_owned(), "--scan"),
+        ("bench --netns no-a,no-b --sizes 1472 --rounds 1".to_owned(), "ip netns list"),
+        ("generate man /proc/x/y".to_owned(), "hint: make the directory first"),
+        (format!("demo --directory {}/x", env!("CARGO_BIN_EXE_skyhaul")), "hint: there is a file"),
         ("send --to tcp://127.0.0.1:1 --pattern --packets 1".to_owned(), "127.0.0.1:1"),
         ("frobnicate".to_owned(), "--help"),
     ] {
@@ -212,6 +240,17 @@ fn wrong_use_is_told_with_a_hint() {
         assert_eq!(done.code, Some(2), "{line}: {}", done.stderr);
         assert!(done.stderr.contains(hint), "{line}: no `{hint}` in {}", done.stderr);
         assert!(done.stdout.is_empty(), "{line}");
+    }
+}
+
+/// A processor that is not there is told, and does not stop anybody.
+#[test]
+fn a_processor_that_is_not_there() {
+    let vdif = "send --pattern --packets 1 --cpu 9999 --to udp://127.0.0.1:9";
+    let heaps = "send --format spead --heaps 1 --heap-size 8 --cpu 9999 --to udp://127.0.0.1:9";
+    for line in [vdif, heaps] {
+        let said = run(line).expect(0).stderr;
+        assert!(said.contains("note: not pinned to a processor: run on CPU 9999"), "{line}: {said}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a network does on purpose is what the reports say, frame for frame.
 
-use crate::site::{ANY, Site, all_acknowledged, counter, drops, number, ranges, refused, send, sum};
+use crate::site::{ANY, Site, all_acknowledged, counter, drops, number, ranges, refused, run, send, sum};
 use crate::wires::see;
 use serde_json::Value;
 
@@ -78,6 +78,16 @@ fn proven(site: &Site, placed: u64, lost: u64, seed: u64) {
     let seen = see(&site.cat(), PAYLOAD + 32);
     assert_eq!((seen.good, seen.invalid + between), (placed, lost), "seed {seed}");
     assert!(seen.times.is_sorted_by(|a, b| a < b), "seed {seed}: in order of time");
+}
+
+/// A stream of which nothing is left ends all the same, and keeps its time.
+#[test]
+fn all_lost_on_purpose() {
+    let line = "send --json --pattern --faults loss=1 --rate 100Mbps --duration 300ms --to udp://127.0.0.1:9";
+    let report = run(line).expect(0).json();
+    assert_eq!(number(&report["packets"]), 0, "{report}");
+    // 300 ms of 100 Mb/s in packets of 8 kB are some 470.
+    assert!((300..700).contains(&number(&report["lost"])), "{report}");
 }
 
 #[test]

@@ -146,6 +146,20 @@ fn a_rate_found_by_feedback() {
     assert!(heaps(&report, "complete") > 0 && number(&report["pattern_errors"]) == 0, "{report}");
 }
 
+/// Within the bounds that were given, whatever the receiver would take.
+#[test]
+fn a_rate_that_follows_within_bounds() {
+    for (bounds, least, most) in [("-20Mbps", 0, 20_000_000), ("30Mbps-30Mbps", 30_000_000, 30_000_000)] {
+        let mut receiver = receive("--feedback --listen udp://127.0.0.1:0");
+        let line = format!("--format spead --heap-size 64KiB --rate auto:{bounds} --duration 1s");
+        let sent = send(&receiver.address(), &line);
+        receiver.finish();
+        let rate = number(&sent["rate"]["bits_per_second"]);
+        assert!((least..=most).contains(&rate) && number(&sent["rate"]["reports"]) > 3, "{sent}");
+        assert!(sent["bits_per_second"].as_f64().unwrap() < 1.2 * most as f64, "{sent}");
+    }
+}
+
 /// The same, searched once before the first heap, which trials leave no trace in.
 #[test]
 fn a_rate_searched_before() {
@@ -271,6 +285,17 @@ fn wrong_use_is_told_with_the_next_step() {
         ("send --format vdif --pattern --to udp://127.0.0.1:9 --rate auto", "spead"),
         ("send --format spead --to udp://127.0.0.1:9 --packet 70000", "65"),
         ("send --format spead --to udp://127.0.0.1:9 --packets 5", "--heaps"),
+        ("send --format spead --to udp://127.0.0.1:9 --items 99999", "--items"),
+        ("send --format spead --to udp://239.1.1.1:9 --rate auto", "one receiver"),
+        ("send --format spead --to udp://239.1.1.1:9 --rate search", "one receiver"),
+        ("send --format spead --to udp://127.0.0.1:9 --rate auto:8Gbps-1Gbps", "auto:50mbps-8gbps"),
+        ("receive --format spead --listen udp://239.1.1.1:0 --feedback", "an address of this host"),
+        ("receive --format spead --listen tcp://127.0.0.1:0 --feedback", "leave --feedback out"),
+        ("send --format spead --to udp://127.0.0.1:9 --substreams --senders 2", "--substreams"),
+        ("send --format spead --to udp://127.0.0.1:9 --payload 8", "--heap-size"),
+        ("send --to udp://127.0.0.1:9 --heap-size 8", "--format spead"),
+        ("receive --format spead --listen udp://127.0.0.1:0 --window 3", "--heap-window"),
+        ("bench --format spead --experiments link --report /proc/x", "name another place"),
         ("send --format spead --to udp://127.0.0.1:9 --flavour 24 --heap-size 20MiB", "flavour"),
         ("receive --format spead --listen udp://127.0.0.1:0 --forward udp://127.0.0.1:9", "leave it out"),
         (

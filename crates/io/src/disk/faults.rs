@@ -41,14 +41,17 @@ impl Faults {
     }
 }
 
+const EXAMPLE: &str = "any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB";
+
 impl FromStr for Faults {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Faults::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').ok_or_else(|| format!("{part}: not name=value"))?;
-            let bad = || format!("{part}: {value} is no value for {name}");
+            let (name, value) =
+                part.split_once('=').ok_or_else(|| format!("{part}: not name=value; hint: {EXAMPLE}"))?;
+            let bad = || format!("{part}: {value} is no value for {name}; hint: {EXAMPLE}");
             match name {
                 "slow" => {
                     let factor = value.trim_end_matches('x').parse::<f64>().map_err(|_| bad())?;
@@ -57,7 +60,7 @@ impl FromStr for Faults {
                 "latency" => faults.latency = Some(duration(value).ok_or_else(bad)?),
                 "enospc" => faults.enospc = Some(bytes(value).ok_or_else(bad)?),
                 "eio" => faults.eio = Some(bytes(value).ok_or_else(bad)?),
-                _ => return Err(format!("{name}: unknown; there are slow, latency, enospc and eio")),
+                _ => return Err(format!("{name}: unknown; hint: {EXAMPLE}")),
             }
         }
         Ok(faults)

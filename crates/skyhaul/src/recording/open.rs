@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::disk;
+use skyhaul_io::file::failed;
 
 use super::index::{IndexReader, Tally};
 use super::names::{self, Label, LabelError};
@@ -131,6 +132,14 @@ pub enum OpenError {
         "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists what there is"
     )]
     NotFound(String),
+    /// There is no such scan where one could look, and one of the disks cannot be looked at.
+    #[error("no scan {scan}, and {}", error)]
+    NoDisk {
+        /// The label.
+        scan: String,
+        /// What is wrong with the disk, with a hint.
+        error: std::io::Error,
+    },
 }
 
 /// What the indexes say, before it is put together.
@@ -171,7 +180,13 @@ impl Recording {
         sum.merge_into(&mut streams, &disks);
         streams.retain(|_, stream| stream.datastream.is_some() || !stream.chunks.is_empty());
         if streams.is_empty() && sum.indexes.is_empty() {
-            return Err(OpenError::NotFound(label.to_string()));
+            let unreadable = disks.iter().find_map(|path| Some((path, std::fs::read_dir(path).err()?)));
+            return Err(match unreadable {
+                Some((path, error)) => {
+                    OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
+                }
+                None => OpenError::NotFound(label.to_string()),
+            });
         }
         let state = match (&sum.indexes[..], sum.live, &sum.report) {
             ([], ..) => State::Unindexed,

@@ -115,6 +115,9 @@ pub enum WriterError {
     /// The label is taken (and, with [`Existing::Letter`], all letters behind it).
     #[error("scan {0} exists\nhint: choose another label, or remove the old scan")]
     Exists(String),
+    /// One of the disks is given twice: its chunks would be taken for those of two.
+    #[error("{} is given twice\nhint: name each disk once", .0.display())]
+    Twice(PathBuf),
     /// One of the disks cannot be written to.
     #[error("{}: {error}\nhint: check that the disk is mounted and that you may write to it", path.display())]
     Disk {
@@ -181,6 +184,14 @@ pub enum Refusal {
     Invalid,
 }
 
+/// A disk that is among the disks before it, whatever it is called.
+fn given_twice(disks: &[PathBuf]) -> Option<PathBuf> {
+    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let all: Vec<PathBuf> = disks.iter().map(real).collect();
+    let twice = (1..all.len()).find(|&n| all[..n].contains(&all[n]))?;
+    Some(disks[twice].clone())
+}
+
 /// A recording that is being written.
 #[derive(Debug)]
 pub struct Writer {
@@ -201,6 +212,9 @@ impl Writer {
         let wanted = Label::new(&options.scan)?;
         if options.disks.is_empty() {
             return Err(WriterError::NoDisk);
+        }
+        if let Some(twice) = given_twice(&options.disks) {
+            return Err(WriterError::Twice(twice));
         }
         let label = claim(&wanted, options)?;
         let number = random_number();

@@ -100,6 +100,9 @@ pub struct SendReport {
     pub cpu_seconds_per_gb: f64,
     /// What ended it, where that was an error.
     pub error: Option<String>,
+    /// What did not go as it was asked for, and could go on all the same.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 enum Outlet {
@@ -170,9 +173,10 @@ impl Sender {
     /// Send all there is, or until `stop`.
     #[must_use]
     pub fn run(mut self, stop: &Stop) -> SendReport {
+        let mut notes = Vec::new();
         if let Some(cpu) = self.options.cpu {
             // A sender that is not pinned is only less steady.
-            let _ = host::thread::pin(cpu);
+            notes.extend(host::thread::pin(cpu).err().map(|why| format!("not pinned to a processor: {why}")));
         }
         let cpu = host::thread::cpu_time();
         let mut plan = Plan::new(self.options.faults.as_ref());
@@ -181,6 +185,7 @@ impl Sender {
             to: self.options.to.to_string(),
             what: self.supply.describe(),
             mode: self.outlet.describe(),
+            notes,
             ..SendReport::default()
         };
         let clock = Instant::now();
@@ -226,9 +231,16 @@ impl Sender {
             let over = self.options.duration.is_some_and(|d| clock.elapsed() >= d)
                 || stop.flag.load(Ordering::Relaxed);
             due.clear();
-            while next < upto && due.len() < batch && !over {
+            let first = next;
+            while next < upto && due.len() < batch && next - first < batch as u64 && !over {
                 plan.feed(next, &mut due);
                 next += 1;
+            }
+            if due.is_empty() && next > first {
+                // All of them lost on purpose, or late: they take their time all the same.
+                wait_until(pacer.due(), clock);
+                pacer.sent((next - first) * packet_bytes as u64, now());
+                continue;
             }
             if due.is_empty() {
                 if over || next >= most || (next >= upto && !more) {

@@ -203,12 +203,14 @@ impl SynthSupply {
         let wrong = |why: &str| SupplyError::Synth(why.to_string());
         let payload = options.payload;
         let vdif = Vdif::shape(payload, 1, 2, false, false)
-            .ok_or_else(|| wrong("the payload must be a multiple of 8 bytes"))?;
+            .ok_or_else(|| wrong("payloads are multiples of 8 bytes\nhint: such as --payload 8000"))?;
         if payload > pattern::LONGEST || options.threads == 0 || options.threads > 1024 {
-            return Err(wrong("1 to 1024 threads, payloads of at most 131072 bytes"));
+            return Err(wrong(
+                "1 to 1024 threads, payloads of at most 131072 bytes\nhint: such as --payload 8000 --threads 4",
+            ));
         }
         if options.frames_per_second == 0 || options.frames_per_second > 1 << 24 {
-            return Err(wrong("1 to 16777216 frames per second"));
+            return Err(wrong("1 to 16777216 frames per second\nhint: such as --frame-rate 62500"));
         }
         let station =
             vdif::station(&options.station).ok_or_else(|| wrong("a station is two ASCII characters"))?;

@@ -5,9 +5,10 @@ use crate::Outcome;
 use crate::args::{BenchArgs, Experiment};
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
 use skyhaul::bench::spead::{self, Experiments, MemoOptions, MemoReport};
+use skyhaul::io::file::failed;
 use std::fs;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ struct Told<'a> {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let directory = &args.spead.report;
-    fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     let mut progress = Progress::new(args.output.quiet);
     let report = spead::run(&options(args), &mut |line| progress.show(line));
     progress.clear();
@@ -46,7 +47,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
 
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
-    fs::write(&path, text).with_context(|| format!("write {}", path.display()))
+    Ok(fs::write(&path, text).map_err(|error| failed("write", &path, &error))?)
 }
 
 fn options(args: &BenchArgs) -> MemoOptions {
@@ -63,8 +64,8 @@ fn options(args: &BenchArgs) -> MemoOptions {
         },
         heap_bytes: args.spead.heap_size.bytes() as usize,
         time: args.time.duration(),
-        rounds: args.rounds.max(1),
-        pairs: args.spead.pairs.max(1),
+        rounds: args.rounds,
+        pairs: args.spead.pairs,
         rates: args.spead.rates.iter().map(|rate| rate.bits_per_second()).collect(),
         addresses: if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() },
         networks: args.netns.clone(),

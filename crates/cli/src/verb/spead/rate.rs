@@ -1,5 +1,6 @@
 //! Rates that nobody gave: followed (`--rate auto`), or searched once (`--rate search`).
 
+use crate::args::Bounds;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
@@ -54,6 +55,13 @@ struct Trial {
     lost: u64,
 }
 
+/// A loop within these bounds.
+pub(super) fn control(bounds: Bounds) -> ControlConfig {
+    let usual = ControlConfig::default();
+    let (least, most, start) = bounds.or(usual.least, usual.most, usual.start);
+    ControlConfig { least, most, start, ..usual }
+}
+
 /// The highest rate at which `to` loses nothing, less a margin; `line` shows how far it is.
 ///
 /// Trials send heaps without items, which a receiver counts and no program uses. `None`: interrupted.
@@ -61,10 +69,13 @@ pub(super) fn search(
     to: &Endpoint,
     options: &SendOptions,
     config: &SendConfig,
+    bounds: Bounds,
     interrupt: &Interrupt,
     line: &mut Line,
 ) -> Result<Option<RateReport>> {
-    let mut search = Search::new(SearchConfig::default());
+    let usual = SearchConfig::default();
+    let (least, most, start) = bounds.or(usual.least, usual.most, usual.start);
+    let mut search = Search::new(SearchConfig { least, most, start, ..usual });
     let (mut reports, mut lost, mut trials) = (0, 0, 0);
     let found = loop {
         match search.step() {
@@ -80,7 +91,10 @@ pub(super) fn search(
                 search.verdict(trial.lossless);
             }
             Step::Done(rate) => break rate,
-            Step::Nothing => bail!("packets are lost at any rate\nhint: give one, with --rate"),
+            Step::Nothing => bail!(
+                "packets are lost even at {}\nhint: give a lower bound, like search:100kbps-1Gbps, or a --rate",
+                print::rate(least as f64)
+            ),
         }
     };
     line.clear();

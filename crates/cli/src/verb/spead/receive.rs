@@ -2,11 +2,11 @@
 
 use super::received::{HeapCounts, report, summary};
 use crate::Outcome;
-use crate::args::{ReceiveArgs, ReceiveCommon, StopArg, TierArg};
+use crate::args::{ReceiveArgs, StopArg, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use crate::verb::receiving::{self, print_json};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use skyhaul::core::pattern;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
@@ -18,8 +18,7 @@ use skyhaul::spead::receive::{
     Counts, Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
 };
 use skyhaul::wire::spead::id;
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -47,11 +46,8 @@ pub(super) struct Consumer {
 }
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
-    check_options(&args.common)?;
-    ensure!(
-        args.common.faults.is_none() || !args.spead.feedback,
-        "--faults are made behind the socket that --feedback tells of\nhint: lose packets on the way instead: tc qdisc add ... netem loss"
-    );
+    check_feedback(args)?;
+    receiving::check_times(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     if !receiving::wait_for_start(&args.common, &interrupt) {
@@ -96,23 +92,20 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }
 
-/// What is asked for and would not be done is told, instead of silently left out.
-fn check_options(common: &ReceiveCommon) -> Result<()> {
-    let without_effect = [
-        ("--forward", !common.forward.is_empty()),
-        ("--start", common.start.is_some()),
-        ("--stop", common.stop.is_some()),
-        ("--realtime", common.realtime.is_some()),
-        ("--chunk", common.chunk.is_some()),
-        ("--strip", common.stream.strip.is_some()),
-        ("--split-threads", common.stream.split_threads),
-    ];
-    match without_effect.into_iter().find(|(_, given)| *given) {
-        None => Ok(()),
-        Some((option, _)) => bail!(
-            "{option} is not for SPEAD heaps\nhint: leave it out; `skyhaul receive --help` shows under SPEAD what is for them"
-        ),
+/// What cannot be answered for is not asked of anybody.
+fn check_feedback(args: &ReceiveArgs) -> Result<()> {
+    if !args.spead.feedback {
+        return Ok(());
     }
+    ensure!(
+        args.common.faults.is_none(),
+        "--faults are made behind the socket that --feedback tells of\nhint: lose packets on the way instead: tc qdisc add ... netem loss"
+    );
+    ensure!(
+        args.common.listen.iter().any(|at| at.transport == Transport::Udp),
+        "--feedback answers senders over UDP, and none is listened for\nhint: TCP finds its own rate; leave --feedback out"
+    );
+    Ok(())
 }
 
 fn config(args: &ReceiveArgs) -> StreamConfig {
@@ -304,7 +297,7 @@ fn over(
 
 impl Consumer {
     fn new(args: &ReceiveArgs) -> Result<Self> {
-        let output = args.output_file.as_deref().map(open_output).transpose()?;
+        let output = args.output_file.as_deref().map(receiving::open_output).transpose()?;
         Ok(Self {
             output,
             verify: args.verify,
@@ -391,19 +384,6 @@ fn is_pattern(heap: &Heap) -> bool {
         at = next;
         right
     })
-}
-
-fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
-    if path == Path::new("-") {
-        return Ok(Box::new(std::io::stdout()));
-    }
-    let file = File::create(path).map_err(|error| {
-        anyhow::anyhow!(
-            "create {}: {error}\nhint: name a file in a directory that you may write to",
-            path.display()
-        )
-    })?;
-    Ok(Box::new(BufWriter::with_capacity(1 << 20, file)))
 }
 
 fn line(consumer: &Consumer, stats: &Stats, bits: f64) -> String {

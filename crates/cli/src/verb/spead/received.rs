@@ -3,6 +3,7 @@
 use super::receive::Consumer;
 use crate::args::ReceiveArgs;
 use crate::print;
+use crate::verb::receiving::NOTHING;
 use serde::Serialize;
 use skyhaul::report::{Cpu, SourceReport, VERSION};
 use skyhaul::spead::receive::Stats;
@@ -172,9 +173,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
         out.push_str(&format!("  heaps whose payload is not the pattern: {}\n", print::count(errors)));
     }
     if r.ended == "nothing" {
-        out.push_str(
-            "  hint: is the sender running, and is this the address it sends to? --wait waits longer\n",
-        );
+        out.push_str(&format!("  {NOTHING}\n"));
     }
     for note in &r.notes {
         out.push_str(&format!("  note: {note}\n"));

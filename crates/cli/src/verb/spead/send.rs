@@ -5,13 +5,12 @@ use super::rate::RateReport;
 use super::sent::{SpeadSendReport, summary};
 use super::watch::{End, watch};
 use crate::Outcome;
-use crate::args::{PacketArg, RateArg, SendArgs};
+use crate::args::{PacketArg, RateArg, SendArgs, SpeadSendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
 use crate::verb::send::{cpu, destination, mode, rate};
-use anyhow::{Context, Result, bail, ensure};
-use skyhaul::core::control::ControlConfig;
+use anyhow::{Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::host::thread;
@@ -80,7 +79,12 @@ struct Job {
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
-    let count = if args.spead.substreams { 1 } else { args.senders.max(1) * args.to.len() };
+    ensure!(
+        !args.spead.substreams || args.senders == 1,
+        "--substreams are of one sender, not {}\nhint: leave --senders out, or --substreams",
+        args.senders
+    );
+    let count = if args.spead.substreams { 1 } else { args.senders * args.to.len() };
     let jobs = (0..count).map(|number| job(args, number, &interrupt, &mut progress));
     let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
     let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
@@ -128,14 +132,7 @@ fn job(
     progress: &mut Progress,
 ) -> Result<Option<Job>> {
     let spead = &args.spead;
-    ensure!(
-        args.scan.is_none() && !args.noise && args.faults.is_none(),
-        "SPEAD heaps are made of --pattern or --input, without faults\nhint: damage them at the receiver: receive --faults"
-    );
-    ensure!(args.packets.is_none(), "SPEAD is sent in whole heaps\nhint: write --heaps instead of --packets");
-    let flavour = Flavour::new(spead.flavour).with_context(|| {
-        format!("no flavour SPEAD-64-{}\nhint: --flavour takes 8, 16, 24, 32, 40, 48 or 56", spead.flavour)
-    })?;
+    check_items(spead)?;
     let to: Vec<Endpoint> =
         if spead.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
     let mut config = config(args, &to, number)?;
@@ -143,9 +140,10 @@ fn job(
     check_rate(asked, &to)?;
     let mut found = None;
     match asked {
-        Some(RateArg::Auto) => config.auto = Some(ControlConfig::default()),
-        Some(RateArg::Search) => {
-            let report = super::rate::search(&to[0], &udp_options(args), &config, interrupt, progress)?;
+        Some(RateArg::Auto(bounds)) => config.auto = Some(super::rate::control(bounds)),
+        Some(RateArg::Search(bounds)) => {
+            let report =
+                super::rate::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
             let Some(report) = report else { return Ok(None) };
             config.rate = report.bits_per_second;
             found = Some(report);
@@ -163,9 +161,9 @@ fn job(
         to: to.iter().map(Endpoint::to_string).collect(),
         how,
         content,
-        flavour,
+        flavour: spead.flavour,
         heap_bytes: spead.heap_size.bytes() as usize,
-        items: spead.items.max(1),
+        items: spead.items,
         repeat: spead.repeat_pointers,
         bare: spead.bare,
         counters,
@@ -175,6 +173,23 @@ fn job(
         cpu: cpu(args, number),
         found,
     }))
+}
+
+/// Items have ids one behind the other, of which a flavour has so many.
+fn check_items(spead: &SpeadSendArgs) -> Result<()> {
+    let most = most_id(spead.flavour) - FIRST_ITEM[1];
+    ensure!(
+        spead.items as u64 <= most,
+        "SPEAD-64-{} has ids for {most} items, not {}\nhint: fewer --items, or another --flavour",
+        spead.flavour.address_bits(),
+        spead.items
+    );
+    Ok(())
+}
+
+/// The largest id of an item that can be described: in a descriptor, the id is a value.
+fn most_id(flavour: Flavour) -> u64 {
+    flavour.max_id().min(flavour.max_value())
 }
 
 fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig> {
@@ -233,20 +248,25 @@ fn content(args: &SendArgs) -> Result<(Content, u64)> {
 
 /// A rate is found where somebody can answer.
 fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
+    if matches!(rate, None | Some(RateArg::Fixed(_))) {
+        return Ok(());
+    }
     ensure!(
-        matches!(rate, None | Some(RateArg::Fixed(_)))
-            || matches!(to, [one] if one.transport == Transport::Udp),
+        matches!(to, [one] if one.transport == Transport::Udp),
         "a rate is found for one udp:// address at a time\nhint: TCP finds its own; leave --rate out"
+    );
+    ensure!(
+        !to[0].is_multicast(),
+        "a group has many receivers, which cannot all steer a rate\nhint: give one, such as --rate 1Gbps, or send to one receiver"
     );
     Ok(())
 }
 
 impl Job {
     fn run(self, stop: &AtomicBool) -> SpeadSendReport {
-        if let Some(cpu) = self.cpu {
-            // A sender that is not pinned is only less steady.
-            let _ = thread::pin(cpu);
-        }
+        // A sender that is not pinned is only less steady.
+        let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
+        let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
         let cpu = thread::cpu_time();
         let begun = Instant::now();
         let sent = self.send_all(stop, begun);
@@ -277,6 +297,7 @@ impl Job {
             totals,
             rate,
             error,
+            notes,
         }
     }
 
@@ -353,9 +374,7 @@ impl Job {
 
     /// Ids of the items.
     fn ids(&self) -> std::ops::RangeFrom<u64> {
-        // In a descriptor, the id is a value.
-        let most = self.flavour.max_id().min(self.flavour.max_value());
-        let fits = most >= FIRST_ITEM[0] + self.items as u64;
+        let fits = most_id(self.flavour) >= FIRST_ITEM[0] + self.items as u64;
         FIRST_ITEM[usize::from(!fits)]..
     }
 

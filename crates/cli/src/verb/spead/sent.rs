@@ -24,6 +24,8 @@ pub(crate) struct SpeadSendReport {
     /// What the receivers' reports made of the rate, where they were asked for.
     pub(super) rate: Option<RateReport>,
     pub(super) error: Option<String>,
+    /// What did not go as it was asked for, and could go on all the same.
+    pub(super) notes: Vec<String>,
 }
 
 /// What was sent, in some lines.
@@ -53,6 +55,9 @@ pub(super) fn summary(r: &SpeadSendReport) -> String {
     }
     if let Some(rate) = &r.rate {
         out.push_str(&format!("  rate: {}\n", rate.told));
+    }
+    for note in &r.notes {
+        out.push_str(&format!("  note: {note}\n"));
     }
     if let Some(error) = &r.error {
         out.push_str(&format!("  ended by an error: {error}\n"));

@@ -1,0 +1,135 @@
+//! Options that the chosen format has no use for: told, instead of silently left out.
+//!
+//! Those of SPEAD are known by their heading in `--help`; those that only other formats have are listed here, with what
+//! stands in their place.
+
+use super::{Cli, Verb, spead};
+use anyhow::{Result, bail};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory};
+use skyhaul::wire::Format;
+
+/// Verb, argument, and what a user of SPEAD takes instead.
+const NOT_FOR_SPEAD: [(&str, &str, &str); 35] = [
+    ("receive", "forward", LEAVE),
+    ("receive", "start", "--start-heap, or --start-at for a wall time"),
+    ("receive", "stop", "--stop-items, or --stop-at for a wall time"),
+    ("receive", "realtime", LEAVE),
+    ("receive", "chunk", "--memory is all heaps' together"),
+    ("receive", "window", "--heap-window"),
+    ("receive", "flush", "--heap-timeout"),
+    ("receive", "strip", LEAVE),
+    ("receive", "keep", LEAVE),
+    ("receive", "place", LEAVE),
+    ("receive", "frame_rate", LEAVE),
+    ("receive", "threads", LEAVE),
+    ("receive", "split_threads", "--by-sender tells senders apart"),
+    ("send", "scan", FILE),
+    ("send", "disk", FILE),
+    ("send", "stream", FILE),
+    ("send", "follow", FILE),
+    ("send", "noise", "SPEAD heaps are made of --pattern or --input"),
+    ("send", "packets", "--heaps: SPEAD is sent in whole heaps"),
+    ("send", "faults", "damage them at the receiver: receive --faults"),
+    ("send", "payload", "--heap-size, and --packet for the length of packets"),
+    ("send", "threads", "--senders"),
+    ("send", "frame_rate", "--rate"),
+    ("send", "sequence", LEAVE),
+    ("send", "first", "--first-heap"),
+    ("bench", "what", "--experiments chooses what is measured"),
+    ("bench", "sizes", "MTU and default packets are measured beside each other; --heap-size sets the heaps"),
+    ("bench", "rate", "--rates"),
+    ("bench", "search", "the experiment `pairs` shows the loss at rising rates"),
+    ("bench", "candidates", "--experiments chooses what is measured"),
+    ("bench", "no_gso", LEAVE),
+    ("bench", "cpus", LEAVE),
+    ("bench", "memory", LEAVE),
+    ("bench", "directory", LEAVE),
+    ("bench", "bytes", LEAVE),
+];
+const LEAVE: &str = "leave it out; --help shows under SPEAD what is for heaps";
+const FILE: &str = "write the recording to a file with `skyhaul cat`, and send that with --input";
+
+/// Refuse what would have no effect.
+pub(super) fn check(cli: &Cli, matches: &ArgMatches) -> Result<()> {
+    let format = match &cli.verb {
+        Verb::Send(args) => args.format,
+        Verb::Receive(args) => args.common.stream.format,
+        Verb::Bench(args) => args.format,
+        _ => return Ok(()),
+    };
+    let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
+    let typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    if format == Format::Spead {
+        let wrong = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb).find(|(_, id, _)| typed(id));
+        return match wrong {
+            Some((_, id, instead)) => bail!("{} is not for SPEAD heaps\nhint: {instead}", name(verb, id)),
+            None => Ok(()),
+        };
+    }
+    let command = Cli::command();
+    let all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
+    let mut of_spead = all.filter(|arg| arg.get_help_heading() == Some(spead::HEADING));
+    match of_spead.find(|arg| typed(arg.get_id().as_str())) {
+        Some(arg) => bail!(
+            "{} is for SPEAD heaps\nhint: add --format spead, or leave it out",
+            name(verb, arg.get_id().as_str())
+        ),
+        None => Ok(()),
+    }
+}
+
+/// An argument as it is typed.
+fn name(verb: &str, id: &str) -> String {
+    let command = Cli::command();
+    let mut all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
+    let long = all.find(|arg| arg.get_id() == id).and_then(|arg| arg.get_long());
+    long.map_or_else(|| format!("<{}>", id.to_uppercase()), |long| format!("--{long}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::parse;
+
+    fn said(line: &str) -> Option<String> {
+        parse(["skyhaul"].into_iter().chain(line.split(' '))).err().map(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_argument_that_is_named_exists() {
+        let command = Cli::command();
+        for (verb, id, _) in NOT_FOR_SPEAD {
+            let verb = command.find_subcommand(verb).unwrap();
+            assert!(verb.get_arguments().any(|arg| arg.get_id() == id), "{} {id}", verb.get_name());
+        }
+        for verb in ["send", "receive", "bench"] {
+            let verb = command.find_subcommand(verb).unwrap();
+            assert!(verb.get_arguments().any(|arg| arg.get_help_heading() == Some(spead::HEADING)));
+        }
+    }
+
+    #[test]
+    fn options_of_another_format_are_told() {
+        for (line, told) in [
+            ("receive --listen udp://:0 --feedback", "--feedback is for SPEAD heaps"),
+            ("receive --listen udp://:0 --format vdif --heaps 3", "--heaps is for SPEAD heaps"),
+            ("send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB", "--heap-size is for SPEAD heaps"),
+            ("bench --pairs 2", "--pairs is for SPEAD heaps"),
+            ("send --format spead --to udp://10.0.0.1:1 --payload 8000", "--heap-size"),
+            ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
+            ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
+            ("bench --format spead send", "<WHAT> is not for SPEAD heaps"),
+        ] {
+            let said = said(line).unwrap();
+            assert!(said.contains(told) && said.contains("\nhint: "), "{line}: {said}");
+        }
+        for line in [
+            "receive --listen udp://:0 --window 4",
+            "receive --format spead --listen udp://:0 --feedback --heaps 3",
+            "bench --format spead --pairs 2",
+        ] {
+            assert_eq!(said(line), None, "{line}");
+        }
+    }
+}
