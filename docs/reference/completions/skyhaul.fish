@@ -56,7 +56,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l stream -d 'Whic
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times, with the time running on' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds the highest rate without loss once, and keeps it' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds the highest rate without loss once, and keeps it; both within the bounds of each sender, like auto:50Mbps-8Gbps, and from the rate behind @, like auto:50Mbps-8Gbps@1Gbps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l faults -d 'Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload bytes of a synthesised frame' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'Threads of a synthesised stream' -r
