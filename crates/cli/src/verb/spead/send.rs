@@ -154,7 +154,7 @@ fn job(
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
     let control = if spead.bare { 0 } else { substreams };
-    let counters = Counters::new(flavour, spead.first_heap, spead.heap_step, control)?;
+    let counters = Counters::new(spead.flavour, spead.first_heap, spead.heap_step, control)?;
     let stream = Arc::new(Stream::new(outlet, config)?);
     Ok(Some(Job {
         stream,
