@@ -7,6 +7,10 @@
 //!
 //! Both halves count against the bound. Nobody waits with a lock in hand, so no call outlasts its deadline because of
 //! another's.
+//!
+//! To be woken costs a microsecond on each side, and where both share a processor it takes it from the reader each time.
+//! So while batches come fast, whoever finds the queue empty sleeps for a while and is not woken for every batch: see
+//! [`Pace`].
 
 use skyhaul_io::wake::Wake;
 use std::collections::VecDeque;
@@ -56,7 +60,12 @@ pub(super) struct Ring<T> {
 #[derive(Debug)]
 struct Back<T> {
     queue: VecDeque<T>,
+    /// Who waits, and how many of them let some gather first.
     waiting: usize,
+    patient: usize,
+    /// One of them is told already: it takes whatever is there when it runs.
+    told: bool,
+    pace: Pace,
     /// Streams that fill it.
     writers: usize,
     closed: bool,
@@ -67,6 +76,56 @@ struct Back<T> {
 /// Entries for which there is memory from the start.
 const READY: usize = 4096;
 
+/// How fast batches come, and so whether to let some gather.
+///
+/// ```text
+///   batches        │ │ │ │ │ │ │ │ │ │ │      one every 13 µs: heaps of 64 KiB at 40 Gb/s
+///   woken at once  ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲ ▲
+///   patient        ▲             ▲            after 200 µs, or when an eighth of the queue is full
+/// ```
+///
+/// A single quick answer makes nobody patient, and who waited in vain is not patient again for a while: a sender that
+/// waits for what its heap brings about would look slow, and be let gather for ever.
+#[derive(Debug)]
+struct Pace {
+    /// Batches since somebody last began to wait, and when that was.
+    batches: u32,
+    since: Option<Instant>,
+    /// Nanoseconds between two batches, averaged over some.
+    gap: u64,
+}
+
+/// Longest that somebody patient sleeps.
+const GATHER: Duration = Duration::from_micros(200);
+/// Below this many nanoseconds between batches it pays.
+const FAST: u64 = 50_000;
+/// Longer gaps count as this: some twenty quick ones make a stream fast.
+const SLOW: u64 = 1_000_000;
+/// Entries that wake who is patient, in a queue that has room for many more.
+const GATHERED: usize = 256;
+
+impl Pace {
+    const fn new() -> Self {
+        Self { batches: 0, since: None, gap: SLOW }
+    }
+
+    /// Somebody is about to wait: may some gather first?
+    fn is_fast(&mut self, now: Instant) -> bool {
+        let took = self.since.replace(now).map_or(SLOW, |since| now.duration_since(since).as_nanos() as u64);
+        let gap = (took / u64::from(self.batches.max(1))).min(SLOW);
+        self.batches = 0;
+        self.gap = (self.gap * 7 + gap) / 8;
+        self.gap < FAST
+    }
+
+    /// Somebody was patient for the whole time; was that in vain?
+    fn gathered(&mut self) {
+        if self.batches < 2 {
+            self.gap = SLOW;
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -76,7 +135,16 @@ impl<T> Ring<T> {
         let queue = || VecDeque::with_capacity(most.min(READY));
         Self {
             front: Mutex::new(queue()),
-            back: Mutex::new(Back { queue: queue(), waiting: 0, writers: 0, closed: false, awake: false }),
+            back: Mutex::new(Back {
+                queue: queue(),
+                waiting: 0,
+                patient: 0,
+                told: false,
+                pace: Pace::new(),
+                writers: 0,
+                closed: false,
+                awake: false,
+            }),
             count: AtomicUsize::new(0),
             most: most.max(1),
             more: Condvar::new(),
@@ -95,16 +163,24 @@ impl<T> Ring<T> {
             return 0;
         }
         back.queue.extend(batch.drain(..moved));
-        self.count.fetch_add(moved, Ordering::SeqCst);
+        let count = self.count.fetch_add(moved, Ordering::SeqCst) + moved;
+        back.pace.batches = back.pace.batches.saturating_add(1);
         if !back.awake
             && let Some(wake) = self.wake.get()
         {
             back.awake = wake.set().is_ok();
         }
-        if back.waiting > 0 {
+        let wanted = back.waiting > back.patient || (back.patient > 0 && count >= self.enough());
+        if wanted && !back.told {
+            back.told = true;
             self.more.notify_one();
         }
         moved
+    }
+
+    /// So many are worth waking somebody patient.
+    fn enough(&self) -> usize {
+        (self.most / 8).clamp(1, GATHERED)
     }
 
     /// Wait until there may be room, at most until `until`.
@@ -159,6 +235,7 @@ impl<T> Ring<T> {
 
     /// The next one; waits for it until `until`.
     pub(super) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
+        let mut patience = Some(GATHER);
         loop {
             let mut front = lock(&self.front);
             if let Some(item) = front.pop_front() {
@@ -176,17 +253,42 @@ impl<T> Ring<T> {
                 return Err(GetError::Stopped);
             }
             drop(front);
-            let left = match until {
-                None => Duration::from_secs(3600),
-                Some(until) => until.saturating_duration_since(Instant::now()),
-            };
+            let now = Instant::now();
+            let left = until.map_or(Duration::from_secs(3600), |until| until.saturating_duration_since(now));
             if left.is_zero() {
                 return Err(GetError::Empty);
             }
+            // Once only: who slept in vain waits for the very next.
+            let patience = patience.take().filter(|_| back.pace.is_fast(now) && self.enough() > 1);
             back.waiting += 1;
-            let (mut back, _) = self.more.wait_timeout(back, left).unwrap_or_else(PoisonError::into_inner);
+            back.patient += usize::from(patience.is_some());
+            let wait = patience.map_or(left, |patience| patience.min(left));
+            let (mut back, end) = self.more.wait_timeout(back, wait).unwrap_or_else(PoisonError::into_inner);
             back.waiting -= 1;
+            if patience.is_some() {
+                back.patient -= 1;
+                if end.timed_out() {
+                    back.pace.gathered();
+                }
+            }
         }
+    }
+
+    /// The next one if one is there.
+    #[inline]
+    pub(super) fn try_pop(&self) -> Result<T, GetError> {
+        let mut front = lock(&self.front);
+        if front.is_empty() {
+            let mut back = lock(&self.back);
+            self.refill(&mut front, &mut back);
+            if front.is_empty() {
+                return Err(if back.closed { GetError::Stopped } else { GetError::Empty });
+            }
+        }
+        let item = front.pop_front().ok_or(GetError::Empty)?;
+        drop(front);
+        self.took(1);
+        Ok(item)
     }
 
     /// Whatever is there, up to `most`, behind what `into` holds; never waits. Returns how many.
@@ -205,6 +307,7 @@ impl<T> Ring<T> {
     /// All of the back half becomes the front half.
     fn refill(&self, front: &mut VecDeque<T>, back: &mut Back<T>) {
         std::mem::swap(front, &mut back.queue);
+        back.told = false;
         if back.waiting > 0 && front.len() > 1 {
             // One was woken for all that came; whoever else waits can have the rest, and takes it without coming here.
             self.more.notify_all();
@@ -330,6 +433,65 @@ mod tests {
             (0..3).map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap().unwrap()).collect();
         got.sort_unstable();
         assert_eq!(got, [1, 2, 3]);
+    }
+
+    #[test]
+    fn who_waits_is_patient_while_batches_come_fast_only() {
+        let begin = Instant::now();
+        let at = |micros: u64| begin + Duration::from_micros(micros);
+        let mut pace = Pace::new();
+        let fast = |pace: &mut Pace, from: u64, step: u64, waits: u64, batches: u32| -> Vec<bool> {
+            (0..waits)
+                .map(|n| {
+                    pace.batches = batches;
+                    pace.is_fast(at(from + n * step))
+                })
+                .collect()
+        };
+        // One heap every 15 µs: after some dozen, and then every 200 µs with what gathered.
+        let slow_to_trust = fast(&mut pace, 0, 15, 40, 1);
+        assert!(!slow_to_trust[..15].contains(&true) && slow_to_trust[39]);
+        assert_eq!(fast(&mut pace, 600, 200, 20, 13), [true; 20]);
+        // One every 100 µs, or the same by fours: each at once.
+        assert!(!fast(&mut pace, 10_000, 100, 60, 1)[20..].contains(&true));
+        assert!(!fast(&mut pace, 20_000, 400, 60, 4)[20..].contains(&true));
+        // A sender that waits for its answer brings one to a sleep.
+        assert!(fast(&mut pace, 50_000, 15, 40, 1)[39]);
+        (pace.batches, pace.gap) = (1, 20_000);
+        pace.gathered();
+        assert_eq!(pace.gap, SLOW);
+    }
+
+    #[test]
+    fn patience_ends_with_its_time_with_enough_and_with_the_end() {
+        let ring = Arc::new(Ring::new(16));
+        assert_eq!(ring.enough(), 2);
+        let patient = |ring: &Arc<Ring<u32>>, until: Option<Duration>| {
+            lock(&ring.back).pace = Pace { batches: 1000, since: Some(Instant::now()), gap: 1 };
+            let of = ring.clone();
+            let until = until.map(|wait| Instant::now() + wait);
+            std::thread::spawn(move || of.pop(until))
+        };
+        // One is not enough to be woken, but is there when the time is over.
+        for _ in 0..20 {
+            let getter = patient(&ring, None);
+            std::thread::sleep(Duration::from_micros(100));
+            push(&ring, &[1]);
+            assert_eq!(getter.join().unwrap(), Ok(1));
+        }
+        // No call outlasts its deadline, and an empty queue is waited for on.
+        assert_eq!(patient(&ring, Some(Duration::from_micros(50))).join().unwrap(), Err(GetError::Empty));
+        let getter = patient(&ring, None);
+        std::thread::sleep(Duration::from_millis(5));
+        assert!(!getter.is_finished());
+        push(&ring, &[1, 2, 3]);
+        assert_eq!(getter.join().unwrap(), Ok(1));
+        assert_eq!((ring.try_pop(), ring.try_pop()), (Ok(2), Ok(3)));
+        assert_eq!(ring.try_pop(), Err(GetError::Empty));
+        let getter = patient(&ring, None);
+        ring.close();
+        assert_eq!(getter.join().unwrap(), Err(GetError::Stopped));
+        assert_eq!(ring.try_pop(), Err(GetError::Stopped));
     }
 
     #[test]

@@ -80,7 +80,13 @@ impl Stream {
     /// # Errors
     /// As [`get`](Self::get).
     pub fn try_get(&self) -> Result<Heap, GetError> {
-        self.get(Some(Duration::ZERO))
+        let core = &self.inlet.core;
+        let mut heap = match core.ring.try_pop() {
+            Err(GetError::Empty) if core.is_idle() => return self.get(Some(Duration::ZERO)),
+            other => other?,
+        };
+        heap.blank();
+        Ok(heap)
     }
 
     /// Whatever heaps are there, up to `most`, behind what `into` holds: one lock for all. Returns how many; never waits.
