@@ -1,7 +1,8 @@
 //! Memory that Python and Rust share, in both directions, without a copy.
 //!
 //! ```text
-//!   heap received:  HeapBytes ─▶ Bytes (Python object with the buffer protocol) ─▶ NumPy arrays view it
+//!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
+//!   array to fill:  SharedMut (holds a writable buffer) ◀─ chunks
 //!   value to send:  NumPy array ─▶ Shared (holds the array's buffer) ─▶ read by the sender, without the global lock
 //! ```
 //!
@@ -13,6 +14,7 @@
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
 use pyo3::buffer::PyUntypedBuffer;
+use crate::heap::Heap;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -24,9 +26,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::slice;
 
-/// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
-#[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Bytes {
+/// The payload of a heap, of which Python objects are views.
+pub(crate) struct Payload {
     data: NonNull<u8>,
     len: usize,
     /// Never looked at again: from now on the bytes belong to those who view them.
@@ -34,35 +35,44 @@ pub(crate) struct Bytes {
 }
 
 // SAFETY: Rust does not touch the bytes any more; those who view them agree among themselves, as with any array.
-unsafe impl Send for Bytes {}
+unsafe impl Send for Payload {}
 // SAFETY: as above.
-unsafe impl Sync for Bytes {}
+unsafe impl Sync for Payload {}
 
-impl Bytes {
+impl Payload {
+    #[inline]
     pub(crate) fn new(mut owner: HeapBytes) -> Self {
         let data = NonNull::from(&mut owner[..]).cast();
         Self { data, len: owner.len(), _owner: owner }
     }
 }
 
-#[pymethods]
-impl Bytes {
-    fn __len__(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
     }
 
+#[pymethods]
+/// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Bytes(pub(crate) Py<Heap>);
+
+impl Bytes {
+    fn __len__(&self) -> usize {
+        self.0.get().payload.len
+    }
+
     fn __repr__(&self) -> String {
-        format!("<{} bytes of a heap>", self.len)
+        format!("<{} bytes of a heap>", self.__len__())
     }
 
     /// # Safety
     /// Python calls this, with a view to be filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let this = slf.get();
-        let len = this.len as ffi::Py_ssize_t;
-        // SAFETY: `view` is Python's to be filled; the bytes stay where they are while `slf` lives, and the view holds it.
-        let done =
-            unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), this.data.as_ptr().cast(), len, 0, flags) };
+        let payload = &slf.get().0.get().payload;
+        let (data, len) = (payload.data.as_ptr().cast(), payload.len as ffi::Py_ssize_t);
+        // SAFETY: `view` is Python's to be filled; the bytes stay where they are while `slf` lives, which holds their
+        // heap, and the view holds it.
+        let done = unsafe { ffi::PyBuffer_FillInfo(view, slf.as_ptr(), data, len, 0, flags) };
         if done == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
     }
 }

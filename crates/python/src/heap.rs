@@ -1,6 +1,6 @@
 //! A received heap, as Python sees it.
 
-use crate::buffer::{Bytes, Shared};
+use crate::buffer::{Bytes, Payload, Shared};
 use crate::descriptor::{self, RawDescriptor};
 use pyo3::prelude::*;
 use skyhaul::spead::receive;
@@ -35,10 +35,7 @@ pub(crate) struct Heap {
     /// Why it was handed on: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
-    /// The payload: an object with the buffer protocol.
-    #[pyo3(get)]
-    payload: Py<Bytes>,
-    length: usize,
+    pub(crate) payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
     sender: SocketAddr,
@@ -48,8 +45,8 @@ pub(crate) struct Heap {
 type RawItem = (u64, bool, u64, u64, u64);
 
 impl Heap {
-    pub(crate) fn new(py: Python<'_>, heap: receive::Heap) -> PyResult<Self> {
-        Ok(Self {
+    pub(crate) fn new(heap: receive::Heap) -> Self {
+        Self {
             counter: heap.counter,
             complete: heap.complete,
             received: heap.received,
@@ -58,17 +55,20 @@ impl Heap {
             first: heap.first.0,
             last: heap.last.0,
             cause: heap.cause.name(),
-            length: heap.payload().len(),
             pointers: heap.pointers().into(),
             flavour: heap.flavour,
             sender: heap.sender,
-            payload: Py::new(py, Bytes::new(heap.into_payload()))?,
-        })
+            payload: Payload::new(heap.into_payload()),
+        }
     }
 
     /// Bytes of its payload.
     pub(crate) fn bytes(&self) -> usize {
-        self.length
+        self.payload.len()
+    }
+
+    fn items_of(&self) -> Vec<items::RawItem> {
+        items::items(self.flavour, &self.pointers, self.payload.len() as u64)
     }
 
     fn has_control(&self, value: u64) -> bool {
@@ -87,7 +87,13 @@ impl Heap {
     /// Bytes of the payload: its size, or up to the last byte that came.
     #[getter]
     fn length(&self) -> usize {
-        self.length
+        self.payload.len()
+    }
+
+    /// The payload: an object with the buffer protocol.
+    #[getter]
+    fn payload(slf: &Bound<'_, Self>) -> Bytes {
+        Bytes(slf.clone().unbind())
     }
 
     /// Address and port of who sent its first packet.
@@ -98,8 +104,10 @@ impl Heap {
 
     /// Its items: (id, immediate, value, start, stop); the last two say where the bytes of others lie in the payload.
     fn items(&self) -> Vec<RawItem> {
-        let found = items::items(self.flavour, &self.pointers, self.length as u64);
-        found.into_iter().map(|i| (i.id, i.immediate, i.value, i.range.start, i.range.end)).collect()
+        self.items_of()
+            .into_iter()
+            .map(|i| (i.id, i.immediate, i.value, i.range.start, i.range.end))
+            .collect()
     }
 
     /// Its item pointers, each once, in order of arrival.
@@ -109,10 +117,11 @@ impl Heap {
 
     /// Its descriptors: (id, name, description, shape, format, NumPy header). One that cannot be read is left out.
     #[pyo3(signature = (bug_compat = 0))]
-    fn descriptors(&self, py: Python<'_>, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
+    fn descriptors(slf: &Bound<'_, Self>, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
         let compat = descriptor::compat(bug_compat)?;
-        let payload = Shared::of(self.payload.bind(py).as_any())?;
-        let found = items::items(self.flavour, &self.pointers, self.length as u64);
+        let payload = Bound::new(slf.py(), Self::payload(slf))?;
+        let payload = Shared::of(payload.as_any())?;
+        let found = slf.get().items_of();
         let read = |compat: BugCompat| {
             let nested = found.iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
             let bytes = nested
@@ -134,6 +143,6 @@ impl Heap {
 
     fn __repr__(&self) -> String {
         let state = if self.complete { "complete" } else { "incomplete" };
-        format!("<heap {} of {} bytes, {state}>", self.counter, self.length)
+        format!("<heap {} of {} bytes, {state}>", self.counter, self.payload.len())
     }
 }

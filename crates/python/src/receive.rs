@@ -136,20 +136,18 @@ impl ReceiveStream {
     /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and none is left.
     #[pyo3(signature = (timeout = None))]
     fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Heap> {
-        match self.stream.try_get() {
-            Ok(heap) => return Heap::new(py, heap),
-            Err(GetError::Stopped) => return Err(stopped()),
-            Err(GetError::Empty) => {}
-        }
-        let step = |wait: Duration| match self.stream.get(Some(wait)) {
-            Err(GetError::Empty) => None,
-            other => Some(other),
-        };
-        match wait::in_slices(py, wait::seconds(timeout)?, step)? {
-            Some(Ok(heap)) => Heap::new(py, heap),
-            Some(Err(_)) => Err(stopped()),
-            None => Err(Empty::new_err("no heap in the time given")),
-        }
+        self.next(py, timeout)?.map_err(|why| match why {
+            GetError::Stopped => stopped(),
+            GetError::Empty => Empty::new_err("no heap in the time given"),
+        })
+    }
+
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Heap>> {
+        Ok(self.next(py, None)?.ok())
     }
 
     /// At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together.
@@ -168,7 +166,7 @@ impl ReceiveStream {
             let mut more = Vec::new();
             self.stream.get_many(&mut more, fit - 1);
             for heap in more {
-                heaps.push(Py::new(py, Heap::new(py, heap)?)?);
+                heaps.push(Py::new(py, Heap::new(heap))?);
             }
         }
         Ok(heaps)
@@ -180,8 +178,8 @@ impl ReceiveStream {
     }
 
     /// Heaps that wait to be taken.
-    fn waiting(&self) -> usize {
-        self.stream.stats().waiting
+    fn waiting(&self, py: Python<'_>) -> usize {
+        py.detach(|| self.stream.stats().waiting)
     }
 
     /// Every counter: of the stream, and in `readers` of each reader.
@@ -190,8 +188,35 @@ impl ReceiveStream {
         account(py, &stats)
     }
 
-    fn __repr__(&self) -> String {
-        format!("<stream {}, {} heaps waiting>", self.name, self.stream.stats().waiting)
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<stream {}, {} heaps waiting>", self.name, self.waiting(py))
+    }
+}
+
+impl ReceiveStream {
+    /// For those who take heaps without Python: the next one, and whatever else is there.
+    pub(crate) fn wait(&self, wait: Duration) -> Result<skyhaul::spead::receive::Heap, GetError> {
+        self.stream.get(Some(wait))
+    }
+
+    pub(crate) fn more(&self, into: &mut Vec<skyhaul::spead::receive::Heap>, most: usize) -> usize {
+        self.stream.get_many(into, most)
+    }
+
+    /// The next heap. One that is there is taken without letting other Python threads run, at the price of an unshared
+    /// lock.
+    #[inline]
+    fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Result<Heap, GetError>> {
+        let found = self.stream.try_get();
+        if !matches!(found, Err(GetError::Empty)) || timeout == Some(0.0) {
+            return Ok(found.map(Heap::new));
+        }
+        let step = |wait: Duration| match self.stream.get(Some(wait)) {
+            Err(GetError::Empty) => None,
+            other => Some(other),
+        };
+        let found = wait::in_slices(py, wait::seconds(timeout)?, step)?;
+        Ok(found.unwrap_or(Err(GetError::Empty)).map(Heap::new))
     }
 }
 

@@ -234,6 +234,8 @@ class ReceiveStream:
         """End the stream. Heaps that wait can still be taken."""
     def get(self, timeout: float | None = None) -> Heap:
         """The next heap. Raises `Empty` after `timeout` seconds, `Stopped` when the stream has ended and none is left."""
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> Heap: ...
     def get_many(self, most: int, timeout: float | None = None, bytes: int = ...) -> list[Heap]:
         """At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together."""
     def fileno(self) -> int:

@@ -15,8 +15,7 @@ passing them, or by `heap_timeout`; a stream ends by a stop item, when all its r
 from __future__ import annotations
 
 import asyncio
-import collections
-from collections.abc import Iterator
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
@@ -26,10 +25,6 @@ from .._native import Chunk, Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
 __all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "Stopped", "Stream"]
 
 T = TypeVar("T")
-
-# Heaps taken at once while iterating: a call costs more than a small heap. Few bytes, so that large ones are not held.
-_AT_ONCE = 64
-_BYTES_AT_ONCE = 1 << 20
 
 
 class Options(TypedDict, total=False):
@@ -121,7 +116,6 @@ class Stream(ReceiveStream, _Awaited[Heap]):
     """A stream of heaps. The arguments are those of `ReceiveStream`, all of them keywords, all optional."""
 
     def __init__(self, **config: Unpack[Options]) -> None:
-        self._taken: collections.deque[Heap] = collections.deque()
         self._waiting: list[asyncio.Future[None]] = []
 
     # ---- readers, under the names users know
@@ -132,32 +126,11 @@ class Stream(ReceiveStream, _Awaited[Heap]):
     add_buffer_reader = ReceiveStream.add_bytes
     add_inproc_reader = ReceiveStream.add_inproc
 
-    # ---- taking heaps
-
-    def get(self, timeout: float | None = None) -> Heap:
-        """The next heap. Raises `Empty` after `timeout` seconds, `Stopped` when the stream has ended and none is left."""
-        try:
-            return self._taken.popleft()
-        except IndexError:
-            return super().get(timeout)
+    # ---- taking heaps: `get` and iteration are native
 
     def get_nowait(self) -> Heap:
         """The next heap if one is there, else `Empty` (or `Stopped`)."""
         return self.get(0.0)
-
-    def __iter__(self) -> Iterator[Heap]:
-        return self
-
-    def __next__(self) -> Heap:
-        while True:
-            try:
-                return self._taken.popleft()
-            except IndexError:
-                pass
-            try:
-                self._taken.extend(self.get_many(_AT_ONCE, None, _BYTES_AT_ONCE))
-            except Stopped:
-                raise StopIteration from None
 
     def __enter__(self) -> Self:
         return self

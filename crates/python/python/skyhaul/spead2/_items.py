@@ -9,6 +9,7 @@ Values are NumPy arrays that share the heap's memory where type and byte order a
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,12 @@ class Item(Descriptor):
         super().__init__(id, name, description, shape, dtype, order, format)
         self.version = 1
         self._value = value
+        #: Whether its values are arrays of one size, straight from the bytes of a heap.
+        self._is_plain = (
+            self._layout is not None and None not in self.shape and 0 not in self.shape and not self._is_text()
+        )
+        # By wanted byte order: elements, bytes, and the type to convert to, of values that are as they lie in a heap.
+        self._plain: dict[str, tuple[int, int, np.dtype[Any] | None]] = {}
 
     @property
     def value(self) -> Any:
@@ -67,11 +74,8 @@ class Item(Descriptor):
 
         ValueError if there are too few bytes; UnicodeDecodeError if a text is not ASCII.
         """
-        if raw_item.is_immediate and not self.shape and len(self._fields) == 1:
-            value = self._from_immediate(raw_item.immediate_value)
-            if value is not None:
-                self.value = value
-                return
+        if raw_item.is_immediate and self._set_immediate(raw_item.immediate_value):
+            return
         octets = np.frombuffer(raw_item, np.uint8)
         shape = self.dynamic_shape(octets.size * 8 // self.itemsize_bits)
         count = 1
@@ -93,6 +97,32 @@ class Item(Descriptor):
             if wanted != value.dtype:
                 value = value.astype(wanted)
             self.value = value if shape else value[()]
+
+    def _set_plain(self, payload: Any, start: int, stop: int, new_order: str) -> None:
+        """As `set_from_raw`, for plain values, from bytes of a payload."""
+        assert self._layout is not None
+        if new_order not in self._plain:
+            count, wanted = math.prod(size or 0 for size in self.shape), self._layout.newbyteorder(new_order)  # type: ignore[arg-type]
+            self._plain[new_order] = count, count * self._layout.itemsize, None if wanted == self._layout else wanted
+        count, needed, wanted_type = self._plain[new_order]
+        if stop - start < needed:
+            raise ValueError(f"item {self.name} has {stop - start} bytes, its shape {self.shape} needs {needed}")
+        value = np.frombuffer(payload, self._layout, count, start)
+        if len(self.shape) != 1:
+            value = value.reshape(self.shape, order=self.order)  # type: ignore[arg-type]
+        if wanted_type is not None:
+            value = value.astype(wanted_type)
+        self._value = value if self.shape else value[()]
+        self.version += 1
+
+    def _set_immediate(self, value: int) -> bool:
+        """As `set_from_raw`, from the value in a pointer; False if it is of a kind that has to be unpacked."""
+        if self.shape or len(self._fields) != 1:
+            return False
+        taken = self._from_immediate(value)
+        if taken is not None:
+            self.value = taken
+        return taken is not None
 
     def _from_immediate(self, value: int) -> Any:
         """A single field straight from its pointer: the usual timestamp; None if it is of another kind."""
@@ -225,16 +255,21 @@ class ItemGroup:
 
         ValueError for a descriptor or a value that cannot be; what came before it in the heap is taken.
         """
-        for described in heap.get_descriptors():
+        items = heap._native.items()
+        for described in heap._described(items):
             self._put(Item.from_raw(described, heap.flavour))
         updated = {}
-        for raw in heap.get_items():
-            if raw.id <= spead.STREAM_CTRL_ID:
+        payload = heap._native.payload
+        for id, immediate, number, start, stop in items:
+            if id <= spead.STREAM_CTRL_ID:
                 continue
-            item = self._by_id.get(raw.id)
+            item = self._by_id.get(id)
             if item is None:
-                _logger.warning("item %#x has no descriptor: ignored", raw.id)
+                _logger.warning("item %#x has no descriptor: ignored", id)
                 continue
-            item.set_from_raw(raw, new_order)
+            if not immediate and item._is_plain:
+                item._set_plain(payload, start, stop, new_order)
+            elif not (immediate and item._set_immediate(number)):
+                item.set_from_raw(heap._raw_item(id, immediate, number, start, stop), new_order)
             updated[item.name] = item
         return updated

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,8 @@ class RawItem(npt.NDArray[np.uint8]):
 class _HeapBase:
     """What complete and incomplete heaps have in common."""
 
+    __slots__ = ("__dict__", "__weakref__", "_bug_compat", "_native")
+
     _has_payload = True
 
     def __init__(self, native: _native.Heap, bug_compat: int) -> None:
@@ -63,17 +65,14 @@ class _HeapBase:
         return [raw for raw in self._raw_items() if raw.id != spead.DESCRIPTOR_ID]
 
     def _raw_items(self) -> list[RawItem]:
-        octets = self._native.address_bits // 8
-        payload = None
-        found = []
-        for id, immediate, value, start, stop in self._native.items():
-            if immediate:
-                found.append(RawItem._immediate(id, value, octets))
-            elif self._has_payload:
-                if payload is None:
-                    payload = np.frombuffer(memoryview(self._native.payload), np.uint8)
-                found.append(RawItem._addressed(id, payload[start:stop]))
-        return found
+        items = self._native.items()
+        return [self._raw_item(*item) for item in items if item[1] or self._has_payload]
+
+    def _raw_item(self, id: int, immediate: bool, value: int, start: int, stop: int) -> RawItem:
+        if immediate:
+            return RawItem._immediate(id, value, self._native.address_bits // 8)
+        payload: Any = self._native.payload
+        return RawItem._addressed(id, np.frombuffer(payload, np.uint8, stop - start, start))
 
     def is_start_of_stream(self) -> bool:
         """Whether it says that a stream starts."""
@@ -87,17 +86,29 @@ class _HeapBase:
 class Heap(_HeapBase):
     """A heap of which every byte was received."""
 
+    __slots__ = ()
+
     def get_descriptors(self) -> list[RawDescriptor]:
         """A list of `RawDescriptor`. ValueError if one is malformed."""
-        return [
-            read_packet(raw.tobytes(), self._bug_compat)
-            for raw in self._raw_items()
-            if raw.id == spead.DESCRIPTOR_ID and not raw.is_immediate
+        return self._described(self._native.items())
+
+    def _described(self, items: list[tuple[int, bool, int, int, int]]) -> list[RawDescriptor]:
+        """The descriptors among these items of it."""
+        places = [
+            (start, stop)
+            for id, immediate, _, start, stop in items
+            if id == spead.DESCRIPTOR_ID and not immediate
         ]
+        if not places:
+            return []
+        payload = memoryview(self._native.payload)
+        return [read_packet(payload[start:stop].tobytes(), self._bug_compat) for start, stop in places]
 
 
 class IncompleteHeap(_HeapBase):
     """A heap that missed bytes: its immediate items, and how much of it there was."""
+
+    __slots__ = ("_ranges",)
 
     _has_payload = False
 

@@ -8,12 +8,11 @@ A full ring makes the readers wait, as spead2's do; what a UDP socket receives m
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ... import _native
 from .. import _network
-from .._errors import Stopped
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import whole
@@ -272,14 +271,13 @@ class _RingStream(_Stream):
             return Heap(native, self._config.bug_compat)
         return IncompleteHeap(native, self._config.bug_compat, self._ring_config.incomplete_keep_payload_ranges)
 
-    def __iter__(self) -> Self:
-        return self
+    def __iter__(self) -> Iterator[AnyHeap]:
+        bug_compat, wrapped = self._config.bug_compat, self._wrapped
+        for native in self._native:
+            yield Heap(native, bug_compat) if native.complete else wrapped(native)
 
     def __next__(self) -> AnyHeap:
-        try:
-            return self._get()
-        except Stopped:
-            raise StopIteration from None
+        return self._wrapped(next(self._native))
 
 
 class Stream(_RingStream):
