@@ -406,6 +406,8 @@ class SendStream:
         config: SendConfig,
         *,
         timeout: float = 10.0,
+        rate_start: float | None = None,
+        rate_bounds: tuple[float, float] | None = None,
         interface: str | None = None,
         source: str | None = None,
         buffer: int | None = None,

@@ -3,6 +3,7 @@
 use super::heap::{bits_per_second, split_of};
 use crate::config::unknown;
 use crate::wait;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::control::ControlConfig;
 use skyhaul::spead::send::{PacketSize, SendConfig};
@@ -22,16 +23,20 @@ impl Settings {
 #[pymethods]
 impl Settings {
     /// `packet`: bytes of a packet, 0 for each heap as one packet; or `payload`: payload bytes of each packet. `rate`:
-    /// bits per second, 0 for as fast as possible, "auto" for what receivers with `feedback` say.
+    /// bits per second, 0 for as fast as possible, "auto" for what receivers with `feedback` say: from `rate_start`,
+    /// between the two `rate_bounds`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (*, packet = 1472, payload = None, rate = Rate::Given(0), burst = 65536, max_heaps = 4,
+    #[pyo3(signature = (*, packet = 1472, payload = None, rate = Rate::Given(0), rate_start = None,
+        rate_bounds = None, burst = 65536, max_heaps = 4,
         split = "even", linger = 10.0, cpu = None), text_signature = "(*, packet=1472, payload=None, rate=0.0, \
-        burst=65536, max_heaps=4, split='even', linger=10.0, cpu=None)")]
+        rate_start=None, rate_bounds=None, burst=65536, max_heaps=4, split='even', linger=10.0, cpu=None)")]
     fn new(
         packet: usize,
         payload: Option<usize>,
         rate: Rate,
+        rate_start: Option<f64>,
+        rate_bounds: Option<(f64, f64)>,
         burst: usize,
         max_heaps: usize,
         split: &str,
@@ -44,8 +49,12 @@ impl Settings {
             (None, bytes) => PacketSize::Packet(bytes),
         };
         let (rate, auto) = match rate {
-            Rate::Given(rate) => (rate, None),
-            Rate::Auto => (0, Some(ControlConfig::default())),
+            Rate::Auto => (0, Some(control(rate_start, rate_bounds)?)),
+            Rate::Given(rate) if rate_start.is_none() && rate_bounds.is_none() => (rate, None),
+            Rate::Given(_) => {
+                let text = "rate_start and rate_bounds steer a rate that is given; hint: rate='auto'";
+                return Err(PyValueError::new_err(text));
+            }
         };
         Ok(Self(SendConfig {
             packet: size,
@@ -59,6 +68,24 @@ impl Settings {
             ..SendConfig::default()
         }))
     }
+}
+
+/// Where the rate "auto" begins, and between what it stays; a start that was not given follows the bounds.
+fn control(start: Option<f64>, bounds: Option<(f64, f64)>) -> PyResult<ControlConfig> {
+    let usual = ControlConfig::default();
+    let (least, most) = match bounds {
+        Some((least, most)) => (bits_per_second(least)?, bits_per_second(most)?),
+        None => (usual.least, usual.most),
+    };
+    let start = start.map(bits_per_second).transpose()?;
+    let start = start.unwrap_or_else(|| usual.start.max(least).min(most));
+    if least == 0 || !(least..=most).contains(&start) {
+        return Err(PyValueError::new_err(format!(
+            "the rate begins at {start} and stays from {least} to {most} bits per second; hint: a least rate above 0, \
+             a start between the two"
+        )));
+    }
+    Ok(ControlConfig { start, least, most, ..usual })
 }
 
 /// A number, or "auto".

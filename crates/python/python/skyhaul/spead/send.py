@@ -16,6 +16,7 @@ Every stream takes these keywords:
 | `packet` | bytes of a packet: 1472 fits an Ethernet of 1500 bytes; 0 sends each heap as one packet (not over UDP) |
 | `payload` | instead: payload bytes of every packet |
 | `rate` | bits per second, 0 for as fast as possible; "auto" (UDP): what a receiver with `feedback=True` has room for |
+| `rate_start`, `rate_bounds` | for "auto": bits per second at first (100e6), and the least and the most (1e6, 400e9) |
 | `burst` | bytes that may go out at once where there is a rate |
 | `max_heaps` | heaps that may wait in the queue |
 | `split` | "even": equal packets where these go out faster; "full": every packet but the last as large as allowed |
@@ -46,6 +47,8 @@ class Options(TypedDict, total=False):
     packet: int
     payload: int | None
     rate: float | Literal["auto"]
+    rate_start: float | None
+    rate_bounds: tuple[float, float] | None
     burst: int
     max_heaps: int
     split: str
