@@ -1,4 +1,4 @@
-//! Memory that Python and Rust share, in both directions, without a copy.
+//! Memory that Python and Rust share, in both directions, without a copy; and functions that a user of Python compiled.
 //!
 //! ```text
 //!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
@@ -7,24 +7,25 @@
 //! ```
 //!
 //! The only `unsafe` of this crate is here; so descriptors, which Python passes as numbers, are taken here too. What it relies on: an exporter of the buffer protocol keeps the memory in
-//! place until the buffer is released (PEP 3118), and a heap's memory is in place until its `HeapBytes` is dropped.
+//! place until the buffer is released (PEP 3118), a heap's memory is in place until its `HeapBytes` is dropped, and a
+//! compiled function keeps to what it is given: its answers are checked, what it writes cannot be.
 //!
 //! Limits: bytes that Python changes while they are sent go out in whatever mixture; nothing else depends on them.
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
-use pyo3::buffer::PyUntypedBuffer;
 use crate::heap::Heap;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
-use std::slice;
+use std::ptr::{self, NonNull};
+use std::{mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
 pub(crate) struct Payload {
@@ -45,17 +46,17 @@ impl Payload {
         let data = NonNull::from(&mut owner[..]).cast();
         Self { data, len: owner.len(), _owner: owner }
     }
-}
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
+}
 
-#[pymethods]
 /// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Bytes(pub(crate) Py<Heap>);
 
+#[pymethods]
 impl Bytes {
     fn __len__(&self) -> usize {
         self.0.get().payload.len
@@ -165,5 +166,107 @@ impl ChunkBytes for SharedMut {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
+    }
+}
+
+/// What a compiled place function is told (`items`) and what it answers: the layout of spead2's `chunk_place_data`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct PlaceData {
+    packet: *const u8,
+    packet_size: usize,
+    items: *const i64,
+    chunk_id: i64,
+    heap_index: usize,
+    heap_offset: usize,
+    batch_stats: *mut u64,
+    extra: *mut u8,
+    extra_offset: usize,
+    extra_size: usize,
+}
+
+/// What such a function answered. Nothing of it is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    /// Negative: the heap is not wanted.
+    pub(crate) chunk: i64,
+    pub(crate) index: usize,
+    pub(crate) offset: usize,
+    pub(crate) extra_at: usize,
+    pub(crate) extra_bytes: usize,
+}
+
+/// `void (void *, size_t)`, or the same with a third argument of the user's.
+#[derive(Clone, Copy)]
+enum Function {
+    Two(unsafe extern "C" fn(*mut PlaceData, usize)),
+    Three(unsafe extern "C" fn(*mut PlaceData, usize, *mut c_void), *mut c_void),
+}
+
+/// A place function that a user compiled, called without the global lock.
+pub(crate) struct Compiled {
+    function: Function,
+    /// What keeps its code and its context where they are.
+    _kept: Py<PyAny>,
+}
+
+// SAFETY: code is the same for all threads; whoever gives a context promises that it is, too.
+unsafe impl Send for Compiled {}
+// SAFETY: as above.
+unsafe impl Sync for Compiled {}
+
+impl Compiled {
+    /// The function at this address; a context makes it one of three arguments.
+    pub(crate) fn new(address: usize, context: Option<usize>, kept: Py<PyAny>) -> PyResult<Self> {
+        if address == 0 {
+            return Err(PyValueError::new_err("a function at address 0; hint: give a compiled function"));
+        }
+        let code = ptr::with_exposed_provenance::<c_void>(address);
+        let function = match context {
+            // SAFETY: the user says that such a function is there; that cannot be checked.
+            None => Function::Two(unsafe {
+                mem::transmute::<*const c_void, unsafe extern "C" fn(*mut PlaceData, usize)>(code)
+            }),
+            Some(context) => Function::Three(
+                // SAFETY: as above.
+                unsafe {
+                    mem::transmute::<*const c_void, unsafe extern "C" fn(*mut PlaceData, usize, *mut c_void)>(
+                        code,
+                    )
+                },
+                ptr::with_exposed_provenance_mut(context),
+            ),
+        };
+        Ok(Self { function, _kept: kept })
+    }
+
+    /// Ask where a heap goes. The function may add to `stats` and write to `extra`.
+    pub(crate) fn ask(&self, items: &[i64], stats: &mut [u64], extra: &mut [u8]) -> Answer {
+        let mut data = PlaceData {
+            packet: ptr::null(),
+            packet_size: 0,
+            items: items.as_ptr(),
+            chunk_id: -1,
+            heap_index: 0,
+            heap_offset: 0,
+            batch_stats: stats.as_mut_ptr(),
+            extra: extra.as_mut_ptr(),
+            extra_offset: 0,
+            extra_size: 0,
+        };
+        let size = size_of::<PlaceData>();
+        match self.function {
+            // SAFETY: what it is given is valid during the call; that it keeps to it, the user has promised.
+            Function::Two(function) => unsafe { function(&raw mut data, size) },
+            // SAFETY: as above.
+            Function::Three(function, context) => unsafe { function(&raw mut data, size, context) },
+        }
+        Answer {
+            chunk: data.chunk_id,
+            index: data.heap_index,
+            offset: data.heap_offset,
+            extra_at: data.extra_offset,
+            extra_bytes: data.extra_size,
+        }
     }
 }

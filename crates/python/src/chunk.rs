@@ -7,15 +7,15 @@
 //! An array that is being filled is Rust's; Python may look at it, at its own risk of half a heap.
 
 use crate::Empty;
-use crate::buffer::{Shared, SharedMut};
+use crate::buffer::{Shared, SharedMut, duplicate};
 use crate::config::{ReceiveConfig, unknown};
 use crate::inproc::InprocQueue;
-use crate::receive::{account, endpoint, one_receiver, route, stopped, tcp_options};
+use crate::place::PlaceFunction;
+use crate::receive::{account, endpoint, stopped, tcp_options, udp};
 use crate::wait::{self, Threaded};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
 use skyhaul::spead::receive::chunk::{
@@ -102,22 +102,27 @@ pub(crate) struct ChunkStream {
     streams: usize,
 }
 
+/// Where heaps go.
+#[derive(FromPyObject)]
+enum Rule {
+    Declared(String, String, String),
+    Compiled(Py<PlaceFunction>),
+}
+
 /// (expression, bytes) of a note; (name, "sum" or "max", expression) of a counter.
 type Note = (String, usize);
 type Counter = (String, String, String);
 
 #[pymethods]
 impl ChunkStream {
-    /// `chunk`, `index` and `offset` are expressions that say where a heap goes.
+    /// `rule` says where a heap goes: three expressions (chunk, index, offset), or a compiled function.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (config, chunk, index, offset, *, extra_at = None, extra = Vec::new(), counters = Vec::new(),
+    #[pyo3(signature = (config, rule, *, extra_at = None, extra = Vec::new(), counters = Vec::new(),
         max_chunks = 2, max_bytes = None, ahead = 1024, lossless = false, streams = 1, stream_id = 0))]
     fn new(
         config: &ReceiveConfig,
-        chunk: &str,
-        index: &str,
-        offset: &str,
+        rule: Rule,
         extra_at: Option<&str>,
         extra: Vec<Note>,
         counters: Vec<Counter>,
@@ -134,7 +139,12 @@ impl ChunkStream {
                 "no chunk, or no stream; hint: max_chunks and streams are at least 1",
             ));
         }
-        let mut rule = ChunkRule::declared(chunk, index, offset).map_err(wrong)?;
+        let mut rule = match rule {
+            Rule::Declared(chunk, index, offset) => {
+                ChunkRule::declared(&chunk, &index, &offset).map_err(wrong)?
+            }
+            Rule::Compiled(function) => ChunkRule::code(function.get().rule()),
+        };
         if let Some(at) = extra_at {
             let values: Vec<(&str, usize)> = extra.iter().map(|(value, bytes)| (&**value, *bytes)).collect();
             rule = rule.with_extra(at, &values).map_err(wrong)?;
@@ -159,7 +169,8 @@ impl ChunkStream {
 
     /// As `ReceiveStream.add_udp`, for one of the streams.
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
-    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, feedback = false, stream = 0))]
+    #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false,
+        feedback = false, stream = 0))]
     fn add_udp(
         &self,
         py: Python<'_>,
@@ -167,19 +178,28 @@ impl ChunkStream {
         interface: Option<String>,
         source: Option<&str>,
         buffer: Option<u64>,
+        reuse_port: bool,
         feedback: bool,
         stream: usize,
     ) -> PyResult<String> {
-        let mut at = endpoint("udp", address)?;
-        route(&mut at, interface, source)?;
-        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
+        let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
         let stream = self.one(stream)?;
-        let options = UdpOptions::default();
-        if feedback {
-            one_receiver(&at, "leave out feedback")?;
-            return Ok(py.detach(|| stream.add_udp_answering(&at, &options))?.to_string());
-        }
-        Ok(py.detach(|| stream.add_udp(&at, &options))?.to_string())
+        let add = || match feedback {
+            true => stream.add_udp_answering(&at, &options),
+            false => stream.add_udp(&at, &options),
+        };
+        Ok(py.detach(add)?.to_string())
+    }
+
+    /// As `ReceiveStream.add_udp_fd`, for one of the streams.
+    #[pyo3(signature = (fd, *, feedback = false, stream = 0))]
+    fn add_udp_fd(&self, py: Python<'_>, fd: i32, feedback: bool, stream: usize) -> PyResult<String> {
+        let (socket, options, stream) = (duplicate(fd)?, UdpOptions::default(), self.one(stream)?);
+        let add = || match feedback {
+            true => stream.add_udp_socket_answering(socket, &options),
+            false => stream.add_udp_socket(socket, &options),
+        };
+        Ok(py.detach(add)?.to_string())
     }
 
     /// As `ReceiveStream.add_tcp`, for one of the streams.
@@ -243,8 +263,8 @@ impl ChunkStream {
     }
 
     /// Let the readers begin, with `explicit_start`.
-    fn start(&self) {
-        self.group.start();
+    fn start(&self, py: Python<'_>) {
+        py.detach(|| self.group.start());
     }
 
     /// End all streams. Chunks that wait can still be taken.
@@ -254,7 +274,11 @@ impl ChunkStream {
 
     /// Counters of the chunks, and in `streams` those of each stream.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let counts = py.detach(|| self.group.chunk_counts());
+        // A reader that holds a stream's lock may be in a function that wants the interpreter.
+        let (counts, streams) = py.detach(|| {
+            let streams: Vec<_> = self.group.streams().iter().map(chunk::ChunkStream::stats).collect();
+            (self.group.chunk_counts(), streams)
+        });
         let all = PyDict::new(py);
         all.set_item("chunks", counts.chunks)?;
         all.set_item("too_old_heaps", counts.too_old_heaps)?;
@@ -266,8 +290,8 @@ impl ChunkStream {
             own.set_item(name, value)?;
         }
         all.set_item("counters", own)?;
-        let streams = self.group.streams().iter().map(|stream| account(py, &stream.stats()));
-        all.set_item("streams", streams.collect::<PyResult<Vec<_>>>()?)?;
+        let streams: PyResult<Vec<_>> = streams.iter().map(|stats| account(py, stats)).collect();
+        all.set_item("streams", streams?)?;
         Ok(all)
     }
 }

@@ -13,10 +13,11 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | `buffer` | memory shared with Python, without a copy; the only `unsafe` |
+//! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
 //! | `chunk` | heaps placed into arrays |
+//! | `place` | compiled functions that say where |
 //! | `config` | what receiving streams are told |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `own_socket` | datagrams from a socket that the program made |
@@ -35,6 +36,7 @@ mod descriptor;
 mod heap;
 mod inproc;
 mod own_socket;
+mod place;
 mod receive;
 mod send;
 mod wait;
@@ -67,6 +69,8 @@ mod _native {
     use crate::heap::Heap;
     #[pymodule_export]
     use crate::inproc::InprocQueue;
+    #[pymodule_export]
+    use crate::place::{OpenChunk, PlaceFunction, Placer};
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]

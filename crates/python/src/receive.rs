@@ -55,21 +55,23 @@ impl ReceiveStream {
         reuse_port: bool,
         feedback: bool,
     ) -> PyResult<String> {
-        let mut at = endpoint("udp", address)?;
-        route(&mut at, interface, source)?;
-        at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
-        let options = UdpOptions { reuse_port, ..UdpOptions::default() };
-        if feedback {
-            one_receiver(&at, "leave out feedback")?;
-            return Ok(py.detach(|| self.stream.add_udp_answering(&at, &options))?.to_string());
-        }
-        Ok(py.detach(|| self.stream.add_udp(&at, &options))?.to_string())
+        let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        let add = || match feedback {
+            true => self.stream.add_udp_answering(&at, &options),
+            false => self.stream.add_udp(&at, &options),
+        };
+        Ok(py.detach(add)?.to_string())
     }
 
     /// Take the datagrams of a bound UDP socket. The descriptor is duplicated, so that the socket may be closed.
-    fn add_udp_fd(&self, py: Python<'_>, fd: i32) -> PyResult<String> {
-        let socket = duplicate(fd)?;
-        Ok(py.detach(|| self.stream.add_udp_socket(socket, &UdpOptions::default()))?.to_string())
+    #[pyo3(signature = (fd, *, feedback = false))]
+    fn add_udp_fd(&self, py: Python<'_>, fd: i32, feedback: bool) -> PyResult<String> {
+        let (socket, options) = (duplicate(fd)?, UdpOptions::default());
+        let add = || match feedback {
+            true => self.stream.add_udp_socket_answering(socket, &options),
+            false => self.stream.add_udp_socket(socket, &options),
+        };
+        Ok(py.detach(add)?.to_string())
     }
 
     /// Listen on a TCP address. `connections`: accept so many, and end when they are closed; without it any number may
@@ -233,6 +235,24 @@ pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
         return Err(unknown("address", address, &format!("{transport}://…")));
     }
     Ok(at)
+}
+
+/// What `add_udp` of any stream is told.
+pub(crate) fn udp(
+    address: &str,
+    interface: Option<String>,
+    source: Option<&str>,
+    buffer: Option<u64>,
+    reuse_port: bool,
+    feedback: bool,
+) -> PyResult<(Endpoint, UdpOptions)> {
+    let mut at = endpoint("udp", address)?;
+    route(&mut at, interface, source)?;
+    at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
+    if feedback {
+        one_receiver(&at, "leave out feedback")?;
+    }
+    Ok((at, UdpOptions { reuse_port, ..UdpOptions::default() }))
 }
 
 pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option<&str>) -> PyResult<()> {

@@ -1,5 +1,7 @@
 """Heaps placed into arrays: where the rule says, nowhere else, from one stream and from several."""
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -88,6 +90,113 @@ def test_several_streams_fill_one_sequence(lossless):
     assert sum(chunk.heaps for chunk in chunks) + made.stats()["too_old_heaps"] == 24
 
 
+def rule_in_python(data, _):
+    time, channel, size = (data[0].items[n] for n in range(3))
+    if channel != 2:
+        data[0].chunk_id, data[0].heap_index, data[0].heap_offset = time // 256, channel, channel * size
+        data[0].extra[0], data[0].extra_offset, data[0].extra_size = channel + 1, channel, 1
+
+
+def compiled_by(kind):
+    """The same rule as a ctypes function, from numba, and from numba through scipy."""
+    if kind == "ctypes":
+        return PLACE(rule_in_python)
+    numba = pytest.importorskip("numba")
+    from skyhaul.spead2.numba import intp_to_voidptr
+    from skyhaul.spead2.recv.numba import chunk_place_data
+
+    @numba.cfunc(numba.types.void(numba.types.CPointer(chunk_place_data), numba.types.uintp))
+    def place(pointer, size):
+        data = numba.carray(pointer, 1)
+        items = numba.carray(intp_to_voidptr(data[0].items), 3, dtype=np.int64)
+        if items[1] != 2:
+            data[0].chunk_id, data[0].heap_index = items[0] // 256, items[1]
+            data[0].heap_offset = items[1] * items[2]
+            extra = numba.carray(intp_to_voidptr(data[0].extra), 1, dtype=np.uint8)
+            extra[0] = items[1] + 1
+            data[0].extra_offset, data[0].extra_size = items[1], 1
+
+    if kind == "numba":
+        return place
+    scipy = pytest.importorskip("scipy")
+    return scipy.LowLevelCallable(place.ctypes, signature="void (void *, size_t)")
+
+
+PLACE = ctypes.CFUNCTYPE(None, ctypes.POINTER(recv.PlaceData), ctypes.c_size_t)
+
+
+@pytest.mark.parametrize("kind", ["ctypes", "numba", "scipy"])
+def test_a_compiled_function_says_where(kind):
+    made = recv.ChunkStream(place=compiled_by(kind), items=[0x1600, 0x4103, 2])
+    for _ in range(4):
+        made.add_free(recv.Chunk(np.zeros((4, 1000), "u1"), heaps=4, extra=4))
+    made.add_bytes(packets([heap(n, channel) for n in range(10) for channel in (3, 1, 0, 2)], packet=200))
+    for n in range(10):
+        chunk = made.get(SOON)
+        assert (chunk.id, chunk.extra) == (n, bytes([1, 2, 0, 4]))
+        check(chunk, absent=(2,))
+        chunk.data[:] = 0
+        made.add_free(chunk)
+    assert made.stats()["rejected_heaps"] == 10
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"heap_offset": 3001},
+        {"heap_offset": (1 << 64) - 500},
+        {"heap_index": 4},
+        {"heap_index": (1 << 64) - 1},
+        {"extra_size": 5},
+        {"extra_size": 65},
+        {"extra_size": (1 << 64) - 1},
+        {"extra_size": 4, "extra_offset": 1},
+        {"extra_size": 4, "extra_offset": (1 << 64) - 2},
+        {"chunk_id": -(1 << 63)},
+    ],
+)
+def test_what_a_compiled_function_answers_is_checked(hostile):
+    asked = []
+
+    @PLACE
+    def place(data, size):
+        assert size == ctypes.sizeof(recv.PlaceData)
+        asked.append(data[0].items[0])
+        data[0].chunk_id = 0
+        if len(asked) == 1:
+            for name, value in hostile.items():
+                setattr(data[0], name, value)
+
+    made = recv.ChunkStream(place=place, items=[0x4103])
+    made.add_free(recv.Chunk(np.zeros((4, 1000), "u1"), heaps=4, extra=4))
+    made.add_bytes(packets([heap(0, 3), heap(0, 1)], packet=0))
+    [chunk] = made
+    assert asked == [3, 1]
+    assert (list(chunk.present), chunk.extra) == ([1, 0, 0, 0], bytes(4))
+    assert chunk.data[0].tolist() == [1] * 1000
+    assert not chunk.data[1:].any()
+    assert made.stats()["rejected_heaps"] == 1
+
+
+def test_a_place_function_that_waits_for_the_interpreter_blocks_nobody():
+    """The reader holds the stream's lock while it wants the interpreter: no call may want the lock and keep it."""
+
+    @PLACE
+    def place(data, _):
+        data[0].chunk_id, data[0].heap_index = data[0].items[0] // 256, 0
+
+    made = recv.ChunkStream(place=place, items=[0x1600])
+    for _ in range(4):
+        made.add_free(recv.Chunk(np.zeros((4, 1000), "u1"), heaps=4))
+    made.add_bytes(packets([heap(n, 0) for n in range(60)]))
+    came = 0
+    for chunk in made:
+        made.stats(), made.start(), repr(made), made.fileno()
+        came += chunk.heaps
+        made.add_free(chunk)
+    assert came == 60
+
+
 async def test_chunks_with_asyncio():
     made = stream()
     with pytest.raises(Empty):
@@ -102,6 +211,16 @@ def test_mistakes_are_named():
         recv.ChunkStream("item(", "0", "0")
     with pytest.raises(ValueError, match="hint:"):
         recv.ChunkStream(*RULE, max_chunks=0)
+    with pytest.raises(TypeError, match="hint:"):
+        recv.ChunkStream(*RULE, place=PLACE(rule_in_python))
+    with pytest.raises(TypeError, match="hint:"):
+        recv.ChunkStream("0", "0")
+    with pytest.raises(TypeError, match="compiled.*hint:"):
+        recv.ChunkStream(place=rule_in_python)
+    with pytest.raises(ValueError, match="hint:"):
+        recv.ChunkStream(place=PLACE(0))
+    with pytest.raises(ValueError, match="65 items.*hint:"):
+        recv.ChunkStream(place=PLACE(rule_in_python), items=range(65))
     with pytest.raises(BufferError, match="hint:"):
         recv.Chunk(b"not writable", heaps=1)
     with pytest.raises(BufferError, match="hint:"):

@@ -1,5 +1,6 @@
 """Rates that receivers steer: senders that ask what comes, receivers that answer."""
 
+import socket
 import time
 
 import numpy as np
@@ -74,6 +75,44 @@ def test_a_chunk_stream_answers():
     receiver.stop()
 
 
+@pytest.mark.parametrize("stream", [recv.Stream, lambda: recv.ChunkStream("counter", "0", "0", max_chunks=1)])
+def test_a_socket_of_the_programs_own_answers(stream):
+    receiver = stream()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
+        own.bind(("127.0.0.1", 0))
+        at = receiver.add_udp_fd(own.fileno(), feedback=True)
+    chunks = isinstance(receiver, recv.ChunkStream)
+    for _ in range(4 if chunks else 0):
+        receiver.add_free(recv.Chunk(np.zeros(10_000, "u1"), heaps=1))
+    with send.UdpStream(at, rate="auto") as sender:
+        send_until_reported(sender, [receiver], receiver.add_free if chunks else lambda heap: None)
+    receiver.stop()
+
+
+def test_the_rate_begins_and_stays_where_it_is_told():
+    receiver = recv.Stream()
+    at = receiver.add_udp_reader("127.0.0.1:0", feedback=True)
+    with send.UdpStream(at, rate="auto", rate_start=3e6, rate_bounds=(2e6, 4e6)) as sender:
+        assert sender.rate == 3_000_000
+        send_until_reported(sender, [receiver])
+        end = time.monotonic() + SOON
+        while sender.progress[0].reports < 20:
+            assert time.monotonic() < end, sender.progress
+            sender.send(heap(1000))
+            receiver.get(SOON)
+            assert 2_000_000 <= sender.rate <= 4_000_000
+        assert sender.rate > 3_000_000, "nothing was lost, so it rose"
+    # What was not given follows what was.
+    for bounds, begin in [((2e8, 3e8), 200_000_000), ((1e6, 5e7), 50_000_000)]:
+        with send.UdpStream(at, rate="auto", rate_bounds=bounds) as sender:
+            assert sender.rate == begin
+    for wrong in ({"rate_bounds": (4e6, 2e6)}, {"rate_bounds": (0, 2e6)}, {"rate_start": 1e12}):
+        with pytest.raises(ValueError, match="hint:"):
+            send.UdpStream(at, rate="auto", **wrong)
+    with pytest.raises(ValueError, match="rate='auto'"):
+        send.UdpStream(at, rate=1e9, rate_bounds=(1e6, 2e9))
+
+
 def test_nobody_answers():
     receiver = recv.Stream()
     at = receiver.add_udp_reader("127.0.0.1:0")
@@ -104,6 +143,9 @@ def test_what_receivers_cannot_steer():
         send.UdpStream("239.255.90.18:9", rate="auto")
     with pytest.raises(ValueError, match="many receivers.*hint:"):
         recv.Stream().add_udp_reader("239.255.90.18:0", feedback=True)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as group, pytest.raises(OSError, match="group.*hint:"):
+        group.bind(("239.255.90.18", 0))
+        recv.Stream().add_udp_fd(group.fileno(), feedback=True)
     with pytest.raises(ValueError, match="many receivers.*hint:"):
         recv.ChunkStream("0", "0", "0").add_udp("239.255.90.18:0", feedback=True)
     with pytest.raises(ValueError, match="receivers do; hint:"):

@@ -15,6 +15,7 @@ import skyhaul.spead2.recv as recv
 import skyhaul.spead2.recv.asyncio
 import skyhaul.spead2.send as send
 import skyhaul.spead2.send.asyncio
+from skyhaul._place import PlaceData
 
 SIGNATURE = b"void (void *, size_t)"
 
@@ -97,7 +98,7 @@ async def test_a_stream_dropped_while_it_sends():
 
 def callback(function):
     """A capsule of a compiled function that calls a Python one, as a place callback."""
-    compiled = ctypes.CFUNCTYPE(None, ctypes.POINTER(recv._place.PlaceData), ctypes.c_size_t)(
+    compiled = ctypes.CFUNCTYPE(None, ctypes.POINTER(PlaceData), ctypes.c_size_t)(
         lambda data, _: function(data[0])
     )
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
@@ -145,6 +146,46 @@ def test_a_place_callback_that_points_outside(hostile):
     assert chunk.present == b"\1" + bytes(9)
     assert chunk.extra == bytes(16)
     assert stream.stats["rejected_heaps"] == 1
+    stream.stop()
+
+
+def test_statistics_do_not_wait_for_heaps():
+    stream = chunk_stream(lambda data: None)
+    queue = spead2.InprocQueue()
+    stream.add_inproc_reader(queue)
+    begin = time.monotonic()
+    for _ in range(40):
+        assert stream.stats["heaps"] == 0
+    assert time.monotonic() - begin < 2.0, "each waited for the thread that places"
+    stream.stop()
+
+
+def test_chunks_are_whole_whoever_fills_them():
+    """Many heaps, chunks and laps of the rings, placed by compiled code: every byte where it belongs."""
+
+    def place(data):
+        stamp = ctypes.cast(data.items, ctypes.POINTER(ctypes.c_int64))[0]
+        data.chunk_id, data.heap_index, data.heap_offset = stamp // 10, stamp % 10, stamp % 10 * 100
+        data.extra[0], data.extra_size, data.extra_offset = stamp % 10 + 1, 1, stamp % 10
+        data.batch_stats[0] = 1
+
+    data, free = recv.ChunkRingbuffer(2), recv.ChunkRingbuffer(3)
+    for _ in range(3):
+        free.put(recv.Chunk(data=bytearray(1000), present=bytearray(10), extra=bytearray(16)))
+    given = recv.ChunkStreamConfig(items=[0x1000], place=callback(place), max_heap_extra=1)
+    stream = recv.ChunkRingStream(spead2.ThreadPool(), recv.StreamConfig(), given, data, free)
+    stream.add_buffer_reader(as_bytes([new_group(n).get_heap(descriptors="none") for n in range(200) if n != 57]))
+    ids = []
+    for chunk in data:
+        ids.append(chunk.chunk_id)
+        for index in range(10):
+            stamp = chunk.chunk_id * 10 + index
+            assert chunk.present[index] == (stamp != 57)
+            if stamp != 57:
+                assert bytes(chunk.data[index * 100 : index * 100 + 100]) == bytes([stamp % 256]) * 100
+                assert chunk.extra[index] == index + 1
+        stream.add_free_chunk(chunk)
+    assert ids == list(range(20))
     stream.stop()
 
 

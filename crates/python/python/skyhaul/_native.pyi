@@ -14,7 +14,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
     "Batch", "Bytes", "Cancelled", "Chunk", "ChunkStream", "Empty", "Full", "Heap", "InprocQueue", "ReceiveConfig",
-    "ReceiveStream", "SendConfig", "SendHeap",
+    "OpenChunk", "PlaceFunction", "Placer", "ReceiveStream", "SendConfig", "SendHeap",
     "SendStream", "Stopped", "Ticket", "VERSION", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
@@ -201,7 +201,7 @@ class ReceiveStream:
         Returns the address, with the port that the system chose if 0 was asked for. `buffer` is the socket's, in bytes.
         With `feedback`, senders that ask are told what comes, for their rate "auto"; not for a group.
         """
-    def add_udp_fd(self, fd: int) -> str:
+    def add_udp_fd(self, fd: int, *, feedback: bool = False) -> str:
         """Take the datagrams of a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
     def add_tcp(
         self,
@@ -277,6 +277,32 @@ class Chunk:
     def extra(self) -> builtins.bytes:
         """What the rule noted of each heap."""
 
+@final
+class PlaceFunction:
+    """A compiled function that says where heaps go, and the items that it is told: see `skyhaul._place`."""
+
+    def __new__(cls, address: int, context: int | None, kept: object, items: list[int]) -> Self: ...
+
+@final
+class OpenChunk:
+    """The buffers of a chunk that streams of `skyhaul.spead2` fill."""
+
+    def __new__(cls, data: _Buffer, present: _Buffer, extra: _Buffer | None = None) -> Self: ...
+    def close(self) -> None:
+        """Nobody writes to it any more when this returns."""
+
+@final
+class Placer:
+    """Puts heaps into chunks on the thread that calls it."""
+
+    def __new__(cls, function: PlaceFunction, largest: list[bool], extra: int, payload: int) -> Self: ...
+    def run(self, stream: ReceiveStream) -> int:
+        """Place heaps until one belongs to a chunk that is not open: its number. Raises Stopped at the end."""
+    def proceed(self, chunk: OpenChunk | None, oldest: int) -> None:
+        """What was asked for; None: the window is past it. Chunks before `oldest` get nothing more."""
+    def counts(self) -> list[int]:
+        """The statistics by now."""
+
 @disjoint_base
 class ChunkStream:
     """One or several streams whose heaps go into one sequence of chunks: see `skyhaul.spead.recv.ChunkStream`."""
@@ -284,9 +310,7 @@ class ChunkStream:
     def __new__(
         cls,
         config: ReceiveConfig,
-        chunk: str,
-        index: str,
-        offset: str,
+        rule: tuple[str, str, str] | PlaceFunction,
         *,
         extra_at: str | None = None,
         extra: list[tuple[str, int]] = ...,
@@ -305,10 +329,13 @@ class ChunkStream:
         interface: str | None = None,
         source: str | None = None,
         buffer: int | None = None,
+        reuse_port: bool = False,
         feedback: bool = False,
         stream: int = 0,
     ) -> str:
         """As `ReceiveStream.add_udp`, for one of the streams."""
+    def add_udp_fd(self, fd: int, *, feedback: bool = False, stream: int = 0) -> str:
+        """As `ReceiveStream.add_udp_fd`, for one of the streams."""
     def add_tcp(
         self,
         address: str,
@@ -379,6 +406,8 @@ class SendConfig:
         packet: int = 1472,
         payload: int | None = None,
         rate: float | Literal["auto"] = 0.0,
+        rate_start: float | None = None,
+        rate_bounds: tuple[float, float] | None = None,
         burst: int = 65536,
         max_heaps: int = 4,
         split: str = "even",
@@ -406,8 +435,6 @@ class SendStream:
         config: SendConfig,
         *,
         timeout: float = 10.0,
-        rate_start: float | None = None,
-        rate_bounds: tuple[float, float] | None = None,
         interface: str | None = None,
         source: str | None = None,
         buffer: int | None = None,

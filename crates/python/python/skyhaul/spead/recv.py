@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
 
-from .. import _native
+from .. import _native, _place
 from .._native import Chunk, Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
+from .._place import PlaceData
 
-__all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "Stopped", "Stream"]
+__all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "PlaceData", "Stopped", "Stream"]
 
 T = TypeVar("T")
 
@@ -157,6 +158,7 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
 
     | argument | is |
     |---|---|
+    | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of the items it is told |
     | `extra_at`, `extra` | notes: where in `Chunk.extra` (an expression) which values go, as (expression, bytes) |
     | `counters` | counters of your own: (name, "sum" or "max", expression) |
     | `max_chunks`, or `max_bytes` | chunks that are being filled at a time, or as many as have so many bytes |
@@ -164,14 +166,22 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
     | `streams` | several streams fill one sequence of chunks; readers are added with `stream=0`, `1`, … |
     | `lossless` | they wait for each other, instead of moving the window past the slowest |
     | `stream_id` | stands in every chunk |
+
+    `place` is what `scipy.LowLevelCallable` or `numba.cfunc` make, or a function of a ctypes library:
+    `void (PlaceData *, size_t)`. It reads `items` (an `int64_t *`, -1 where a heap has no such item; ids 1 and 2 are
+    counter and size), and sets `chunk_id`, `heap_index` and `heap_offset`, and, to leave up to 64 bytes of notes in `extra`,
+    `extra_offset` and `extra_size`. The readers call it, without the global lock, at each heap's first packet, several at a
+    time where there are several streams; it must not wait. Its answers are checked as those of expressions are.
     """
 
     def __new__(
         cls,
-        chunk: str,
-        index: str,
-        offset: str,
+        chunk: str | None = None,
+        index: str | None = None,
+        offset: str | None = None,
         *,
+        place: Any = None,
+        items: Sequence[int] = (),
         extra_at: str | None = None,
         extra: list[tuple[str, int]] | None = None,
         counters: list[tuple[str, str, str]] | None = None,
@@ -183,8 +193,15 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
         stream_id: int = 0,
         **config: Unpack[Options],
     ) -> Self:
+        rule: tuple[str, str, str] | _native.PlaceFunction
+        if place is not None and chunk is index is offset is None:
+            rule = _place.native(place, items)
+        elif place is None and chunk is not None and index is not None and offset is not None:
+            rule = chunk, index, offset
+        else:
+            raise TypeError("where do heaps go? hint: give chunk, index and offset, or place")
         return super().__new__(
-            cls, ReceiveConfig(**config), chunk, index, offset, extra_at=extra_at, extra=extra or [],
+            cls, ReceiveConfig(**config), rule, extra_at=extra_at, extra=extra or [],
             counters=counters or [], max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
             streams=streams, stream_id=stream_id,
         )  # fmt: skip

@@ -32,7 +32,19 @@ impl<G: Goal> Inlet<G> {
     }
 
     pub(super) fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
-        let answered = Answered::new(UdpSource::open(at, options)?)?;
+        self.answering(UdpSource::open(at, options)?)
+    }
+
+    pub(super) fn add_udp_socket_answering(
+        &self,
+        socket: OwnedFd,
+        options: &UdpOptions,
+    ) -> io::Result<SocketAddr> {
+        self.answering(UdpSource::from_fd(socket, options)?)
+    }
+
+    fn answering(&self, source: UdpSource) -> io::Result<SocketAddr> {
+        let answered = Answered::new(source)?;
         let local = answered.local();
         spawn(&self.core, format!("udp://{local}"), false, answered)?;
         Ok(local)
@@ -115,6 +127,18 @@ macro_rules! reader_methods {
         /// It is none; or operation and address.
         pub fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
             self.inlet.add_udp_socket(socket, options)
+        }
+
+        /// The same, and answer senders that ask what came, as [`add_udp_answering`](Self::add_udp_answering) does.
+        ///
+        /// # Errors
+        /// It is none; or operation and address.
+        pub fn add_udp_socket_answering(
+            &self,
+            socket: OwnedFd,
+            options: &UdpOptions,
+        ) -> io::Result<SocketAddr> {
+            self.inlet.add_udp_socket_answering(socket, options)
         }
 
         /// Listen for TCP connections that carry packets one behind the other, of any length. Returns the address.

@@ -5,8 +5,9 @@
                  ▼
               data ring ─▶ user
 
-Limits: a thread of Python handles each heap (some 10 µs, and the copy of its payload), once it is complete or given up.
-Where that is too slow, `skyhaul.spead` has chunk streams whose rule is an expression and needs no callback.
+The thread works without the global lock: it asks the compiled callback, checks what it answers against the chunk's
+buffers, and copies. Python is needed for each chunk, not for each heap. A heap is placed once it is complete or given up;
+there is no packet to look at, so `packet` is null.
 """
 
 from __future__ import annotations
@@ -19,11 +20,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from ... import _native
+from ... import _native, _place
 from .._errors import Full, Stopped
 from .._pools import ThreadPool
 from .._settings import Setting, Settings, positive, setting, unsigned, whole
-from . import _place
 from ._config import ChunkStreamGroupConfig, StreamConfig
 from ._rings import Chunk, ChunkRingbuffer, _ChunkRingbuffer
 from ._stats import StreamStatConfig, StreamStats
@@ -34,6 +34,15 @@ _TOO_OLD, _REJECTED = "too_old_heaps", "rejected_heaps"
 _RING = 256
 
 
+def _checked(place: Any) -> Any:
+    """The same tuple if it begins with a capsule of a known signature."""
+    if place is not None:
+        if not isinstance(place, tuple):
+            raise TypeError(f"a place callback is a tuple, not {place!r}")
+        _place.capsule_of(place)
+    return place
+
+
 class ChunkStreamConfig(Settings):
     """Which items a place callback is told, how many chunks are open at a time, and how presence is marked."""
 
@@ -41,7 +50,7 @@ class ChunkStreamConfig(Settings):
 
     items: Setting[list[int]] = Setting(list, lambda value: [whole(id) for id in value])
     max_chunks = setting(DEFAULT_MAX_CHUNKS, positive)
-    place: Setting[Any] = setting(None, _place.check)
+    place: Setting[Any] = setting(None, _checked)
     max_heap_extra = setting(0, unsigned)
 
     def __init__(self, **given: Any) -> None:
@@ -70,9 +79,9 @@ class _Window:
     def __init__(self, most: int, data: _ChunkRingbuffer, free: _ChunkRingbuffer) -> None:
         self.most, self.data, self.free = most, data, free
         self.first = 0
-        self.open: collections.deque[Chunk] = collections.deque()
+        self.open: collections.deque[tuple[Chunk, _native.OpenChunk]] = collections.deque()
 
-    def chunk(self, id: int, stream_id: int) -> Chunk | None:
+    def chunk(self, id: int, stream_id: int) -> _native.OpenChunk | None:
         """The open chunk of this number: the window moves up to it. None if the window is past it."""
         end = self.first + len(self.open)
         if id >= end:
@@ -82,18 +91,20 @@ class _Window:
                 self.first = max(start, self.first)
             while self.first + len(self.open) <= id:
                 self.open.append(self._fresh(self.first + len(self.open), stream_id))
-        return self.open[id - self.first] if id >= self.first else None
+        return self.open[id - self.first][1] if id >= self.first else None
 
-    def _fresh(self, id: int, stream_id: int) -> Chunk:
+    def _fresh(self, id: int, stream_id: int) -> tuple[Chunk, _native.OpenChunk]:
         chunk = _taken(self.free)
         chunk.chunk_id, chunk.stream_id = id, stream_id
-        return chunk
+        return chunk, _native.OpenChunk(chunk.data, chunk.present, chunk.extra)
 
     def flush_below(self, id: int) -> None:
         """Hand on all chunks before this one."""
         while self.open and self.first < id:
-            _given(self.data, self.open.popleft())
+            chunk, native = self.open.popleft()
             self.first += 1
+            native.close()
+            _given(self.data, chunk)
 
     def flush(self) -> None:
         """Hand on all chunks."""
@@ -151,19 +162,19 @@ class _Filling(_Stream):
         config = config._copy()
         for name in (_TOO_OLD, _REJECTED):
             config.add_stat(name)
-        stats = len(config.stats)
+        if chunks.place is None:
+            raise ValueError("a chunk stream needs a place callback")
+        largest = [stat.mode is StreamStatConfig.Mode.MAXIMUM for stat in config.stats]
         payload = chunks.packet_presence_payload_size
-        self._placer = _place.Placer(chunks.place, chunks.items, stats, chunks.max_heap_extra, payload)
-        self._payload = payload
-        self._counted = [0] * stats
-        self._too_old, self._rejected = stats - 2, stats - 1
+        function = _place.native(chunks.place, chunks.items)
+        self._placer = _native.Placer(function, largest, chunks.max_heap_extra, payload)
         self._window, self._group = window, group
         self._most = min(chunks.max_chunks, window.most)
         self._open(thread_pool, config, ring=_RING, incomplete=True)
         window.data.add_producer()
         # The thread holds the native stream only: a stream that nobody holds any more ends.
         weakref.finalize(self, self._native.stop)
-        work = (weakref.ref(self), self._native, window)
+        work = (weakref.ref(self), self._native, self._placer, window)
         self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
         self._thread.start()
 
@@ -171,7 +182,7 @@ class _Filling(_Stream):
     def stats(self) -> StreamStats:
         """A sample of the statistics."""
         sample = super().stats
-        for at, (stat, counted) in enumerate(zip(sample.config, self._counted)):
+        for at, (stat, counted) in enumerate(zip(sample.config, self._placer.counts())):
             sample[at] = stat.combine(sample[at], counted)
         return sample
 
@@ -182,53 +193,9 @@ class _Filling(_Stream):
             pass
         self._window.data.remove_producer()
 
-    def _put(self, heap: _native.Heap) -> None:
-        placer = self._placer
-        answer = placer.ask(heap)
-        self._count(placer)
-        if answer.chunk_id < 0:
-            self._counted[self._rejected] += 1
-            return
-        chunk = self._chunk(answer.chunk_id)
-        if chunk is None:
-            self._counted[self._too_old] += 1
-        elif not self._copy(heap, answer, chunk):
-            self._counted[self._rejected] += 1
-
-    def _chunk(self, id: int) -> Chunk | None:
-        return self._window.chunk(id, self._config.stream_id)
-
-    def _count(self, placer: _place.Placer) -> None:
-        """Take what the callback added to the statistics."""
-        for at, stat in enumerate(self._config.stats):
-            value = placer.stats[at]
-            if value:
-                self._counted[at] = stat.combine(self._counted[at], value)
-                placer.stats[at] = 0
-
-    def _copy(self, heap: _native.Heap, answer: _place.PlaceData, chunk: Chunk) -> bool:
-        """Put a heap into its chunk; False if it would not lie in the chunk's buffers."""
-        data, present = (np.frombuffer(memoryview(buffer).cast("B"), np.uint8) for buffer in (chunk.data, chunk.present))
-        offset, index, length = answer.heap_offset, answer.heap_index, heap.length
-        marks = -(-length // self._payload) if self._payload else 1
-        if offset + length > data.size or index + marks > present.size:
-            return False
-        if answer.extra_size:
-            extra = np.frombuffer(memoryview(chunk.extra if chunk.extra is not None else b"").cast("B"), np.uint8)
-            end = answer.extra_offset + answer.extra_size
-            if end > extra.size:
-                return False
-            extra[answer.extra_offset : end] = self._placer.extra[: answer.extra_size]
-        if length:
-            data[offset : offset + length] = np.frombuffer(memoryview(heap.payload), np.uint8)
-        if not self._payload:
-            if heap.complete:
-                present[index] = 1
-            return True
-        present[index : index + marks] = 1
-        for start, stop in heap.missing:
-            present[index + start // self._payload : index + -(-stop // self._payload)] = 0
-        return True
+    def _chunk(self, id: int) -> tuple[_native.OpenChunk | None, int]:
+        """The chunk of this number, None if it is too old; and the oldest that this stream may still write to."""
+        return self._window.chunk(id, self._config.stream_id), self._window.first
 
     def stop(self) -> None:
         """End the stream and its rings."""
@@ -239,15 +206,18 @@ class _Filling(_Stream):
             self._thread.join()
 
 
-def _place_heaps(held: weakref.ref[_Filling], native: _native.ReceiveStream, window: _Window) -> None:
+def _place_heaps(
+    held: weakref.ref[_Filling], native: _native.ReceiveStream, placer: _native.Placer, window: _Window
+) -> None:
     """The work of a stream's thread, until the stream or a ring ends."""
     try:
         while True:
-            heaps = native.get_many(_RING, None)
+            wanted = placer.run(native)
             stream = held()
-            for heap in heaps if stream is not None else []:
-                stream._put(heap)  # type: ignore[union-attr]
-            del stream, heaps
+            if stream is None:
+                break
+            placer.proceed(*stream._chunk(wanted))
+            del stream
     except Stopped:
         pass
     finally:
@@ -282,23 +252,18 @@ class ChunkStreamGroupMember(_Filling):
     _oldest = 0
     _ended = False
 
-    def _chunk(self, id: int) -> Chunk | None:
+    def _chunk(self, id: int) -> tuple[_native.OpenChunk | None, int]:
         group = self._group
         with group._moved:
             if id < max(self._oldest, self._window.first):
-                return None
+                return None, self._oldest
             self._oldest = max(self._oldest, id - self._most + 1)
             group._moved.notify_all()
             while group._is_lossless and not group._may_reach(id):
                 group._moved.wait(0.1)
                 if self._window.data._stopped:
                     raise Stopped("the ring was stopped")
-            return self._window.chunk(id, self._config.stream_id)
-
-    def _copy(self, heap: _native.Heap, answer: _place.PlaceData, chunk: Chunk) -> bool:
-        # Under the group's lock, so that no chunk is handed on while another stream writes to it.
-        with self._group._moved:
-            return super()._copy(heap, answer, chunk) if chunk in self._window.open else False
+            return self._window.chunk(id, self._config.stream_id), self._oldest
 
     def _finish(self) -> None:
         with self._group._moved:

@@ -1,0 +1,92 @@
+"""Functions that were compiled to say where heaps go, from whatever compiled them.
+
+    place = scipy.LowLevelCallable(function.ctypes)      function = numba.cfunc(...)(...)
+    place = function                                     numba.cfunc, or a function of a ctypes library
+    place = (capsule, ...)                               a capsule named after the signature, with the user data as context
+
+The function is `void (void *place, size_t size)`, or has the user data as a third argument. `place` points to
+
+    packet, packet_size      0, 0
+    items                    int64_t *: the values of the items asked for, in that order; -1 where there is none
+    chunk_id                 int64_t, to be set; -1, as it is, for a heap that is not wanted
+    heap_index, heap_offset  size_t, to be set: the heap's number in its chunk, and its first byte there
+    batch_stats              uint64_t *: statistics to be added to (skyhaul.spead2 only)
+    extra                    uint8_t *: notes of the heap, to be written; extra_offset and extra_size say where and how many
+    extra_offset, extra_size size_t, to be set
+
+It is called from threads of the stream's, without the global lock. What it answers is checked before a byte is written.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from . import _native
+
+_TWO = b"void (void *, size_t)"
+_THREE = b"void (void *, size_t, void *)"
+
+
+class PlaceData(ctypes.Structure):
+    """What the function gets."""
+
+    _fields_ = (
+        ("packet", ctypes.c_void_p),
+        ("packet_size", ctypes.c_size_t),
+        ("items", ctypes.POINTER(ctypes.c_int64)),
+        ("chunk_id", ctypes.c_int64),
+        ("heap_index", ctypes.c_size_t),
+        ("heap_offset", ctypes.c_size_t),
+        ("batch_stats", ctypes.POINTER(ctypes.c_uint64)),
+        ("extra", ctypes.POINTER(ctypes.c_uint8)),
+        ("extra_offset", ctypes.c_size_t),
+        ("extra_size", ctypes.c_size_t),
+    )
+
+
+def native(place: Any, items: Sequence[int]) -> _native.PlaceFunction:
+    """The function, to be told these items. TypeError or ValueError if it is none of the kinds above."""
+    address, context = _resolved(place)
+    return _native.PlaceFunction(address, context, place, list(items))
+
+
+def _resolved(place: Any) -> tuple[int, int | None]:
+    """Address and user data (None: the function has two arguments)."""
+    if isinstance(place, tuple):
+        return _of_capsule(place)
+    if isinstance(getattr(place, "address", None), int):  # numba.cfunc
+        return place.address, None
+    if isinstance(place, ctypes._CFuncPtr):  # type: ignore[attr-defined]
+        return ctypes.cast(place, ctypes.c_void_p).value or 0, None
+    hint = "hint: a scipy.LowLevelCallable, a numba.cfunc, or a function of a ctypes library"
+    raise TypeError(f"a place function must be compiled, not {place!r}; {hint}")
+
+
+def _of_capsule(place: tuple[Any, ...]) -> tuple[int, int | None]:
+    capsule, name = capsule_of(place)
+    address = _capsule_pointer(capsule, name)
+    return address, (_capsule_context(capsule) or 0) if name == _THREE else None
+
+
+def capsule_of(place: tuple[Any, ...]) -> tuple[Any, bytes]:
+    """The capsule with which a tuple begins, and its signature. IndexError, TypeError or ValueError if it is another."""
+    # A LowLevelCallable is a tuple that does not want to be indexed.
+    capsule = tuple.__getitem__(place, 0)
+    if type(capsule).__name__ != "PyCapsule":
+        raise TypeError(f"a place callback begins with a capsule, not {capsule!r}")
+    name: bytes = _capsule_name(capsule) or b""
+    if name not in (_TWO, _THREE):
+        known = " or ".join(repr(signature.decode()) for signature in (_TWO, _THREE))
+        raise ValueError(f"the signature of a place callback is {known}, not {name.decode(errors='replace')!r}")
+    return capsule, name
+
+
+def _c(name: str, result: Any, *arguments: Any) -> Any:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_capsule_name = _c("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
+_capsule_pointer = _c("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_capsule_context = _c("PyCapsule_GetContext", ctypes.c_void_p, ctypes.py_object)

@@ -1,0 +1,301 @@
+//! Functions that users compiled and that say where heaps go: asked without the global lock.
+//!
+//! ```text
+//!   skyhaul.spead   reader ─ first packet of a heap ─▶ function ─▶ checked ─▶ its payload straight into the chunk
+//!   skyhaul.spead2  reader ─ heap ─▶ Placer, on a thread of its own ─▶ function ─▶ checked ─▶ copied into the chunk
+//!                                      │ a chunk that is not open: Python moves the window
+//! ```
+//!
+//! Limits: the function is told [`MOST_ITEMS`] items at most; there is no packet to look at (`packet` is null).
+
+use crate::buffer::{Answer, Compiled, SharedMut};
+use crate::receive::{ReceiveStream, stopped};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use skyhaul::spead::receive::chunk::{ChunkBytes, EXTRA, HeapHead, Place, PlaceFn};
+use skyhaul::spead::receive::{GetError, Heap};
+use skyhaul::wire::spead::id;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Items that a function can be told of each heap.
+pub(crate) const MOST_ITEMS: usize = 64;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A compiled function, and the ids of the items that it is told.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct PlaceFunction {
+    compiled: Arc<Compiled>,
+    items: Arc<[u64]>,
+}
+
+#[pymethods]
+impl PlaceFunction {
+    /// The function at this address; a context makes it one of three arguments. `kept` is held as long as it is used.
+    #[new]
+    #[pyo3(signature = (address, context, kept, items))]
+    fn new(address: usize, context: Option<usize>, kept: Py<PyAny>, items: Vec<u64>) -> PyResult<Self> {
+        if items.len() > MOST_ITEMS {
+            let text = format!("{} items for a place function; hint: {MOST_ITEMS} at most", items.len());
+            return Err(PyValueError::new_err(text));
+        }
+        Ok(Self { compiled: Arc::new(Compiled::new(address, context, kept)?), items: items.into() })
+    }
+}
+
+impl PlaceFunction {
+    /// As the rule of a chunk stream: asked by its readers, at a heap's first packet.
+    pub(crate) fn rule(&self) -> PlaceFn {
+        let (compiled, items) = (self.compiled.clone(), self.items.clone());
+        Arc::new(move |heap: &HeapHead<'_>, place: &mut Place| {
+            let values = told(&items, |id| match id {
+                id::HEAP_COUNTER => Some(heap.head.counter),
+                id::HEAP_SIZE => Some(heap.size),
+                _ => heap.immediate(id),
+            });
+            let answer = compiled.ask(&values[..items.len()], &mut [], &mut place.extra);
+            // More notes than there is room for: the function has written past its end, or lies.
+            let fits = answer.extra_bytes <= EXTRA;
+            (place.index, place.offset) = (answer.index as u64, answer.offset as u64);
+            (place.extra_at, place.extra_bytes) = (answer.extra_at as u64, answer.extra_bytes);
+            place.chunk = if fits { answer.chunk } else { -1 };
+        })
+    }
+}
+
+/// The values of the items, -1 for one that has none or is too large.
+fn told(items: &[u64], value: impl Fn(u64) -> Option<u64>) -> [i64; MOST_ITEMS] {
+    let mut values = [-1; MOST_ITEMS];
+    for (value_of, &id) in values.iter_mut().zip(items) {
+        *value_of = value(id).and_then(|value| i64::try_from(value).ok()).unwrap_or(-1);
+    }
+    values
+}
+
+/// The buffers of a chunk while streams fill it.
+struct Buffers {
+    data: SharedMut,
+    present: SharedMut,
+    extra: Option<SharedMut>,
+}
+
+/// A chunk of Python's that is being filled. Streams write to it until it is closed.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct OpenChunk(Arc<Mutex<Option<Buffers>>>);
+
+#[pymethods]
+impl OpenChunk {
+    /// Writable buffers, each one run of bytes.
+    #[new]
+    #[pyo3(signature = (data, present, extra = None))]
+    fn new(
+        data: &Bound<'_, PyAny>,
+        present: &Bound<'_, PyAny>,
+        extra: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let extra = extra.map(SharedMut::of).transpose()?;
+        let buffers = Buffers { data: SharedMut::of(data)?, present: SharedMut::of(present)?, extra };
+        Ok(Self(Arc::new(Mutex::new(Some(buffers)))))
+    }
+
+    /// Nobody writes to it any more when this returns.
+    fn close(&self, py: Python<'_>) {
+        // Its buffers are given back with the interpreter at hand, outside of the lock.
+        let buffers = py.detach(|| lock(&self.0).take());
+        drop(buffers);
+    }
+}
+
+/// Puts heaps into chunks on the thread that calls it.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Placer {
+    /// Held while heaps are placed or waited for.
+    placing: Mutex<Placing>,
+    counted: Arc<[AtomicU64]>,
+}
+
+struct Placing {
+    compiled: Arc<Compiled>,
+    items: Arc<[u64]>,
+    /// What the function adds to, and what it all came to; of some the largest is kept.
+    batch: Vec<u64>,
+    counted: Arc<[AtomicU64]>,
+    largest: Vec<bool>,
+    extra: Vec<u8>,
+    /// Payload of a packet where packets are marked, else 0.
+    payload: u64,
+    open: Vec<(i64, Arc<Mutex<Option<Buffers>>>)>,
+    waiting: VecDeque<Heap>,
+    asked: Option<(Heap, Answer)>,
+}
+
+/// Heaps taken at a time.
+const AT_ONCE: usize = 256;
+/// How long a signal such as Ctrl-C waits at most to be heard.
+const SLICE: Duration = Duration::from_millis(100);
+
+#[pymethods]
+impl Placer {
+    /// `largest` says of each statistic whether it is a maximum; the last two count heaps that are too old, and rejected
+    /// ones. `payload`: that of a packet if `present` is by packets, else 0.
+    #[new]
+    #[pyo3(signature = (function, largest, extra, payload))]
+    fn new(function: &PlaceFunction, largest: Vec<bool>, extra: usize, payload: u64) -> PyResult<Self> {
+        if largest.len() < 2 {
+            return Err(PyValueError::new_err(
+                "no statistics of refused heaps; hint: the last two are theirs",
+            ));
+        }
+        let counted: Arc<[AtomicU64]> = largest.iter().map(|_| AtomicU64::new(0)).collect();
+        let placing = Placing {
+            compiled: function.compiled.clone(),
+            items: function.items.clone(),
+            batch: vec![0; largest.len()],
+            counted: counted.clone(),
+            largest,
+            // Room for one, so that a function that writes a note where none is allowed has somewhere to do it.
+            extra: vec![0; extra.max(1)],
+            payload,
+            open: Vec::new(),
+            waiting: VecDeque::new(),
+            asked: None,
+        };
+        Ok(Self { placing: Mutex::new(placing), counted })
+    }
+
+    /// Place heaps of the stream until one belongs to a chunk that is not open: returns its number. Stopped at the end.
+    fn run(&self, py: Python<'_>, stream: &ReceiveStream) -> PyResult<i64> {
+        loop {
+            match py.detach(|| lock(&self.placing).run(stream)) {
+                Ok(chunk) => return Ok(chunk),
+                Err(GetError::Stopped) => return Err(stopped()),
+                Err(GetError::Empty) => py.check_signals()?,
+            }
+        }
+    }
+
+    /// What was asked for: the chunk, open, or None where the window is past it. Chunks before `oldest` get nothing more.
+    fn proceed(&self, py: Python<'_>, chunk: Option<&OpenChunk>, oldest: i64) {
+        let chunk = chunk.map(|chunk| chunk.0.clone());
+        py.detach(|| lock(&self.placing).proceed(chunk, oldest));
+    }
+
+    /// The statistics by now.
+    fn counts(&self) -> Vec<u64> {
+        self.counted.iter().map(|counted| counted.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Placing {
+    fn run(&mut self, stream: &ReceiveStream) -> Result<i64, GetError> {
+        loop {
+            let heap = match self.waiting.pop_front() {
+                Some(heap) => heap,
+                None => {
+                    let first = stream.wait(SLICE)?;
+                    let mut more = Vec::new();
+                    stream.more(&mut more, AT_ONCE);
+                    self.waiting.extend(more);
+                    first
+                }
+            };
+            let answer = self.ask(&heap);
+            if answer.chunk < 0 || answer.extra_bytes > self.extra.len() {
+                self.rejected();
+                continue;
+            }
+            let open = self.open.iter().find(|(id, chunk)| *id == answer.chunk && lock(chunk).is_some());
+            let Some(chunk) = open.map(|(_, chunk)| chunk.clone()) else {
+                self.asked = Some((heap, answer));
+                return Ok(answer.chunk);
+            };
+            self.put(&heap, &answer, &chunk);
+        }
+    }
+
+    fn proceed(&mut self, chunk: Option<Arc<Mutex<Option<Buffers>>>>, oldest: i64) {
+        let Some((heap, answer)) = self.asked.take() else { return };
+        self.open.retain(|(id, chunk)| *id >= oldest && *id != answer.chunk && lock(chunk).is_some());
+        match chunk {
+            Some(chunk) => {
+                self.put(&heap, &answer, &chunk);
+                self.open.push((answer.chunk, chunk));
+            }
+            None => self.too_old(),
+        }
+    }
+
+    fn too_old(&mut self) {
+        let at = self.counted.len() - 2;
+        self.counted[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn rejected(&mut self) {
+        let at = self.counted.len() - 1;
+        self.counted[at].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn ask(&mut self, heap: &Heap) -> Answer {
+        let length = heap.payload().len() as u64;
+        let values = told(&self.items, |id| match id {
+            id::HEAP_COUNTER => Some(heap.counter),
+            id::HEAP_SIZE => heap.size,
+            id::HEAP_OFFSET => Some(0),
+            id::PAYLOAD_LENGTH => Some(if self.payload > 0 { self.payload } else { length }),
+            _ => heap.immediate(id),
+        });
+        let answer = self.compiled.ask(&values[..self.items.len()], &mut self.batch, &mut self.extra);
+        for ((added, counted), largest) in self.batch.iter_mut().zip(&*self.counted).zip(&self.largest) {
+            match std::mem::take(added) {
+                0 => {}
+                added if *largest => drop(counted.fetch_max(added, Ordering::Relaxed)),
+                added => drop(counted.fetch_add(added, Ordering::Relaxed)),
+            }
+        }
+        answer
+    }
+
+    /// Put a heap into its chunk, if that is still open and has room for all of it.
+    fn put(&mut self, heap: &Heap, answer: &Answer, chunk: &Mutex<Option<Buffers>>) {
+        match lock(chunk).as_mut().map(|chunk| self.copy(heap, answer, chunk)) {
+            None => self.too_old(),
+            Some(None) => self.rejected(),
+            Some(Some(())) => {}
+        }
+    }
+
+    /// None, and nothing is written, if a part of it would lie outside of the chunk's buffers.
+    fn copy(&self, heap: &Heap, answer: &Answer, chunk: &mut Buffers) -> Option<()> {
+        let payload = heap.payload();
+        let marks = if self.payload > 0 { (payload.len() as u64).div_ceil(self.payload) as usize } else { 1 };
+        let place = answer.offset..answer.offset.checked_add(payload.len())?;
+        let notes = answer.extra_at..answer.extra_at.checked_add(answer.extra_bytes)?;
+        let data = chunk.data.bytes_mut().get_mut(place)?;
+        let present = chunk.present.bytes_mut().get_mut(answer.index..answer.index.checked_add(marks)?)?;
+        if answer.extra_bytes > 0 {
+            let extra = chunk.extra.as_mut()?.bytes_mut().get_mut(notes)?;
+            extra.copy_from_slice(&self.extra[..answer.extra_bytes]);
+        }
+        data.copy_from_slice(payload);
+        if self.payload == 0 {
+            if heap.complete {
+                present[0] = 1;
+            }
+            return Some(());
+        }
+        present.fill(1);
+        for hole in &heap.missing {
+            let from = (hole.start / self.payload) as usize;
+            let to = hole.end.div_ceil(self.payload) as usize;
+            if let Some(absent) = present.get_mut(from..to.min(marks)) {
+                absent.fill(0);
+            }
+        }
+        Some(())
+    }
+}
