@@ -49,8 +49,8 @@ pub(crate) fn parse<T: Into<std::ffi::OsString> + Clone>(
     Ok(cli)
 }
 
-const EXIT: &str = "Exit status: 0 done; 1 it did not hold, or data were lost where none may be; 2 wrong use, or \
-                    something could not be opened.";
+const EXIT: &str = "Exit status: 0 done; 1 it did not hold, a measurement was interrupted, or data were lost where \
+                    none may be; 2 wrong use, or something could not be opened.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {

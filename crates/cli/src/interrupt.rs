@@ -20,6 +20,11 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
+    /// The flag itself, for those who look at it on their own.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        self.0.clone()
+    }
+
     /// Whether somebody wants an end.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)

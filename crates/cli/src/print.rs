@@ -99,6 +99,44 @@ impl Progress {
     }
 }
 
+/// What every sender tells at its end, whatever it sent.
+pub(crate) struct Sent<'a> {
+    /// How much of what: `3 packets`.
+    pub(crate) what: String,
+    pub(crate) bytes: u64,
+    pub(crate) seconds: f64,
+    /// How fast, in words.
+    pub(crate) speed: String,
+    pub(crate) cpu_seconds_per_gb: f64,
+    /// Lines that are its own.
+    pub(crate) own: Vec<String>,
+    pub(crate) slipped_seconds: f64,
+    pub(crate) notes: &'a [String],
+    pub(crate) error: Option<&'a str>,
+}
+
+impl Sent<'_> {
+    /// In some lines.
+    pub(crate) fn text(&self) -> String {
+        let Self { what, seconds, speed, .. } = self;
+        let head = format!(
+            "sent {what}, {} in {seconds:.1} s ({speed}), CPU {:.3} s/GB",
+            bytes(self.bytes),
+            self.cpu_seconds_per_gb
+        );
+        let slipped = (self.slipped_seconds > 0.01).then(|| {
+            format!(
+                "the schedule slipped by {:.2} s: this host could not keep the rate",
+                self.slipped_seconds
+            )
+        });
+        let notes = self.notes.iter().map(|note| format!("note: {note}"));
+        let error = self.error.map(|error| format!("ended by an error: {error}"));
+        let below = self.own.iter().cloned().chain(slipped).chain(notes).chain(error);
+        below.fold(head + "\n", |text, line| text + "  " + &line + "\n")
+    }
+}
+
 /// What was received, in a few lines.
 pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     let mut out = String::new();
@@ -171,6 +209,30 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sender_tells_what_is_its_own_between_what_all_tell() {
+        let notes = ["not pinned".to_owned()];
+        let mut sent = Sent {
+            what: "3 packets".into(),
+            bytes: 3000,
+            seconds: 1.0,
+            speed: "24 kb/s".into(),
+            cpu_seconds_per_gb: 0.5,
+            own: vec!["to somewhere".into()],
+            slipped_seconds: 0.5,
+            notes: &notes,
+            error: Some("gone"),
+        };
+        let text = sent.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "sent 3 packets, 3.00 kB in 1.0 s (24 kb/s), CPU 0.500 s/GB");
+        assert_eq!(lines[1], "  to somewhere");
+        assert!(lines[2].contains("slipped by 0.50 s"));
+        assert_eq!(lines[3..], ["  note: not pinned", "  ended by an error: gone"]);
+        sent = Sent { own: Vec::new(), slipped_seconds: 0.0, notes: &[], error: None, ..sent };
+        assert_eq!(sent.text().lines().count(), 1);
+    }
 
     #[test]
     fn numbers_read_well() {

@@ -160,6 +160,9 @@ pub(crate) fn system_text(error: &io::Error) -> String {
 fn hint(at: &Endpoint, operation: &str, error: &io::Error) -> Option<String> {
     let (scheme, port) = (at.transport.scheme(), at.address.port());
     let route = || {
+        if at.address.ip().is_loopback() {
+            return "the loopback interface is down; as root: ip link set lo up".to_owned();
+        }
         let oif = at.iface.as_ref().map(|name| format!(" oif {name}")).unwrap_or_default();
         format!("no route: see `ip route get {}{oif}`", at.address.ip())
     };
@@ -421,6 +424,7 @@ mod tests {
             ("udp://[ff02::1]:9?iface=eth0", "bind", link, None),
             ("udp://[ff05::1]:9", "bind", link, None),
             ("udp://239.1.1.1:9?iface=eth0", "connect", libc::ENETUNREACH, Some("239.1.1.1 oif eth0`")),
+            ("udp://127.0.0.1:9", "connect", libc::ENETUNREACH, Some("ip link set lo up")),
             ("tcp://127.0.0.1:0", "connect", libc::ECONNREFUSED, Some("port 0 is no port")),
         ] {
             let said = endpoint(text).failed(operation, &io::Error::from_raw_os_error(code)).to_string();

@@ -25,6 +25,9 @@ mod receive;
 mod record;
 mod send;
 pub mod spead;
+mod stop;
+
+pub use stop::Stop;
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::machine::Machine;
@@ -88,6 +91,8 @@ pub struct BenchOptions {
     pub directory: Option<PathBuf>,
     /// Bytes of each recording.
     pub record_bytes: u64,
+    /// Ends it early: the report then tells what was measured until then.
+    pub stop: Stop,
 }
 
 /// Median, least and most of some runs.
@@ -184,6 +189,9 @@ pub struct BenchReport {
     pub others: (f64, f64),
     /// Sizes by candidates.
     pub rows: Vec<Row>,
+    /// Whether it was stopped before all was measured.
+    #[serde(default)]
+    pub interrupted: bool,
 }
 
 /// A run, how it went in words.
@@ -198,43 +206,20 @@ struct Ran {
 /// An unknown candidate; what the system refuses (sockets, memory, directory).
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
     let names = candidates(options)?;
+    if options.address.is_multicast() {
+        return Err(wrong(
+            "a benchmark is between two hosts, not for a group; hint: an --address of this host",
+        ));
+    }
     let before = load_average();
+    let sizes = options.sizes.iter().map(|&size| packets::size(size)).collect::<io::Result<Vec<_>>>()?;
     let mut rows = Vec::new();
-    for &size in &options.sizes {
-        let size = packets::size(size)?;
+    for size in sizes {
         let mut own: Vec<Row> =
             names.iter().map(|name| Row { size, candidate: (*name).into(), ..Row::default() }).collect();
-        for round in 0..options.rounds.max(1) {
-            for row in own.iter_mut().filter(|row| row.skipped.is_none()) {
-                progress(&format!(
-                    "{size} B, round {} of {}: {}",
-                    round + 1,
-                    options.rounds.max(1),
-                    row.candidate
-                ));
-                let ran = match options.what {
-                    What::Receive => receive::run(options, &row.candidate, size),
-                    What::Send => send::run(options, &row.candidate, size),
-                    What::Record => record::run(options, &row.candidate, size),
-                };
-                match ran {
-                    Ok(ran) => {
-                        row.how = ran.how;
-                        row.runs.push(ran.run);
-                    }
-                    // A tool or a privilege that is not there; anything else is an error.
-                    Err(e)
-                        if matches!(
-                            e.kind(),
-                            io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
-                        ) =>
-                    {
-                        row.skipped = Some(e.to_string());
-                    }
-                    Err(e) => return Err(e),
-                }
-            }
-        }
+        rounds(options, &mut own, progress)?;
+        // What was not reached when somebody stopped it tells nothing.
+        own.retain(|row| !row.runs.is_empty() || row.skipped.is_some());
         summarise(options.what, &mut own);
         rows.append(&mut own);
     }
@@ -251,7 +236,41 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         machine: Machine::this().to_string(),
         others: (before, load_average()),
         rows,
+        interrupted: options.stop.is_set(),
     })
+}
+
+/// All rounds of one size, the candidates taking turns, or what of them there is until it is stopped.
+fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
+    let all = options.rounds.max(1);
+    for round in 1..=all {
+        for row in rows.iter_mut().filter(|row| row.skipped.is_none()) {
+            if options.stop.is_set() {
+                return Ok(());
+            }
+            progress(&format!("{} B, round {round} of {all}: {}", row.size, row.candidate));
+            let ran = match options.what {
+                What::Receive => receive::run(options, &row.candidate, row.size),
+                What::Send => send::run(options, &row.candidate, row.size),
+                What::Record => record::run(options, &row.candidate, row.size),
+            };
+            match options.stop.unless_set(ran) {
+                Ok(None) => return Ok(()),
+                Ok(Some(ran)) => {
+                    row.how = ran.how;
+                    row.runs.push(ran.run);
+                }
+                // A tool or a privilege that is not there; anything else is an error.
+                Err(e)
+                    if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) =>
+                {
+                    row.skipped = Some(e.to_string());
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
 }
 
 /// All candidates, the reference first.
@@ -272,7 +291,7 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
         return Ok(usual.copied().collect());
     }
     let find = |wanted: &String| {
-        let text = || format!("no candidate '{wanted}'; there are {}", all.join(" "));
+        let text = || format!("no candidate '{wanted}'; hint: there are {}", all.join(" "));
         all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(&text()))
     };
     options.candidates.iter().map(find).collect()
@@ -306,7 +325,9 @@ fn summarise(what: What, rows: &mut [Row]) {
 }
 
 /// Run `one` at a rate until the highest without loss is found; its figures at that rate.
-fn search(mut one: impl FnMut(u64) -> io::Result<Ran>) -> io::Result<Ran> {
+fn search(stop: &Stop, mut one: impl FnMut(u64) -> io::Result<Ran>) -> io::Result<Ran> {
+    let mut one =
+        |rate| stop.unless_set(one(rate))?.ok_or_else(|| io::Error::from(io::ErrorKind::Interrupted));
     const LEAST: f64 = 0.5e9;
     let whole = |ran: &Ran, rate: f64| ran.run.lost == 0 && ran.run.bits_per_second > 0.97 * rate;
     let (mut low, mut high) = (LEAST, 90e9);

@@ -1,16 +1,21 @@
 //! `skyhaul bench`: this host's paths beside bare loops, as a table or as JSON.
 //!
-//! Nothing here can fail by being slow: the exit status is 1 only where a candidate that must not lose anything did.
+//! Nothing here can fail by being slow: the exit status is 1 only where a candidate that must not lose anything did, or
+//! where Ctrl-C came before all was measured.
 
 use super::receiving::print_json;
 use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
+use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde::Serialize;
-use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, What};
+use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
 use skyhaul::wire::Format;
 use std::fmt::Write as _;
+
+/// Said of a report that is not all that was asked for.
+pub(crate) const INTERRUPTED: &str = "INTERRUPTED: this was measured until then";
 
 /// A report and the line that made it.
 #[derive(Serialize)]
@@ -24,7 +29,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.format == Format::Spead {
         return super::spead::bench(args);
     }
-    let options = options(args);
+    ensure!(
+        matches!(args.format, Format::Auto | Format::Vdif),
+        "VDIF frames or SPEAD heaps are measured, not {}\nhint: --format spead, or leave it out",
+        args.format
+    );
+    let options = options(args, Interrupt::listen()?.flag().into());
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
     progress.clear();
@@ -36,10 +46,10 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     let waits = options.load == Load::Closed;
     let lost = told.report.rows.iter().any(|row| waits && row.candidate == "skyhaul" && row.lost > 0);
-    Ok(if lost { Outcome::Failed } else { Outcome::Done })
+    Ok(if lost || told.report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
-fn options(args: &BenchArgs) -> BenchOptions {
+fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     let what = match args.what {
         BenchWhat::Receive => What::Receive,
         BenchWhat::Send => What::Send,
@@ -66,6 +76,7 @@ fn options(args: &BenchArgs) -> BenchOptions {
         memory: args.memory.bytes() as usize,
         directory: args.directory.clone(),
         record_bytes: args.bytes.bytes(),
+        stop,
     }
 }
 
@@ -88,6 +99,9 @@ fn table(told: &Told) -> String {
         "{}, senders give {}; medians (least to most) of the rounds",
         report.load, report.sender
     );
+    if report.interrupted {
+        let _ = writeln!(out, "{INTERRUPTED}");
+    }
     let reference = skyhaul::bench::all_candidates(report.what)[0];
     let _ = writeln!(
         out,

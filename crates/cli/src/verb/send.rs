@@ -4,7 +4,7 @@ use super::{receiving, spead};
 use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs, SendMode as ModeArg};
 use crate::interrupt::Interrupt;
-use crate::print::{self, Progress};
+use crate::print::{self, Progress, Sent};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
@@ -251,19 +251,10 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
 
 /// What was sent, in some lines.
 pub(crate) fn summary(r: &SendReport) -> String {
-    let mut out = format!(
-        "sent {} packets, {} in {:.1} s ({}), CPU {:.3} s/GB\n  {}\n  to {}\n",
-        print::count(r.packets),
-        print::bytes(r.bytes),
-        r.seconds,
-        print::rate(r.bits_per_second),
-        r.cpu_seconds_per_gb,
-        r.what,
-        r.mode,
-    );
+    let mut own = vec![r.what.clone(), format!("to {}", r.mode)];
     if r.lost + r.duplicated + r.reordered + r.corrupted + r.truncated > 0 {
-        out.push_str(&format!(
-            "  on purpose: {} lost, {} doubled, {} late, {} damaged, {} cut\n",
+        own.push(format!(
+            "on purpose: {} lost, {} doubled, {} late, {} damaged, {} cut",
             print::count(r.lost),
             print::count(r.duplicated),
             print::count(r.reordered),
@@ -271,17 +262,16 @@ pub(crate) fn summary(r: &SendReport) -> String {
             print::count(r.truncated)
         ));
     }
-    if r.slipped_seconds > 0.01 {
-        out.push_str(&format!(
-            "  the schedule slipped by {:.2} s: this host could not keep the rate\n",
-            r.slipped_seconds
-        ));
-    }
-    for note in &r.notes {
-        out.push_str(&format!("  note: {note}\n"));
-    }
-    if let Some(error) = &r.error {
-        out.push_str(&format!("  ended by an error: {error}\n"));
-    }
-    out
+    let sent = Sent {
+        what: format!("{} packets", print::count(r.packets)),
+        bytes: r.bytes,
+        seconds: r.seconds,
+        speed: print::rate(r.bits_per_second),
+        cpu_seconds_per_gb: r.cpu_seconds_per_gb,
+        own,
+        slipped_seconds: r.slipped_seconds,
+        notes: &r.notes,
+        error: r.error.as_deref(),
+    };
+    sent.text()
 }

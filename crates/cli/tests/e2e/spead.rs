@@ -259,6 +259,27 @@ fn ctrl_c_ends_both_sides_with_their_reports() {
     assert!(heaps(&report, "complete") > 0, "{report}");
 }
 
+/// Ctrl-C ends a benchmark with what it has measured, marked as such.
+#[test]
+fn ctrl_c_ends_a_benchmark_with_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().display();
+    for line in [
+        "bench --json --sizes 1472 --time 50ms --rounds 100000".to_owned(),
+        format!(
+            "bench --json --format spead --experiments light,pairs --time 50ms --rounds 100000 --report {report}"
+        ),
+    ] {
+        let job = Job::start(&words(&line));
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        job.signal(rustix::process::Signal::INT);
+        let told = job.finish().expect(1).json();
+        assert_eq!(told["interrupted"], true, "{told}");
+    }
+    let page = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+    assert!(page.contains("INTERRUPTED"), "{page}");
+}
+
 #[test]
 fn the_memo_in_a_moment() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! What sender and receiver of a benchmark tell each other, and when the sender may go on.
 
-use super::{Load, WINDOW};
+use super::{Load, Stop, WINDOW};
 use skyhaul_io::host::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,6 +32,7 @@ const LATE: Duration = Duration::from_millis(1);
 pub(super) struct Throttle {
     flow: Arc<Flow>,
     load: Load,
+    stop: Stop,
     due: Instant,
     pub(super) sent: u64,
     forgiven: u64,
@@ -40,11 +41,11 @@ pub(super) struct Throttle {
 }
 
 impl Throttle {
-    pub(super) fn new(flow: Arc<Flow>, load: Load) -> Self {
-        Self { flow, load, due: Instant::now(), sent: 0, forgiven: 0, waited: Duration::ZERO }
+    pub(super) fn new(flow: Arc<Flow>, load: Load, stop: Stop) -> Self {
+        Self { flow, load, stop, due: Instant::now(), sent: 0, forgiven: 0, waited: Duration::ZERO }
     }
 
-    /// Return when `bytes` more may be sent.
+    /// Return when `bytes` more may be sent, or all is to end.
     #[inline]
     pub(super) fn wait(&mut self, bytes: u64) {
         if let Load::Rate(rate) = self.load {
@@ -66,7 +67,7 @@ impl Throttle {
     #[cold]
     fn wait_for_room(&mut self, bytes: u64) {
         let (start, cpu) = (Instant::now(), thread::cpu_time());
-        while !self.may_send(bytes) {
+        while !self.may_send(bytes) && !self.stop.is_set() {
             std::hint::spin_loop();
             let limit = self.flow.limit.0.load(Ordering::Relaxed);
             if limit > 0 && self.sent + bytes > limit {
@@ -84,7 +85,7 @@ impl Throttle {
         let mut now = Instant::now();
         if now < self.due {
             let cpu = thread::cpu_time();
-            while now < self.due {
+            while now < self.due && !self.stop.is_set() {
                 std::hint::spin_loop();
                 now = Instant::now();
             }

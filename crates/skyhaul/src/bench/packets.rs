@@ -20,7 +20,7 @@ const EPOCH: u32 = 52;
 pub(super) fn size(size: usize) -> io::Result<usize> {
     let payload = size.saturating_sub(HEADERS) / 8 * 8;
     if payload == 0 || size > 65_507 {
-        return Err(wrong(&format!("no datagrams of {size} bytes; 48 to 65507 are possible")));
+        return Err(wrong(&format!("no datagrams of {size} bytes; hint: 48 to 65507 are possible")));
     }
     Ok(payload + HEADERS)
 }

@@ -44,7 +44,7 @@ pub(super) struct Given {
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
     match options.load {
-        Load::Search => search(|rate| once(options, candidate, size, Load::Rate(rate))),
+        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
         load => once(options, candidate, size, load),
     }
 }
@@ -273,7 +273,7 @@ pub(super) fn start_giver(
     give: Give,
 ) -> io::Result<JoinHandle<io::Result<Given>>> {
     let (cpu, network) = (options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender.clone()));
-    let flow = flow.clone();
+    let (flow, stop) = (flow.clone(), options.stop.clone());
     let (time, most) = match options.what {
         What::Record => (Duration::from_secs(600), options.record_bytes),
         _ => (options.time, u64::MAX),
@@ -282,10 +282,10 @@ pub(super) fn start_giver(
         settle(cpu, network.as_ref())?;
         let mut sender = BareSender::open(&to, give, size)?;
         let mut packets = Packets::new(size)?;
-        let mut throttle = Throttle::new(flow, load);
+        let mut throttle = Throttle::new(flow, load, stop.clone());
         let (end, cpu) = (Instant::now() + time, thread::cpu_time());
         let mut given = Given::default();
-        while Instant::now() < end && given.bytes < most {
+        while Instant::now() < end && given.bytes < most && !stop.is_set() {
             let batch = packets.take(sender.batch_packets());
             throttle.wait(batch.len() as u64);
             sender.send(batch)?;

@@ -6,7 +6,7 @@
 
 use super::flow::Flow;
 use super::receive::{Given, Received, account, join, listen, start_giver, start_receiver};
-use super::{BenchOptions, Load, Ran, wrong};
+use super::{BenchOptions, Load, Ran, Stop, wrong};
 use crate::receive::ReceiverOptions;
 use crate::recorder::{RecordReport, Recorder, RecorderOptions};
 use crate::recording::{DiskStatus, Existing, WriterOptions};
@@ -15,9 +15,9 @@ use skyhaul_io::host::thread;
 use skyhaul_io::memory::PoolOptions;
 use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,10 +35,12 @@ pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::R
     let directory =
         options.directory.as_deref().ok_or_else(|| wrong("to measure recording, say where: --directory"))?;
     if options.networks.is_some() || options.load == Load::Search {
-        return Err(wrong("recording is measured on this host's own network, closed loop or at a rate"));
+        return Err(wrong(
+            "recording is measured on this host's own network, closed loop or at a rate; hint: leave --netns and --search out",
+        ));
     }
     match candidate {
-        "fio" => fio(directory, options.record_bytes),
+        "fio" => fio(directory, options.record_bytes, &options.stop),
         _ => record(options, directory, candidate == "forward", size),
     }
 }
@@ -138,8 +140,32 @@ fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> Strin
     text
 }
 
+/// Run a program to its end, or until it is to stop, when it is killed.
+fn output(command: &mut Command, stop: &Stop) -> io::Result<Output> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    // Read meanwhile, so that what it says finds room.
+    let all = |from: Option<Box<dyn Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut said = Vec::new();
+            from.map_or(Ok(0), |mut from| from.read_to_end(&mut said)).map(|_| said)
+        })
+    };
+    let stdout = all(child.stdout.take().map(|from| Box::new(from) as _));
+    let stderr = all(child.stderr.take().map(|from| Box::new(from) as _));
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if stop.is_set() {
+            child.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Ok(Output { status, stdout: join(stdout)??, stderr: join(stderr)?? })
+}
+
 /// What the usual tool writes in one piece, past the page cache, until it is durable.
-fn fio(directory: &Path, bytes: u64) -> io::Result<Ran> {
+fn fio(directory: &Path, bytes: u64, stop: &Stop) -> io::Result<Ran> {
     let file = directory.join("skyhaul_bench.fio");
     let arguments = [
         "--name=skyhaul_bench",
@@ -151,15 +177,18 @@ fn fio(directory: &Path, bytes: u64) -> io::Result<Ran> {
         "--direct=1",
         &format!("--size={bytes}"),
         "--end_fsync=1",
+        // One process, so that to end it ends all of it.
+        "--thread",
         "--output-format=json",
     ];
-    let output = Command::new("fio").args(arguments).output().map_err(|e| match e.kind() {
+    let output = output(Command::new("fio").args(arguments), stop).map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => {
             io::Error::new(io::ErrorKind::Unsupported, "fio is not installed; hint: apt-get install fio")
         }
         _ => e,
-    })?;
+    });
     let _ = std::fs::remove_file(&file);
+    let output = output?;
     if !output.status.success() {
         return Err(io::Error::other(format!("fio: {}", String::from_utf8_lossy(&output.stderr).trim())));
     }
@@ -173,4 +202,24 @@ fn fio(directory: &Path, bytes: u64) -> io::Result<Ran> {
     let mut ran = account(Given::default(), &received, Duration::from_secs_f64(cpu));
     ran.how = format!("fio {}", arguments[2..].join(" "));
     Ok(ran)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_heard_to_its_end_and_killed_at_a_stop() {
+        let stop = Stop::default();
+        let long =
+            output(Command::new("sh").args(["-c", "seq 100000; echo wrong >&2; exit 3"]), &stop).unwrap();
+        assert_eq!(
+            (long.stdout.len(), &long.stderr[..], long.status.code()),
+            (588_895, &b"wrong\n"[..], Some(3))
+        );
+        stop.stop();
+        let begun = Instant::now();
+        assert!(!output(Command::new("sleep").arg("60"), &stop).unwrap().status.success());
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
 }

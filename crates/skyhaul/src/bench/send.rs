@@ -2,7 +2,7 @@
 
 use super::flow::{Flow, Throttle};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
-use super::{BenchOptions, Load, Ran, search, wrong};
+use super::{BenchOptions, Load, Ran, Stop as End, search, wrong};
 use crate::send::{
     HEAD, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
     match options.load {
-        Load::Search => search(|rate| once(options, candidate, size, Load::Rate(rate))),
+        Load::Search => search(&options.stop, |rate| once(options, candidate, size, Load::Rate(rate))),
         load => once(options, candidate, size, load),
     }
 }
@@ -68,8 +68,9 @@ fn start_sender(
     })
     .map_err(|e| wrong(&e.to_string()))?;
     let train = (TRAIN_BYTES / size).clamp(1, TRAIN_PACKETS) as u64;
-    let throttle = Throttle::new(flow.clone(), load);
-    let held = Held { stream, throttle, batch: train * 4, bytes: size as u64, waited: waited.clone() };
+    let end = options.stop.clone();
+    let throttle = Throttle::new(flow.clone(), load, end.clone());
+    let held = Held { stream, throttle, batch: train * 4, bytes: size as u64, waited: waited.clone(), end };
     let (cpu, network) = (options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender.clone()));
     let options = SenderOptions {
         to,
@@ -103,6 +104,7 @@ struct Held {
     bytes: u64,
     /// Nanoseconds of CPU time spent waiting.
     waited: Arc<AtomicU64>,
+    end: End,
 }
 
 impl Packetize for Held {
@@ -119,7 +121,7 @@ impl Supply for Held {
         self.throttle.sent = next * self.bytes;
         self.throttle.wait(self.batch * self.bytes);
         self.waited.store(self.throttle.waited.as_nanos() as u64, Ordering::Relaxed);
-        (next + self.batch, true)
+        if self.end.is_set() { (next, false) } else { (next + self.batch, true) }
     }
     fn describe(&self) -> String {
         self.stream.describe()

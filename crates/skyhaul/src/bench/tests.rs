@@ -1,5 +1,6 @@
 //! That every candidate runs, loses nothing in a closed loop, and is compared rightly.
 
+use super::spead::{Experiments, MemoOptions};
 use super::*;
 
 fn options(what: What) -> BenchOptions {
@@ -17,6 +18,7 @@ fn options(what: What) -> BenchOptions {
         memory: 32 << 20,
         directory: None,
         record_bytes: 64 << 20,
+        stop: Stop::default(),
     }
 }
 
@@ -41,7 +43,7 @@ fn every_receiver_and_sender_runs_and_loses_nothing_in_a_closed_loop() {
 #[test]
 fn a_search_finds_the_highest_rate_that_holds_three_times() {
     let mut calls = 0;
-    let ran = search(|rate| {
+    let ran = search(&Stop::default(), |rate| {
         calls += 1;
         // Above 20 Gb/s packets are lost; above 19 sometimes.
         let lost = u64::from(rate > 20_000_000_000 || (rate > 19_000_000_000 && calls % 3 == 0));
@@ -50,11 +52,76 @@ fn a_search_finds_the_highest_rate_that_holds_three_times() {
     })
     .unwrap();
     assert!((17e9..=19e9).contains(&ran.run.bits_per_second), "{:?}", ran.run);
-    let never = search(|rate| {
+    let never = search(&Stop::default(), |rate| {
         let run = Run { bits_per_second: rate as f64, lost: 1, ..Run::default() };
         Ok(Ran { run, how: String::new() })
     });
     assert_eq!(never.unwrap().run.lost, 1, "a receiver that always loses ends at the least rate");
+}
+
+/// Stopped in the second run: the first is told, the second is not; and soon, however long runs are.
+#[test]
+fn a_stop_keeps_what_was_measured() {
+    for load in [Load::Closed, Load::Rate(1_000), Load::Search] {
+        for what in [What::Receive, What::Send] {
+            let first = Duration::from_millis(60);
+            let stop = Stop::default();
+            let (later, mut runs) = (stop.clone(), 0);
+            let options = BenchOptions { rounds: 50, time: first, load, stop, ..options(what) };
+            let begun = std::time::Instant::now();
+            let report = run(&options, &mut |_| {
+                runs += 1;
+                // At a rate or in a search, the first run would take for ever.
+                if runs == if load == Load::Closed { 2 } else { 1 } {
+                    let later = later.clone();
+                    std::thread::spawn(move || {
+                        std::thread::sleep(Duration::from_millis(30));
+                        later.stop();
+                    });
+                }
+            });
+            let report = report.unwrap();
+            assert!(report.interrupted && begun.elapsed() < Duration::from_secs(20), "{load:?} {report:?}");
+            let told: usize = report.rows.iter().map(|row| row.runs.len()).sum();
+            assert_eq!(told, usize::from(load == Load::Closed), "{load:?} {report:?}");
+        }
+    }
+    let said = run(&BenchOptions { address: [239, 1, 1, 1].into(), ..options(What::Send) }, &mut |_| ());
+    assert!(said.unwrap_err().to_string().contains("hint: an --address of this host"));
+}
+
+/// The same of SPEAD pairs: a heap that would take a day, and receivers that nothing came to, hold up nobody.
+#[test]
+fn a_stop_ends_pairs_of_streams() {
+    let stop = Stop::default();
+    let experiments = Experiments { light: true, pairs: true, scaling: true, ..Experiments::default() };
+    let options = MemoOptions {
+        experiments,
+        heap_bytes: 4 << 20,
+        time: Duration::from_millis(50),
+        rounds: 1,
+        pairs: 2,
+        rates: vec![1000],
+        addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
+        networks: None,
+        stop: stop.clone(),
+    };
+    let begun = std::time::Instant::now();
+    let report = spead::run(&options, &mut |what| {
+        if what.starts_with("2 pairs at") {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(200));
+                stop.stop();
+            });
+        }
+    });
+    let report = report.unwrap();
+    assert!(report.interrupted && begun.elapsed() < Duration::from_secs(60), "{report:?}");
+    assert_eq!((report.light.len(), report.pairs.len(), report.scaling.len()), (12, 0, 0));
+    assert!(report.pairs_tcp.is_none());
+    let nothing = spead::run(&options, &mut |_| ()).unwrap();
+    assert!(nothing.interrupted && nothing.light.is_empty());
 }
 
 #[test]
@@ -63,5 +130,5 @@ fn spreads_and_names() {
     assert_eq!(Spread::of([]), Spread::default());
     let unknown = BenchOptions { candidates: vec!["nb".into()], ..options(What::Send) };
     let said = run(&unknown, &mut |_| ()).unwrap_err().to_string();
-    assert_eq!(said, "no candidate 'nb'; there are bare skyhaul sendmmsg sendto");
+    assert_eq!(said, "no candidate 'nb'; hint: there are bare skyhaul sendmmsg sendto");
 }

@@ -3,10 +3,12 @@
 use super::{plots, tables};
 use crate::Outcome;
 use crate::args::{BenchArgs, Experiment};
+use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
 use anyhow::Result;
 use serde::Serialize;
+use skyhaul::bench::Stop;
 use skyhaul::bench::spead::{self, Experiments, MemoOptions, MemoReport};
 use skyhaul::io::file::failed;
 use std::fs;
@@ -24,7 +26,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let directory = &args.spead.report;
     fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     let mut progress = Progress::new(args.output.quiet);
-    let report = spead::run(&options(args), &mut |line| progress.show(line));
+    let stop = Interrupt::listen()?.flag().into();
+    let report = spead::run(&options(args, stop), &mut |line| progress.show(line));
     progress.clear();
     let report = report?;
     let command = std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &word);
@@ -42,7 +45,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
         eprint!("{page}");
         eprintln!("written to {}: README.md, figures.json, {} plots", directory.display(), plots.len());
     }
-    Ok(Outcome::Done)
+    Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
@@ -50,7 +53,7 @@ fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     Ok(fs::write(&path, text).map_err(|error| failed("write", &path, &error))?)
 }
 
-fn options(args: &BenchArgs) -> MemoOptions {
+fn options(args: &BenchArgs, stop: Stop) -> MemoOptions {
     let wanted = &args.spead.experiments;
     let has = |one| wanted.is_empty() || wanted.contains(&one);
     let interfaces = &args.spead.interfaces;
@@ -69,5 +72,6 @@ fn options(args: &BenchArgs) -> MemoOptions {
         rates: args.spead.rates.iter().map(|rate| rate.bits_per_second()).collect(),
         addresses: if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() },
         networks: args.netns.clone(),
+        stop,
     }
 }

@@ -1,7 +1,7 @@
 //! What `skyhaul send --format spead` tells at its end.
 
 use super::rate::RateReport;
-use crate::print;
+use crate::print::{self, Sent};
 use serde::Serialize;
 use skyhaul::spead::send::SendStats;
 
@@ -30,37 +30,25 @@ pub(crate) struct SpeadSendReport {
 
 /// What was sent, in some lines.
 pub(super) fn summary(r: &SpeadSendReport) -> String {
-    let mut out = format!(
-        "sent {} heaps, {} in {:.1} s ({}, {:.0} heaps/s), CPU {:.3} s/GB\n  {}\n",
-        print::count(r.heaps),
-        print::bytes(r.wire_bytes),
-        r.seconds,
-        print::rate(r.bits_per_second),
-        r.heaps_per_second,
-        r.cpu_seconds_per_gb,
-        r.how
-    );
-    if r.totals.slipped_seconds > 0.01 {
-        out.push_str(&format!(
-            "  the schedule slipped by {:.2} s: this host could not keep the rate\n",
-            r.totals.slipped_seconds
-        ));
-    }
+    let mut own = vec![r.how.clone()];
     if r.totals.refused + r.totals.unreachable > 0 {
-        out.push_str(&format!(
-            "  {} packets refused by the kernel, {} answers that nobody listens there\n",
+        own.push(format!(
+            "{} packets refused by the kernel, {} answers that nobody listens there",
             print::count(r.totals.refused),
             print::count(r.totals.unreachable)
         ));
     }
-    if let Some(rate) = &r.rate {
-        out.push_str(&format!("  rate: {}\n", rate.told));
-    }
-    for note in &r.notes {
-        out.push_str(&format!("  note: {note}\n"));
-    }
-    if let Some(error) = &r.error {
-        out.push_str(&format!("  ended by an error: {error}\n"));
-    }
-    out
+    own.extend(r.rate.as_ref().map(|rate| format!("rate: {}", rate.told)));
+    let sent = Sent {
+        what: format!("{} heaps", print::count(r.heaps)),
+        bytes: r.wire_bytes,
+        seconds: r.seconds,
+        speed: format!("{}, {:.0} heaps/s", print::rate(r.bits_per_second), r.heaps_per_second),
+        cpu_seconds_per_gb: r.cpu_seconds_per_gb,
+        own,
+        slipped_seconds: r.totals.slipped_seconds,
+        notes: &r.notes,
+        error: r.error.as_deref(),
+    };
+    sent.text()
 }

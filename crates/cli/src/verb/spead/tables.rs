@@ -2,6 +2,7 @@
 
 use super::plots::Plot;
 use crate::print;
+use crate::verb::bench::INTERRUPTED;
 use skyhaul::bench::Spread;
 use skyhaul::bench::spead::{Cell, MemoReport, Setting, Way};
 use std::fmt::Write as _;
@@ -20,6 +21,9 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
         report.others.0,
         report.others.1
     );
+    if report.interrupted {
+        let _ = writeln!(out, "**{INTERRUPTED}.**\n");
+    }
     if !report.link.is_empty() {
         out.push_str("## What the link can do (memo, table 1)\n\n| way | Gb/s |\n|---|---|\n");
         for cell in &report.link {

@@ -1,7 +1,7 @@
 //! Which pairs are measured, in which order, and what comes out.
 
 use super::pair::{Figures, PairOptions, Receiving, measure};
-use crate::bench::{Spread, load_average};
+use crate::bench::{Spread, Stop, load_average};
 use crate::report::VERSION;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::address::Endpoint;
@@ -114,6 +114,8 @@ pub struct MemoOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
+    /// Ends it early: the report then tells what was measured until then.
+    pub stop: Stop,
 }
 
 /// One way in one setting.
@@ -169,6 +171,9 @@ pub struct MemoReport {
     pub pairs_tcp: Option<Point>,
     /// Figures 4 and 5: 1 to N pairs by rate, UDP.
     pub scaling: Vec<Point>,
+    /// Whether it was stopped before all was measured.
+    #[serde(default)]
+    pub interrupted: bool,
 }
 
 /// Run the experiments. `progress` is told what is going on.
@@ -209,7 +214,7 @@ pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<
             let figures = repeat(&tcp, options.rounds, &mut |round| {
                 progress(&format!("{} pairs, TCP, round {round}", options.pairs));
             })?;
-            report.pairs_tcp = Some(Point { pairs: options.pairs, rate: 0, figures });
+            report.pairs_tcp = figures.map(|figures| Point { pairs: options.pairs, rate: 0, figures });
         }
         if wanted.scaling {
             let counts: Vec<usize> = (1..=options.pairs.max(1)).collect();
@@ -217,6 +222,7 @@ pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<
         }
     }
     report.others.1 = load_average();
+    report.interrupted = options.stop.is_set();
     Ok(report)
 }
 
@@ -254,7 +260,16 @@ fn pair_options(options: &MemoOptions, setting: Setting, pairs: usize) -> PairOp
         time: options.time,
         addresses: options.addresses.clone(),
         networks: options.networks.clone(),
+        stop: options.stop.clone(),
     }
+}
+
+/// Measure once; `None`: stopped.
+fn once(pair: &PairOptions) -> io::Result<Option<Figures>> {
+    if pair.stop.is_set() {
+        return Ok(None);
+    }
+    pair.stop.unless_set(measure(pair))
 }
 
 /// All `ways` in all `settings`, taking turns in each round.
@@ -272,7 +287,7 @@ fn table(
             cells.push((pair, setting, Vec::new()));
         }
     }
-    for round in 1..=options.rounds {
+    'rounds: for round in 1..=options.rounds {
         for (pair, setting, runs) in &mut cells {
             progress(&format!(
                 "{}, {}, {}, round {round}",
@@ -280,7 +295,8 @@ fn table(
                 pair.way.name(),
                 setting.name()
             ));
-            runs.push(measure(pair)?);
+            let Some(figures) = once(pair)? else { break 'rounds };
+            runs.push(figures);
         }
     }
     let cell = |(pair, setting, runs): (PairOptions, Setting, Vec<Figures>)| Cell {
@@ -289,16 +305,18 @@ fn table(
         packet: if pair.way == Way::TcpHeaps { pair.heap_bytes } else { pair.packet },
         figures: Figures::merge(&runs),
     };
-    Ok(cells.into_iter().map(cell).collect())
+    Ok(cells.into_iter().filter(|(.., runs)| !runs.is_empty()).map(cell).collect())
 }
 
-fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io::Result<Figures> {
+/// The rounds of one setting, or as many as there were until it was stopped; `None`: none.
+fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io::Result<Option<Figures>> {
     let mut runs = Vec::new();
     for round in 1..=rounds {
         tell(round);
-        runs.push(measure(pair)?);
+        let Some(figures) = once(pair)? else { break };
+        runs.push(figures);
     }
-    Ok(Figures::merge(&runs))
+    Ok(if runs.is_empty() { None } else { Some(Figures::merge(&runs)) })
 }
 
 /// Each count of pairs at each rate.
@@ -315,17 +333,18 @@ fn points(
             let figures = repeat(&pair, options.rounds, &mut |round| {
                 progress(&format!("{pairs} pairs at {:.2} Gb/s each, round {round}", rate as f64 / 1e9));
             })?;
-            points.push(Point { pairs, rate, figures });
+            points.extend(figures.map(|figures| Point { pairs, rate, figures }));
         }
     }
     Ok(points)
 }
 
-/// Eight rates up to what one sender can do alone.
+/// Eight rates up to what one sender can do alone; none when it was stopped.
 fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<u64>> {
     progress("what one sender can do");
     let alone = PairOptions { receiving: Receiving::Light, ..pair_options(options, Setting::MtuBuffers, 1) };
-    let most = measure(&alone)?.sent.median;
+    let Some(figures) = once(&alone)? else { return Ok(Vec::new()) };
+    let most = figures.sent.median;
     Ok((1..=8).map(|step| (most * f64::from(step) / 8.0) as u64).collect())
 }
 

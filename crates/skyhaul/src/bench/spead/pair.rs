@@ -1,8 +1,8 @@
 //! Pairs of one sender and one receiver, started together, and what they did.
 
 use super::memo::Way;
-use crate::bench::Spread;
 use crate::bench::receive::join;
+use crate::bench::{Spread, Stop};
 use crate::spead::receive::{GetError, Key, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use crate::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use skyhaul_io::udp::send::SendOptions;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -68,6 +68,8 @@ pub struct PairOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
+    /// Ends it early; no figure of it then means anything.
+    pub stop: Stop,
 }
 
 /// What all pairs did together.
@@ -91,12 +93,23 @@ pub struct Figures {
     pub how: String,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Sent {
     heaps: u64,
     bytes: u64,
     cpu: Duration,
     how: String,
+    ended: Instant,
+}
+
+/// The streams that send, for whoever must cancel what they are at. They end with their threads: a connection that stays
+/// open is one that a receiver still reads.
+type Live = Arc<Mutex<Vec<Weak<Sender>>>>;
+
+impl Sent {
+    fn nothing() -> Self {
+        Self { heaps: 0, bytes: 0, cpu: Duration::ZERO, how: String::new(), ended: Instant::now() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -131,20 +144,24 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
         receivers.push(start_receiver(options, number)?);
     }
     let start = Arc::new(Barrier::new(receivers.len() + 1));
+    let live = Live::default();
     let senders: Vec<_> = receivers
         .iter()
         .map(|receiver| {
             let (options, to, start) = (options.clone(), receiver.at.clone(), start.clone());
-            std::thread::Builder::new().name("pair-send".into()).spawn(move || sender(&options, &to, &start))
+            let live = live.clone();
+            let run = move || sender(&options, &to, &start, &live);
+            std::thread::Builder::new().name("pair-send".into()).spawn(run)
         })
         .collect::<io::Result<_>>()?;
     start.wait();
     let began = Instant::now();
+    wait_for(&senders, &options.stop, &live);
     let mut sent = Vec::new();
     for sender in senders {
         sent.push(sender.join().map_err(|_| io::Error::other("a sending thread ended early"))??);
     }
-    let wall = began.elapsed().as_secs_f64();
+    let wall = sent.iter().map(|s| (s.ended - began).as_secs_f64()).fold(1e-9, f64::max);
     let mut received = Received::default();
     for receiver in receivers {
         let one = receiver.finish()?;
@@ -153,6 +170,17 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     }
     let all = thread::process_cpu_time() - process;
     Ok(account(options, &sent, received, wall, all))
+}
+
+/// Wait until all have sent. A heap that would take long does not hold up an end that is asked for.
+fn wait_for<T>(senders: &[JoinHandle<T>], stop: &Stop, live: &Live) {
+    while senders.iter().any(|sender| !sender.is_finished()) {
+        std::thread::sleep(Duration::from_millis(5));
+        if stop.is_set() {
+            let live = live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.iter().filter_map(Weak::upgrade).for_each(|stream| stream.cancel());
+        }
+    }
 }
 
 fn account(options: &PairOptions, sent: &[Sent], received: Received, wall: f64, all: Duration) -> Figures {
@@ -193,8 +221,8 @@ fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
             enter_network(name)?;
         }
         match (options.receiving, at.transport) {
-            (Receiving::Spead, _) => receive_heaps(&options, &at, &tell),
-            (Receiving::Bare, Transport::Udp) => receive_bare(&at, &tell),
+            (Receiving::Spead, _) => receive_heaps(&options, &at, &tell, &finished),
+            (Receiving::Bare, Transport::Udp) => receive_bare(&options.stop, &at, &tell),
             (Receiving::Light, Transport::Udp) => receive_nothing(&at, &tell, &finished),
             (_, Transport::Tcp) => receive_and_forget(&at, &tell),
         }
@@ -221,6 +249,7 @@ fn receive_heaps(
     options: &PairOptions,
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,
+    finished: &mpsc::Receiver<()>,
 ) -> io::Result<Received> {
     let default = StreamConfig::default();
     let mut heaps = default.heaps;
@@ -241,7 +270,11 @@ fn receive_heaps(
     let _ = tell.send(at.at(local));
     let mut received = Received::default();
     loop {
-        match stream.get(None) {
+        // Where nothing was sent, no silence ends it.
+        if options.stop.is_set() && finished.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
+            stream.stop();
+        }
+        match stream.get(Some(SILENCE)) {
             Ok(heap) if heap.received as usize == options.heap_bytes => {
                 received.heaps += 1;
                 received.bytes += heap.received;
@@ -258,11 +291,11 @@ fn udp_options(at: &Endpoint) -> UdpOptions {
 }
 
 /// Take datagrams and throw them away.
-fn receive_bare(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
+fn receive_bare(stop: &Stop, at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
     let mut source = UdpSource::open(at, &udp_options(at))?;
     let _ = tell.send(at.at(source.local()));
     let mut quiet: Option<Instant> = None;
-    while quiet.is_none_or(|since| since.elapsed() < SILENCE) {
+    while quiet.is_none_or(|since| since.elapsed() < SILENCE) && !stop.is_set() {
         if source.poll(Duration::from_millis(20), &mut |_| {})? > 0 {
             quiet = Some(Instant::now());
         }
@@ -293,7 +326,7 @@ fn receive_and_forget(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Resul
     Ok(Received::default())
 }
 
-fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier) -> io::Result<Sent> {
+fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) -> io::Result<Sent> {
     let cpu = thread::cpu_time();
     let prepared = options.networks.as_ref().map_or(Ok(()), |(name, _)| enter_network(name)).and_then(|()| {
         if options.receiving == Receiving::Bare { Ok(None) } else { stream_to(options, to).map(Some) }
@@ -301,7 +334,11 @@ fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier) -> io::Result<S
     // Whatever happened, the others are not kept waiting.
     start.wait();
     let mut sent = match prepared? {
-        Some(stream) => send_heaps(options, &stream)?,
+        Some(stream) => {
+            let stream = Arc::new(stream);
+            live.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::downgrade(&stream));
+            send_heaps(options, &stream)?
+        }
         None => send_bare(options, to)?,
     };
     sent.cpu = thread::cpu_time() - cpu;
@@ -328,25 +365,27 @@ fn send_heaps(options: &PairOptions, stream: &Sender) -> io::Result<Sent> {
     let group = ((1 << 20) / options.heap_bytes.max(1)).clamp(1, 256);
     let heaps = vec![(&heap, HeapOptions::default()); group];
     let begun = Instant::now();
-    let mut sent = Sent::default();
-    while begun.elapsed() < options.time {
+    let mut sent = Sent::nothing();
+    while begun.elapsed() < options.time && !options.stop.is_set() {
         stream.send_heaps(&heaps, Order::Serial).map_err(io::Error::other)?;
         sent.heaps += group as u64;
     }
     sent.bytes = sent.heaps * options.heap_bytes as u64;
     sent.how = stream.describe().to_owned();
+    sent.ended = Instant::now();
     Ok(sent)
 }
 
 /// Bytes without meaning, as fast as they go.
 fn send_bare(options: &PairOptions, to: &Endpoint) -> io::Result<Sent> {
     let begun = Instant::now();
-    let mut sent = Sent::default();
+    let mut sent = Sent::nothing();
+    let over = || begun.elapsed() >= options.time || options.stop.is_set();
     match to.transport {
         Transport::Udp => {
             let mut sender = BareSender::open(to, Give::Trains, options.packet)?;
             let packets = vec![1; sender.batch_packets() * options.packet];
-            while begun.elapsed() < options.time {
+            while !over() {
                 sender.send(&packets)?;
                 sent.bytes += packets.len() as u64;
             }
@@ -354,11 +393,12 @@ fn send_bare(options: &PairOptions, to: &Endpoint) -> io::Result<Sent> {
         Transport::Tcp => {
             let mut stream = TcpStream::connect(to.address)?;
             let bytes = vec![1; WRITE];
-            while begun.elapsed() < options.time {
+            while !over() {
                 stream.write_all(&bytes)?;
                 sent.bytes += bytes.len() as u64;
             }
         }
     }
+    sent.ended = Instant::now();
     Ok(sent)
 }
