@@ -17,9 +17,10 @@
 //! assert!(slot[3..903].iter().all(|&b| b == 7));
 //! ```
 //!
-//! Limits: pays only where the destination is not read again soon. Streamed stores are weakly ordered: another
+//! Limits: pays only where the destination is not in the cache already ([`cache_bytes`]) nor read again soon. Streamed stores are weakly ordered: another
 //! thread (or a disk) may be told of the bytes only after [`fence`].
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Below this many bytes the destination lines are mostly partial, and a plain copy is faster.
@@ -71,6 +72,23 @@ pub fn place(dst: &mut [u8], src: &[u8]) {
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     x86::fence();
+}
+
+/// Bytes of the largest cache that this machine names, shared by whatever runs beside.
+#[must_use]
+pub fn cache_bytes() -> usize {
+    static BYTES: OnceLock<usize> = OnceLock::new();
+    /// Where the system does not tell.
+    const USUAL: usize = 8 << 20;
+    *BYTES.get_or_init(|| (2..5).rev().find_map(cache_of_level).unwrap_or(USUAL))
+}
+
+/// As the kernel has it, like `32768K`.
+fn cache_of_level(index: usize) -> Option<usize> {
+    let text =
+        std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+    let kib: usize = text.trim().strip_suffix('K')?.parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// The name of the copy in use, for reports.

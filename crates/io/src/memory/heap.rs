@@ -11,7 +11,7 @@
 //!                └─ spans     ███████ ███████   2 MiB (small heaps), 16 MiB (from 1 MiB on), or one heap; huge pages
 //! ```
 //!
-//! Memory is touched once and used again and again. When the total is reached, spans of other classes of which every
+//! Memory is touched once and used again and again; [`HeapMemory::keep_ahead`] touches it before it is needed. When the total is reached, spans of other classes of which every
 //! block is free are given back to the system; when there is none, the answer is `None`, and counted.
 //!
 //! ```
@@ -31,6 +31,7 @@
 
 mod cache;
 mod class;
+mod supply;
 
 pub use cache::HeapCache;
 
@@ -43,6 +44,7 @@ use std::slice;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
+use supply::Supply;
 
 /// A fixed amount of memory for heaps of any size. Cloning it is cheap and names the same memory.
 #[derive(Clone, Debug)]
@@ -60,10 +62,8 @@ unsafe impl Sync for Handle {}
 /// Everything, freed by whoever is last: the last handle, or after it the last heap.
 #[derive(Debug)]
 struct Inner {
-    limit: u64,
+    supply: Arc<Supply>,
     classes: Box<[Class]>,
-    /// Bytes in spans.
-    used: AtomicU64,
     refused: AtomicU64,
     given_back: AtomicU64,
     growth: Mutex<Growth>,
@@ -91,9 +91,8 @@ impl HeapMemory {
             .map(|index| Class::new(class::bytes_of(index).min(limit as usize / class::UNIT * class::UNIT)))
             .collect();
         let inner = Box::new(Inner {
-            limit,
+            supply: Supply::new(limit),
             classes,
-            used: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             growth: Mutex::default(),
@@ -134,8 +133,8 @@ impl HeapMemory {
     #[inline]
     fn bytes(&self, node: NonNull<Node>, len: usize) -> HeapBytes {
         // SAFETY: a node on a free list is valid, and whoever took it has it alone.
-        let data = unsafe { node.as_ref() }.data();
-        HeapBytes { node, inner: self.0.0, data, len }
+        let block = unsafe { node.as_ref() };
+        HeapBytes { node, inner: self.0.0, data: block.data(), len, warm: block.is_warm() }
     }
 
     /// Have memory for `count` heaps of `bytes` ready and touched, so that the first of them wait for no page.
@@ -150,16 +149,28 @@ impl HeapMemory {
         class.blocks().min(count)
     }
 
+    /// Keep up to `bytes` touched ahead from now on, whatever sizes the heaps will be: a thread of its own takes them
+    /// from the system at once, and more when some are used. Of this memory at most a quarter; of all memories of the
+    /// process at most an eighth of [`default_bytes`].
+    pub fn keep_ahead(&self, bytes: u64) {
+        self.inner().supply.keep_ahead(bytes);
+    }
+
+    /// Wait until what is [kept ahead](Self::keep_ahead) is there.
+    pub fn wait_ahead(&self) {
+        self.inner().supply.wait_ahead();
+    }
+
     /// Most bytes it may take from the system.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.inner().limit
+        self.inner().supply.limit()
     }
 
-    /// Bytes taken from the system by now, in use or free for heaps of their class.
+    /// Bytes taken from the system by now: in use, free for heaps of their class, or ready for any.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.inner().used.load(Ordering::Relaxed)
+        self.inner().supply.used()
     }
 
     /// How often there was no memory for a heap.
@@ -196,7 +207,7 @@ impl Inner {
             return Some(node);
         }
         let bytes = class.bytes() as u64;
-        let free = || self.limit.saturating_sub(self.used.load(Ordering::Relaxed));
+        let free = || self.supply.free();
         if free() < bytes {
             let begin = Instant::now();
             if growth.not_before.is_some_and(|then| begin < then) {
@@ -209,8 +220,8 @@ impl Inner {
             }
         }
         let fits = usize::try_from(free() / bytes).unwrap_or(usize::MAX);
-        let span = Span::new(class.bytes(), class.usual_span().min(fits).min(most.max(1)), touch).ok()?;
-        self.used.fetch_add(span.bytes(), Ordering::Relaxed);
+        let count = class.usual_span().min(fits).min(most.max(1));
+        let span = Span::new(&self.supply, class.bytes(), count, touch).ok()?;
         growth.not_before = None;
         Some(class.add(span))
     }
@@ -218,13 +229,13 @@ impl Inner {
     /// Give spans of other classes back to the system, until `bytes` are free or no more is idle.
     fn give_back(&self, but: &Class, bytes: u64) {
         for class in self.classes.iter().filter(|&class| !std::ptr::eq(class, but)) {
-            let want = bytes.saturating_sub(self.limit.saturating_sub(self.used.load(Ordering::Relaxed)));
+            let want = bytes.saturating_sub(self.supply.free());
             if want == 0 {
                 return;
             }
             let idle = class.remove_idle(want);
             let bytes: u64 = idle.iter().map(Span::bytes).sum();
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
+            self.supply.gave_back(bytes);
             self.given_back.fetch_add(idle.len() as u64, Ordering::Relaxed);
         }
     }
@@ -234,6 +245,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // SAFETY: this is the last handle, so nobody has freed it.
         let inner = unsafe { self.0.as_ref() };
+        inner.supply.close();
         let out: usize = inner.classes.iter().map(Class::close).sum();
         // Heaps returned since their class was closed have each taken one off already.
         let out = out as i64;
@@ -256,6 +268,8 @@ pub struct HeapBytes {
     inner: NonNull<Inner>,
     data: NonNull<u8>,
     len: usize,
+    /// Its bytes are likely in the cache: see [`HeapBytes::place`].
+    warm: bool,
 }
 
 // SAFETY: the owner alone reaches the bytes, on whatever thread it is; returning is lock-free and bound to none.
@@ -264,14 +278,16 @@ unsafe impl Send for HeapBytes {}
 unsafe impl Sync for HeapBytes {}
 
 impl HeapBytes {
-    /// Write `bytes` at `offset`, past the caches where that pays. They are there for other threads after
-    /// [`copy::fence`], to be called once for each train.
+    /// Write `bytes` at `offset`: past the caches, or into them where this memory was in use just before. They are there
+    /// for other threads after [`copy::fence`], to be called once for each train.
     ///
     /// # Panics
     /// If the bytes do not fit, as with a slice.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
-        copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
+        let warm = self.warm;
+        let part = self.part_mut(offset..offset + bytes.len());
+        if warm { part.copy_from_slice(bytes) } else { copy::place(part, bytes) }
     }
 
     /// A part to write to.

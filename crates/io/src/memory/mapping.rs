@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-const HUGE: usize = 2 << 20;
+pub(super) const HUGE: usize = 2 << 20;
 
 /// Which pages back a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,6 +165,31 @@ impl Mapping {
         }
     }
 
+    /// Cut off the first `whole` bytes, a multiple of 2 MiB, as a mapping of its own of which `len` are used.
+    /// Of private memory only.
+    ///
+    /// # Panics
+    /// If it is not so long.
+    pub(super) fn split_front(&mut self, whole: usize, len: usize) -> Mapping {
+        assert!(whole.is_multiple_of(HUGE) && len <= whole && whole <= self.len && self.file.is_none());
+        // What lies before the aligned part goes with the front.
+        let skip = self.base.as_ptr() as usize - self.raw.as_ptr() as usize;
+        let front = Mapping {
+            raw: self.raw,
+            raw_len: skip + whole,
+            base: self.base,
+            len,
+            pages: self.pages,
+            file: None,
+        };
+        let base = self.base.as_ptr().wrapping_add(whole);
+        self.base = NonNull::new(base).unwrap_or(self.base);
+        self.raw = self.base.cast();
+        self.raw_len -= skip + whole;
+        self.len -= whole;
+        front
+    }
+
     /// Ask for huge pages outright: memory files get none by advice where `shmem_enabled` says `never`, the usual
     /// setting. Kernels before 6.1 refuse.
     fn collapse(&self, range: Range<usize>) {
@@ -225,6 +250,9 @@ fn map_file(file: BorrowedFd<'_>, len: usize, protection: ProtFlags) -> io::Resu
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.raw_len == 0 {
+            return;
+        }
         // SAFETY: `raw` and `raw_len` are what mmap gave; every user of the bytes holds the pool that holds this.
         let _ = unsafe { rustix::mm::munmap(self.raw.as_ptr(), self.raw_len) };
     }

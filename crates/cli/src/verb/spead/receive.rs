@@ -28,6 +28,8 @@ const TICK: Duration = Duration::from_millis(50);
 const AT_ONCE: usize = 256;
 /// Bytes of memory for heaps by default, at most.
 const MEMORY: u64 = 2 << 30;
+/// Bytes of it that are there before anything is received.
+const AHEAD: u64 = 256 << 20;
 
 /// What is done with heaps.
 pub(super) struct Consumer {
@@ -145,20 +147,12 @@ fn config(args: &ReceiveArgs) -> StreamConfig {
     }
 }
 
-/// Memory of which the usual sizes of heaps are there from the start: the kernel gives new memory at some hundred MB a
-/// second, and a fast stream overruns the socket's buffer meanwhile.
+/// Memory of which [`AHEAD`] is there before the first packet: the kernel gives new memory at some hundred MB a second,
+/// and a fast stream overruns the socket's buffer meanwhile.
 fn prepared(limit: u64) -> HeapMemory {
     let memory = HeapMemory::new(limit);
-    let each = (limit / 16).min(32 << 20);
-    let sizes = [64 << 10, 256 << 10, 1 << 20, 4 << 20];
-    let mut held: Vec<_> = Vec::new();
-    for bytes in sizes {
-        held.extend((0..each / bytes as u64).map_while(|_| memory.take(bytes)));
-    }
-    // Touched, not only mapped.
-    for block in &mut held {
-        block.iter_mut().step_by(4096).for_each(|byte| *byte = 0);
-    }
+    memory.keep_ahead(AHEAD);
+    memory.wait_ahead();
     memory
 }
 

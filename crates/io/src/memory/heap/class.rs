@@ -1,20 +1,28 @@
 //! One size class: its spans, its free blocks, and the way back to them.
 //!
 //! Taking is under a lock that only takers share. Returning pushes to a list of its own with one compare-and-swap;
-//! takers fetch that whole list when their reserve is empty. Since nothing is ever popped from it singly, a block
+//! takers fetch that whole list when the last one is used up, and blocks that were never used come last: few heaps at a
+//! time then lie in few blocks, which stay in the cache. Since nothing is ever popped from it singly, a block
 //! that comes back under the same address does no harm (no ABA).
 
 use super::super::mapping::Mapping;
+use super::supply::Supply;
+use crate::copy;
 use crossbeam_utils::CachePadded;
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Blocks are multiples of this.
 pub(super) const UNIT: usize = 64;
 /// Bytes of the smallest class.
 pub(super) const SMALLEST: usize = UNIT;
+
+/// Bytes of a span of heaps from 1 MiB on, at most: of one heap when that is larger.
+pub(super) const LARGE_SPAN: usize = 16 << 20;
+/// Bytes of a span of smaller heaps, at most.
+const SMALL_SPAN: usize = 2 << 20;
 
 /// Which class is for `bytes`: 64, 128, 192, 256, then four to each doubling.
 #[inline]
@@ -46,9 +54,14 @@ pub(super) struct Node {
     data: NonNull<u8>,
     class: *const Class,
     span: *const Span,
+    /// What [`Reserve::taken`] was when it was taken last; 0 if it never was.
+    stamp: AtomicU64,
 }
 
-// SAFETY: `next` is atomic, the rest is set before the node is first shared; `data` belongs to whoever holds the node.
+/// Set in a stamp: the block was taken again so soon that its bytes are still in the cache.
+const WARM: u64 = 1 << 63;
+
+// SAFETY: `next` and `stamp` are atomic, the rest is set before the node is first shared; `data` belongs to whoever holds the node.
 unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
@@ -57,6 +70,12 @@ impl Node {
     #[inline]
     pub(super) fn data(&self) -> NonNull<u8> {
         self.data
+    }
+
+    /// Its bytes are likely in the cache.
+    #[inline]
+    pub(super) fn is_warm(&self) -> bool {
+        self.stamp.load(Ordering::Relaxed) & WARM != 0
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -102,17 +121,20 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Map `count` blocks.
-    pub(super) fn new(block_bytes: usize, count: usize, touch: bool) -> io::Result<Span> {
+    /// `count` blocks of what `supply` gives.
+    pub(super) fn new(supply: &Supply, block_bytes: usize, count: usize, touch: bool) -> io::Result<Span> {
         let bytes = block_bytes.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)?;
-        let mapping = Mapping::anonymous(bytes)?;
-        if touch {
-            mapping.touch(0..bytes)?;
-        }
+        let mapping = supply.take(bytes, touch)?;
         let nodes = (0..count).map(|n| {
             let data = mapping.base().wrapping_add(n * block_bytes);
             let data = NonNull::new(data).unwrap_or(NonNull::dangling());
-            Node { next: AtomicPtr::default(), data, class: ptr::null(), span: ptr::null() }
+            Node {
+                next: AtomicPtr::default(),
+                data,
+                class: ptr::null(),
+                span: ptr::null(),
+                stamp: AtomicU64::new(0),
+            }
         });
         Ok(Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) })
     }
@@ -128,6 +150,8 @@ impl Span {
 #[derive(Debug)]
 pub(super) struct Class {
     bytes: usize,
+    /// A block that is taken again after so many bytes of others is still in the cache.
+    warm: u64,
     returned: CachePadded<AtomicPtr<Node>>,
     reserve: CachePadded<Mutex<Reserve>>,
 }
@@ -135,7 +159,12 @@ pub(super) struct Class {
 /// What takers share.
 #[derive(Debug)]
 struct Reserve {
+    /// Blocks that were returned, the last one first.
     first: *mut Node,
+    /// Blocks that nobody has had yet, or not since they were put here.
+    fresh: *mut Node,
+    /// Bytes of blocks taken so far.
+    taken: u64,
     blocks: usize,
     /// Boxed: nodes point to their span.
     #[expect(clippy::vec_box, reason = "a span's address must not change when another is added")]
@@ -147,8 +176,20 @@ unsafe impl Send for Reserve {}
 
 impl Class {
     pub(super) fn new(bytes: usize) -> Class {
-        let reserve = Reserve { first: ptr::null_mut(), blocks: 0, spans: Vec::new() };
-        Class { bytes, returned: CachePadded::default(), reserve: CachePadded::new(Mutex::new(reserve)) }
+        let reserve = Reserve {
+            first: ptr::null_mut(),
+            fresh: ptr::null_mut(),
+            taken: 0,
+            blocks: 0,
+            spans: Vec::new(),
+        };
+        let warm = copy::cache_bytes() as u64;
+        Class {
+            bytes,
+            warm,
+            returned: CachePadded::default(),
+            reserve: CachePadded::new(Mutex::new(reserve)),
+        }
     }
 
     #[inline]
@@ -163,7 +204,7 @@ impl Class {
 
     /// Blocks of a span when nothing is scarce.
     pub(super) fn usual_span(&self) -> usize {
-        let target = if self.bytes < 1 << 20 { 2 << 20 } else { 16 << 20 };
+        let target = if self.bytes < 1 << 20 { SMALL_SPAN } else { LARGE_SPAN };
         (target / self.bytes).max(1)
     }
 
@@ -190,17 +231,21 @@ impl Class {
 
     #[inline]
     fn pop_from(&self, reserve: &mut Reserve) -> Option<NonNull<Node>> {
-        if reserve.first.is_null() {
-            if self.returned.load(Ordering::Relaxed).is_null() {
-                return None;
-            }
+        if reserve.first.is_null() && !self.returned.load(Ordering::Relaxed).is_null() {
             reserve.first = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
         }
-        let node = NonNull::new(reserve.first)?;
+        let list = if reserve.first.is_null() { &mut reserve.fresh } else { &mut reserve.first };
+        let node = NonNull::new(*list)?;
         // SAFETY: what is on a free list is a valid node of this class.
-        reserve.first = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
+        *list = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
         // It was last written by another processor: fetched now, it is here when it is needed.
-        prefetch(reserve.first);
+        prefetch(*list);
+        reserve.taken += self.bytes as u64;
+        // SAFETY: as above; it is nobody's but ours.
+        let stamp = &unsafe { node.as_ref() }.stamp;
+        let before = stamp.load(Ordering::Relaxed) & !WARM;
+        let warm = before != 0 && reserve.taken - before <= self.warm;
+        stamp.store(reserve.taken | if warm { WARM } else { 0 }, Ordering::Relaxed);
         Some(node)
     }
 
@@ -208,8 +253,8 @@ impl Class {
     pub(super) fn push_reserve(&self, node: NonNull<Node>) {
         let mut reserve = self.lock();
         // SAFETY: the caller owns this node of our class.
-        unsafe { node.as_ref() }.next.store(reserve.first, Ordering::Relaxed);
-        reserve.first = node.as_ptr();
+        unsafe { node.as_ref() }.next.store(reserve.fresh, Ordering::Relaxed);
+        reserve.fresh = node.as_ptr();
     }
 
     /// Take in a span; returns one of its blocks, the others are free.
@@ -223,8 +268,8 @@ impl Class {
         let mut reserve = self.lock();
         // In order of their addresses: neighbours are used one after the other.
         for node in span.nodes.iter().skip(1).rev() {
-            node.next.store(reserve.first, Ordering::Relaxed);
-            reserve.first = ptr::from_ref(node).cast_mut();
+            node.next.store(reserve.fresh, Ordering::Relaxed);
+            reserve.fresh = ptr::from_ref(node).cast_mut();
         }
         reserve.blocks += span.nodes.len();
         let first = NonNull::from(&span.nodes[0]);
@@ -239,7 +284,7 @@ impl Class {
             return Vec::new();
         }
         let returned = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
-        let free = [reserve.first, returned].map(chain);
+        let free = [returned, reserve.first, reserve.fresh].map(chain);
         for span in &reserve.spans {
             span.free.store(0, Ordering::Relaxed);
         }
@@ -259,12 +304,15 @@ impl Class {
                 kept.push(span);
             }
         }
-        reserve.first = ptr::null_mut();
-        for node in free.iter().flatten().rev() {
-            if span_of(*node).free.load(Ordering::Relaxed) == usize::MAX {
+        (reserve.first, reserve.fresh) = (ptr::null_mut(), ptr::null_mut());
+        for (n, nodes) in free.iter().enumerate().rev() {
+            let list = if n == 2 { &mut reserve.fresh } else { &mut reserve.first };
+            for node in
+                nodes.iter().rev().filter(|&&node| span_of(node).free.load(Ordering::Relaxed) == usize::MAX)
+            {
                 // SAFETY: a node of a span that is kept; we hold the lock of its list.
-                unsafe { node.as_ref() }.next.store(reserve.first, Ordering::Relaxed);
-                reserve.first = node.as_ptr();
+                unsafe { node.as_ref() }.next.store(*list, Ordering::Relaxed);
+                *list = node.as_ptr();
             }
         }
         reserve.blocks -= removed.iter().map(|span| span.nodes.len()).sum::<usize>();
@@ -276,7 +324,8 @@ impl Class {
     pub(super) fn close(&self) -> usize {
         let reserve = self.lock();
         let returned = self.returned.swap(closed(), Ordering::AcqRel);
-        reserve.blocks - chain(reserve.first).len() - chain(returned).len()
+        reserve.blocks
+            - [reserve.first, reserve.fresh, returned].map(|list| chain(list).len()).iter().sum::<usize>()
     }
 }
 

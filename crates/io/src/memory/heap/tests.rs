@@ -177,3 +177,63 @@ fn a_cache_gives_everything_back() {
     drop((large, cache));
     drop(memory);
 }
+
+/// Bytes of `memory` that the kernel has given pages for.
+fn resident(block: &HeapBytes) -> usize {
+    let pages = block.len().div_ceil(4096);
+    let mut there = vec![0u8; pages];
+    // SAFETY: the block is mapped and begins a page; `there` has a byte for each page of it.
+    let done = unsafe { libc::mincore(block.as_ptr().cast_mut().cast(), block.len(), there.as_mut_ptr()) };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    there.iter().filter(|&&page| page & 1 == 1).count() * 4096
+}
+
+#[test]
+fn what_is_kept_ahead_is_touched_whatever_the_size() {
+    let cold = HeapMemory::new(256 << 20);
+    let block = cold.take(8 << 20).unwrap();
+    assert_eq!(resident(&block), 0, "nothing is touched unless asked for");
+
+    let memory = HeapMemory::new(256 << 20);
+    memory.keep_ahead(48 << 20);
+    memory.wait_ahead();
+    let ready = memory.used();
+    assert!(ready > 0 && ready <= 48 << 20, "{ready} bytes");
+    for bytes in [1 << 20, 8 << 20] {
+        let block = memory.take(bytes).unwrap();
+        assert_eq!(resident(&block), bytes);
+    }
+    // What was drawn is made up for.
+    memory.wait_ahead();
+    assert!(memory.used() >= ready + (16 << 20), "{} after {ready}", memory.used());
+    let third = memory.take(12 << 20).unwrap();
+    assert_eq!(resident(&third), 12 << 20);
+}
+
+#[test]
+fn what_is_kept_ahead_never_stands_in_the_way() {
+    let memory = HeapMemory::new(64 << 20);
+    memory.keep_ahead(u64::MAX);
+    memory.wait_ahead();
+    assert_eq!(memory.used(), 16 << 20, "a quarter of it");
+    // All of it in one heap, in the middle of what the keeper does.
+    for _ in 0..20 {
+        let whole = memory.take(64 << 20).expect("nothing is in use");
+        assert!(memory.take(1).is_none());
+        drop(whole);
+        let mut small = Vec::new();
+        while small.len() < 60 {
+            match memory.take(1 << 20) {
+                Some(block) => small.push(block),
+                // The search for idle spans is not repeated at once.
+                None => std::thread::sleep(std::time::Duration::from_micros(200)),
+            }
+        }
+        drop(small);
+        std::thread::sleep(std::time::Duration::from_millis(6));
+    }
+    let handles: Vec<_> = (0..50).map(|_| HeapMemory::new(64 << 20)).collect();
+    handles.iter().for_each(|memory| memory.keep_ahead(16 << 20));
+    // Closed while it is being touched.
+    drop(handles);
+}

@@ -151,6 +151,8 @@ impl ChunkStream {
         config.heaps.unsized_heaps = false;
         // What is not complete is in its chunk as far as it came; only `present` tells.
         config.incomplete = false;
+        // Chunks are the user's memory.
+        config.ahead = 0;
         let goal = InChunks { shared: shared.clone(), number, ended: false };
         let core = Core::new(&config, Instant::now(), goal, shared.ring.clone());
         ChunkStream { inlet: Arc::new(Inlet::new(core)), shared: shared.clone() }

@@ -66,6 +66,9 @@ pub struct StreamConfig {
     pub full: Full,
     /// Where heaps lie. Several streams may share one.
     pub memory: HeapMemory,
+    /// Bytes of the memory that are [kept ahead](HeapMemory::keep_ahead) once a reader is added that cannot wait (UDP). To
+    /// be sure of the first packets at any rate, call [`HeapMemory::wait_ahead`] before data flow.
+    pub ahead: u64,
     /// Most senders told apart.
     pub senders: usize,
     /// Processors for the readers' threads, in turn; empty leaves it to the system.
@@ -78,7 +81,7 @@ pub struct StreamConfig {
 
 impl Default for StreamConfig {
     /// Window 16, 1 s for a heap, the first stop item ends, complete heaps only, 4096 may wait, memory of its own (a
-    /// quarter of the machine's, at most 4 GiB).
+    /// quarter of the machine's, at most 4 GiB), 64 MiB of it ahead.
     fn default() -> Self {
         Self {
             heaps: HeapsConfig::default(),
@@ -93,6 +96,7 @@ impl Default for StreamConfig {
             ring: 4096,
             full: Full::default(),
             memory: HeapMemory::default(),
+            ahead: 64 << 20,
             senders: 65_536,
             cpus: Vec::new(),
             name: "spead".into(),

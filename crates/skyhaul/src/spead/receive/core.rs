@@ -60,6 +60,8 @@ pub(super) struct Core<G: Goal> {
     pub(super) name: String,
     pub(super) full: Full,
     pub(super) memory: HeapMemory,
+    /// Bytes of it to be touched before they are needed.
+    pub(super) ahead: u64,
     /// Bytes of the largest heap.
     pub(super) largest: u64,
     /// Silence ends it.
@@ -119,6 +121,7 @@ impl<G: Goal> Core<G> {
             name: config.name.clone(),
             full: config.full,
             memory: config.memory.clone(),
+            ahead: config.ahead,
             largest: config.heaps.largest.min(config.memory.limit()),
             ends_idle: config.idle_timeout.is_some(),
             patience: config.heaps.timeout,

@@ -44,6 +44,10 @@ pub(super) fn spawn<G: Goal>(
     can_be_held: bool,
     input: impl Input<G> + 'static,
 ) -> io::Result<()> {
+    if !can_be_held {
+        // What cannot wait is lost while the kernel looks for memory.
+        core.memory.keep_ahead(core.ahead);
+    }
     let me = core.enter(name, can_be_held);
     let (of, number) = (core.clone(), me.number);
     let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name));

@@ -1,0 +1,222 @@
+//! Where spans come from: memory that was touched ahead, or else the kernel.
+//!
+//! The kernel gives new memory at some hundred MB to some GB a second: a heap that must wait for its pages is overrun by
+//! the stream that fills it. So a thread of the supply's own maps and touches pieces before anybody asks, and again
+//! when some of them were drawn.
+//!
+//! ```text
+//!   keeper's thread ── map, touch ──▶ ready  [16 MiB][16 MiB][9 MiB]…   ── front of a piece ──▶ a class's span
+//!                                       └ dropped when the limit leaves no room for what is asked
+//! ```
+
+use super::super::default_bytes;
+use super::super::mapping::{HUGE, Mapping};
+use super::class::LARGE_SPAN;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Bytes that all supplies of this process keep ahead together: many streams must not hold much for nothing.
+static AHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Most that [`AHEAD`] may be.
+fn most_ahead() -> u64 {
+    default_bytes() / 8
+}
+
+/// A fixed total, and the touched part of it that nobody has drawn.
+#[derive(Debug)]
+pub(super) struct Supply {
+    limit: u64,
+    /// Bytes taken from the system: in spans, or ready.
+    used: AtomicU64,
+    state: Mutex<State>,
+    /// The keeper waits here for work; others for the keeper.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ready: VecDeque<Mapping>,
+    /// Bytes of `ready`.
+    bytes: u64,
+    /// Bytes that the keeper is touching. Whoever needs the room has it: the keeper then drops what it made.
+    coming: u64,
+    /// Bytes to be kept ready, out of [`AHEAD`].
+    goal: u64,
+    /// Bytes of the next pieces: of the largest span that was wanted lately.
+    piece: u64,
+    /// There is a keeper, and it has not given up.
+    kept: bool,
+    closed: bool,
+}
+
+impl Supply {
+    pub(super) fn new(limit: u64) -> Arc<Supply> {
+        Arc::new(Supply {
+            limit,
+            used: AtomicU64::new(0),
+            state: Mutex::new(State { piece: LARGE_SPAN as u64, ..State::default() }),
+            changed: Condvar::new(),
+        })
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(super) fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that may still be taken, of which some may be ready.
+    pub(super) fn free(&self) -> u64 {
+        let state = self.lock();
+        (self.limit + state.bytes + state.coming).saturating_sub(self.used())
+    }
+
+    /// Memory for a span of `bytes`, touched if it was ready or `touch` is asked for. No more than [`free`](Self::free).
+    pub(super) fn take(&self, bytes: usize, touch: bool) -> io::Result<Mapping> {
+        if let Some(mapping) = self.draw(bytes) {
+            return Ok(mapping);
+        }
+        let mapping = Mapping::anonymous(bytes)?;
+        if touch {
+            mapping.touch(0..bytes)?;
+        }
+        self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(mapping)
+    }
+
+    /// The front of a piece that is large enough. If there is none, pieces make room within the limit.
+    fn draw(&self, bytes: usize) -> Option<Mapping> {
+        let whole = bytes.next_multiple_of(HUGE);
+        let mut state = self.lock();
+        if state.kept && whole as u64 > state.piece && 2 * whole as u64 <= state.goal {
+            state.piece = whole as u64;
+        }
+        let drawn = match state.ready.iter().position(|piece| piece.len() >= whole) {
+            Some(at) => {
+                let piece = &mut state.ready[at];
+                let mapping = piece.split_front(whole, bytes);
+                if piece.len() == 0 {
+                    state.ready.remove(at);
+                }
+                state.bytes -= whole as u64;
+                self.used.fetch_sub((whole - bytes) as u64, Ordering::Relaxed);
+                Some(mapping)
+            }
+            None => {
+                while self.limit.saturating_sub(self.used()) < bytes as u64
+                    && let Some(piece) = state.ready.pop_front()
+                {
+                    self.forget(&mut state, &piece);
+                }
+                None
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        drawn
+    }
+
+    /// A piece that goes back to the system.
+    fn forget(&self, state: &mut State, piece: &Mapping) {
+        state.bytes -= piece.len() as u64;
+        self.used.fetch_sub(piece.len() as u64, Ordering::Relaxed);
+    }
+
+    /// So many bytes of spans went back to the system.
+    pub(super) fn gave_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Keep `bytes` touched ahead from now on, as far as this memory and all of the process allow. More than once: the most counts.
+    pub(super) fn keep_ahead(self: &Arc<Self>, bytes: u64) {
+        let bytes = bytes.min(self.limit / 4) / HUGE as u64 * HUGE as u64;
+        let mut state = self.lock();
+        let more = bytes.saturating_sub(state.goal);
+        let granted = AHEAD
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
+                Some((now + more).min(most_ahead()).max(now))
+            })
+            .map_or(0, |before| more.min(most_ahead().saturating_sub(before)));
+        if granted == 0 {
+            return;
+        }
+        state.goal += granted;
+        if !state.kept {
+            let me = Arc::clone(self);
+            // Without a thread nothing is ready: every span then comes from the kernel, as it would anyway.
+            state.kept = thread::Builder::new().name("memory-ahead".into()).spawn(move || me.keep()).is_ok();
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Until what is to be kept ahead is there, or the system gives no more.
+    pub(super) fn wait_ahead(&self) {
+        let mut state = self.lock();
+        while state.kept && !state.closed && self.wanted(&state).is_some() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next piece that the keeper is to touch.
+    fn wanted(&self, state: &State) -> Option<usize> {
+        let left = self.limit.saturating_sub(self.used());
+        let bytes = state.piece.min(state.goal.saturating_sub(state.bytes)).min(left) as usize / HUGE * HUGE;
+        (bytes > 0).then_some(bytes)
+    }
+
+    /// The keeper's thread.
+    fn keep(&self) {
+        let mut state = self.lock();
+        while !state.closed {
+            let Some(bytes) = self.wanted(&state) else {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            // Counted before it is there, so that nobody else takes the room.
+            state.coming = bytes as u64;
+            self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+            drop(state);
+            let piece = Mapping::anonymous(bytes).and_then(|piece| piece.touch(0..bytes).map(|()| piece));
+            state = self.lock();
+            state.coming = 0;
+            let gone = piece.is_err();
+            match piece {
+                Ok(piece) if !state.closed && self.used() <= self.limit => {
+                    state.bytes += bytes as u64;
+                    state.ready.push_back(piece);
+                }
+                _ => self.gave_back(bytes as u64),
+            }
+            // The system has no more: those who need some ask it themselves, and are told.
+            state.kept &= !gone;
+            self.changed.notify_all();
+            if gone {
+                return;
+            }
+        }
+    }
+
+    /// Nothing is drawn any more.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        AHEAD.fetch_sub(std::mem::take(&mut state.goal), Ordering::Relaxed);
+        let ready = std::mem::take(&mut state.ready);
+        for piece in &ready {
+            self.forget(&mut state, piece);
+        }
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
