@@ -81,6 +81,7 @@ impl ReceiveConfig {
             cpus,
             name,
             explicit_start,
+            ..StreamConfig::default()
         };
         Ok(Self(config))
     }

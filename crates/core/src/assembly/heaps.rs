@@ -477,6 +477,12 @@ impl<B> HeapSlot<'_, B> {
         self.part.clone()
     }
 
+    /// No more than this is there, up to `end`: the part is cut.
+    #[inline]
+    pub fn cut(&mut self, end: u64) {
+        self.part.end = end.clamp(self.part.start, self.part.end);
+    }
+
     /// Whether this part begins its heap: what the heap keeps of its packets is still to be noted.
     #[inline]
     #[must_use]

@@ -30,7 +30,7 @@ pub mod packets;
 pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
-pub use head::Head;
+pub use head::{Head, Sequel};
 pub use items::RawItem;
 
 use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};

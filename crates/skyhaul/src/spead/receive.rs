@@ -58,6 +58,7 @@ mod stream;
 mod table;
 #[cfg(test)]
 mod tests;
+mod train;
 
 pub use config::{Full, Key, StopRule, StreamConfig, TcpReaderOptions};
 pub use heap::Heap;

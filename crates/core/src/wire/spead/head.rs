@@ -84,6 +84,28 @@ impl<'a> Head<'a> {
         scan(flavour, pointers).map(Some)
     }
 
+    /// How packets look that go on with this heap where this one, which is `packet`, ends. `None`: no packet does.
+    #[inline(always)]
+    #[must_use]
+    pub fn sequel(&self, packet: &'a [u8]) -> Option<Sequel<'a>> {
+        if self.length == 0 || self.control.is_some() {
+            return None;
+        }
+        let bits = u32::from(self.flavour.address_bits);
+        let mut offsets = self
+            .raw_pointers()
+            .enumerate()
+            .filter(|(_, pointer)| pointer >> bits == 1 << (63 - bits) | id::HEAP_OFFSET);
+        let (at, _) = offsets.next()?;
+        // The last of several counts, which is of no use to look for.
+        if offsets.next().is_some() {
+            return None;
+        }
+        let most = ((u64::MAX >> (64 - bits)) - self.offset) / self.length;
+        let octets = packet.get(..self.start)?;
+        Some(Sequel { octets, at: at + 1, length: self.length, most: most.saturating_sub(1) })
+    }
+
     /// Octets of the whole packet.
     #[inline]
     #[must_use]
@@ -111,6 +133,40 @@ impl<'a> Head<'a> {
     pub fn kept(&self) -> impl Iterator<Item = u64> + 'a {
         let flavour = self.flavour;
         self.raw_pointers().filter(move |&pointer| flavour.keeps(pointer))
+    }
+}
+
+/// What tells the packets that go on with a heap one after the other: their heads are equal but for the offset, which grows
+/// by the length. To see that is cheaper than to read them. See [`Head::sequel`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sequel<'a> {
+    /// Header and pointers of the first.
+    octets: &'a [u8],
+    /// Which word of it is the offset's pointer.
+    at: usize,
+    length: u64,
+    /// So many more, and their offsets still have room in a pointer.
+    most: u64,
+}
+
+impl Sequel<'_> {
+    /// Whether `packet` is the `n`th after the first, which must be as long.
+    #[inline(always)]
+    #[must_use]
+    pub fn is(&self, n: u64, packet: &[u8]) -> bool {
+        let Some(octets) = packet.get(..self.octets.len()) else { return false };
+        if n > self.most {
+            return false;
+        }
+        let mut differs = 0;
+        for (at, (word, first)) in
+            octets.as_chunks::<8>().0.iter().zip(self.octets.as_chunks::<8>().0).enumerate()
+        {
+            let (word, first) = (u64::from_be_bytes(*word), u64::from_be_bytes(*first));
+            let grown = if at == self.at { n * self.length } else { 0 };
+            differs |= word ^ (first + grown);
+        }
+        differs == 0
     }
 }
 
@@ -305,5 +361,55 @@ mod tests {
                 prop_assert!(head.start <= raw.len() && head.kept().count() <= head.raw_pointers().len());
             }
         }
+    }
+
+    /// A packet of a heap of `each` octets a packet, the `n`th of those behind `offset`.
+    fn nth(width: u8, extra: &[(bool, u64, u64)], offset: u64, each: u64, n: u64) -> Vec<u8> {
+        let usual = [(true, 1, 7), (true, 2, 250), (true, 3, offset + n * each), (true, 4, each)];
+        packet(width * 8, &[&usual[..], extra].concat(), each as usize)
+    }
+
+    proptest! {
+        /// Who is taken for a sequel reads as one; who is one, is taken for it; one octet changed, and it is none.
+        #[test]
+        fn sequels_are_what_they_seem(width in 1u8..8, offset in 0u64..50, each in 1u64..40, n in 1u64..5,
+                extra in proptest::collection::vec((any::<bool>(), 5u64..9, 0u64..40), 0..4), at: proptest::sample::Index, flip in 1u8..=255) {
+            let first = nth(width, &extra, offset, each, 0);
+            let head = Head::read(&first).unwrap();
+            let Some(sequel) = head.sequel(&first) else {
+                prop_assert!(head.control.is_some());
+                return Ok(());
+            };
+            let mut next = nth(width, &extra, offset, each, n);
+            if offset + n * each + each <= 250 {
+                prop_assert!(sequel.is(n, &next));
+                let read = Head::read(&next).unwrap();
+                let expected = Head { offset: offset + n * each, pointers: read.pointers, ..head };
+                prop_assert_eq!(read, expected);
+            }
+            prop_assert!(!sequel.is(n + 1, &next) && !sequel.is(n - 1, &next));
+            let at = at.index(head.start);
+            next[at] ^= flip;
+            prop_assert!(!sequel.is(n, &next));
+            prop_assert!(!sequel.is(n, &next[..head.start - 1]));
+        }
+    }
+
+    #[test]
+    fn no_packet_follows_control_nothing_or_two_offsets_nor_the_last_offset_there_is() {
+        for extra in [(true, 6, 0), (true, 3, 40)] {
+            let packet = packet(48, &[&PLAIN[..], &[extra]].concat(), 10);
+            assert!(Head::read(&packet).unwrap().sequel(&packet).is_none());
+        }
+        let empty = packet(48, &[(true, 1, 7), (true, 3, 0), (true, 4, 0)], 0);
+        assert!(Head::read(&empty).unwrap().sequel(&empty).is_none());
+        // Offsets of 8 bits: 255 is the last.
+        let near = |offset| packet(8, &[(true, 1, 7), (true, 3, offset), (true, 4, 10)], 10);
+        let first = near(236);
+        let sequel = Head::read(&first).unwrap().sequel(&first).unwrap();
+        assert!(!sequel.is(1, &near(246)), "it would end at 256");
+        let first = near(230);
+        let sequel = Head::read(&first).unwrap().sequel(&first).unwrap();
+        assert!(sequel.is(1, &near(240)));
     }
 }

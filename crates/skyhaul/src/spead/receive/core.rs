@@ -8,15 +8,12 @@
 
 use super::config::{Full, StreamConfig};
 use super::goal::Goal;
-use super::held::Held;
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::table::{Sender, Table};
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::spead::Head;
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapMemory;
-use skyhaul_io::source::Train;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -436,36 +433,5 @@ impl<G: Goal> Core<G> {
         let sender = table.sender(*address)?;
         me.sender = Some(sender);
         Ok(sender)
-    }
-
-    /// Place the packets of a train, each of which is a whole SPEAD packet.
-    #[inline]
-    pub(super) fn train(&self, held: &mut Held<'_, G>, me: &mut Reader<G::Out>, train: &Train<'_>) {
-        self.look_at_clock(me);
-        me.counts.trains += 1;
-        me.counts.packets += train.count() as u64;
-        me.counts.bytes += train.bytes.len() as u64;
-        match Self::sender(held.table(), me, train.sender) {
-            Err(why) => {
-                me.counts.refused_bytes += train.bytes.len() as u64;
-                train.packets().for_each(|_| me.counts.rejects.add(why));
-            }
-            Ok(sender) => {
-                for packet in train.packets() {
-                    let mut bytes = packet;
-                    let placed = Head::read(packet).and_then(|head| {
-                        bytes = &packet[head.start..];
-                        held.part(me, &head, 0, bytes, &sender)
-                    });
-                    if let Err(why) = placed {
-                        me.counts.rejects.add(why);
-                        me.counts.refused_bytes += bytes.len() as u64;
-                    }
-                }
-            }
-        }
-        if held.shared {
-            held.finish(me);
-        }
     }
 }

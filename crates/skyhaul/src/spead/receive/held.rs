@@ -2,7 +2,7 @@
 
 use super::core::{Core, GRACE, Reader};
 use super::goal::Goal;
-use super::table::{Sender, Table};
+use super::table::{Run, Sender, Table};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;
 use std::sync::MutexGuard;
@@ -65,10 +65,23 @@ impl<'a, G: Goal> Held<'a, G> {
         bytes: &[u8],
         sender: &Sender,
     ) -> Result<(), Reject> {
-        match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
-            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, bytes, sender, PATIENCE),
+        self.run(me, head, at, Run::one(bytes), sender).map(|_| ())
+    }
+
+    /// Place a run; returns how many of its packets are. Where the reader may wait, wait for memory.
+    #[inline]
+    pub(super) fn run(
+        &mut self,
+        me: &mut Reader<G::Out>,
+        head: &Head<'_>,
+        at: u64,
+        run: Run<'_>,
+        sender: &Sender,
+    ) -> Result<usize, Reject> {
+        match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
+            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, run, sender, PATIENCE),
             Err(Reject::NoBuffer) if me.grace => {
-                let placed = self.with_patience(me, head, at, bytes, sender, GRACE);
+                let placed = self.with_patience(me, head, at, run, sender, GRACE);
                 me.grace = placed != Err(Reject::NoBuffer);
                 placed
             }
@@ -83,10 +96,10 @@ impl<'a, G: Goal> Held<'a, G> {
         me: &mut Reader<G::Out>,
         head: &Head<'_>,
         at: u64,
-        bytes: &[u8],
+        run: Run<'_>,
         sender: &Sender,
         patience: Duration,
-    ) -> Result<(), Reject> {
+    ) -> Result<usize, Reject> {
         let begin = Instant::now();
         me.counts.blocked += 1;
         let _waits = Waits::new(self.core);
@@ -95,7 +108,7 @@ impl<'a, G: Goal> Held<'a, G> {
             self.core.hand_over(me);
             std::thread::sleep(Duration::from_millis(1));
             self.core.tick(me);
-            match self.table().part(head, at, bytes, sender, me.now, &mut me.counts) {
+            match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
                 Err(Reject::NoBuffer) if begin.elapsed() < patience => {}
                 other => return other,
             }

@@ -101,6 +101,12 @@ impl Counts {
         self.retired[cause as usize]
     }
 
+    /// Packets that were refused, and their bytes.
+    pub(super) fn refuse(&mut self, why: Reject, packets: usize, bytes: u64) {
+        (0..packets).for_each(|_| self.rejects.add(why));
+        self.refused_bytes += bytes;
+    }
+
     pub(super) fn closed(&mut self, how: End) {
         match how {
             End::Orderly => self.closed_orderly += 1,

@@ -63,6 +63,45 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// Payloads of packets of one heap that go on one where the other ends ([`Sequel`](skyhaul_core::wire::spead::Sequel)).
+/// They are looked up and noted once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// The first payload, and behind it what lies up to the end of the last.
+    bytes: &'a [u8],
+    /// From one payload to the next.
+    stride: usize,
+    /// Bytes of each payload.
+    each: usize,
+    count: usize,
+}
+
+impl<'a> Run<'a> {
+    /// One payload.
+    pub(super) fn one(bytes: &'a [u8]) -> Self {
+        Run { bytes, stride: bytes.len(), each: bytes.len(), count: 1 }
+    }
+
+    /// `bytes` are `count` packets of `stride` bytes, of which the first has this head.
+    ///
+    /// # Panics
+    /// If they are not all there.
+    pub(super) fn of(head: &Head<'_>, bytes: &'a [u8], stride: usize, count: usize) -> Self {
+        Run { bytes: &bytes[head.start..stride * count], stride, each: stride - head.start, count }
+    }
+
+    /// Bytes of all payloads.
+    pub(super) fn length(&self) -> u64 {
+        self.each as u64 * self.count as u64
+    }
+
+    #[inline]
+    fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+        let Run { bytes, stride, each, count } = *self;
+        (0..count).map(move |n| &bytes[n * stride..][..each])
+    }
+}
+
 impl<G: Goal> Table<G> {
     pub(super) fn new(config: &StreamConfig, goal: G) -> Self {
         let mut heaps = config.heaps;
@@ -114,17 +153,18 @@ impl<G: Goal> Table<G> {
         Ok(Sender { address, number })
     }
 
-    /// Put `bytes`, which lie `at` bytes into the payload of a packet with this head, where they belong.
+    /// Put the payloads of a run, which begin `at` bytes into that of a packet with this head, where they belong. Returns of
+    /// how many packets: at least one.
     #[inline]
-    pub(super) fn part(
+    pub(super) fn run(
         &mut self,
         head: &Head<'_>,
         at: u64,
-        bytes: &[u8],
+        run: Run<'_>,
         from: &Sender,
         now: Nanos,
         counts: &mut Counts,
-    ) -> Result<(), Reject> {
+    ) -> Result<usize, Reject> {
         if self.ended.is_some() {
             return Err(Reject::AfterStop);
         }
@@ -135,7 +175,7 @@ impl<G: Goal> Table<G> {
             if at == 0 {
                 self.stop_item(from, now, counts);
             }
-            return Ok(());
+            return Ok(1);
         }
         let key = HeapKey { source: from.number, counter: head.counter };
         if head.control == Some(0) {
@@ -143,7 +183,7 @@ impl<G: Goal> Table<G> {
         }
         let part = Part {
             offset: head.offset + at,
-            length: bytes.len() as u64,
+            length: run.length(),
             size: head.size,
             counter_bits: head.flavour.address_bits(),
         };
@@ -160,16 +200,41 @@ impl<G: Goal> Table<G> {
             Err(Reject::NoBuffer) => return Err(why),
             Err(reason) => return Err(self.refused(reason, counts)),
         };
-        let range = slot.range();
-        counts.pointers_refused += self.goal.write(slot.block(), head, range.start, bytes)?;
+        let (mut to, mut placed) = (part.offset, 0);
+        for payload in run.payloads() {
+            match self.goal.write(slot.block(), head, to, payload) {
+                Ok(refused) => counts.pointers_refused += refused,
+                Err(why) if placed == 0 => return Err(why),
+                Err(_) => {
+                    slot.cut(to);
+                    break;
+                }
+            }
+            to += payload.len() as u64;
+            placed += 1;
+        }
         slot.commit(now);
-        let last = at + bytes.len() as u64 == head.length;
+        let last = at + run.length() == head.length;
         counts.single_packet_heaps += u64::from(last && head.size == Some(head.length));
         self.last = Some(now);
         if G::EAGER {
             self.settle(counts);
         }
-        Ok(())
+        Ok(placed)
+    }
+
+    /// The same for one payload, or a part of it.
+    #[inline]
+    pub(super) fn part(
+        &mut self,
+        head: &Head<'_>,
+        at: u64,
+        bytes: &[u8],
+        from: &Sender,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
+        self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ())
     }
 
     /// A packet is refused: count what that tells of its heap.

@@ -5,6 +5,7 @@ mod endings;
 mod hostile;
 mod sockets;
 mod stalled;
+mod trains;
 
 use super::*;
 use crate::spead::inproc::InprocQueue;

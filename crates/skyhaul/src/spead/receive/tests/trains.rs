@@ -1,0 +1,129 @@
+//! Packets that come in trains are placed as those that come one by one, whatever happened to them on the way.
+
+use super::*;
+use skyhaul_io::source::{SourceStats, Train};
+use std::io;
+use std::net::SocketAddr;
+
+/// Packets handed over as they are, or as trains of those that go together.
+struct Script {
+    packets: Vec<Vec<u8>>,
+    trains: bool,
+    at: usize,
+}
+
+impl Script {
+    /// The end of the train that begins at `at`: packets of one length, the last may be shorter.
+    fn train_end(&self) -> usize {
+        let stride = self.packets[self.at].len();
+        let mut end = self.at + 1;
+        while self.trains && end < self.packets.len() && end - self.at < 44 {
+            let length = self.packets[end].len();
+            if length > stride || length == 0 {
+                break;
+            }
+            end += 1;
+            if length < stride {
+                break;
+            }
+        }
+        end
+    }
+}
+
+impl Source for Script {
+    fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let sender = SocketAddr::from(([10, 0, 0, 1], 9));
+        let (from, end) = (self.at, self.train_end());
+        let bytes = self.packets[from..end].concat();
+        each(Train { stride: self.packets[from].len(), ..Train::single(&bytes, &sender) });
+        self.at = end;
+        Ok(end - from)
+    }
+
+    fn stats(&self) -> SourceStats {
+        SourceStats::default()
+    }
+
+    fn describe(&self) -> String {
+        "script".into()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.at == self.packets.len()
+    }
+}
+
+/// A small generator, so that one seed is one case.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % n as u64) as usize
+    }
+}
+
+/// Heaps of a sender, some of whose packets were lost, doubled, exchanged or damaged.
+fn journey(seed: u64) -> Vec<Vec<u8>> {
+    let mut dice = Dice(seed);
+    let most = [80, 120, 200, 1000][dice.below(4)];
+    let mut all = Vec::new();
+    for counter in 0..6 {
+        let bytes = 1 + dice.below(12 * most);
+        let own = [flavour().addressed(0x1000, 0), flavour().immediate(0x1001, counter)];
+        all.extend(packets_with(counter, &payload(counter, bytes), &own, most, dice.below(2) == 0));
+    }
+    let faults = dice.below(5);
+    for _ in 0..faults {
+        let (a, b) = (dice.below(all.len()), dice.below(all.len()));
+        match dice.below(6) {
+            0 => drop(all.remove(a)),
+            1 => all.insert(b, all[a].clone()),
+            2 => all.swap(a, b),
+            // A bit of the head.
+            3 => {
+                let at = dice.below(all[a].len().min(64));
+                all[a][at] ^= 1 << dice.below(8);
+            }
+            4 => drop(all[a].pop()),
+            _ => all[a].push(0),
+        }
+    }
+    all
+}
+
+/// What the user and the counters say of it.
+fn outcome(packets: Vec<Vec<u8>>, trains: bool, in_order: bool) -> (Vec<String>, Vec<(String, u64)>) {
+    let mut config = StreamConfig { incomplete: true, stop: StopRule::Never, ..config() };
+    config.heaps.in_order = in_order;
+    let stream = Stream::new(&config);
+    stream.add_source("script", Box::new(Script { packets, trains, at: 0 }), true).unwrap();
+    let mut heaps = Vec::new();
+    while let Ok(heap) = stream.get(LONG) {
+        let items: Vec<_> = heap.items().iter().map(|item| item.id).collect();
+        heaps.push(format!(
+            "{} {:?} {} {:?} {items:?} {:?}",
+            heap.counter,
+            heap.size,
+            heap.received,
+            heap.missing,
+            heap.payload()
+        ));
+    }
+    // In what order heaps end is no matter of trains, but at the end of the stream.
+    heaps.sort();
+    let same = |name: &str| !["batches", "max_batch", "trains"].contains(&name);
+    let counts = stream.stats().total.named().filter(|(name, _)| same(name)).collect();
+    (heaps, counts)
+}
+
+#[test]
+fn trains_are_placed_as_their_packets_would_be() {
+    for seed in 0..3000 {
+        let packets = journey(seed);
+        let in_order = seed % 4 == 0;
+        let one_by_one = outcome(packets.clone(), false, in_order);
+        assert_eq!(outcome(packets, true, in_order), one_by_one, "seed {seed}");
+    }
+}
