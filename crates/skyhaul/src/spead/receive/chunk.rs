@@ -43,6 +43,7 @@ pub use window::{Chunk, ChunkBytes, ChunkCounts, ChunkWindow, Eviction};
 
 use super::config::{Full, StreamConfig, TcpReaderOptions};
 use super::core::{Core, lock};
+use super::goal::Finished;
 use super::inlet::{Inlet, reader_methods};
 use super::ring::{GetError, Ring};
 use super::stats::{Ended, Stats};
@@ -86,6 +87,8 @@ impl ChunkConfig {
 struct Shared {
     window: Mutex<Window>,
     rule: ChunkRule,
+    /// In the order in which they left the window.
+    finished: Finished<Chunk>,
     ring: Arc<Ring<Chunk>>,
 }
 
@@ -94,7 +97,7 @@ impl Shared {
         let mut window = Window::new(chunks.window, chunks.eviction, streams, chunks.ahead, chunks.stream);
         window.user = vec![0; chunks.rule.counters.len()];
         let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
-        Arc::new(Shared { window: Mutex::new(window), rule, ring })
+        Arc::new(Shared { window: Mutex::new(window), rule, finished: Finished::default(), ring })
     }
 
     fn counts(&self) -> ChunkCounts {

@@ -7,7 +7,7 @@
 //! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
 
 use super::config::{Full, StreamConfig};
-use super::goal::Goal;
+use super::goal::{Finished, Goal};
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::table::{Sender, Table};
@@ -70,6 +70,8 @@ pub(super) struct Core<G: Goal> {
     clock: Instant,
     table: Mutex<Table<G>>,
     pub(super) ring: Arc<Ring<G::Out>>,
+    /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
+    finished: Option<Finished<G::Out>>,
     started: (Mutex<bool>, Condvar),
     /// Nothing more is to be read.
     over: AtomicBool,
@@ -114,7 +116,9 @@ impl<O> Reader<O> {
 impl<G: Goal> Core<G> {
     pub(super) fn new(config: &StreamConfig, clock: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
         ring.join();
+        let finished = goal.finished();
         Self {
+            finished,
             name: config.name.clone(),
             full: config.full,
             memory: config.memory.clone(),
@@ -379,26 +383,21 @@ impl<G: Goal> Core<G> {
 
     /// Give the ring what is finished; wait or refuse where it has no room. Whether there was none.
     pub(super) fn hand_over(&self, me: &mut Reader<G::Out>) -> bool {
-        if me.out.is_empty() {
+        if self.finished.is_none() && me.out.is_empty() {
             return false;
         }
         copy::fence();
-        self.ring.push(&mut me.out);
-        if me.out.is_empty() {
+        if self.push(me) == 0 {
             me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
             return false;
         }
         me.counts.blocked += u64::from(me.waits || me.grace);
         let until = me.grace.then(|| Instant::now() + GRACE);
-        while !me.out.is_empty() {
+        loop {
             let stopping = self.stopping.load(Ordering::Acquire);
             let graced = until.is_some_and(|until| Instant::now() < until);
             if stopping || !(me.waits || graced) {
-                let refused = me.out.len() as u64;
-                *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += refused;
-                self.table().goal.refused(&mut me.out);
-                me.out.clear();
-                me.grace = false;
+                self.refuse(me, stopping);
                 break;
             }
             me.publish();
@@ -406,9 +405,38 @@ impl<G: Goal> Core<G> {
             if !self.is_over() {
                 self.tick(me);
             }
-            self.ring.push(&mut me.out);
+            if self.push(me) == 0 {
+                break;
+            }
         }
         true
+    }
+
+    /// As much of what is finished as there is room for. Returns how much is left.
+    fn push(&self, me: &mut Reader<G::Out>) -> usize {
+        match &self.finished {
+            None => {
+                self.ring.push(&mut me.out);
+                me.out.len()
+            }
+            // Under its lock, so that nobody overtakes.
+            Some(finished) => {
+                let mut finished = lock(finished);
+                self.ring.push(&mut finished);
+                finished.len()
+            }
+        }
+    }
+
+    /// For what is left there is no room.
+    fn refuse(&self, me: &mut Reader<G::Out>, stopping: bool) {
+        let mut left = match &self.finished {
+            None => std::mem::take(&mut me.out),
+            Some(finished) => std::mem::take(&mut *lock(finished)),
+        };
+        *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += left.len() as u64;
+        self.table().goal.refused(&mut left);
+        me.grace = false;
     }
 
     /// The time, to within some trains.

@@ -7,6 +7,10 @@ use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::spead::Head;
 use skyhaul_io::memory::heap::HeapCache;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// What is finished and not in the ring yet, of several streams.
+pub(super) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
 
 /// What a stream is for. Called under the stream's lock.
 pub(super) trait Goal: Send + 'static {
@@ -61,6 +65,11 @@ pub(super) trait Goal: Send + 'static {
 
     /// A heap is finished.
     fn retired(&mut self, heap: RetiredHeap<Self::Block>, out: &mut VecDeque<Self::Out>);
+
+    /// Where streams that share a ring put what is ready, so that its order is kept. `None`: into `out`.
+    fn finished(&self) -> Option<Finished<Self::Out>> {
+        None
+    }
 
     /// Finished heaps were looked at: hand on what that made ready. `ended`: the stream has ended.
     fn ready(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {

@@ -1,7 +1,7 @@
 //! The goal of a chunk stream: a heap under construction is a place in a chunk.
 
 use super::super::core::lock;
-use super::super::goal::Goal;
+use super::super::goal::{Finished, Goal};
 use super::super::table::Sender;
 use super::rule::HeapHead;
 use super::{Chunk, Shared};
@@ -96,12 +96,16 @@ impl Goal for InChunks {
         out.drain(..).for_each(|chunk| window.add_free(chunk));
     }
 
-    fn ready(&mut self, ended: bool, out: &mut VecDeque<Chunk>) {
+    fn finished(&self) -> Option<Finished<Chunk>> {
+        Some(self.shared.finished.clone())
+    }
+
+    fn ready(&mut self, ended: bool, _: &mut VecDeque<Chunk>) {
         let mut window = lock(&self.shared.window);
         if ended && !self.ended {
             self.ended = true;
             window.end(self.number);
         }
-        out.append(&mut window.ready);
+        lock(&self.shared.finished).append(&mut window.ready);
     }
 }

@@ -239,7 +239,8 @@ fn run_group(eviction: Eviction, late: bool) -> (Vec<(u64, Vec<u8>)>, ChunkCount
 fn a_lossless_group_waits_for_the_slower_stream() {
     for late in [false, true] {
         let (got, counts) = run_group(Eviction::Lossless, late);
-        assert!(got.into_iter().eq((0..30).map(|id| (id, vec![1; 4]))), "late: {late}");
+        let whole: Vec<_> = (0..30).map(|id| (id, vec![1; 4])).collect();
+        assert_eq!(got, whole, "late: {late}, {counts:?}");
         assert_eq!((counts.chunks, counts.too_old_heaps), (30, 0));
     }
 }
