@@ -26,6 +26,9 @@ fn most_ahead() -> u64 {
     default_bytes() / 8
 }
 
+/// The priority (`nice`) that takes least.
+const LOWEST: i32 = 19;
+
 /// A fixed total, and the touched part of it that nobody has drawn.
 #[derive(Debug)]
 pub(super) struct Supply {
@@ -174,8 +177,14 @@ impl Supply {
     /// The keeper's thread.
     fn keep(&self) {
         let mut state = self.lock();
+        let mut first = true;
         while !state.closed {
             let Some(bytes) = self.wanted(&state) else {
+                if std::mem::take(&mut first) {
+                    // From now on it makes up for what is used, and must not take the processor from those who use it.
+                    // Whether that is granted changes nothing else.
+                    let _ = rustix::process::setpriority_process(None, LOWEST);
+                }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };

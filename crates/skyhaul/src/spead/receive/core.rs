@@ -22,6 +22,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+/// Bytes that come before a user who has not taken all is given way to.
+const PILE: u64 = 2 << 20;
+
 /// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
 pub(super) const WAIT: Duration = Duration::from_millis(20);
 /// Shortest time between two looks at the clock's business.
@@ -105,6 +108,8 @@ pub(super) struct Reader<O> {
     ticked: Nanos,
     /// How long the next look for packets may wait.
     pub(super) wait: Duration,
+    /// Bytes that had come when the user had taken all, or was last given way to.
+    gave_way: u64,
 }
 
 impl<O> Reader<O> {
@@ -207,6 +212,7 @@ impl<G: Goal> Core<G> {
             looks: 0,
             ticked: Nanos(0),
             wait: WAIT,
+            gave_way: 0,
         }
     }
 
@@ -337,6 +343,7 @@ impl<G: Goal> Core<G> {
             looks: 0,
             ticked: Nanos(0),
             wait: WAIT,
+            gave_way: 0,
         }
     }
 
@@ -355,6 +362,19 @@ impl<G: Goal> Core<G> {
         me.publish();
         if self.hand_over(me) {
             me.publish();
+        }
+        self.give_way(me);
+    }
+
+    /// A user on this reader's processor does not run while the reader does, and what it would give back piles up past
+    /// the cache: let it run before that. A user on another processor costs a look at the count.
+    fn give_way(&self, me: &mut Reader<G::Out>) {
+        let bytes = me.counts.bytes;
+        if self.ring.len() == 0 {
+            me.gave_way = bytes;
+        } else if bytes - me.gave_way >= PILE {
+            me.gave_way = bytes;
+            std::thread::yield_now();
         }
     }
 
