@@ -2,7 +2,7 @@
 
 use super::core::{Core, GRACE, Reader};
 use super::goal::Goal;
-use super::table::{Run, Sender, Table};
+use super::table::{Refused, Run, Sender, Table};
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;
 use std::sync::MutexGuard;
@@ -65,7 +65,7 @@ impl<'a, G: Goal> Held<'a, G> {
         bytes: &[u8],
         sender: &Sender,
     ) -> Result<(), Reject> {
-        self.run(me, head, at, Run::one(bytes), sender).map(|_| ())
+        self.run(me, head, at, Run::one(bytes), sender).map(|_| ()).map_err(|refused| refused.why)
     }
 
     /// Place a run; returns how many of its packets are. Where the reader may wait, wait for memory.
@@ -77,12 +77,14 @@ impl<'a, G: Goal> Held<'a, G> {
         at: u64,
         run: Run<'_>,
         sender: &Sender,
-    ) -> Result<usize, Reject> {
+    ) -> Result<usize, Refused> {
         match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
-            Err(Reject::NoBuffer) if me.waits => self.with_patience(me, head, at, run, sender, PATIENCE),
-            Err(Reject::NoBuffer) if me.grace => {
+            Err(refused) if refused.lacks_memory() && me.waits => {
+                self.with_patience(me, head, at, run, sender, PATIENCE)
+            }
+            Err(refused) if refused.lacks_memory() && me.grace => {
                 let placed = self.with_patience(me, head, at, run, sender, GRACE);
-                me.grace = placed != Err(Reject::NoBuffer);
+                me.grace = !placed.is_err_and(|refused| refused.lacks_memory());
                 placed
             }
             other => other,
@@ -99,7 +101,7 @@ impl<'a, G: Goal> Held<'a, G> {
         run: Run<'_>,
         sender: &Sender,
         patience: Duration,
-    ) -> Result<usize, Reject> {
+    ) -> Result<usize, Refused> {
         let begin = Instant::now();
         me.counts.blocked += 1;
         let _waits = Waits::new(self.core);
@@ -109,7 +111,7 @@ impl<'a, G: Goal> Held<'a, G> {
             std::thread::sleep(Duration::from_millis(1));
             self.core.tick(me);
             match self.table().run(head, at, run, sender, me.now, &mut me.counts) {
-                Err(Reject::NoBuffer) if begin.elapsed() < patience => {}
+                Err(refused) if refused.lacks_memory() && begin.elapsed() < patience => {}
                 other => return other,
             }
         }

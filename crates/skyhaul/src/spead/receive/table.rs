@@ -76,6 +76,22 @@ pub(super) struct Run<'a> {
     count: usize,
 }
 
+/// Why a run was not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Refused {
+    pub(super) why: Reject,
+    /// Of so many of its packets, from the first on, this is known to be true: those are refused, and counted by the goal
+    /// where it counts such. The others are to be placed by themselves.
+    pub(super) packets: usize,
+}
+
+impl Refused {
+    /// Whether all that is missing is memory.
+    pub(super) fn lacks_memory(&self) -> bool {
+        self.why == Reject::NoBuffer && self.packets > 0
+    }
+}
+
 impl<'a> Run<'a> {
     /// One payload.
     pub(super) fn one(bytes: &'a [u8]) -> Self {
@@ -92,7 +108,35 @@ impl<'a> Run<'a> {
 
     /// Bytes of all payloads.
     pub(super) fn length(&self) -> u64 {
-        self.each as u64 * self.count as u64
+        self.bytes_of(self.count)
+    }
+
+    /// Bytes of so many payloads.
+    pub(super) fn bytes_of(&self, packets: usize) -> u64 {
+        self.each as u64 * packets as u64
+    }
+
+    /// A reason that was found for the run as a whole.
+    fn refused(&self, why: Reject) -> Refused {
+        let packets = match why {
+            Reject::Duplicate | Reject::Late | Reject::BeforeStart | Reject::AfterStop => self.count,
+            // Some of them may have a place, or another reason to have none.
+            _ if self.count > 1 => 0,
+            _ => 1,
+        };
+        Refused { why, packets }
+    }
+
+    /// A reason that was found when room for its heap was asked for.
+    fn without_room(&self, why: Reject, is_sized: bool) -> Refused {
+        match why {
+            // Each of them needs the same.
+            Reject::NoBuffer if is_sized => Refused { why, packets: self.count },
+            // A heap that grows may have room for some.
+            Reject::NoBuffer | Reject::Late => self.refused(why),
+            // That was the first packet's question. The others ask for themselves: the answer may change.
+            _ => Refused { why, packets: 1 },
+        }
     }
 
     #[inline]
@@ -164,12 +208,12 @@ impl<G: Goal> Table<G> {
         from: &Sender,
         now: Nanos,
         counts: &mut Counts,
-    ) -> Result<usize, Reject> {
+    ) -> Result<usize, Refused> {
         if self.ended.is_some() {
-            return Err(Reject::AfterStop);
+            return Err(run.refused(Reject::AfterStop));
         }
         if head.counter < self.rules.start_at {
-            return Err(Reject::BeforeStart);
+            return Err(run.refused(Reject::BeforeStart));
         }
         if head.is_stop() && self.rules.stop != StopRule::Never {
             if at == 0 {
@@ -197,14 +241,14 @@ impl<G: Goal> Table<G> {
         };
         let mut slot = match self.heaps.reserve(key, part, now, room) {
             Ok(slot) => slot,
-            Err(Reject::NoBuffer) => return Err(why),
-            Err(reason) => return Err(self.refused(reason, counts)),
+            Err(Reject::NoBuffer) => return Err(run.without_room(why, head.size.is_some())),
+            Err(reason) => return Err(run.refused(self.refused(reason, counts))),
         };
         let (mut to, mut placed) = (part.offset, 0);
         for payload in run.payloads() {
             match self.goal.write(slot.block(), head, to, payload) {
                 Ok(refused) => counts.pointers_refused += refused,
-                Err(why) if placed == 0 => return Err(why),
+                Err(why) if placed == 0 => return Err(run.refused(why)),
                 Err(_) => {
                     slot.cut(to);
                     break;
@@ -234,7 +278,7 @@ impl<G: Goal> Table<G> {
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ())
+        self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ()).map_err(|refused| refused.why)
     }
 
     /// A packet is refused: count what that tells of its heap.

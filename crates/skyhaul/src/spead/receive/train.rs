@@ -7,7 +7,6 @@ use super::core::{Core, Reader};
 use super::goal::Goal;
 use super::held::Held;
 use super::table::{Run, Sender};
-use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::Head;
 use skyhaul_io::source::Train;
 
@@ -25,11 +24,13 @@ impl<G: Goal> Core<G> {
                 train.packets().for_each(|_| me.counts.rejects.add(why));
             }
             Ok(sender) => {
+                // Without a stride it is one packet, whatever its length.
+                let stride = if train.stride == 0 { train.bytes.len() } else { train.stride };
                 let mut left = train.bytes;
                 loop {
-                    let placed = Self::next_run(held, me, left, train.stride, &sender);
-                    match left.split_at_checked(placed * train.stride) {
-                        Some((_, rest)) if !rest.is_empty() && placed > 0 && train.stride > 0 => left = rest,
+                    let placed = Self::next_run(held, me, left, stride, &sender);
+                    match left.split_at_checked(placed * stride) {
+                        Some((_, rest)) if !rest.is_empty() => left = rest,
                         _ => break,
                     }
                 }
@@ -67,30 +68,18 @@ impl<G: Goal> Core<G> {
             return 1;
         }
         let run = Run::of(&head, bytes, stride, 1 + following);
-        match held.run(me, &head, 0, run, sender) {
-            Ok(placed) => placed,
-            // What is true of all of them is true of each.
-            Err(
-                why @ (Reject::NoBuffer
-                | Reject::Duplicate
-                | Reject::Late
-                | Reject::BeforeStart
-                | Reject::AfterStop),
-            ) => {
-                me.counts.refuse(why, 1 + following, run.length());
-                1 + following
-            }
-            // Not all of them have a place, or not the same reason to have none.
-            Err(_) => {
-                for packet in bytes.chunks_exact(stride).take(1 + following) {
-                    match Head::read(packet) {
-                        Ok(head) => Self::one(held, me, &head, packet, sender),
-                        Err(why) => me.counts.refuse(why, 1, packet.len() as u64),
-                    }
-                }
-                1 + following
+        let refused = match held.run(me, &head, 0, run, sender) {
+            Ok(placed) => return placed,
+            Err(refused) => refused,
+        };
+        me.counts.refuse(refused.why, refused.packets, run.bytes_of(refused.packets));
+        for packet in bytes.chunks_exact(stride).take(1 + following).skip(refused.packets) {
+            match Head::read(packet) {
+                Ok(head) => Self::one(held, me, &head, packet, sender),
+                Err(why) => me.counts.refuse(why, 1, packet.len() as u64),
             }
         }
+        1 + following
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! Packets that come in trains are placed as those that come one by one, whatever happened to them on the way.
 
+use super::super::chunk::{Chunk, ChunkConfig, ChunkCounts, ChunkRule, ChunkStream};
 use super::*;
 use skyhaul_io::source::{SourceStats, Train};
 use std::io;
@@ -126,4 +127,81 @@ fn trains_are_placed_as_their_packets_would_be() {
         let one_by_one = outcome(packets.clone(), false, in_order);
         assert_eq!(outcome(packets, true, in_order), one_by_one, "seed {seed}");
     }
+}
+
+/// Counters of a stream of chunks with four heaps of 2000 bytes each, of which the last has no room.
+fn chunk_counts(packets: Vec<Vec<u8>>, trains: bool) -> (ChunkCounts, Vec<(String, u64)>) {
+    let rule = ChunkRule::declared("counter / 4", "counter % 4", "counter % 4 * 2000").unwrap();
+    let stream = ChunkStream::new(&config(), &ChunkConfig { ahead: 10, ..ChunkConfig::new(rule) });
+    (0..8).for_each(|_| stream.add_free(Chunk::new(vec![0u8; 7999], 4, 0)));
+    stream.add_source("script", Box::new(Script { packets, trains, at: 0 }), true).unwrap();
+    stream.join();
+    let total = stream.stats().total;
+    let rejects = total.named().filter(|(name, _)| name.starts_with("reject_")).collect();
+    (stream.chunk_counts(), rejects)
+}
+
+#[test]
+fn heaps_that_have_no_place_in_a_chunk_are_counted_once() {
+    let own = [flavour().immediate(0x1001, 5)];
+    let heap = |counter| packets_with(counter, &payload(counter, 2000), &own, 500, true);
+    // One does not fit, one is far beyond the window (of fewer packets than would be believed), one is too old.
+    let sent: Vec<_> = [0, 1, 3, 4000, 4, 8, 12, 2].into_iter().flat_map(heap).collect();
+    assert!(heap(0).len() > 3);
+    let one_by_one = chunk_counts(sent.clone(), false);
+    let ChunkCounts { rejected_heaps, stray_heaps, too_old_heaps, .. } = one_by_one.0;
+    assert_eq!((rejected_heaps, stray_heaps, too_old_heaps), (1, 1, 1));
+    assert_eq!(chunk_counts(sent, true), one_by_one);
+}
+
+/// A packet of a heap that tells no size.
+fn unsized_packet(offset: u64, bytes: usize) -> Vec<u8> {
+    let pointers = [(1, 7), (3, offset), (4, bytes as u64)].map(|(id, value)| flavour().immediate(id, value));
+    let mut packet = vec![0x53, 4, 2, 6, 0, 0, 0, pointers.len() as u8];
+    packet.extend(pointers.iter().flat_map(|pointer| pointer.to_be_bytes()));
+    packet.resize(packet.len() + bytes, 7);
+    packet
+}
+
+#[test]
+fn a_heap_that_grows_takes_of_a_train_what_it_has_room_for() {
+    const EACH: usize = 1_000_000;
+    let mut config = StreamConfig { incomplete: true, memory: HeapMemory::new(40 << 20), ..config() };
+    config.heaps.timeout = None;
+    let stream = Stream::new(&config);
+    let mut packets: Vec<_> = (0..2).map(|n| unsized_packet(n * EACH as u64, EACH)).collect();
+    // Ends the first train.
+    packets.push(vec![0]);
+    packets.extend((2..40).map(|n| unsized_packet(n * EACH as u64, EACH)));
+    stream.add_source("script", Box::new(Script { packets, trains: true, at: 0 }), false).unwrap();
+    let heap = stream.get(LONG).unwrap();
+    assert!(heap.received >= 4 * EACH as u64, "{} bytes, all but the first train", heap.received);
+    let total = stream.stats().total;
+    assert!(total.rejects.get(Reject::NoBuffer) > 0, "there is no room for all of it");
+    assert_eq!(heap.received + total.refused_bytes, 40 * EACH as u64 + 1);
+}
+
+#[test]
+fn a_train_without_a_stride_is_one_packet() {
+    struct Once(Option<Vec<u8>>);
+    impl Source for Once {
+        fn poll(&mut self, _: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+            let Some(bytes) = self.0.take() else { return Ok(0) };
+            each(Train { stride: 0, ..Train::single(&bytes, &SocketAddr::from(([10, 0, 0, 1], 9))) });
+            Ok(1)
+        }
+        fn stats(&self) -> SourceStats {
+            SourceStats::default()
+        }
+        fn describe(&self) -> String {
+            "once".into()
+        }
+        fn is_finished(&self) -> bool {
+            self.0.is_none()
+        }
+    }
+    let stream = Stream::new(&config());
+    let [packet] = <[_; 1]>::try_from(packets(1, 1000, 1472)).unwrap();
+    stream.add_source("once", Box::new(Once(Some(packet))), true).unwrap();
+    assert_eq!(all(&stream).len(), 1);
 }
