@@ -253,8 +253,11 @@ impl<G: Goal> Core<G> {
 
     /// The ring gets nothing more from here.
     fn leave(&self) {
-        if !self.left.swap(true, Ordering::AcqRel) {
-            self.ring.leave();
+        if !self.left.swap(true, Ordering::AcqRel) && self.ring.leave() && self.finished.is_some() {
+            // What several streams that stopped at a time left to each other.
+            let mut me = self.nobody();
+            self.refuse(&mut me, true);
+            lock(&self.own).merge(&me.counts);
         }
     }
 
@@ -322,9 +325,16 @@ impl<G: Goal> Core<G> {
     pub(super) fn tick_alone(&self) {
         let mut me = self.nobody();
         self.tick(&mut me);
-        self.hand_over(&mut me);
+        let mut left = 0;
+        if self.finished.is_some() {
+            // Not refused for want of room: it may be what readers of the group's other streams wait with.
+            copy::fence();
+            left = self.push(&mut me);
+        } else {
+            self.hand_over(&mut me);
+        }
         lock(&self.own).merge(&me.counts);
-        if self.is_over() && self.is_idle() {
+        if left == 0 && self.is_over() && self.is_idle() {
             self.leave();
         }
     }
@@ -415,6 +425,10 @@ impl<G: Goal> Core<G> {
         let until = me.grace.then(|| Instant::now() + GRACE);
         loop {
             let stopping = self.stopping.load(Ordering::Acquire);
+            if stopping && self.finished.is_some() && self.ring.is_shared() {
+                // The group's other streams hand it on.
+                break;
+            }
             let graced = until.is_some_and(|until| Instant::now() < until);
             if stopping || !(me.waits || graced) {
                 self.refuse(me, stopping);

@@ -198,8 +198,13 @@ impl<T> Ring<T> {
         lock(&self.back).writers += 1;
     }
 
-    /// A stream that fills it has ended; the last one closes it.
-    pub(super) fn leave(&self) {
+    /// Whether several streams fill it.
+    pub(super) fn is_shared(&self) -> bool {
+        lock(&self.back).writers > 1
+    }
+
+    /// A stream that fills it has ended; the last one closes it. Whether that was it.
+    pub(super) fn leave(&self) -> bool {
         let mut back = lock(&self.back);
         back.writers = back.writers.saturating_sub(1);
         let last = back.writers == 0;
@@ -207,6 +212,7 @@ impl<T> Ring<T> {
         if last {
             self.close();
         }
+        last
     }
 
     /// Nothing more comes: whoever waits is told, what is there can still be got.

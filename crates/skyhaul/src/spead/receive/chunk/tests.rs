@@ -254,6 +254,40 @@ fn a_lossy_group_goes_on_without_the_slower_stream() {
 }
 
 #[test]
+fn a_stream_of_a_group_that_reads_nothing_throws_nothing_of_the_others_away() {
+    let group = ChunkGroup::new(&StreamConfig { ring: 1, ..config() }, &ChunkConfig::new(rule()), 2);
+    // As a reader of another stream leaves it, between what it took out of the window and the ring.
+    lock(&group.streams[0].shared.finished).extend((0..3).map(|_| chunk()));
+    for taken in 0..3 {
+        assert!(group.get(LONG).is_ok(), "chunk {taken}");
+    }
+    assert!(group.streams.iter().all(|stream| stream.stats().total.ring_full == 0));
+}
+
+#[test]
+fn a_stream_of_a_group_that_stops_takes_nothing_of_the_others_with_it() {
+    let group = |finished| {
+        let group = ChunkGroup::new(&StreamConfig { ring: 1, ..config() }, &ChunkConfig::new(rule()), 2);
+        lock(&group.streams[0].shared.finished).extend((0..finished).map(|_| chunk()));
+        group
+    };
+    let stopped =
+        |group: &ChunkGroup| group.streams.iter().map(|stream| stream.stats().total.stopped).sum::<u64>();
+    let one = group(3);
+    one.streams[0].stop();
+    for taken in 0..3 {
+        assert!(one.get(LONG).is_ok(), "chunk {taken}");
+    }
+    assert_eq!(stopped(&one), 0);
+    // All of them: what found no room is counted, and free again.
+    let all = group(3);
+    all.stop();
+    assert_eq!((stopped(&all), all.streams[0].free()), (2, 2));
+    assert!(all.get(LONG).is_ok());
+    assert_eq!(all.get(LONG).unwrap_err(), GetError::Stopped);
+}
+
+#[test]
 fn memory_of_any_kind_comes_back_as_what_it_was() {
     let memory = super::super::HeapMemory::new(1 << 20);
     let chunk = Chunk::new(memory.take(100).unwrap(), 1, 0);
