@@ -77,6 +77,9 @@ struct Growth {
     not_before: Option<Instant>,
 }
 
+/// More than any machine has, and sums of it and of some heaps are numbers.
+const MOST: u64 = 1 << 62;
+
 /// A vain search is repeated only after so many times the time that it took: it then costs at most so small a part of
 /// a thread.
 const PAUSE: u32 = 20;
@@ -85,7 +88,7 @@ impl HeapMemory {
     /// At most `limit` bytes; nothing is taken from the system yet.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        let limit = limit.max(class::SMALLEST as u64);
+        let limit = limit.clamp(class::SMALLEST as u64, MOST);
         let count = class::index_of(usize::try_from(limit).unwrap_or(usize::MAX)) + 1;
         let classes = (0..count)
             .map(|index| Class::new(class::bytes_of(index).min(limit as usize / class::UNIT * class::UNIT)))

@@ -99,6 +99,10 @@ impl Supply {
         let mut state = self.lock();
         if state.kept && whole as u64 > state.piece && 2 * whole as u64 <= state.goal {
             state.piece = whole as u64;
+            // They are too small for what is wanted now, and as long as they are there no larger one is made.
+            while let Some(piece) = state.ready.pop_front() {
+                self.forget(&mut state, &piece);
+            }
         }
         let drawn = match state.ready.iter().position(|piece| piece.len() >= whole) {
             Some(at) => {

@@ -211,6 +211,26 @@ fn what_is_kept_ahead_is_touched_whatever_the_size() {
 }
 
 #[test]
+fn what_is_kept_ahead_is_large_enough_for_the_heaps_that_come() {
+    let memory = HeapMemory::new(512 << 20);
+    memory.keep_ahead(40 << 20);
+    memory.wait_ahead();
+    // Larger than every piece that is there: the kernel gives it, and the keeper has understood.
+    let _first = memory.take(20 << 20).unwrap();
+    memory.wait_ahead();
+    let second = memory.take(20 << 20).unwrap();
+    assert_eq!(resident(&second), 20 << 20);
+}
+
+#[test]
+fn there_is_no_limit_that_is_too_large() {
+    let memory = HeapMemory::new(u64::MAX);
+    memory.keep_ahead(4 << 20);
+    memory.wait_ahead();
+    assert!(memory.take(1 << 20).is_some() && memory.take(usize::MAX).is_none());
+}
+
+#[test]
 fn what_is_kept_ahead_never_stands_in_the_way() {
     let memory = HeapMemory::new(64 << 20);
     memory.keep_ahead(u64::MAX);
@@ -232,8 +252,9 @@ fn what_is_kept_ahead_never_stands_in_the_way() {
         drop(small);
         std::thread::sleep(std::time::Duration::from_millis(6));
     }
-    let handles: Vec<_> = (0..50).map(|_| HeapMemory::new(64 << 20)).collect();
-    handles.iter().for_each(|memory| memory.keep_ahead(16 << 20));
+    // Few bytes: all tests of this process share what may be kept ahead.
+    let handles: Vec<_> = (0..20).map(|_| HeapMemory::new(64 << 20)).collect();
+    handles.iter().for_each(|memory| memory.keep_ahead(4 << 20));
     // Closed while it is being touched.
     drop(handles);
 }
