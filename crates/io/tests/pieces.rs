@@ -407,6 +407,8 @@ fn after_the_connections_asked_for_the_listener_is_gone() {
     until(&mut source, &mut seen, |seen, _| seen.closed.len() == 2);
     assert!(source.is_finished());
     assert_eq!(source.poll(Duration::ZERO, &mut seen).unwrap(), 0);
+    let none = self::source(&PieceOptions { accept: Some(0), ..PieceOptions::default() });
+    assert!(none.is_finished() && TcpStream::connect(none.local()).is_err(), "nobody is to be accepted");
 }
 
 #[test]

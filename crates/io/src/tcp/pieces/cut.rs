@@ -235,22 +235,31 @@ impl Cutter {
     /// Take `bytes`: what was kept, and what was read after it.
     pub(super) fn feed(&mut self, bytes: &[u8], rules: &Rules, tell: &mut Tell<'_>) {
         debug_assert!(!self.is_held, "what was not taken comes first");
-        self.run(bytes, false, rules, tell);
+        if let Some(used) = self.run(bytes, false, rules, tell) {
+            self.held = bytes[used..].to_vec();
+        }
     }
 
     /// Tell what was not taken once more, and go on.
     pub(super) fn resume(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
         if self.is_held {
-            let bytes = std::mem::take(&mut self.held);
-            self.run(&bytes, false, rules, tell);
+            let mut bytes = std::mem::take(&mut self.held);
+            if let Some(used) = self.run(&bytes, false, rules, tell) {
+                // Nearly always all of it, again and again: it stays where it is.
+                bytes.drain(..used);
+                self.held = bytes;
+            }
         }
     }
 
     /// Nothing came for long: what is not whole of what was found while searching is no packet after all.
     pub(super) fn doubt(&mut self, rules: &Rules, tell: &mut Tell<'_>) {
         if self.is_doubting() {
-            let bytes = self.keep[..self.kept].to_vec();
-            self.run(&bytes, true, rules, tell);
+            let mut bytes = self.keep[..self.kept].to_vec();
+            if let Some(used) = self.run(&bytes, true, rules, tell) {
+                bytes.drain(..used);
+                self.held = bytes;
+            }
         }
     }
 
@@ -271,7 +280,9 @@ impl Cutter {
         within && !lost
     }
 
-    fn run(&mut self, mut rest: &[u8], last: bool, rules: &Rules, tell: &mut Tell<'_>) {
+    /// Cut `bytes`. If a piece was not taken, how many were done with before it; the others are to be held.
+    fn run(&mut self, bytes: &[u8], last: bool, rules: &Rules, tell: &mut Tell<'_>) -> Option<usize> {
+        let mut rest = bytes;
         (self.kept, self.is_held) = (0, false);
         while !rest.is_empty() || self.is_due() {
             let step = match self.state {
@@ -281,14 +292,14 @@ impl Cutter {
             };
             match step {
                 Step::Used(n) => rest = &rest[n..],
-                Step::Kept => return,
+                Step::Kept => return None,
                 Step::Refused => {
                     self.is_held = true;
-                    self.held = rest.to_vec();
-                    return;
+                    return Some(bytes.len() - rest.len());
                 }
             }
         }
+        None
     }
 
     /// Whether a long head makes a packet that has no body to wait for.
@@ -348,5 +359,49 @@ impl Cutter {
         self.keep[..rest.len()].copy_from_slice(rest);
         self.kept = rest.len();
         Step::Kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A length in one byte, then so many bytes.
+    struct Counted;
+
+    impl Heads for Counted {
+        fn find(&self, bytes: &[u8]) -> Found {
+            bytes.first().map_or(Found::More, |&n| Found::Packet { head: 1, body: u64::from(n) })
+        }
+
+        fn longest_head(&self) -> usize {
+            1
+        }
+    }
+
+    #[test]
+    fn what_is_left_again_and_again_is_not_copied() {
+        let rules = Rules::new(Box::new(Counted), 255, 300);
+        let mut cutter = Cutter::new(&rules);
+        let stream = [[3, 1, 2, 3], [3, 4, 5, 6], [3, 7, 8, 9]].concat();
+        let mut room = 1;
+        let tell = |room: &mut usize, cutter: &mut Cutter, feed: &[u8]| {
+            let mut told = |_: Told<'_>| std::mem::replace(room, room.saturating_sub(1)) > 0;
+            if feed.is_empty() {
+                cutter.resume(&rules, &mut told);
+            } else {
+                cutter.feed(feed, &rules, &mut told);
+            }
+        };
+        tell(&mut room, &mut cutter, &stream);
+        let held = cutter.held.as_ptr();
+        for (more, pending) in [(0, 8), (0, 8), (1, 4), (0, 4)] {
+            room = more;
+            tell(&mut room, &mut cutter, &[]);
+            assert_eq!((cutter.is_held(), cutter.pending(), cutter.held.as_ptr()), (true, pending, held));
+        }
+        room = 1;
+        tell(&mut room, &mut cutter, &[]);
+        assert_eq!((cutter.is_held(), cutter.pending()), (false, 0));
     }
 }

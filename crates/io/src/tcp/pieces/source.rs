@@ -107,8 +107,7 @@ impl PieceSource {
     pub fn open(at: &Endpoint, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         let (listener, at) = listen(at)?;
         let mut source = Self::new(at, heads, options)?;
-        source.listener = Some(listener);
-        source.watch(true)?;
+        source.accept_from(listener)?;
         Ok(source)
     }
 
@@ -123,8 +122,7 @@ impl PieceSource {
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let mut source = Self::new(Endpoint::tcp(listener.local_addr()?), heads, options)?;
-        source.listener = Some(listener);
-        source.watch(true)?;
+        source.accept_from(listener)?;
         Ok(source)
     }
 
@@ -270,6 +268,12 @@ impl PieceSource {
         self.doubtful.clear();
         self.held.clear();
         sink.done();
+    }
+
+    /// Accept from there, if anybody is to be accepted.
+    fn accept_from(&mut self, listener: TcpListener) -> io::Result<()> {
+        self.listener = (self.left != Some(0)).then_some(listener);
+        self.watch(true)
     }
 
     /// How long to wait: less, when something is to be done then.
