@@ -1,7 +1,7 @@
 //! Values with their units as people write them: `8Gbps`, `64MiB`, `10s`.
 //!
 //! A number without a unit is where mistakes of a factor of eight or a thousand come from, so every rate and span
-//! must carry one; a bare size is in bytes. What [`Display`](std::fmt::Display) prints, `parse` reads back exactly.
+//! must carry one, unless it is 0; a bare size is in bytes. What [`Display`](std::fmt::Display) prints, `parse` reads back exactly.
 //!
 //! ```
 //! use skyhaul_io::quantity::{Rate, Size, Span};
@@ -159,9 +159,13 @@ impl Span {
     }
 }
 
-/// `<digits>[.<digits>]<unit>` in exact arithmetic; nothing if it is anything else or does not fit.
+/// `<digits>[.<digits>]<unit>`, or 0, in exact arithmetic; nothing if it is anything else or does not fit.
 fn parse(text: &str, units: &[Unit]) -> Option<u64> {
     let text = text.trim();
+    if text == "0" {
+        // The same in every unit.
+        return Some(0);
+    }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let scale = u128::from(units.iter().find(|&&(name, _)| name == unit.trim_start())?.1);
@@ -213,6 +217,7 @@ mod tests {
         assert_eq!(span("10s"), Duration::from_secs(10));
         assert_eq!(span("1.5ms"), Duration::from_micros(1500));
         assert_eq!(span("2min"), Duration::from_secs(120));
+        assert_eq!((span("0"), span("0s"), rate("0"), size("0")), (Duration::ZERO, Duration::ZERO, 0, 0));
     }
 
     #[test]
