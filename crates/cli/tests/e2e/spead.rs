@@ -307,6 +307,7 @@ fn wrong_use_is_told_with_the_next_step() {
         ("send --format spead --to udp://127.0.0.1:9 --packet 70000", "65"),
         ("send --format spead --to udp://127.0.0.1:9 --packets 5", "--heaps"),
         ("send --format spead --to udp://127.0.0.1:9 --items 99999", "--items"),
+        ("send --format spead --to udp://127.0.0.1:9 --items 300 --repeat-pointers", "at least 2456"),
         ("send --format spead --to udp://239.1.1.1:9 --rate auto", "one receiver"),
         ("send --format spead --to udp://239.1.1.1:9 --rate search", "one receiver"),
         ("send --format spead --to udp://127.0.0.1:9 --rate auto:8Gbps-1Gbps", "auto:50mbps-8gbps"),

@@ -17,7 +17,7 @@ use skyhaul::io::host::thread;
 use skyhaul::io::tcp::TcpSendOptions;
 use skyhaul::io::udp::{largest_datagram, send::SendOptions};
 use skyhaul::report::VERSION;
-use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Split, Stream};
+use skyhaul::spead::send::{Batch, Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Split, Stream};
 use skyhaul::wire::spead::Flavour;
 use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
 use std::sync::Arc;
@@ -94,8 +94,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     };
     for job in &jobs {
         // What no heap can be made of is wrong use, told before anything is sent.
-        job.heap(0)?;
-        job.descriptors()?;
+        job.check()?;
     }
     let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
     let stop = Arc::new(AtomicBool::new(false));
@@ -263,6 +262,14 @@ fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
 }
 
 impl Job {
+    /// Whether heaps can be made, and cut into packets of this size.
+    fn check(&self) -> Result<()> {
+        let heaps = [self.heap(0)?, self.descriptors()?];
+        let heaps = heaps.into_iter().map(|heap| (Arc::new(heap), HeapOptions::default()));
+        Batch::new(heaps.collect(), self.stream.config())?;
+        Ok(())
+    }
+
     fn run(self, stop: &AtomicBool) -> SpeadSendReport {
         // A sender that is not pinned is only less steady.
         let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
