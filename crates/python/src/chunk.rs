@@ -267,9 +267,11 @@ impl ChunkStream {
         py.detach(|| self.group.start());
     }
 
-    /// End all streams. Chunks that wait can still be taken.
+    /// End all streams. Chunks that wait can still be taken. A forked process cannot end those of its parent.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.group.stop());
+        if self.group.is_here() {
+            py.detach(|| self.group.stop());
+        }
     }
 
     /// Counters of the chunks, and in `streams` those of each stream.

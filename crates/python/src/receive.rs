@@ -130,9 +130,11 @@ impl ReceiveStream {
         self.stream.start();
     }
 
-    /// End the stream. Heaps that wait can still be taken.
+    /// End the stream. Heaps that wait can still be taken. A forked process cannot end that of its parent.
     fn stop(&self, py: Python<'_>) {
-        py.detach(|| self.stream.stop());
+        if self.stream.is_here() {
+            py.detach(|| self.stream.stop());
+        }
     }
 
     /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and none is left.

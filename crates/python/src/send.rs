@@ -247,6 +247,9 @@ impl SendStream {
     /// Send what is queued, then close. What another thread is just sending is still sent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let Some(stream) = self.lock().take() else { return Ok(()) };
+        if !stream.is_here() {
+            return Ok(());
+        }
         if stream.is_own_thread() {
             *self.lock() = Some(stream);
             return not_here(true);

@@ -40,15 +40,27 @@ pub(crate) fn in_slices<T: Send>(
 
 /// Something with threads of its own, which may have to give buffers back to Python before they end: so while it is
 /// dropped and waits for them, other threads can run.
-pub(crate) struct Threaded<T: Send>(Option<T>);
+///
+/// A forked process has a copy of it without the threads, for which nobody can wait there: what they used stays.
+pub(crate) struct Threaded<T: Send> {
+    inner: Option<T>,
+    /// The process that has the threads.
+    process: u32,
+}
 
 impl<T: Send> Threaded<T> {
     pub(crate) fn new(inner: T) -> Self {
-        Self(Some(inner))
+        Self { inner: Some(inner), process: std::process::id() }
     }
 
+    /// Whether its threads are of this process.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Nothing where its threads are of another process.
     pub(crate) fn into_inner(mut self) -> Option<T> {
-        self.0.take()
+        if self.is_here() { self.inner.take() } else { None }
     }
 }
 
@@ -56,13 +68,16 @@ impl<T: Send> Deref for Threaded<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("it is taken in drop only")
+        self.inner.as_ref().expect("it is taken in drop only")
     }
 }
 
 impl<T: Send> Drop for Threaded<T> {
     fn drop(&mut self) {
-        let inner = self.0.take();
+        let inner = self.inner.take();
+        if !self.is_here() {
+            return std::mem::forget(inner);
+        }
         // Without an interpreter nobody can wait for it either, and the closure drops `inner` unused.
         Python::try_attach(move |py| py.detach(move || drop(inner)));
     }

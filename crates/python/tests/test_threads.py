@@ -170,6 +170,31 @@ def test_an_interpreter_may_end_any_time(end):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+FORKED = """
+import os
+sender = send.UdpStream(address)
+sender.send(heap)
+receiver.get()
+chunks = recv.ChunkStream("0", "0", "0", streams=2)
+chunks.add_udp("127.0.0.1:0")
+child = os.fork()
+if child == 0:
+    {child}
+    del sender, receiver, chunks
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+sender.send(heap)
+print(receiver.get().counter)
+"""
+
+
+@pytest.mark.parametrize("child", ["pass", "sender.close()", "receiver.stop(); chunks.stop()"])
+def test_a_forked_process_may_end(child):
+    done = subprocess.run([sys.executable, "-c", PRELUDE + FORKED.format(child=child)], capture_output=True, text=True,
+                          timeout=SOON, check=False)  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
 def test_waiting_is_as_long_as_was_said():
     receiver = recv.Stream()
     receiver.add_udp_reader("127.0.0.1:0")

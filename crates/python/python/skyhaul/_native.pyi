@@ -138,7 +138,7 @@ class ReceiveConfig:
     | `heap_timeout` | seconds from a heap's first packet to its end, at most; None: no limit |
     | `key` | "counter"; or "sender": heaps of different senders may have the same counter |
     | `stop` | "first" stop item ends the stream, "never", or after so many senders sent one |
-    | `idle_timeout`, `deadline` | the stream ends after so many seconds without a packet, or since its start |
+    | `idle_timeout`, `deadline` | the stream ends after so many seconds without a packet, once one came, or since its start |
     | `heap_limit`, `byte_limit` | the stream ends after so much was handed on |
     | `start_at` | heaps with a smaller counter are refused |
     | `incomplete` | hand on incomplete heaps too |
