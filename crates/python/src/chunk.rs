@@ -25,6 +25,11 @@ use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+/// Most heaps and bytes of notes of a chunk, and most streams: each takes memory at once.
+const MOST_HEAPS: usize = 1 << 28;
+const MOST_NOTES: usize = 1 << 30;
+const MOST_STREAMS: usize = 1024;
+
 /// Memory into which heaps are placed: an array to be filled, or one that was.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Chunk {
@@ -58,6 +63,12 @@ impl Chunk {
     #[new]
     #[pyo3(signature = (data, heaps, extra = 0))]
     fn new(py: Python<'_>, data: &Bound<'_, PyAny>, heaps: usize, extra: usize) -> PyResult<Self> {
+        if heaps > MOST_HEAPS || extra > MOST_NOTES {
+            let text = format!(
+                "a chunk for {heaps} heaps and {extra} bytes of notes; hint: at most {MOST_HEAPS} and {MOST_NOTES}"
+            );
+            return Err(PyValueError::new_err(text));
+        }
         let chunk = chunk::Chunk::new(SharedMut::of(data)?, heaps, extra);
         Ok(Self::around(py, chunk, data.clone().unbind()))
     }
@@ -138,6 +149,14 @@ impl ChunkStream {
             return Err(PyValueError::new_err(
                 "no chunk, or no stream; hint: max_chunks and streams are at least 1",
             ));
+        }
+        if streams > MOST_STREAMS {
+            let text =
+                format!("{streams} streams in a group; hint: at most {MOST_STREAMS}, each has a thread");
+            return Err(PyValueError::new_err(text));
+        }
+        if extra_at.is_none() && !extra.is_empty() {
+            return Err(PyValueError::new_err("notes without a place; hint: extra_at says where they go"));
         }
         let mut rule = match rule {
             Rule::Declared(chunk, index, offset) => {

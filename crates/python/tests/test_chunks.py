@@ -225,6 +225,13 @@ def test_mistakes_are_named():
         recv.Chunk(b"not writable", heaps=1)
     with pytest.raises(BufferError, match="hint:"):
         recv.Chunk(np.zeros((4, 4))[:, ::2], heaps=1)
+    for many in ({"heaps": 10**15}, {"heaps": 2**63}, {"heaps": 1, "extra": 10**15}):
+        with pytest.raises(ValueError, match="at most.*"):
+            recv.Chunk(np.zeros(10, "u1"), **many)
+    with pytest.raises(ValueError, match="streams.*hint:"):
+        recv.ChunkStream(*RULE, streams=1025)
+    with pytest.raises(ValueError, match="extra_at"):
+        recv.ChunkStream(*RULE, extra=[("counter", 8)])
     made, chunk = recv.ChunkStream(*RULE), recv.Chunk(np.zeros(10, "u1"), heaps=1)
     made.add_free(chunk)
     with pytest.raises(ValueError, match="hint:"):
