@@ -99,6 +99,7 @@ impl Shared {
                 "the bytes are not one run in C order; hint: numpy.ascontiguousarray",
             ));
         }
+        no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         Ok(Self { data, len: held.len_bytes(), _held: held })
     }
@@ -109,6 +110,18 @@ impl AsRef<[u8]> for Shared {
         // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118).
         unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
     }
+}
+
+/// Whoever writes bytes over pointers to Python objects crashes the interpreter, and who sends them sends addresses.
+fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
+    // PEP 3118: `O` is an object; names of fields stand between colons, each after its type.
+    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
+    if { types }.any(|types| types.contains(&b'O')) {
+        return Err(PyBufferError::new_err(
+            "the array holds Python objects; hint: one of numbers, such as values.astype('f8')",
+        ));
+    }
+    Ok(())
 }
 
 /// A descriptor of Python's, duplicated: the two are closed independently.
@@ -142,6 +155,7 @@ impl SharedMut {
                 "the memory is read-only or not one run in C order; hint: give a new array, such as numpy.empty makes",
             ));
         }
+        no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         Ok(Self { data, len: held.len_bytes(), held })
     }

@@ -225,6 +225,12 @@ def test_mistakes_are_named():
         recv.Chunk(b"not writable", heaps=1)
     with pytest.raises(BufferError, match="hint:"):
         recv.Chunk(np.zeros((4, 4))[:, ::2], heaps=1)
+    for objects in (np.array([object()]), np.zeros(2, [("number", "u1"), ("what", "O")])):
+        with pytest.raises(BufferError, match="objects.*hint:"):
+            recv.Chunk(objects, heaps=1)
+        with pytest.raises(BufferError, match="objects.*hint:"):
+            send.Heap().add_item(0x1000, objects)
+    recv.Chunk(np.zeros(2, [("Offset", "u1"), ("O", "<f4")]), heaps=1)
     for many in ({"heaps": 10**15}, {"heaps": 2**63}, {"heaps": 1, "extra": 10**15}):
         with pytest.raises(ValueError, match="at most.*"):
             recv.Chunk(np.zeros(10, "u1"), **many)

@@ -77,12 +77,27 @@ fn record(payload: &[u8]) -> Vec<u8> {
 
 /// Two packets, a train of three that was not cut, and whatever more.
 fn capture(directory: &Path, more: &[u8]) -> String {
+    let train = (3..6).flat_map(packet).collect::<Vec<u8>>();
+    capture_of(directory, &[&record(&packet(1)), &record(&packet(2)), &record(&train), more])
+}
+
+fn capture_of(directory: &Path, records: &[&[u8]]) -> String {
     let path = directory.join("capture.pcap");
     let head = [0xA1B2_C3D4u32, 0x0004_0002, 0, 0, 65_535, 101].map(u32::to_le_bytes).concat();
-    let train = (3..6).flat_map(packet).collect::<Vec<u8>>();
-    let file = [&head[..], &record(&packet(1)), &record(&packet(2)), &record(&train), more].concat();
-    std::fs::write(&path, file).unwrap();
+    std::fs::write(&path, [head, records.concat()].concat()).unwrap();
     path.display().to_string()
+}
+
+#[test]
+fn a_capture_of_packets_that_were_cut_short_is_no_success() {
+    let directory = tempfile::tempdir().unwrap();
+    // As `tcpdump -s 60` leaves a packet.
+    let mut cut = record(&packet(1));
+    cut[8..12].copy_from_slice(&60u32.to_le_bytes());
+    cut.truncate(16 + 60);
+    let path = capture_of(directory.path(), &[&cut, &cut]);
+    let done = receive(&format!("--pcap {path}")).finish().expect(1);
+    assert!(done.stderr.contains("2 cut short") && done.stderr.contains("tcpdump -s 0"), "{}", done.stderr);
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(crate) struct SpeadReceiveReport {
 impl SpeadReceiveReport {
     /// Whether packets came and none of them was of use.
     pub(super) fn is_all_refused(&self) -> bool {
-        self.packets > 0 && self.rejects.values().sum::<u64>() >= self.packets
+        let unread: u64 = self.sources.iter().map(unread).sum();
+        self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets
     }
 
     /// Whole heaps that were refused for others with their counters.
@@ -115,6 +116,24 @@ pub(super) fn report(
     }
 }
 
+/// Packets in which no whole datagram was found.
+fn unread(source: &SourceReport) -> u64 {
+    source.truncated + source.malformed + source.fragments
+}
+
+/// What they were, and how to have none.
+fn without_datagram(source: &SourceReport) -> String {
+    if unread(source) == 0 {
+        return String::new();
+    }
+    format!(
+        "  without a whole datagram: {} cut short, {} with wrong lengths or checksum, {} fragments\n  hint: capture whole packets (tcpdump -s 0); a sender with --packet mtu sends no fragments\n",
+        print::count(source.truncated),
+        print::count(source.malformed),
+        print::count(source.fragments)
+    )
+}
+
 /// What was received, in some lines.
 pub(super) fn summary(r: &SpeadReceiveReport) -> String {
     let mut out = format!(
@@ -143,6 +162,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
                 print::count(s.cut_trains)
             ));
         }
+        out.push_str(&without_datagram(s));
         for remedy in &s.remedies {
             out.push_str(&format!("  hint: {remedy}\n"));
         }
