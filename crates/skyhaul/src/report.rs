@@ -36,7 +36,7 @@ pub struct SourceReport {
     pub bytes: u64,
     /// Trains they came in.
     pub trains: u64,
-    /// Thrown away by the kernel because this program was too slow.
+    /// Thrown away by the kernel because this program was too slow; a train that reached the socket in one piece counts as one.
     pub socket_drops: u64,
     /// Cut because they were longer than expected.
     pub truncated: u64,
