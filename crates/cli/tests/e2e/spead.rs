@@ -171,6 +171,9 @@ fn a_rate_searched_before() {
     let report = receiver.finish().json();
     assert!(number(&sent["rate"]["bits_per_second"]) > 0, "{sent}");
     assert!(heaps(&report, "complete") <= 50 && number(&report["pattern_errors"]) == 0, "{report}");
+    // No trial's heap is taken for one of another trial, or of the data.
+    let refused = ["duplicate", "late"].map(|why| report["rejects"][why].as_u64().unwrap_or(0));
+    assert_eq!((refused, report["counters"]["repeated_heaps"].as_u64()), ([0, 0], None), "{report}");
 }
 
 #[test]

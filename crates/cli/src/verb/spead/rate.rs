@@ -11,6 +11,7 @@ use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::control::Progress;
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, SendConfig, Stream};
 use skyhaul::wire::spead::Flavour;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a trial of the search sends.
@@ -19,6 +20,10 @@ const TRIAL: Duration = Duration::from_millis(800);
 const TAIL: Duration = Duration::from_millis(200);
 /// Payload of a trial's heap, bytes.
 const HEAP: usize = 256 << 10;
+/// Counters of the heaps of trials: far from those of data, and those of the next trial again, so that a receiver that
+/// remembers heaps takes none for one that it has.
+static COUNTERS: AtomicU64 = AtomicU64::new(1 << 47);
+const COUNTERS_OF_TRIAL: u64 = 1 << 32;
 
 /// What became of the rate.
 #[derive(Clone, Debug, Serialize)]
@@ -113,6 +118,7 @@ fn try_rate(
     // A loop that may not change the rate: what is left of it is that the receiver is asked.
     let auto = ControlConfig { start: rate, least: rate, most: rate, ..ControlConfig::default() };
     let stream = Stream::new(outlet, SendConfig { auto: Some(auto), ..config.clone() })?;
+    stream.set_counter_sequence(COUNTERS.fetch_add(COUNTERS_OF_TRIAL, Ordering::Relaxed), 1);
     let mut heap = Heap::new(Flavour::SPEAD_64_48);
     // Item 0 is padding: no program is handed anything.
     heap.add_item(0, vec![0; HEAP])?;
