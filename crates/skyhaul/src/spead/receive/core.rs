@@ -110,9 +110,29 @@ pub(super) struct Reader<O> {
     pub(super) wait: Duration,
     /// Bytes that had come when the user had taken all, or was last given way to.
     gave_way: u64,
+    /// Until then nobody is waited for whose heaps may not be what holds the memory.
+    pub(super) vain_until: Nanos,
 }
 
 impl<O> Reader<O> {
+    fn new(waits: bool, stats: Arc<Mutex<ReaderStats>>, number: usize) -> Self {
+        Self {
+            waits,
+            grace: true,
+            counts: Counts::default(),
+            stats,
+            number,
+            out: VecDeque::new(),
+            sender: None,
+            now: Nanos(0),
+            looks: 0,
+            ticked: Nanos(0),
+            wait: WAIT,
+            gave_way: 0,
+            vain_until: Nanos(0),
+        }
+    }
+
     fn publish(&self) {
         lock(&self.stats).counts = self.counts;
     }
@@ -200,20 +220,7 @@ impl<G: Goal> Core<G> {
         readers.push(stats.clone());
         self.running.fetch_add(1, Ordering::AcqRel);
         *lock(&self.alive.0) += 1;
-        Reader {
-            waits,
-            grace: true,
-            counts: Counts::default(),
-            stats,
-            number: readers.len() - 1,
-            out: VecDeque::with_capacity(1024),
-            sender: None,
-            now: Nanos(0),
-            looks: 0,
-            ticked: Nanos(0),
-            wait: WAIT,
-            gave_way: 0,
-        }
+        Reader { out: VecDeque::with_capacity(1024), ..Reader::new(waits, stats, readers.len() - 1) }
     }
 
     /// Its thread could not be started.
@@ -341,20 +348,7 @@ impl<G: Goal> Core<G> {
 
     /// A reader that reads nothing.
     fn nobody(&self) -> Reader<G::Out> {
-        Reader {
-            waits: false,
-            grace: false,
-            counts: Counts::default(),
-            stats: Arc::default(),
-            number: 0,
-            out: VecDeque::new(),
-            sender: None,
-            now: Nanos(0),
-            looks: 0,
-            ticked: Nanos(0),
-            wait: WAIT,
-            gave_way: 0,
-        }
+        Reader { grace: false, ..Reader::new(false, Arc::default(), 0) }
     }
 
     /// What was read in one look is placed: keep the time, publish, hand on.

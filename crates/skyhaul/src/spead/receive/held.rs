@@ -3,7 +3,7 @@
 use super::core::{Core, GRACE, Reader};
 use super::goal::Goal;
 use super::table::{Refused, Run, Sender, Table};
-use skyhaul_core::placement::Reject;
+use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::spead::Head;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After a wait for a user that was in vain, the next one, where nothing waits for the user, is at least so far away.
+const VAIN: Nanos = Nanos(50_000_000);
 
 /// A reader waits for memory until this is dropped.
 struct Waits<'a>(&'a AtomicUsize);
@@ -82,13 +85,24 @@ impl<'a, G: Goal> Held<'a, G> {
             Err(refused) if refused.lacks_memory() && me.waits => {
                 self.with_patience(me, head, at, run, sender, PATIENCE)
             }
-            Err(refused) if refused.lacks_memory() && me.grace => {
+            Err(refused) if refused.lacks_memory() && self.may_help_to_wait(me) => {
                 let placed = self.with_patience(me, head, at, run, sender, GRACE);
-                me.grace = !placed.is_err_and(|refused| refused.lacks_memory());
+                let vain = placed.is_err_and(|refused| refused.lacks_memory());
+                me.grace = !vain;
+                if vain {
+                    me.vain_until = Nanos(me.now.0.saturating_add(VAIN.0));
+                }
                 placed
             }
             other => other,
         }
+    }
+
+    /// Whether a user who runs for a moment may give memory back. Where none of its heaps wait, those under construction
+    /// may hold all of it, of a sender who announces more than comes: that is tried now and then only, or every packet of
+    /// such a sender would cost the others a wait.
+    fn may_help_to_wait(&self, me: &Reader<G::Out>) -> bool {
+        me.grace && (self.core.ring.len() > 0 || me.now >= me.vain_until)
     }
 
     /// Hand on what is finished, and try again until the user has given memory back.

@@ -205,3 +205,37 @@ fn a_train_without_a_stride_is_one_packet() {
     stream.add_source("once", Box::new(Once(Some(packet))), true).unwrap();
     assert_eq!(all(&stream).len(), 1);
 }
+
+/// Heaps that announce more than there is room for cost a reader that cannot wait next to no time.
+#[test]
+fn who_announces_much_and_sends_little_holds_up_nobody() {
+    const ANNOUNCED: u64 = 30 << 20;
+    let mut all = Vec::new();
+    for counter in 0..2000u64 {
+        let shape = HeapShape {
+            flavour: flavour(),
+            counter: 1000 + counter,
+            pointers: &[],
+            payload_bytes: ANNOUNCED,
+            packet_bytes: 200,
+            repeat_pointers: false,
+            split: Split::Full,
+        };
+        let mut packet = vec![0; 200];
+        let part = HeapPackets::new(shape).unwrap().packet(0, &mut packet);
+        packet.truncate(part.head);
+        packet.resize(part.head + (part.payload.end - part.payload.start) as usize, 0);
+        all.push(packet);
+    }
+    let mut config = StreamConfig { stop: StopRule::Never, ..config() };
+    config.heaps.window = 64;
+    config.heaps.timeout = None;
+    let stream = Stream::new(&config);
+    let script = Script { packets: all, trains: false, at: 0 };
+    stream.add_source("script", Box::new(script), false).unwrap();
+    assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
+    let counts = stream.stats().total;
+    // The first two have the memory until their time is over; that of the others is not waited for each time.
+    assert!(counts.rejects.get(Reject::NoBuffer) > 1000, "{counts:?}");
+    assert!(counts.blocked < 200, "each packet was waited with: {counts:?}");
+}
