@@ -300,7 +300,8 @@ fn a_poll_is_bounded() {
             send(&mut to, &vec![packet(0, 0, 64); 100]);
         }
         let mut trains = 0;
-        source.poll(Duration::ZERO, &mut |_| trains += 1).unwrap();
+        // The ring's kernel hands a block over some milliseconds later.
+        source.poll(Duration::from_secs(60), &mut |_| trains += 1).unwrap();
         assert!((1..=512).contains(&trains), "{trains}");
     }
 }
