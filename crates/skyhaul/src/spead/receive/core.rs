@@ -110,7 +110,7 @@ pub(super) struct Reader<O> {
     pub(super) wait: Duration,
     /// Bytes that had come when the user had taken all, or was last given way to.
     gave_way: u64,
-    /// Until then nobody is waited for whose heaps may not be what holds the memory.
+    /// Until then a user is not waited for whose heaps may not be what holds the memory.
     pub(super) vain_until: Nanos,
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After a wait for a user that was in vain, the next one, where nothing waits for the user, is at least so far away.
+/// After a wait for a user that was in vain, the next one, where too little waits for the user, is at least so far away.
 const VAIN: Nanos = Nanos(50_000_000);
 
 /// A reader waits for memory until this is dropped.
@@ -85,7 +85,7 @@ impl<'a, G: Goal> Held<'a, G> {
             Err(refused) if refused.lacks_memory() && me.waits => {
                 self.with_patience(me, head, at, run, sender, PATIENCE)
             }
-            Err(refused) if refused.lacks_memory() && self.may_help_to_wait(me) => {
+            Err(refused) if refused.lacks_memory() && self.may_help_to_wait(me, head, run) => {
                 let placed = self.with_patience(me, head, at, run, sender, GRACE);
                 let vain = placed.is_err_and(|refused| refused.lacks_memory());
                 me.grace = !vain;
@@ -98,11 +98,14 @@ impl<'a, G: Goal> Held<'a, G> {
         }
     }
 
-    /// Whether a user who runs for a moment may give memory back. Where none of its heaps wait, those under construction
-    /// may hold all of it, of a sender who announces more than comes: that is tried now and then only, or every packet of
-    /// such a sender would cost the others a wait.
-    fn may_help_to_wait(&self, me: &Reader<G::Out>) -> bool {
-        me.grace && (self.core.ring.len() > 0 || me.now >= me.vain_until)
+    /// Whether a user who runs for a moment may give enough memory back. Where what waits for it is too little, heaps under
+    /// construction may hold the rest, of a sender who announces more than comes: that is tried now and then only, or
+    /// every packet of such a sender would cost the others a wait.
+    fn may_help_to_wait(&self, me: &Reader<G::Out>, head: &Head<'_>, run: Run<'_>) -> bool {
+        let needed = head.size.unwrap_or(run.length());
+        let usual = me.counts.heap_bytes / me.counts.heaps.max(1);
+        let waiting = (self.core.ring.len() as u64).saturating_mul(usual);
+        me.grace && (waiting >= needed || me.now >= me.vain_until)
     }
 
     /// Hand on what is finished, and try again until the user has given memory back.
