@@ -1,9 +1,10 @@
 //! The memory every payload lives in: a fixed pool of aligned blocks.
 //!
 //! All of it is mapped at start and touched before use, so the receive path never meets a page fault, an allocator or
-//! a lock: the first half gigabyte before [`Pool::new`] returns, the rest by a thread of its own that frees block after
-//! block (touching 4 GiB takes seconds, and an observation does not wait). [`Pool::take`] pops an index from a lock-free list, dropping the [`Block`] pushes it back. A full pool
-//! is an answer (`None`), not a wait.
+//! a lock. Touching 4 GiB takes seconds, and an observation does not wait: the first blocks are there when
+//! [`Pool::new`] returns (32 MiB, if that is a block), the others follow from a thread of its own, each free only once
+//! it is there; [`Pool::prepared`] says how far it is. [`Pool::take`] pops an index from a lock-free list, dropping the
+//! [`Block`] pushes it back. A full pool is an answer (`None`), not a wait.
 //!
 //! ```text
 //!   one mapping   ┌ block 0 ┬ block 1 ┬ … ┬ block n-1 ┐   huge pages where the machine has them
@@ -30,7 +31,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_queue::ArrayQueue;
 use crossbeam_utils::CachePadded;
@@ -49,10 +50,8 @@ use peek::{Label, Table};
 /// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
 pub const ALIGN: usize = 4096;
 
-/// Marks a pool of which a part could not be touched.
-const GIVEN_UP: u32 = u32::MAX;
-/// Bytes that are touched before a pool is handed out.
-const READY: usize = 512 << 20;
+/// Most bytes that are touched before a pool is handed out: less than a tenth of a second's work.
+const READY: usize = 32 << 20;
 
 /// What a pool is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +99,23 @@ fn meminfo(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
+/// How much of a pool's memory is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// All of it.
+    Whole,
+    /// This much, and the rest follows.
+    Part {
+        /// Bytes that are there.
+        bytes: u64,
+    },
+    /// This much; the kernel refused the rest.
+    Refused {
+        /// Bytes that are there.
+        bytes: u64,
+    },
+}
+
 /// A fixed set of blocks. Cloning it is cheap and names the same blocks.
 #[derive(Clone, Debug)]
 pub struct Pool(Arc<Inner>);
@@ -116,6 +132,8 @@ struct Inner {
     pages: Pages,
     /// Blocks whose memory is there.
     touched: AtomicU32,
+    /// The kernel refused the rest.
+    given_up: AtomicBool,
 }
 
 /// What is known of one block.
@@ -154,8 +172,9 @@ impl Pool {
             if options.shared { Mapping::memory_file(first + bytes)? } else { Mapping::anonymous(bytes)? };
         let slots = (0..count).map(|_| CachePadded::default()).collect();
         let free = ArrayQueue::new(count as usize);
-        let ready = (READY / block_bytes).clamp(1, count as usize) as u32;
-        let touched = first + ready as usize * block_bytes;
+        let ready = (READY / block_bytes).min(count as usize) as u32;
+        // At least the first page, so that a machine without memory says so here.
+        let touched = (first + ready as usize * block_bytes).max(first + ALIGN);
         mapping.touch(0..touched)?;
         let pages = mapping.pages(touched);
         let table = options.shared.then(|| Table::create(&mapping, count, block_bytes, first));
@@ -171,6 +190,7 @@ impl Pool {
             table,
             pages,
             touched: AtomicU32::new(ready),
+            given_up: AtomicBool::new(false),
         }));
         if ready < count {
             let rest = pool.clone();
@@ -183,16 +203,22 @@ impl Pool {
     fn touch_rest(&self, index: u32) {
         for index in index..self.0.slots.len() as u32 {
             let start = self.0.first + index as usize * self.0.block_bytes;
-            if Arc::strong_count(&self.0) == 1
-                || self.0.mapping.touch(start..start + self.0.block_bytes).is_err()
-            {
+            if !self.touch(start..start + self.0.block_bytes) {
                 // Whoever waits for the rest must not wait for ever.
-                self.0.touched.store(GIVEN_UP, Ordering::Release);
+                self.0.given_up.store(true, Ordering::Release);
                 return;
             }
             let _ = self.0.free.push(index);
             self.0.touched.store(index + 1, Ordering::Release);
         }
+    }
+
+    /// Touch a block in steps, so that a pool that is dropped meanwhile soon goes; whether all of it is there.
+    fn touch(&self, block: std::ops::Range<usize>) -> bool {
+        block.clone().step_by(READY).all(|from| {
+            let wanted = Arc::strong_count(&self.0) > 1;
+            wanted && self.0.mapping.touch(from..block.end.min(from + READY)).is_ok()
+        })
     }
 
     /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
@@ -234,27 +260,51 @@ impl Pool {
         self.block_bytes() as u64 * self.blocks() as u64
     }
 
-    /// Wait until all of its memory is there: a recorder is armed only then. At full rate a stream takes blocks faster
-    /// than they are touched.
+    /// Wait until all of its memory is there: a measurement begins only then.
     ///
     /// # Errors
     /// The machine has less memory than was asked for.
     pub fn wait_until_touched(&self) -> io::Result<()> {
-        while !self.is_touched() {
-            if self.0.touched.load(Ordering::Acquire) == GIVEN_UP {
-                let text =
-                    "the kernel gave only part of the memory for the pool\nhint: give less with --memory";
-                return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+        loop {
+            match self.prepared() {
+                Prepared::Whole => return Ok(()),
+                Prepared::Part { .. } => std::thread::sleep(std::time::Duration::from_millis(2)),
+                Prepared::Refused { bytes } => {
+                    let text = format!(
+                        "the kernel gave only {} of {} MiB of memory\nhint: give less with --memory",
+                        bytes >> 20,
+                        self.total_bytes() >> 20
+                    );
+                    return Err(io::Error::new(io::ErrorKind::OutOfMemory, text));
+                }
             }
-            std::thread::sleep(std::time::Duration::from_millis(2));
         }
-        Ok(())
+    }
+
+    /// How much of its memory is there by now.
+    #[must_use]
+    pub fn prepared(&self) -> Prepared {
+        let given_up = self.0.given_up.load(Ordering::Acquire);
+        let touched = self.0.touched.load(Ordering::Acquire) as usize;
+        let bytes = (touched * self.0.block_bytes) as u64;
+        match touched == self.0.slots.len() {
+            true => Prepared::Whole,
+            false if given_up => Prepared::Refused { bytes },
+            false => Prepared::Part { bytes },
+        }
     }
 
     /// Whether all of its memory is there by now.
     #[must_use]
     pub fn is_touched(&self) -> bool {
-        self.0.touched.load(Ordering::Acquire) as usize == self.0.slots.len()
+        self.prepared() == Prepared::Whole
+    }
+
+    /// Whether a block that is asked for now may come by itself in a moment: none is free, and not all memory is there.
+    #[inline]
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.0.free.is_empty() && matches!(self.prepared(), Prepared::Part { .. })
     }
 
     /// Which pages the kernel gave.
