@@ -15,6 +15,7 @@ use limits::{DISKS, RECEIVE_THREADS, SENDERS, WINDOW, at_least_one, from_to, som
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::receive::Origin;
 use skyhaul::wire::Format;
 use std::path::PathBuf;
 
@@ -182,6 +183,12 @@ pub(crate) struct ReceiveCommon {
     /// Most senders followed at a time
     #[arg(long, default_value_t = 1024, value_name = "N", value_parser = at_least_one::<usize>("as many as there are senders"))]
     pub(crate) max_streams: usize,
+    /// Let in only this sender, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010 or :5000; may be given several times
+    #[arg(long, value_name = "SENDER", value_delimiter = ',')]
+    pub(crate) from: Vec<Origin>,
+    /// Take only streams of this station (VDIF): two letters or a number, as `inspect` shows it; may be given several times
+    #[arg(long, value_name = "STATION", value_delimiter = ',')]
+    pub(crate) station: Vec<String>,
     /// How old a slow stream's data may grow in memory
     #[arg(long, default_value = "5s", value_name = "TIME")]
     pub(crate) flush: Span,
@@ -206,7 +213,8 @@ pub(crate) struct ReceiveCommon {
     /// Give up when nothing came for this long from the start
     #[arg(long, value_name = "TIME")]
     pub(crate) wait: Option<Span>,
-    /// Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z
+    /// Begin receiving at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z; what comes earlier is
+    /// counted and let go
     #[arg(long, value_name = "TIME", value_parser = data_time)]
     pub(crate) start_at: Option<i64>,
     /// Stop at this wall time (UTC)

@@ -1,6 +1,6 @@
 //! Words and numbers for people, all on standard error.
 
-use skyhaul::report::{ReceiveReport, RejectCounts};
+use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
@@ -137,6 +137,59 @@ impl Sent<'_> {
     }
 }
 
+/// Streams that are shown one by one.
+const STREAMS: usize = 16;
+
+/// A text of several lines, the later ones further in.
+pub(crate) fn indented(text: &str) -> String {
+    text.replace('\n', "\n    ")
+}
+
+/// Those that matter first: a flood of senders must not hide the stream.
+fn streams(out: &mut String, report: &ReceiveReport) {
+    let mut streams: Vec<_> = report.streams.iter().collect();
+    streams.sort_by_key(|s| std::cmp::Reverse(s.packets));
+    let (shown, rest) = streams.split_at(streams.len().min(STREAMS));
+    let mut shown = shown.to_vec();
+    shown.sort_by_key(|s| s.id);
+    for s in shown {
+        stream_lines(out, s);
+    }
+    let others = &report.other_streams;
+    let more = rest.len() as u64 + others.streams;
+    if more > 0 {
+        let packets = rest.iter().map(|s| s.packets).sum::<u64>() + others.packets;
+        let _ = writeln!(
+            out,
+            "  and {} streams with fewer packets, {} of all their packets (--json lists {})",
+            count(more),
+            count(packets),
+            if others.streams == 0 {
+                "them".to_owned()
+            } else {
+                format!("{} of them", count(rest.len() as u64))
+            }
+        );
+    }
+}
+
+fn stream_lines(out: &mut String, s: &StreamSummary) {
+    let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
+    let _ = writeln!(
+        out,
+        "    {} frames in place, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
+        count(s.placed),
+        count(s.lost),
+        s.loss_fraction * 100.0,
+        count(s.reordered),
+        count(s.reorder_extent.max),
+        rejects(&s.rejects)
+    );
+    for quirk in &s.quirks {
+        let _ = writeln!(out, "    odd: {quirk}");
+    }
+}
+
 /// What was received, in a few lines.
 pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     let mut out = String::new();
@@ -149,6 +202,9 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         rate(report.bits_per_second),
         report.cpu.path_seconds_per_gb
     );
+    for error in &report.errors {
+        let _ = writeln!(out, "  error: {}", indented(error));
+    }
     for s in &report.sources {
         let _ = writeln!(
             out,
@@ -163,22 +219,10 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
             let _ = writeln!(out, "  hint: {remedy}");
         }
     }
-    for s in &report.streams {
-        let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
-        let _ = writeln!(
-            out,
-            "    {} frames in place, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
-            count(s.placed),
-            count(s.lost),
-            s.loss_fraction * 100.0,
-            count(s.reordered),
-            count(s.reorder_extent.max),
-            rejects(&s.rejects)
-        );
-        for quirk in &s.quirks {
-            let _ = writeln!(out, "    odd: {quirk}");
-        }
+    for event in &report.events {
+        let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, indented(&event.text));
     }
+    streams(&mut out, report);
     if report.strangers > 0 {
         let _ = writeln!(
             out,

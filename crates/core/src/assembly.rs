@@ -236,6 +236,12 @@ impl<B> Assembly<B> {
         self.epoch
     }
 
+    /// Blocks that it holds now.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.live.len() + usize::from(self.suspect.is_some()) + self.retired.len()
+    }
+
     fn at(&self, at: usize) -> &Live<B> {
         match &self.suspect {
             Some(suspect) if at == SUSPECT => &suspect.live,

@@ -148,6 +148,12 @@ rejects! {
     AfterStop = "after_stop",
     /// From one sender more than this receiver may follow.
     TooManyStreams = "too_many_streams",
+    /// Its sender, or its station, is none of those that are allowed.
+    NotAllowed = "not_allowed",
+    /// Its sender sent too few packets to be known as a stream.
+    Unproven = "unproven",
+    /// A heap or an event where frames are received.
+    NotFrames = "not_frames",
     /// From a sender whose packets are of no format that was asked for.
     Unrecognised = "unrecognised",
 }
@@ -159,7 +165,13 @@ pub struct Rejects([u64; Reject::COUNT]);
 impl Rejects {
     /// Count one.
     pub fn add(&mut self, reason: Reject) {
-        self.0[reason as usize] += 1;
+        self.add_many(reason, 1);
+    }
+
+    /// Count `n` packets.
+    #[inline]
+    pub fn add_many(&mut self, reason: Reject, n: u64) {
+        self.0[reason as usize] += n;
     }
 
     /// How often `reason` was counted.

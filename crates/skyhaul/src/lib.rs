@@ -12,6 +12,7 @@
 //! noise; [`spead`] receives and sends heaps; [`report`] is what all of them say at the end.
 #![forbid(unsafe_code)]
 
+pub mod awake;
 pub mod bench;
 pub mod frames;
 pub mod mirror;

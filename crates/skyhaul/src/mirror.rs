@@ -252,6 +252,12 @@ impl Tap {
         self.streams.push(Mirrored { stream: info.id, unit: info.unit_bytes, network });
     }
 
+    /// No more frames of a stream follow.
+    pub(crate) fn stream_ended(&mut self, info: &StreamInfo) {
+        self.flush();
+        self.streams.retain(|mirrored| mirrored.stream != info.id);
+    }
+
     /// A frame was written at `range` of `block`; `base` is the number of the frame that begins the block.
     #[inline]
     pub(crate) fn frame(&mut self, stream: u32, block: &Block, range: Range<usize>, base: u64) {

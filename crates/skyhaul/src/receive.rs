@@ -11,21 +11,28 @@
 //!
 //! One engine per receiving thread; senders stay with their socket, so engines share nothing but the pool.
 
+mod admission;
+mod allow;
 mod engine;
 mod framer;
 mod gate;
 mod learning;
+mod reader;
 mod receiver;
 mod sinks;
+mod strangers;
 mod stream;
+mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use engine::{Engine, EngineOptions, Tally};
+pub use allow::{Allow, NoOrigin, Origin};
+pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
 pub use receiver::{Receiver, ReceiverOptions, ReceiverReport, Running};
 pub use sinks::{Collected, Collector};
 pub use stream::{Part, StreamInfo, StreamReport};
+pub use tally::{Others, Tally};
 
 /// Where finished parts go. Called on the receiving thread: must not block.
 pub trait Sink: Send {
@@ -33,6 +40,8 @@ pub trait Sink: Send {
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>);
     /// Nothing more will be added to this part of `stream`.
     fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
+    /// Nothing more will come of `stream`: it gave way to another sender.
+    fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
     /// The receiver has stopped; this was all.
     fn finished(&mut self) {}
 }
@@ -43,6 +52,9 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
     fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part) {
         (**self).part(stream, part);
+    }
+    fn stream_ended(&mut self, stream: &std::sync::Arc<StreamInfo>) {
+        (**self).stream_ended(stream);
     }
     fn finished(&mut self) {
         (**self).finished();

@@ -5,8 +5,10 @@
 //!                          numbers chunks in stream order, says how holes are filled
 //! ```
 //!
-//! Everything is armed by [`Recorder::open`]: memory touched, sockets bound, directories and indexes made. The
-//! first packet after [`Recorder::start`] is as safe as the millionth.
+//! Everything is armed by [`Recorder::open`], in the order in which mistakes show: names and disks are looked at,
+//! sockets bound, directories and indexes made. It takes a fraction of a second whatever the memory: the first blocks
+//! are there, the others follow while the recording runs ([`Pool::prepared`]). The first packet after
+//! [`Recorder::start`] is as safe as the millionth.
 
 use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
 use crate::recording::{
@@ -52,6 +54,7 @@ pub enum RecorderError {
 pub struct Recorder {
     receiver: Receiver,
     writer: Arc<Writer>,
+    pool: Pool,
     fill: bool,
 }
 
@@ -60,6 +63,7 @@ pub struct Recorder {
 pub struct Recording {
     running: Running,
     writer: Arc<Writer>,
+    pool: Pool,
 }
 
 /// What was received and recorded.
@@ -75,10 +79,13 @@ pub struct RecordReport {
 }
 
 impl RecordReport {
-    /// Whether everything that the kernel delivered is safe on a disk.
+    /// Whether everything that the kernel delivered is safe on a disk, and nothing went wrong on the way.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.recording.is_whole() && self.receive.kernel_drops() == 0 && self.no_buffer() == 0
+        self.recording.is_whole()
+            && self.receive.kernel_drops() == 0
+            && self.no_buffer() == 0
+            && self.receive.errors.is_empty()
     }
 
     /// Packets for which there was no memory.
@@ -94,13 +101,19 @@ impl Recorder {
     /// # Errors
     /// The first thing that cannot be had.
     pub fn open(options: RecorderOptions) -> Result<Self, RecorderError> {
+        options.writer.check()?;
         let pool = Pool::new(&options.pool)?;
-        pool.wait_until_touched()?;
         let mut receiver = options.receiver;
         receiver.learn.object_bytes = pool.block_bytes() as u64;
         let receiver = Receiver::open(receiver, pool.clone())?;
-        let writer = Writer::create(&WriterOptions { pool: Some(pool), ..options.writer })?;
-        Ok(Self { receiver, writer: Arc::new(writer), fill: options.fill })
+        let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer })?;
+        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill })
+    }
+
+    /// The memory for packets.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
     }
 
     /// The scan's name on disk.
@@ -119,12 +132,12 @@ impl Recorder {
     /// # Errors
     /// A thread that cannot be started.
     pub fn start(self) -> io::Result<Recording> {
-        let Self { receiver, writer, fill } = self;
+        let Self { receiver, writer, pool, fill } = self;
         let of_sinks = writer.clone();
         let running = receiver.start(move |_| {
             Box::new(RecordSink { writer: of_sinks.clone(), fill, streams: HashMap::new() })
         })?;
-        Ok(Recording { running, writer })
+        Ok(Recording { running, writer, pool })
     }
 }
 
@@ -140,6 +153,12 @@ impl Recording {
         self.running.socket_buffer()
     }
 
+    /// The memory for packets.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     /// Each disk as it is now.
     #[must_use]
     pub fn disks(&self) -> Vec<DiskStatus> {
@@ -149,8 +168,10 @@ impl Recording {
     /// Take in what the kernel holds, write it all, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
-        let received = self.running.finish();
+        let mut received = self.running.finish();
         let mut notes = received.notes;
+        // An operator finds all of them in one place, and readers of the index too.
+        received.report.events.drain(..).for_each(|event| self.writer.keep_event(event));
         let recording = match Arc::try_unwrap(self.writer) {
             Ok(writer) => writer.finish(deadline),
             Err(shared) => {
@@ -161,6 +182,9 @@ impl Recording {
         RecordReport { receive: received.report, recording, notes }
     }
 }
+
+/// Streams that are in the index as soon as they are known.
+const EAGER: usize = 64;
 
 /// One thread's way from parts to chunks.
 struct RecordSink {
@@ -179,15 +203,32 @@ struct Recorded {
     frames_per_second: Option<u32>,
 }
 
-impl Sink for RecordSink {
-    fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
+impl RecordSink {
+    fn begin(&mut self, stream: &Arc<StreamInfo>) {
         let frames_per_second = stream.format.frames_per_second;
         let datastream = self.writer.add_datastream(&describe(stream, frames_per_second));
         let filler = self.fill.then(|| filler(&stream.format, frames_per_second));
         self.streams.insert(stream.id, Recorded { datastream, next: 0, epoch: 0, filler, frames_per_second });
     }
+}
+
+impl Sink for RecordSink {
+    /// Readers may follow it from here on. Where senders are very many, a stream has its directory only when there is
+    /// something to put there.
+    fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
+        if self.streams.len() < EAGER {
+            self.begin(stream);
+        }
+    }
+
+    fn stream_ended(&mut self, stream: &Arc<StreamInfo>) {
+        self.streams.remove(&stream.id);
+    }
 
     fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
+        if !self.streams.contains_key(&stream.id) {
+            self.begin(stream);
+        }
         let Some(recorded) = self.streams.get_mut(&stream.id) else { return };
         let writer = &self.writer;
         if part.epoch != recorded.epoch {

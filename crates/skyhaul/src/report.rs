@@ -11,7 +11,8 @@
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
 use crate::mirror::TargetReport;
-use crate::receive::{StreamInfo, StreamReport, Tally};
+use crate::receive::{Others, StreamInfo, StreamReport, Tally};
+use crate::recording::Event;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
 use skyhaul_core::placement::Rejects;
@@ -214,6 +215,40 @@ impl StreamSummary {
     }
 }
 
+/// Streams that gave way to richer ones and are not listed one by one.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct OtherStreams {
+    /// How many.
+    pub streams: u64,
+    /// Packets that came.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Frames in their place.
+    pub placed: u64,
+    /// Frames lost.
+    pub lost: u64,
+    /// Why packets were refused.
+    pub rejects: RejectCounts,
+}
+
+impl OtherStreams {
+    fn add(&mut self, others: &Others) {
+        self.streams += others.streams;
+        self.packets += others.packets;
+        self.bytes += others.bytes;
+        self.placed += others.placed;
+        self.lost += others.lost;
+        add_counts(&mut self.rejects, &others.rejects);
+    }
+}
+
+fn add_counts(all: &mut RejectCounts, more: &Rejects) {
+    for (why, n) in reject_counts(more) {
+        *all.entry(why).or_default() += n;
+    }
+}
+
 /// CPU time, and what it bought.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Cpu {
@@ -240,8 +275,11 @@ pub struct ReceiveReport {
     pub bits_per_second: f64,
     /// Every socket.
     pub sources: Vec<SourceReport>,
-    /// Every stream.
+    /// Every stream, but for those in `other_streams`.
     pub streams: Vec<StreamSummary>,
+    /// Streams that gave way to richer ones and are not listed one by one.
+    #[serde(default)]
+    pub other_streams: OtherStreams,
     /// Packets of senders that were no stream.
     pub strangers: u64,
     /// Why those were refused.
@@ -250,6 +288,12 @@ pub struct ReceiveReport {
     pub forward: Vec<TargetReport>,
     /// Frames whose payload was not what the pattern says.
     pub pattern_errors: Option<u64>,
+    /// What an operator should know: pauses, senders that were refused, memory that came late.
+    #[serde(default)]
+    pub events: Vec<Event>,
+    /// Errors that ended a receiving thread: what it would have received after that is missing.
+    #[serde(default)]
+    pub errors: Vec<String>,
     /// CPU time.
     pub cpu: Cpu,
     /// Every 0.1 s or more: seconds since start, bytes received so far, frames lost so far.
@@ -260,9 +304,8 @@ impl ReceiveReport {
     /// Take in one engine's counters.
     pub fn add(&mut self, tally: &Tally) {
         self.strangers += tally.packets;
-        for (why, n) in reject_counts(&tally.rejects) {
-            *self.stranger_rejects.entry(why).or_default() += n;
-        }
+        add_counts(&mut self.stranger_rejects, &tally.rejects);
+        self.other_streams.add(&tally.others);
         self.streams.extend(tally.streams.iter().map(|(info, report)| StreamSummary::new(info, report)));
         self.streams.sort_by_key(|s| s.id);
     }
@@ -270,19 +313,29 @@ impl ReceiveReport {
     /// Sum over all streams.
     #[must_use]
     pub fn placed(&self) -> u64 {
-        self.streams.iter().map(|s| s.placed).sum()
+        self.streams.iter().map(|s| s.placed).sum::<u64>() + self.other_streams.placed
     }
 
     /// Sum over all streams.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.streams.iter().map(|s| s.lost).sum()
+        self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
+    }
+
+    /// Why packets were refused, over all streams.
+    #[must_use]
+    pub fn rejects(&self) -> RejectCounts {
+        let mut all = self.other_streams.rejects.clone();
+        for (why, n) in self.streams.iter().flat_map(|s| &s.rejects) {
+            *all.entry(why.clone()).or_default() += n;
+        }
+        all
     }
 
     /// Packets for which there was no memory.
     #[must_use]
     pub fn no_buffer(&self) -> u64 {
-        self.streams.iter().filter_map(|s| s.rejects.get("no_buffer")).sum()
+        self.rejects().get("no_buffer").copied().unwrap_or_default()
     }
 
     /// Captures that end within a record, or in what is none.

@@ -10,7 +10,7 @@ use clap::{ArgMatches, CommandFactory};
 use skyhaul::wire::Format;
 
 /// Verb, argument, and what a user of SPEAD takes instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 35] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 37] = [
     ("receive", "forward", LEAVE),
     ("receive", "start", "--start-heap, or --start-at for a wall time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall time"),
@@ -23,6 +23,8 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 35] = [
     ("receive", "place", LEAVE),
     ("receive", "frame_rate", LEAVE),
     ("receive", "threads", LEAVE),
+    ("receive", "from", "udp://ADDRESS:PORT?source=… takes one sender's packets of a group"),
+    ("receive", "station", LEAVE),
     ("receive", "split_threads", "--by-sender tells senders apart"),
     ("send", "scan", FILE),
     ("send", "disk", FILE),

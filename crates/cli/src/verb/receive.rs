@@ -17,23 +17,19 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.stream.format == Format::Spead {
         return spead::receive::run(args);
     }
+    receiving::check_format(&args.common, "receive")?;
     receiving::check_times(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
-    if !receiving::wait_for_start(&args.common, &interrupt) {
-        return Ok(Outcome::Failed);
-    }
     let output = args.output_file.as_deref().map(receiving::open_output).transpose()?;
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
-    pool.wait_until_touched()?;
     let mut options = receiving::options(&args.common);
     options.learn.object_bytes = pool.block_bytes() as u64;
-    let mut receiver = Receiver::open(options, pool)?;
+    let mut receiver = Receiver::open(options, pool.clone())?;
     add_capture(&args.common, &mut receiver)?;
-    if !args.common.output.quiet {
-        eprintln!("receiving from {}", receiver.addresses().collect::<Vec<_>>().join(", "));
-    }
+    let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
+    receiving::say_listening("receiving", &addresses, &pool, &args.common);
     let collector = match output.is_some() || args.verify {
         true => Some(Collector::start(output, args.verify)?),
         false => None,
@@ -43,7 +39,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let ended = receiving::watch(
         &mut || {
             let closed = collector.as_ref().is_some_and(Collector::is_closed);
-            let snapshot = Snapshot::of(&running);
+            let snapshot = Snapshot::of(&running, &pool);
             (Snapshot { over: snapshot.over || closed, ..snapshot }, running.progress())
         },
         &args.common,
@@ -78,6 +74,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         && done.report.kernel_drops() == 0
         && done.report.no_buffer() == 0
         && done.report.cut_short() == 0
+        && done.report.errors.is_empty()
         && ended != Ended::Nothing;
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }

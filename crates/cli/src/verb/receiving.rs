@@ -3,13 +3,13 @@
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use skyhaul::io::file::failed;
-use skyhaul::io::memory::{PoolOptions, default_block_bytes, default_bytes};
+use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
-use skyhaul::receive::{Gate, ReceiverOptions, Running};
+use skyhaul::receive::{Allow, Gate, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
-use skyhaul::wire::{Keep, LearnOptions, Place};
+use skyhaul::wire::{Format, Keep, LearnOptions, Place};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -52,6 +52,11 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
         gate: Gate { start: args.start, stop: args.stop },
         stop_bytes: args.bytes.map(|size| size.bytes()),
         max_streams: args.max_streams,
+        allow: Allow { from: args.from.clone(), stations: args.station.clone() },
+        begin: args
+            .start_at
+            .and_then(|at| u64::try_from(at).ok())
+            .map(|at| UNIX_EPOCH + Duration::from_secs(at)),
         cpus: args.cpus.clone(),
         realtime: args.realtime,
         forward: args.forward.clone(),
@@ -70,6 +75,31 @@ pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
 /// UNIX seconds.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
+}
+
+/// Heaps and events are no frames: whoever asks for them here would get nothing.
+pub(crate) fn check_format(args: &ReceiveCommon, verb: &str) -> Result<()> {
+    let (what, hint) = match args.stream.format {
+        Format::Spead => ("SPEAD heaps", "`skyhaul receive --format spead` receives them"),
+        Format::Ejfat => ("EJFAT events", "`skyhaul inspect --format ejfat` shows them, packet by packet"),
+        _ => return Ok(()),
+    };
+    bail!("{verb} takes frames (VDIF, Mark 5B, FILA10G), and not {what}\nhint: {hint}")
+}
+
+/// Say that packets are taken in from now on.
+pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args: &ReceiveCommon) {
+    if args.output.quiet {
+        return;
+    }
+    if let Prepared::Part { .. } = pool.prepared() {
+        eprintln!("preparing {} of memory; packets are taken in meanwhile", print::bytes(pool.total_bytes()));
+    }
+    let from = addresses.join(", ");
+    match args.start_at.filter(|&at| at > now()) {
+        Some(at) => eprintln!("listening: {what} from {from} begins at {}", skyhaul::time::format(at)),
+        None => eprintln!("{what} from {from}"),
+    }
 }
 
 /// Times that leave nothing to receive are wrong use.
@@ -145,19 +175,23 @@ pub(crate) fn watch(
 pub(crate) struct Snapshot {
     pub(crate) elapsed: f64,
     pub(crate) first: Option<f64>,
-    pub(crate) last: Option<f64>,
+    /// How long every socket was seen empty.
+    pub(crate) idle: Duration,
     pub(crate) bytes: u64,
     pub(crate) over: bool,
+    /// How much of its memory is there.
+    pub(crate) memory: Prepared,
 }
 
 impl Snapshot {
-    pub(crate) fn of(running: &Running) -> Self {
+    pub(crate) fn of(running: &Running, pool: &Pool) -> Self {
         Self {
             elapsed: running.elapsed(),
             first: running.first_packet(),
-            last: running.last_packet(),
+            idle: running.idle(),
             bytes: running.bytes(),
             over: running.is_over(),
+            memory: pool.prepared(),
         }
     }
 }
@@ -169,24 +203,28 @@ fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<
     let passed = |limit: Option<skyhaul::io::quantity::Span>, time: Option<f64>| {
         limit.zip(time).is_some_and(|(limit, time)| time >= limit.duration().as_secs_f64())
     };
-    let since = |t: Option<f64>| t.map(|t| s.elapsed - t);
+    let idle = s.idle.as_secs_f64();
     let asked = s.over
-        || passed(args.duration, since(s.first))
-        || passed(args.idle, since(s.last))
+        || passed(args.duration, s.first.map(|first| s.elapsed - first))
+        || passed(args.idle, s.first.map(|_| idle))
         || args.stop_at.is_some_and(|at| now() >= at);
     if asked {
         return Some(Ended::Asked);
     }
-    (s.first.is_none() && passed(args.wait, Some(s.elapsed))).then_some(Ended::Nothing)
+    (s.first.is_none() && passed(args.wait, Some(idle))).then_some(Ended::Nothing)
 }
 
 fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String {
+    let preparing = match s.memory {
+        Prepared::Part { bytes } => format!("  {} of memory ready", print::bytes(bytes)),
+        Prepared::Whole | Prepared::Refused { .. } => String::new(),
+    };
     if s.first.is_none() {
-        return "waiting for the first packet".into();
+        return format!("waiting for the first packet{preparing}");
     }
     let refused: u64 = report.streams.iter().flat_map(|s| s.rejects.values()).sum();
     format!(
-        "{:6.1} s  {:>10}  {} streams  lost {}  refused {}  kernel drops {}{extra}",
+        "{:6.1} s  {:>10}  {} streams  lost {}  refused {}  kernel drops {}{extra}{preparing}",
         s.elapsed,
         print::rate(rate),
         report.streams.len(),

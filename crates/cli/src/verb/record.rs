@@ -16,24 +16,22 @@ use std::time::Duration;
 const FINISH: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
+    receiving::check_format(&args.common, "record")?;
     receiving::check_times(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
-    if !receiving::wait_for_start(&args.common, &interrupt) {
-        return Ok(Outcome::Failed);
-    }
     let mut recorder = Recorder::open(options(args)?)?;
     super::receive::add_capture(&args.common, recorder.receiver())?;
-    if !args.common.output.quiet {
-        let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
-        eprintln!("recording {} from {}", recorder.scan(), addresses.join(", "));
-    }
+    let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
+    let what = format!("recording {}", recorder.scan());
+    receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);
     let mut recording = recorder.start()?;
     let shared = std::cell::RefCell::new(&mut recording);
     let ended = receiving::watch(
         &mut || {
             let mut recording = shared.borrow_mut();
-            (Snapshot::of(recording.running()), recording.running().progress())
+            let pool = recording.pool().clone();
+            (Snapshot::of(recording.running(), &pool), recording.running().progress())
         },
         &args.common,
         &interrupt,
@@ -135,7 +133,7 @@ pub(crate) fn summary(report: &RecordReport) -> String {
         }
     }
     for event in &recording.events {
-        let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, event.text);
+        let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, print::indented(&event.text));
     }
     for note in &report.notes {
         let _ = writeln!(out, "  note: {note}");

@@ -3,7 +3,7 @@
 use super::flow::{Flow, Throttle};
 use super::packets::Packets;
 use super::{BenchOptions, Load, Ran, Run, What, search};
-use crate::receive::{Engine, EngineOptions, Gate, Nowhere};
+use crate::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul_core::assembly::Config;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
@@ -244,6 +244,7 @@ fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
         learn: LearnOptions { object_bytes: block_bytes as u64, ..LearnOptions::default() },
         assembly: Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
         gate: Gate::default(),
+        allow: Allow::default(),
         max_streams: 16,
         listen: at.to_string(),
         split_threads: false,

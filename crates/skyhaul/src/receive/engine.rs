@@ -1,12 +1,18 @@
 //! One receiving thread's work, without the thread: trains in, finished parts out.
+//!
+//! Who may have a place among the streams is decided in [`admission`](super::admission).
 
 use super::Sink;
+use super::admission::{Places, share};
+use super::allow::Allow;
 use super::gate::Gate;
-use super::learning::Learning;
-use super::stream::{Stream, StreamInfo, StreamReport};
+use super::strangers::{Claim, Conclusion, LEAST, Strangers};
+use super::stream::{Begin, Stream, StreamInfo};
+use super::tally::{Past, Tally};
 use crate::mirror::Tap;
+use crate::recording::Event;
 use skyhaul_core::assembly::Config;
-use skyhaul_core::placement::{Layout, Nanos, Reject, Rejects};
+use skyhaul_core::placement::{Grain, Layout, Nanos, Reject};
 use skyhaul_core::wire::vdif::Vdif;
 use skyhaul_core::wire::{Format, LearnOptions, Place, StreamFormat};
 use skyhaul_io::copy;
@@ -26,6 +32,8 @@ pub struct EngineOptions {
     pub assembly: Config,
     /// Data time to let through.
     pub gate: Gate,
+    /// Who may send.
+    pub allow: Allow,
     /// Most senders followed at a time.
     pub max_streams: usize,
     /// Name of the place that is listened on.
@@ -36,32 +44,9 @@ pub struct EngineOptions {
     pub next_stream: Arc<AtomicU32>,
 }
 
-/// All counters of an engine.
-#[derive(Clone, Debug, Default)]
-pub struct Tally {
-    /// Packets of senders that are no stream (yet), and why.
-    pub rejects: Rejects,
-    /// Packets of senders that are no stream.
-    pub packets: u64,
-    /// Packets held while their sender's format is learned.
-    pub held: u64,
-    /// Every stream so far.
-    pub streams: Vec<(Arc<StreamInfo>, StreamReport)>,
-}
-
-#[derive(Debug)]
-enum Sender {
-    Learning(Box<Learning>),
-    Running(Route),
-    /// Nothing we know; looked at afresh after a while.
-    Unrecognised {
-        since: Nanos,
-    },
-}
-
 /// Which of the streams a sender's packets belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Route {
+pub(super) enum Route {
     /// One stream.
     One(usize),
     /// A stream for each VDIF thread: index of the table.
@@ -73,16 +58,14 @@ enum Route {
 struct Split {
     /// Octets in front of the frame.
     network: usize,
-    /// The stream that stands for the sender where a packet has none.
-    first: usize,
-    /// The stream of each thread.
-    streams: HashMap<u16, usize>,
+    /// The stream of each thread; the first stands for the sender where a packet has none.
+    streams: Vec<(u16, usize)>,
 }
 
-/// How long an unrecognised sender is ignored before it is looked at afresh.
-const IGNORE: Nanos = Nanos::SECOND;
-/// Most bytes held of all senders that are being learned; beyond it each must do with what there is.
-const HOLD_BYTES: usize = 64 << 20;
+/// Senders of too few packets that are streams all the same when nothing else came.
+const ALONE: usize = 8;
+/// Ranges of lost frames that all streams of an engine may keep together: 64 MiB.
+const LOSS_RANGES: u32 = 4 << 20;
 
 /// Demultiplexes trains by sender into streams, and drains them into a [`Sink`].
 #[derive(Debug)]
@@ -91,30 +74,44 @@ pub struct Engine<K> {
     pool: Pool,
     sink: K,
     tap: Option<Tap>,
-    senders: HashMap<SocketAddr, Sender>,
+    /// Senders that are streams.
+    senders: HashMap<SocketAddr, Route>,
+    strangers: Strangers,
+    places: Places,
     streams: Vec<Stream>,
     splits: Vec<Split>,
-    /// The sender of the last train, if it is running.
+    /// Places in `streams` whose stream gave way.
+    free: Vec<usize>,
+    past: Past,
+    /// The sender of the last train, if it is a stream.
     recent: Option<(SocketAddr, Route)>,
-    strangers: Tally,
-    /// Bytes held of senders that are being learned.
-    held_bytes: usize,
+    refused: Tally,
+    /// Ranges that may still be added to loss maps.
+    loss_ranges: Arc<AtomicU32>,
+    /// Streams that the end has dealt with.
+    ended: usize,
 }
 
 impl<K: Sink> Engine<K> {
     /// An engine that has heard of nobody.
     pub fn new(options: EngineOptions, pool: Pool, sink: K, tap: Option<Tap>) -> Self {
+        let places = Places::new(options.max_streams);
         Self {
             options,
             pool,
             sink,
             tap,
             senders: HashMap::new(),
+            strangers: Strangers::default(),
+            places,
             streams: Vec::new(),
             splits: Vec::new(),
+            free: Vec::new(),
+            past: Past::default(),
             recent: None,
-            strangers: Tally::default(),
-            held_bytes: 0,
+            refused: Tally::default(),
+            loss_ranges: Arc::new(AtomicU32::new(LOSS_RANGES)),
+            ended: 0,
         }
     }
 
@@ -149,9 +146,9 @@ impl<K: Sink> Engine<K> {
             Route::Split(split) => {
                 train.packets().for_each(|packet| self.one(route, packet, now));
                 copy::fence();
-                // They were begun one after the other.
-                let Split { first, ref streams, .. } = self.splits[split];
-                (first..first + streams.len()).for_each(|at| self.drain(at));
+                for n in 0..self.splits[split].streams.len() {
+                    self.drain(self.splits[split].streams[n].1);
+                }
             }
         }
     }
@@ -165,7 +162,8 @@ impl<K: Sink> Engine<K> {
                 let split = &splits[split];
                 let vdif = packet.get(split.network..).and_then(Vdif::read);
                 let thread = vdif.map(|(vdif, _)| vdif.thread as u16);
-                thread.and_then(|thread| split.streams.get(&thread).copied()).unwrap_or(split.first)
+                let known = split.streams.iter().find(|(id, _)| Some(*id) == thread);
+                known.or(split.streams.first()).map_or(0, |&(_, at)| at)
             }
         };
         streams[at].packet(packet, now, pool, &options.gate, tap);
@@ -173,84 +171,166 @@ impl<K: Sink> Engine<K> {
 
     #[cold]
     fn stranger(&mut self, sender: SocketAddr, train: &Train<'_>, now: Nanos) {
-        match self.senders.get(&sender) {
-            Some(&Sender::Running(route)) => {
-                self.recent = Some((sender, route));
-                return self.run(route, train, now);
-            }
-            Some(&Sender::Unrecognised { since }) if now.since(since) < IGNORE => {
-                return self.refuse(train, Reject::Unrecognised);
-            }
-            Some(Sender::Learning(_)) => {}
-            _ => {
-                if !self.make_room(sender) {
-                    return self.refuse(train, Reject::TooManyStreams);
-                }
-                let learning = Learning::new(&self.options.learn, now);
-                self.senders.insert(sender, Sender::Learning(Box::new(learning)));
-            }
+        if let Some(&route) = self.senders.get(&sender) {
+            self.recent = Some((sender, route));
+            return self.run(route, train, now);
         }
-        self.study(sender, train, now);
+        match self.options.allow.sender(sender) {
+            Ok(()) => self.study(sender, train, now),
+            Err(why) => self.refuse(train, why),
+        }
     }
 
-    /// Feed a train to a sender's learner; what follows its conclusion runs as usual.
+    /// Hear a train of a stranger; what follows its conclusion runs as usual.
     fn study(&mut self, sender: SocketAddr, train: &Train<'_>, now: Nanos) {
         let mut packets = train.packets();
         while let Some(packet) = packets.next() {
-            let Some(Sender::Learning(learning)) = self.senders.get_mut(&sender) else { return };
-            let crowded = self.held_bytes >= HOLD_BYTES;
-            self.held_bytes += packet.len();
-            let Some(concluded) = learning.observe(packet, now, crowded) else { continue };
-            match self.conclude(sender, concluded, now) {
-                Some(route) => {
-                    packets.for_each(|rest| self.one(route, rest, now));
-                    copy::fence();
-                    self.drain_all();
+            let (held, concluded) = self.strangers.hear(sender, packet, now, &self.options.learn);
+            let Some(route) = concluded.and_then(|format| self.conclude(sender, format, now)) else {
+                if let Err(why) = held {
+                    self.refuse_one(why);
                 }
-                None => packets.for_each(|_| self.refuse_one(Reject::Unrecognised)),
+                self.relieve(now);
+                continue;
+            };
+            if held.is_err() {
+                self.one(route, packet, now);
             }
+            packets.for_each(|rest| self.one(route, rest, now));
+            copy::fence();
+            self.drain_all();
             return;
         }
     }
 
-    /// A sender's format is known, or known to be none.
-    fn conclude(
-        &mut self,
-        sender: SocketAddr,
-        format: Result<StreamFormat, Reject>,
-        now: Nanos,
-    ) -> Option<Route> {
-        let Some(Sender::Learning(learning)) = self.senders.remove(&sender) else { return None };
-        self.held_bytes -= learning.bytes();
-        let trusted = learning.is_sure();
-        let Some(route) = format.and_then(|format| self.begin(sender, format, trusted)).ok() else {
-            (0..learning.held()).for_each(|_| self.refuse_one(Reject::Unrecognised));
-            self.senders.insert(sender, Sender::Unrecognised { since: now });
-            return None;
+    /// Strangers beyond the limits of their table go.
+    fn relieve(&mut self, now: Nanos) {
+        let gone = self.strangers.relieve();
+        if gone.crowded > 0 {
+            self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
+            self.places.refused(gone.crowded, now);
+        }
+    }
+
+    /// A sender's format is known, or known to be none. Its stream, if it has a place.
+    fn conclude(&mut self, sender: SocketAddr, format: Conclusion, now: Nanos) -> Option<Route> {
+        let format = match format.and_then(|format| self.admissible(format)) {
+            Ok(format) => format,
+            Err(why) => {
+                let held = self.strangers.refuse(sender, why, now);
+                self.refuse_many(why, held);
+                if why == Reject::NotFrames {
+                    self.places.no_frames(sender, now);
+                }
+                return None;
+            }
         };
-        self.senders.insert(sender, Sender::Running(route));
-        for packet in learning.packets() {
+        if !self.has_place(sender, now) {
+            if self.strangers.wait(sender, now) {
+                self.places.refused(1, now);
+            }
+            return None;
+        }
+        let leaves = self.places.leaves(self.strangers.claim(sender, now).rate);
+        let proven = self.strangers.take(sender)?;
+        let begin = Begin { trusted: proven.learning.is_sure(), since: proven.since, leaves };
+        let route = match self.begin(sender, format, begin) {
+            Ok(route) => route,
+            Err(why) => {
+                self.refuse_many(why, proven.learning.held());
+                return None;
+            }
+        };
+        self.senders.insert(sender, route);
+        for packet in proven.learning.packets() {
             self.one(route, packet, now);
         }
         copy::fence();
         self.drain_all();
+        self.share(now);
         Some(route)
     }
 
-    /// Begin the stream, or the streams, of a sender.
-    fn begin(&mut self, sender: SocketAddr, format: StreamFormat, trusted: bool) -> Result<Route, Reject> {
-        if !self.options.split_threads || format.format != Format::Vdif || format.threads.len() < 2 {
-            return Ok(Route::One(self.begin_stream(sender, format, trusted)?));
+    /// Only streams of frames that may be sent here.
+    fn admissible(&self, format: StreamFormat) -> Conclusion {
+        match format.layout()?.geometry().grain {
+            Grain::Units(_) => {}
+            // Heaps and events have no order of their own: they are no frames, whatever their bytes look like.
+            Grain::Bytes(_) => return Err(Reject::NotFrames),
         }
-        let mut streams = HashMap::new();
-        let first = self.streams.len();
+        self.options.allow.station(format.station.as_deref())?;
+        Ok(format)
+    }
+
+    /// Whether there is a place among the streams for `sender`: one that is free, or that of the poorest.
+    fn has_place(&mut self, sender: SocketAddr, now: Nanos) -> bool {
+        let Claim { rate, seen, full } = self.strangers.claim(sender, now);
+        if !full && !self.places.has_memory(rate, self.pool.free()) {
+            // Its packets are held as long as that can be.
+            return false;
+        }
+        if self.senders.len() < self.options.max_streams {
+            return true;
+        }
+        if !self.places.may_claim(rate, seen, now) {
+            return false;
+        }
+        let rates = self.senders.iter().map(|(&sender, &route)| (sender, self.rate(route, now)));
+        let Some((poorest, poor)) = rates.min_by(|(_, a), (_, b)| a.total_cmp(b)) else { return false };
+        if !self.places.gives_way(poor, rate) {
+            return false;
+        }
+        self.end_sender(poorest, sender, now);
+        true
+    }
+
+    /// The streams of a sender.
+    fn streams_of(&self, route: Route) -> Vec<usize> {
+        match route {
+            Route::One(at) => vec![at],
+            Route::Split(split) => self.splits[split].streams.iter().map(|&(_, at)| at).collect(),
+        }
+    }
+
+    /// Packets a second of a sender.
+    fn rate(&self, route: Route, now: Nanos) -> f64 {
+        self.streams_of(route).into_iter().map(|at| self.streams[at].rate(now)).sum()
+    }
+
+    /// A stream gives way: what it has is handed on, and its account is kept.
+    fn end_sender(&mut self, sender: SocketAddr, newcomer: SocketAddr, now: Nanos) {
+        let Some(route) = self.senders.remove(&sender) else { return };
+        self.recent = None;
+        for at in self.streams_of(route) {
+            self.streams[at].finish();
+            self.drain(at);
+            let stream = &mut self.streams[at];
+            stream.gone = true;
+            let (info, report) = (stream.info.clone(), std::mem::take(&mut stream.report));
+            self.places.gave_way(&info, report.packets, newcomer, now);
+            self.sink.stream_ended(&info);
+            if let Some(tap) = &mut self.tap {
+                tap.stream_ended(&info);
+            }
+            self.free.push(at);
+            let freed = self.past.keep(info, report);
+            self.loss_ranges.fetch_add(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// Begin the stream, or the streams, of a sender.
+    fn begin(&mut self, sender: SocketAddr, format: StreamFormat, begin: Begin) -> Result<Route, Reject> {
+        if !self.options.split_threads || format.format != Format::Vdif || format.threads.len() < 2 {
+            return Ok(Route::One(self.begin_stream(sender, format, begin)?));
+        }
+        let mut streams = Vec::new();
         let network = format.network_bytes;
         for thread in &format.threads {
             // The sequence number counts packets of all threads: only the time orders those of one.
             let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
-            streams.insert(thread.id, self.begin_stream(sender, alone, trusted)?);
+            streams.push((thread.id, self.begin_stream(sender, alone, begin)?));
         }
-        self.splits.push(Split { network, first, streams });
+        self.splits.push(Split { network, streams });
         Ok(Route::Split(self.splits.len() - 1))
     }
 
@@ -258,7 +338,7 @@ impl<K: Sink> Engine<K> {
         &mut self,
         sender: SocketAddr,
         format: StreamFormat,
-        trusted: bool,
+        begin: Begin,
     ) -> Result<usize, Reject> {
         let layout = format.layout()?;
         let unit_bytes = StreamInfo::unit_of(&layout);
@@ -274,19 +354,13 @@ impl<K: Sink> Engine<K> {
             tap.stream_began(&info);
         }
         self.sink.stream_began(&info);
-        self.streams.push(Stream::new(info, layout, config, trusted));
-        Ok(self.streams.len() - 1)
-    }
-
-    /// Room for one sender more: strangers give way, streams do not.
-    fn make_room(&mut self, newcomer: SocketAddr) -> bool {
-        if self.senders.len() < self.options.max_streams || self.senders.contains_key(&newcomer) {
-            return true;
+        let stream = Stream::new(info, layout, config, begin, self.loss_ranges.clone());
+        if let Some(at) = self.free.pop() {
+            self.streams[at] = stream;
+            return Ok(at);
         }
-        let stranger = self.senders.iter().find(|(_, s)| matches!(s, Sender::Unrecognised { .. }));
-        let Some((&gone, _)) = stranger else { return false };
-        self.senders.remove(&gone);
-        true
+        self.streams.push(stream);
+        Ok(self.streams.len() - 1)
     }
 
     fn refuse(&mut self, train: &Train<'_>, why: Reject) {
@@ -294,8 +368,17 @@ impl<K: Sink> Engine<K> {
     }
 
     fn refuse_one(&mut self, why: Reject) {
-        self.strangers.packets += 1;
-        self.strangers.rejects.add(why);
+        self.refuse_many(why, 1);
+    }
+
+    fn refuse_many(&mut self, why: Reject, packets: u64) {
+        self.refused.packets += packets;
+        self.refused.rejects.add_many(why, packets);
+    }
+
+    /// Packets that came before anything was to be received.
+    pub fn handle_early(&mut self, train: &Train<'_>) {
+        self.refuse(train, Reject::BeforeStart);
     }
 
     #[inline]
@@ -318,36 +401,52 @@ impl<K: Sink> Engine<K> {
 
     /// Retire what time has finished. Call a few times a second.
     pub fn handle_timeout(&mut self, now: Nanos) {
-        let mut concluded = Vec::new();
-        for (&sender, state) in &mut self.senders {
-            if let Sender::Learning(learning) = state
-                && let Some(format) = learning.handle_timeout(now)
-            {
-                concluded.push((sender, format));
-            }
-        }
+        let (concluded, gone) = self.strangers.handle_timeout(now);
         for (sender, format) in concluded {
             self.conclude(sender, format, now);
         }
+        self.refuse_many(Reject::Unproven, gone.unproven_packets);
+        self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
+        self.relieve(now);
         for at in 0..self.streams.len() {
             self.streams[at].handle_timeout(now);
             self.drain(at);
         }
+        self.share(now);
     }
 
-    /// The end: retire everything as it stands.
-    pub fn finish(&mut self, now: Nanos) {
-        let learning: Vec<_> = self
-            .senders
-            .iter()
-            .filter_map(|(&sender, s)| matches!(s, Sender::Learning(_)).then_some(sender))
-            .collect();
-        for sender in learning {
-            let Some(Sender::Learning(learning)) = self.senders.get_mut(&sender) else { continue };
-            let format = learning.conclude_now().unwrap_or(Err(Reject::Unrecognised));
-            self.conclude(sender, format, now);
+    /// Divide the memory among the streams.
+    fn share(&mut self, now: Nanos) {
+        let live: Vec<usize> = (0..self.streams.len()).filter(|&at| !self.streams[at].gone).collect();
+        let mut shares: Vec<_> = live.iter().map(|&at| self.streams[at].share(now)).collect();
+        let bar = share(&mut shares, self.pool.blocks(), self.options.assembly.window);
+        self.places.look(&shares, bar);
+        for (at, share) in live.into_iter().zip(shares) {
+            self.streams[at].leaves = share.leaves;
         }
-        for at in 0..self.streams.len() {
+    }
+
+    /// What an operator should know, one by one.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.places.poll_event()
+    }
+
+    /// The end: retire everything as it stands. Called again after a panic, it goes on behind the stream that had it.
+    pub fn finish(&mut self, now: Nanos) {
+        // A packet or two that came alone are all that there is; beside a stream, or many others, they are nothing.
+        let alone = self.senders.is_empty() && self.strangers.len() <= ALONE;
+        for (sender, format) in self.strangers.finish(now) {
+            if !alone && format.is_ok() && self.strangers.claim(sender, now).seen < LEAST {
+                let held = self.strangers.refuse(sender, Reject::Unproven, now);
+                self.refuse_many(Reject::Unproven, held);
+            } else if self.conclude(sender, format, now).is_none() {
+                let held = self.strangers.refuse(sender, Reject::TooManyStreams, now);
+                self.refuse_many(Reject::TooManyStreams, held);
+            }
+        }
+        while self.ended < self.streams.len() {
+            let at = self.ended;
+            self.ended += 1;
             self.streams[at].finish();
             self.drain(at);
         }
@@ -358,23 +457,30 @@ impl<K: Sink> Engine<K> {
     /// All counters as they stand; loss maps only `whole`.
     #[must_use]
     pub fn tally(&mut self, whole: bool) -> Tally {
-        let held =
-            self.senders.values().map(|s| if let Sender::Learning(l) = s { l.held() } else { 0 }).sum();
-        let streams = self.streams.iter_mut().map(|s| (s.info.clone(), s.report.snapshot(whole))).collect();
-        Tally { held, streams, ..self.strangers.clone() }
+        let past = self.past.streams.iter_mut().map(|(info, report)| (info.clone(), report.snapshot(whole)));
+        let live = self.streams.iter_mut().filter(|s| !s.gone);
+        let live = live.map(|s| (s.info.clone(), s.report.snapshot(whole)));
+        let others = self.past.others.clone();
+        Tally {
+            held: self.strangers.held(),
+            streams: past.chain(live).collect(),
+            others,
+            ..self.refused.clone()
+        }
     }
 
     /// Bytes placed so far, over all streams.
     #[must_use]
     pub fn placed_bytes(&self) -> u64 {
-        self.streams.iter().map(|s| s.report.placed * u64::from(s.info.unit_bytes)).sum()
+        let live = self.streams.iter().map(|s| (&s.info, &s.report));
+        let all = live.chain(self.past.streams.iter().map(|(info, report)| (info, report)));
+        all.map(|(info, report)| report.placed * u64::from(info.unit_bytes)).sum()
     }
 
     /// Whether every stream there is has passed the stop time of the gate.
     #[must_use]
     pub fn past_stop(&self) -> bool {
-        self.options.gate.stop.is_some()
-            && !self.streams.is_empty()
-            && self.streams.iter().all(|s| s.report.rejects.get(Reject::AfterStop) > 0)
+        let passed = |s: &Stream| s.gone || s.report.rejects.get(Reject::AfterStop) > 0;
+        self.options.gate.stop.is_some() && !self.senders.is_empty() && self.streams.iter().all(passed)
     }
 }

@@ -24,33 +24,30 @@ impl Learning {
         Self { learner: Learner::new(options.clone()), bytes: Vec::new(), ends: Vec::new(), since: now }
     }
 
-    /// One more packet; `crowded`, what there is must do. The format, once it is clear; or that there is none.
-    pub(super) fn observe(
-        &mut self,
-        packet: &[u8],
-        now: Nanos,
-        crowded: bool,
-    ) -> Option<Result<StreamFormat, Reject>> {
+    /// Keep one more packet; false if there is no room for it.
+    pub(super) fn hold(&mut self, packet: &[u8]) -> bool {
+        if self.is_full() {
+            return false;
+        }
         self.learner.observe(packet);
         self.bytes.extend_from_slice(packet);
         self.ends.push(self.bytes.len());
-        let full = self.bytes.len() >= HOLD_BYTES;
-        self.learner.conclude(full || crowded || now.since(self.since) >= STUDY)
+        true
     }
 
-    /// Time passes; a slow sender must not wait for ever.
-    pub(super) fn handle_timeout(&mut self, now: Nanos) -> Option<Result<StreamFormat, Reject>> {
-        (now.since(self.since) >= STUDY).then(|| self.learner.conclude(true)).flatten()
+    /// The format, once it is clear; or that there is none. `crowded`, what there is must do.
+    pub(super) fn conclusion(&self, now: Nanos, crowded: bool) -> Option<Result<StreamFormat, Reject>> {
+        self.learner.conclude(self.is_full() || crowded || now.since(self.since) >= STUDY)
+    }
+
+    /// Whether no more packets can be held.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes.len() >= HOLD_BYTES
     }
 
     /// Whether the packets agree so well that time and want of room had no part in the conclusion.
     pub(super) fn is_sure(&self) -> bool {
         matches!(self.learner.conclude(false), Some(Ok(_)))
-    }
-
-    /// What there is must do.
-    pub(super) fn conclude_now(&self) -> Option<Result<StreamFormat, Reject>> {
-        self.learner.conclude(true)
     }
 
     /// How many bytes are held.

@@ -1,14 +1,18 @@
 //! The receiving threads: one per socket.
 //!
 //! Everything that can fail or take time (sockets, buffers, mirror targets) is done in [`Receiver::open`]; after it
-//! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on.
+//! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on. What a thread does is in
+//! [`reader`](super::reader).
 
 use super::Sink;
-use super::engine::{Engine, EngineOptions, Tally};
+use super::allow::Allow;
+use super::engine::{Engine, EngineOptions};
 use super::framer::FrameLengths;
 use super::gate::Gate;
+use super::reader::{Board, Reader};
+use crate::awake::Awake;
 use crate::mirror::Mirror;
-use crate::report::{Cpu, ReceiveReport, SourceReport, VERSION};
+use crate::report::{Cpu, ReceiveReport, VERSION};
 use skyhaul_core::assembly::Config;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
@@ -20,10 +24,10 @@ use skyhaul_io::source::Source;
 use skyhaul_io::tcp::{TcpOptions, TcpSource};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// What to receive, and how.
 #[derive(Clone, Debug)]
@@ -48,6 +52,10 @@ pub struct ReceiverOptions {
     pub stop_bytes: Option<u64>,
     /// Most senders followed at a time, for each socket.
     pub max_streams: usize,
+    /// Who may send.
+    pub allow: Allow,
+    /// Receive nothing before this time: what comes earlier is counted and let go.
+    pub begin: Option<SystemTime>,
     /// Processors for the threads, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// Real-time priority of the threads (`SCHED_FIFO`).
@@ -71,6 +79,8 @@ impl Default for ReceiverOptions {
             gate: Gate::default(),
             stop_bytes: None,
             max_streams: 1024,
+            allow: Allow::default(),
+            begin: None,
             cpus: Vec::new(),
             realtime: None,
             forward: Vec::new(),
@@ -88,23 +98,10 @@ pub struct Receiver {
     notes: Vec<String>,
 }
 
-/// What the threads tell while they run.
-#[derive(Debug, Default)]
-struct Board {
-    stop: AtomicBool,
-    ended: AtomicU32,
-    packets: AtomicU64,
-    bytes: AtomicU64,
-    started: AtomicU64,
-    last: AtomicU64,
-    live: Mutex<Vec<Option<(Tally, SourceReport)>>>,
-    error: Mutex<Option<String>>,
-}
-
 /// A running receiver.
 pub struct Running {
     board: Arc<Board>,
-    threads: Vec<JoinHandle<f64>>,
+    threads: Vec<JoinHandle<()>>,
     mirror: Mirror,
     clock: Instant,
     cpu_start: Duration,
@@ -119,7 +116,7 @@ pub struct Running {
 pub struct ReceiverReport {
     /// The report.
     pub report: ReceiveReport,
-    /// A privilege that was missing, and its remedy; an error that ended a thread.
+    /// A privilege that was missing, and its remedy.
     pub notes: Vec<String>,
 }
 
@@ -187,8 +184,7 @@ impl Receiver {
     /// A thread that cannot be started.
     pub fn start(self, mut sink: impl FnMut(usize) -> Box<dyn Sink>) -> io::Result<Running> {
         let Self { options, sources, mirror, pool, notes } = self;
-        let board = Arc::new(Board::default());
-        *board.live.lock().unwrap_or_else(PoisonError::into_inner) = vec![None; sources.len()];
+        let board = Arc::new(Board::new(sources.len()));
         let granted = sources.iter().filter_map(|(_, source)| source.stats().buffer).map(|b| b.granted);
         let socket_buffer = granted.min().unwrap_or(u64::MAX);
         let next_stream = Arc::new(AtomicU32::new(0));
@@ -216,134 +212,30 @@ impl Receiver {
                 gate: options.gate,
                 split_threads: options.split_threads,
                 max_streams: options.max_streams,
+                allow: options.allow.clone(),
                 listen: name.clone(),
                 next_stream: next_stream.clone(),
             };
             let engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
-            let work = Work { at, name, source, engine, board: board.clone(), clock, stop_bytes };
+            let reader = Reader {
+                at,
+                name,
+                source,
+                engine,
+                pool: pool.clone(),
+                board: board.clone(),
+                clock: Awake::start(),
+                begin: options.begin,
+                stop_bytes,
+            };
             let cpu = options.cpus.get(at % options.cpus.len().max(1)).copied();
             let realtime = options.realtime;
-            let thread = std::thread::Builder::new().name(format!("receive-{at}")).spawn(move || {
-                for note in privileges(cpu, realtime) {
-                    work.board.note(note);
-                }
-                work.run()
-            })?;
+            let thread = std::thread::Builder::new()
+                .name(format!("receive-{at}"))
+                .spawn(move || reader.run(cpu, realtime))?;
             running.threads.push(thread);
         }
         Ok(running)
-    }
-}
-
-/// Try what makes a thread's life better; what is missing, in words.
-fn privileges(cpu: Option<usize>, realtime: Option<u8>) -> Vec<String> {
-    let mut notes = Vec::new();
-    if let Some(cpu) = cpu
-        && let Err(e) = host::thread::pin(cpu)
-    {
-        notes.push(format!("not pinned to processor {cpu}: {e}"));
-    }
-    if let Some(priority) = realtime
-        && let Err(e) = host::thread::real_time(priority)
-    {
-        notes.push(format!("no real-time priority: {e}"));
-    }
-    notes
-}
-
-impl Board {
-    fn note(&self, note: String) {
-        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *error {
-            Some(text) => {
-                text.push_str("; ");
-                text.push_str(&note);
-            }
-            None => *error = Some(note),
-        }
-    }
-}
-
-/// One thread's belongings.
-struct Work {
-    at: usize,
-    name: String,
-    source: Box<dyn Source>,
-    engine: Engine<Box<dyn Sink>>,
-    board: Arc<Board>,
-    clock: Instant,
-    stop_bytes: Option<u64>,
-}
-
-/// How often counters are published and timeouts looked at.
-const TICK: Duration = Duration::from_millis(50);
-/// How long what the kernel already holds is taken in after a stop.
-const DRAIN: Duration = Duration::from_millis(300);
-
-impl Work {
-    fn run(mut self) -> f64 {
-        if let Err(e) = self.receive() {
-            self.board.note(format!("{}: {e}", self.name));
-        }
-        let now = self.now();
-        self.engine.finish(now);
-        self.publish(true);
-        self.board.ended.fetch_add(1, Ordering::AcqRel);
-        host::thread::cpu_time().as_secs_f64()
-    }
-
-    fn now(&self) -> Nanos {
-        Nanos(self.clock.elapsed().as_nanos() as u64)
-    }
-
-    fn receive(&mut self) -> io::Result<()> {
-        let mut tick = Instant::now();
-        let mut draining: Option<Instant> = None;
-        loop {
-            let wait = if draining.is_some() { Duration::from_millis(1) } else { Duration::from_millis(20) };
-            let (engine, clock) = (&mut self.engine, self.clock);
-            let mut bytes = 0;
-            let packets = self.source.poll(wait, &mut |train| {
-                bytes += train.bytes.len() as u64;
-                engine.handle_train(&train, Nanos(clock.elapsed().as_nanos() as u64));
-            })?;
-            self.engine.flush();
-            if packets > 0 {
-                self.count(packets as u64, bytes);
-            }
-            if tick.elapsed() >= TICK {
-                tick = Instant::now();
-                self.engine.handle_timeout(self.now());
-                self.publish(false);
-            }
-            match draining {
-                Some(since) if packets == 0 || since.elapsed() >= DRAIN => return Ok(()),
-                None if self.is_over() => draining = Some(Instant::now()),
-                _ => {}
-            }
-        }
-    }
-
-    fn count(&self, packets: u64, bytes: u64) {
-        let now = self.now().0.max(1);
-        self.board.packets.fetch_add(packets, Ordering::Relaxed);
-        self.board.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let _ = self.board.started.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        self.board.last.store(now, Ordering::Relaxed);
-    }
-
-    fn is_over(&self) -> bool {
-        self.board.stop.load(Ordering::Relaxed)
-            || self.source.is_finished()
-            || self.engine.past_stop()
-            || self.stop_bytes.is_some_and(|most| self.engine.placed_bytes() >= most)
-    }
-
-    fn publish(&mut self, whole: bool) {
-        let report = SourceReport::new(self.name.clone(), self.source.stats());
-        let tally = self.engine.tally(whole);
-        let mut live = self.board.live.lock().unwrap_or_else(PoisonError::into_inner);
-        live[self.at] = Some((tally, report));
     }
 }
 
@@ -354,19 +246,17 @@ impl Running {
         self.clock.elapsed().as_secs_f64()
     }
 
-    /// When the first packet came, in seconds since the start.
+    /// Since when packets come, in seconds from the start.
     #[must_use]
     pub fn first_packet(&self) -> Option<f64> {
-        match self.board.started.load(Ordering::Relaxed) {
-            0 => None,
-            t => Some(t as f64 / 1e9),
-        }
+        self.board.first_packet().map(|at| at.as_secs_f64())
     }
 
-    /// When the last packet came, in seconds since the start.
+    /// How long all sockets were seen empty since the last packet, or since the start: a full socket that nobody
+    /// looked at, because this program was paused, is not idle.
     #[must_use]
-    pub fn last_packet(&self) -> Option<f64> {
-        self.first_packet().map(|_| self.board.last.load(Ordering::Relaxed) as f64 / 1e9)
+    pub fn idle(&self) -> Duration {
+        self.board.idle()
     }
 
     /// Bytes of receive buffer that the kernel granted, the least of all sockets.
@@ -378,18 +268,18 @@ impl Running {
     /// Bytes received so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.board.bytes.load(Ordering::Relaxed)
+        self.board.bytes()
     }
 
     /// Whether all threads have ended by themselves.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.board.ended.load(Ordering::Acquire) as usize == self.threads.len()
+        self.board.ended() == self.threads.len()
     }
 
     /// Ask the threads to take in what the kernel holds, and end.
     pub fn stop(&self) {
-        self.board.stop.store(true, Ordering::Relaxed);
+        self.board.stop();
     }
 
     /// The report as it stands; also notes a point of the timeline.
@@ -405,14 +295,9 @@ impl Running {
 
     fn assemble(&self) -> ReceiveReport {
         let mut report = ReceiveReport { version: VERSION, ..ReceiveReport::default() };
-        let live = self.board.live.lock().unwrap_or_else(PoisonError::into_inner);
-        for (tally, source) in live.iter().flatten() {
-            report.add(tally);
-            report.sources.push(source.clone());
-        }
-        drop(live);
-        if let (Some(first), Some(last)) = (self.first_packet(), self.last_packet()) {
-            report.seconds = (last - first).max(0.0);
+        self.board.add_to(&mut report);
+        if let Some((first, last)) = self.board.span() {
+            report.seconds = last.saturating_sub(first).as_secs_f64();
             if report.seconds > 0.0 {
                 report.bits_per_second = self.bytes() as f64 * 8.0 / report.seconds;
             }
@@ -424,12 +309,12 @@ impl Running {
     /// Stop, wait for the threads, and report.
     #[must_use]
     pub fn finish(mut self) -> ReceiverReport {
-        self.stop();
-        let path_seconds: f64 = self.threads.drain(..).map(|t| t.join().unwrap_or_default()).sum();
+        self.end();
         let forward = self.mirror.finish();
         let mut report = self.progress();
         report.forward = forward;
         let gb = self.bytes() as f64 / 1e9;
+        let path_seconds = self.board.cpu_seconds();
         let process_seconds = (host::thread::process_cpu_time() - self.cpu_start).as_secs_f64();
         let per_gb = |seconds: f64| if gb > 0.0 { seconds / gb } else { 0.0 };
         report.cpu = Cpu {
@@ -440,7 +325,25 @@ impl Running {
             joules_per_gb: self.energy.as_ref().map(|meter| per_gb(meter.joules())),
         };
         let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(self.board.error.lock().unwrap_or_else(PoisonError::into_inner).take());
+        notes.extend(self.board.notes());
         ReceiverReport { report, notes }
+    }
+
+    fn end(&mut self) {
+        self.stop();
+        for thread in self.threads.drain(..) {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            if thread.join().is_err() {
+                // Its own care for panics failed.
+                self.board.failed(&name, "the receiving thread panicked");
+            }
+        }
+    }
+}
+
+/// Nobody waits for its end: the threads end all the same, with what they have.
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
     }
 }

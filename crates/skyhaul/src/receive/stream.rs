@@ -1,5 +1,6 @@
 //! One sender's stream: what it is, where its packets go, what happened to them.
 
+use super::admission::{Share, Worth};
 use super::gate::Gate;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
@@ -10,6 +11,7 @@ use skyhaul_io::memory::{Block, Pool};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What is known of a stream from its start.
 #[derive(Debug)]
@@ -108,6 +110,17 @@ impl StreamReport {
 /// Most ranges kept in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
 
+/// How a stream begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin {
+    /// Its first packets left no doubt that it is a stream.
+    pub(super) trusted: bool,
+    /// When its sender was first heard.
+    pub(super) since: Nanos,
+    /// Blocks of the pool that it must leave free for richer streams.
+    pub(super) leaves: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) info: Arc<StreamInfo>,
@@ -128,6 +141,14 @@ pub(super) struct Stream {
     trusted: bool,
     /// Frames missing behind it in that part.
     trailing: u64,
+    /// How much it sends.
+    worth: Worth,
+    /// Blocks of the pool that it must leave free for richer streams.
+    pub(super) leaves: usize,
+    /// Ranges that all streams together may still add to their loss maps.
+    loss_ranges: Arc<AtomicU32>,
+    /// It gave way to another: nothing more comes.
+    pub(super) gone: bool,
 }
 
 /// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
@@ -135,7 +156,13 @@ pub(super) struct Stream {
 const PROVEN: u64 = 32;
 
 impl Stream {
-    pub(super) fn new(info: Arc<StreamInfo>, layout: AnyLayout, mut config: Config, trusted: bool) -> Self {
+    pub(super) fn new(
+        info: Arc<StreamInfo>,
+        layout: AnyLayout,
+        mut config: Config,
+        begin: Begin,
+        loss_ranges: Arc<AtomicU32>,
+    ) -> Self {
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
         config.open_ended = layout.short_objects();
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
@@ -151,15 +178,23 @@ impl Stream {
             anchor: None,
             rate: RateWatch::default(),
             last_time: None,
-            trusted,
+            trusted: begin.trusted,
             trailing: 0,
+            worth: Worth::new(begin.since),
+            leaves: begin.leaves,
+            loss_ranges,
+            gone: false,
         }
     }
 
-    /// A block for a stream: until it is proven, only while more than half of the pool is free.
-    fn block(trusted: bool, report: &StreamReport, pool: &Pool) -> Option<Block> {
-        let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
-        (proven || pool.free() > pool.blocks() / 2).then(|| pool.take()).flatten()
+    /// What it sends and holds.
+    pub(super) fn share(&self, now: Nanos) -> Share {
+        Share { rate: self.rate(now), held: self.assembly.held(), leaves: self.leaves }
+    }
+
+    /// Packets a second, lately.
+    pub(super) fn rate(&self, now: Nanos) -> f64 {
+        self.worth.rate(self.report.packets, now)
     }
 
     /// A train of this stream reached the kernel at `time`.
@@ -205,8 +240,14 @@ impl Stream {
         {
             gate.admit(time.unix_seconds)?;
         }
-        let (trusted, report) = (self.trusted, &self.report);
-        let mut slot = self.assembly.reserve(placement, now, || Self::block(trusted, report, pool))?;
+        let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
+        // Until a stream is proven, half of the pool is for others.
+        let block = || {
+            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
+            let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
+            (pool.free() > leaves).then(|| pool.take()).flatten()
+        };
+        let mut slot = self.assembly.reserve(placement, now, block)?;
         let range = slot.range();
         slot.block().place(range.start, payload);
         if let Some(tap) = tap {
@@ -223,7 +264,10 @@ impl Stream {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
-        self.assembly.handle_timeout(now);
+        if !self.gone {
+            self.worth.handle_timeout(self.report.packets, now);
+            self.assembly.handle_timeout(now);
+        }
     }
 
     pub(super) fn finish(&mut self) {
@@ -237,8 +281,8 @@ impl Stream {
             let unit = u64::from(self.info.unit_bytes.max(1));
             if retired.cause == Cause::Stray {
                 let strays = retired.received() / unit;
-                self.report.placed -= strays;
-                (0..strays).for_each(|_| self.report.rejects.add(Reject::Stray));
+                self.report.placed = self.report.placed.saturating_sub(strays);
+                self.report.rejects.add_many(Reject::Stray, strays);
                 continue;
             }
             return Some(self.account(retired, unit));
@@ -264,15 +308,17 @@ impl Stream {
             self.info.format.frame_time(&block[at..at + unit as usize])
         };
         let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
+        // Numbers are 64 bits, whatever a sender puts there: the last ones are all one.
         let first_number = object.0.saturating_mul(self.per_object);
+        let number = |at: u64| first_number.saturating_add(at / unit);
         let from = Mark { object, offset: range.start };
         let gap = after.map_or(0, |after| self.gap(after, from, unit, first_time, first));
         if gap > 0 {
-            let end = first_number + range.start / unit;
-            self.lost(end.saturating_sub(gap)..end);
+            let end = number(range.start);
+            self.lost(gap, end.saturating_sub(gap)..end);
         }
         for m in &missing {
-            self.lost(first_number + m.start / unit..first_number + m.end / unit);
+            self.lost((m.end - m.start) / unit, number(m.start)..number(m.end));
         }
         self.report.retired += u64::from(units) + gap;
         self.report.first_time = self.report.first_time.or(first_time);
@@ -282,7 +328,7 @@ impl Stream {
             self.trailing = last.map_or(0, |last| u64::from(units - 1 - last));
         }
         if let (Some(time), Some(last)) = (last_time, last) {
-            self.learn_rate(time, first_number + range.start / unit + u64::from(last));
+            self.learn_rate(time, number(range.start).saturating_add(u64::from(last)));
         }
         let frames_per_second = self.report.frames_per_second;
         let (range, object) = (start..range.end as usize, object.0);
@@ -315,14 +361,20 @@ impl Stream {
         range.end = end;
     }
 
-    fn lost(&mut self, numbers: Range<u64>) {
-        self.report.sequence.lost_run(numbers.end - numbers.start);
+    fn lost(&mut self, frames: u64, numbers: Range<u64>) {
+        self.report.sequence.lost_run(frames);
         let map = &mut self.report.loss_map;
-        let room = map.len() < LOSS_MAP;
-        match map.last_mut() {
-            Some(last) if last.end == numbers.start => last.end = numbers.end,
-            _ if room => map.push(numbers),
-            _ => self.report.loss_map_left_out += 1,
+        if let Some(last) = map.last_mut().filter(|last| last.end == numbers.start) {
+            last.end = numbers.end;
+            return;
+        }
+        let take = |left: u32| left.checked_sub(1);
+        let room = map.len() < LOSS_MAP
+            && self.loss_ranges.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
+        if room {
+            map.push(numbers);
+        } else {
+            self.report.loss_map_left_out += 1;
         }
     }
 
@@ -332,7 +384,7 @@ impl Stream {
             return 0;
         }
         match self.layout.units_between(from.object, to.object) {
-            Some(whole) => (whole + to.offset / unit).saturating_sub(from.offset / unit),
+            Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
             // Across the end of a second whose length the layout does not know; we may by now.
             None => {
                 // What is missing at the end of the part before and at the start of this one is counted with them.

@@ -103,6 +103,26 @@ impl WriterOptions {
     }
 }
 
+impl WriterOptions {
+    /// Find mistakes before anything is made: the label, disks that are not there or given twice.
+    ///
+    /// # Errors
+    /// The first mistake.
+    pub fn check(&self) -> Result<Label, WriterError> {
+        let label = Label::new(&self.scan)?;
+        if self.disks.is_empty() {
+            return Err(WriterError::NoDisk);
+        }
+        if let Some(twice) = given_twice(&self.disks) {
+            return Err(WriterError::Twice(twice));
+        }
+        for path in &self.disks {
+            std::fs::read_dir(path).map_err(|error| WriterError::Disk { path: path.clone(), error })?;
+        }
+        Ok(label)
+    }
+}
+
 /// Why a recording cannot begin.
 #[derive(Debug, thiserror::Error)]
 pub enum WriterError {
@@ -209,13 +229,7 @@ impl Writer {
     /// # Errors
     /// The label is bad or taken, or one of the disks cannot be written to: nothing is then recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
-        let wanted = Label::new(&options.scan)?;
-        if options.disks.is_empty() {
-            return Err(WriterError::NoDisk);
-        }
-        if let Some(twice) = given_twice(&options.disks) {
-            return Err(WriterError::Twice(twice));
-        }
+        let wanted = options.check()?;
         let label = claim(&wanted, options)?;
         let number = random_number();
         let started = (jiff::Timestamp::now(), Instant::now());
@@ -319,7 +333,12 @@ impl Writer {
 
     /// Keep `text` in the report and in every index, under a short `kind`.
     pub fn note(&self, kind: &str, text: &str) {
-        self.dispatch.event(Event::now(kind, None, text.to_owned()), None);
+        self.keep_event(Event::now(kind, None, text.to_owned()));
+    }
+
+    /// Keep what happened elsewhere in the report and in every index.
+    pub fn keep_event(&self, event: Event) {
+        self.dispatch.event(event, None);
     }
 
     /// Each disk as it is now.

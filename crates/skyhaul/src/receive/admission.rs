@@ -1,0 +1,331 @@
+//! Who has a place among the streams when there are more senders than places.
+//!
+//! Nobody can tell a hostile sender from an honest one by its packets; but a stream sends many, and steadily. So while
+//! places are free, whoever proves to be a stream has one. Then the poorest, by packets a second of the last quarter
+//! of a minute, gives way to a newcomer that sends at least twice as much. Nothing is lost by that: what the poorest
+//! sent is handed on as it stands, what the newcomer sent is held, and who gave way and still sends comes back as
+//! soon as it is not the poorest.
+//!
+//! Memory goes the same way ([`share`]): the richest, as many as it has room for, may use all of the pool; the others
+//! leave free what those have not taken yet.
+
+use super::strangers::{LONG, rate};
+use super::stream::StreamInfo;
+use crate::recording::Event;
+use skyhaul_core::placement::Nanos;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// How much richer than the poorest a newcomer must be.
+const RICHER: f64 = 2.0;
+/// Streams that may give way at once, and again each [`ONE_MORE`].
+const BURST: u32 = 32;
+/// See [`BURST`].
+const ONE_MORE: Nanos = Nanos(50_000_000);
+/// A newcomer that sent so many packets need not wait for its turn.
+const PLENTY: u64 = 1000;
+/// Blocks of the pool for each of the richest: what a window holds, and as much for what waits for the disks.
+const BLOCKS: usize = 4;
+/// Time between two events of one kind.
+const QUIET: Nanos = Nanos(10_000_000_000);
+
+/// A kind of event that may come often: one line for all of [`QUIET`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Often {
+    count: u64,
+    said: Option<Nanos>,
+}
+
+impl Often {
+    /// Count `more`; how many there were, when it is time to say so.
+    fn add(&mut self, more: u64, now: Nanos) -> Option<u64> {
+        self.count += more;
+        let due = self.said.is_none_or(|said| now.since(said) >= QUIET);
+        (due && more > 0).then(|| {
+            self.said = Some(now);
+            self.count
+        })
+    }
+}
+
+/// The rules, and what they decided.
+#[derive(Debug)]
+pub(super) struct Places {
+    most: usize,
+    /// Packets a second of the poorest, when last looked.
+    poorest: f64,
+    /// What memory a newcomer finds.
+    bar: Bar,
+    /// Streams that may give way now.
+    tokens: u32,
+    refilled: Nanos,
+    refused: Often,
+    gave_way: Often,
+    no_frames: Often,
+    events: VecDeque<Event>,
+}
+
+impl Places {
+    pub(super) fn new(most: usize) -> Self {
+        Self {
+            most,
+            poorest: 0.0,
+            bar: Bar::default(),
+            tokens: BURST,
+            refilled: Nanos::default(),
+            refused: Often::default(),
+            gave_way: Often::default(),
+            no_frames: Often::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Whether it is worth looking for one that is poorer than a newcomer of this rate and so many packets.
+    pub(super) fn may_claim(&mut self, rate: f64, packets: u64, now: Nanos) -> bool {
+        let more = now.since(self.refilled).0 / ONE_MORE.0;
+        if more > 0 {
+            self.tokens =
+                u32::try_from(more).map_or(BURST, |more| self.tokens.saturating_add(more).min(BURST));
+            self.refilled = now;
+        }
+        (self.tokens > 0 || packets >= PLENTY) && rate >= RICHER * self.poorest
+    }
+
+    /// Whether the poorest gives way to a newcomer.
+    pub(super) fn gives_way(&mut self, poorest: f64, newcomer: f64) -> bool {
+        self.poorest = poorest;
+        let richer = newcomer > 0.0 && newcomer >= RICHER * poorest;
+        if richer {
+            self.tokens = self.tokens.saturating_sub(1);
+        }
+        richer
+    }
+
+    /// A stream gave way.
+    pub(super) fn gave_way(&mut self, info: &StreamInfo, packets: u64, newcomer: SocketAddr, now: Nanos) {
+        if let Some(count) = self.gave_way.add(1, now) {
+            self.event(
+                "stream_gave_way",
+                format!(
+                    "stream {} of {} ({packets} packets) gave way to {newcomer}: {} streams are followed; {count} gave \
+                     way so far{}",
+                    info.id, info.sender, self.most, self.hint()
+                ),
+            );
+        }
+    }
+
+    /// There was no place for `senders`.
+    pub(super) fn refused(&mut self, senders: u64, now: Nanos) {
+        if let Some(count) = self.refused.add(senders, now) {
+            self.event(
+                "senders_refused",
+                format!(
+                    "{count} refused for want of a place: {} streams are followed{}",
+                    self.most,
+                    self.hint()
+                ),
+            );
+        }
+    }
+
+    /// `sender` sends heaps or events.
+    pub(super) fn no_frames(&mut self, sender: SocketAddr, now: Nanos) {
+        if self.no_frames.add(1, now).is_some() {
+            self.event(
+                "not_frames",
+                format!(
+                    "{sender} sends no frames but SPEAD heaps or EJFAT events: refused\nhint: `skyhaul receive --format \
+                     spead` receives heaps, `skyhaul inspect` shows what comes"
+                ),
+            );
+        }
+    }
+
+    fn hint(&self) -> &'static str {
+        "\nhint: --from lets in only the senders you name, --max-streams follows more"
+    }
+
+    fn event(&mut self, kind: &str, text: String) {
+        self.events.push_back(Event::now(kind, None, text));
+    }
+
+    /// The streams as they were last seen.
+    pub(super) fn look(&mut self, streams: &[Share], bar: Bar) {
+        self.poorest = streams.iter().map(|s| s.rate).min_by(f64::total_cmp).unwrap_or(0.0);
+        self.bar = bar;
+    }
+
+    /// Blocks of the pool that a newcomer of this rate must leave free.
+    pub(super) fn leaves(&self, rate: f64) -> usize {
+        if rate >= self.bar.rate { 0 } else { self.bar.leaves }
+    }
+
+    /// Whether a newcomer of this rate finds memory, where `free` blocks are free.
+    pub(super) fn has_memory(&self, rate: f64, free: usize) -> bool {
+        free > self.leaves(rate)
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+/// What a stream sends and holds, and what it must leave of the pool.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Share {
+    /// Packets a second.
+    pub(super) rate: f64,
+    /// Blocks it holds.
+    pub(super) held: usize,
+    /// Blocks of the pool that it must leave free.
+    pub(super) leaves: usize,
+}
+
+/// What a newcomer finds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Bar {
+    /// Packets a second with which it is among the richest.
+    pub(super) rate: f64,
+    /// Blocks of the pool that it must leave free otherwise.
+    pub(super) leaves: usize,
+}
+
+/// How much richer one must be to take another's rank: equal streams do not change places all the time.
+const STAY: f64 = 1.5;
+
+/// Divide a pool of `blocks` among streams of which each fills `window` blocks at a time.
+pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar {
+    let room = (blocks / BLOCKS).max(1);
+    if streams.len() < room {
+        streams.iter_mut().for_each(|stream| stream.leaves = 0);
+        return Bar::default();
+    }
+    // Who is among the richest stays there for a while; the older stream first where two send the same.
+    let worth = |share: &Share| if share.leaves == 0 { share.rate * STAY } else { share.rate };
+    let mut ranks: Vec<usize> = (0..streams.len()).collect();
+    ranks.sort_by(|&a, &b| worth(&streams[b]).total_cmp(&worth(&streams[a])).then(a.cmp(&b)));
+    let (rich, poor) = ranks.split_at(room);
+    let reserve: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
+    let last = rich.last().map_or(0.0, |&at| streams[at].rate);
+    rich.iter().for_each(|&at| streams[at].leaves = 0);
+    poor.iter().for_each(|&at| streams[at].leaves = reserve.max(1));
+    Bar { rate: last * STAY, leaves: reserve.max(1) }
+}
+
+/// How many packets a stream sent lately.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Worth {
+    born: Nanos,
+    /// Packets, those of long ago counting less.
+    lately: u64,
+    /// Packets that are in `lately`.
+    counted: u64,
+    turned: Nanos,
+}
+
+/// Ticks in which what is counted fades to 1/e.
+const FADE: u64 = 288;
+/// A tick: all of [`LONG`] is [`FADE`] of them.
+const TICK: Nanos = Nanos(LONG.0 / FADE);
+
+impl Worth {
+    pub(super) fn new(born: Nanos) -> Self {
+        Self { born, lately: 0, counted: 0, turned: born }
+    }
+
+    /// Time passes; `packets` came so far.
+    pub(super) fn handle_timeout(&mut self, packets: u64, now: Nanos) {
+        let ticks = now.since(self.turned).0 / TICK.0;
+        if ticks == 0 {
+            return;
+        }
+        self.turned = self.turned.plus(Nanos(ticks * TICK.0));
+        for _ in 0..ticks.min(20 * FADE) {
+            self.lately -= self.lately.div_ceil(FADE);
+        }
+        self.lately += packets - self.counted;
+        self.counted = packets;
+    }
+
+    /// Packets a second, lately.
+    pub(super) fn rate(&self, packets: u64, now: Nanos) -> f64 {
+        rate(self.lately + (packets - self.counted), now.since(self.born))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn worth_follows_the_rate_and_fades_in_silence() {
+        let mut worth = Worth::new(Nanos(0));
+        let mut packets = 0;
+        for tick in 1..=2000 {
+            packets += 500;
+            worth.handle_timeout(packets, Nanos(tick * 50 * MS));
+        }
+        let now = |seconds: u64| Nanos((100 + seconds) * 1000 * MS);
+        let rate = worth.rate(packets, now(0));
+        assert!((9_000.0..11_000.0).contains(&rate), "{rate}");
+        worth.handle_timeout(packets, now(10));
+        let later = worth.rate(packets, now(10));
+        assert!((0.4..0.6).contains(&(later / rate)), "half of it after 10 s: {later}");
+        worth.handle_timeout(packets, now(10_000));
+        assert_eq!(worth.rate(packets, now(10_000)), 0.0);
+        assert_eq!(Worth::new(now(0)).rate(3, now(0)), 30.0, "three packets at once are no 3 GHz");
+    }
+
+    #[test]
+    fn the_poorest_gives_way_to_twice_as_much_and_not_too_often() {
+        let mut places = Places::new(4);
+        places.look(&[Share { rate: 10.0, held: 0, leaves: 0 }], Bar { rate: 50.0, leaves: 7 });
+        assert!(places.has_memory(50.0, 1) && !places.has_memory(50.0, 0));
+        assert!(places.has_memory(49.0, 8) && !places.has_memory(49.0, 7));
+        assert!(!places.may_claim(19.0, 100, Nanos(0)) && places.may_claim(20.0, 100, Nanos(0)));
+        assert!(places.gives_way(10.0, 20.0) && !places.gives_way(10.0, 19.0));
+        for _ in 1..BURST {
+            assert!(places.may_claim(99.0, 100, Nanos(0)) && places.gives_way(10.0, 99.0));
+        }
+        assert!(!places.may_claim(99.0, 100, Nanos(0)), "a wave of newcomers waits");
+        assert!(places.may_claim(99.0, PLENTY, Nanos(0)), "a stream does not");
+        assert!(places.may_claim(99.0, 100, ONE_MORE));
+    }
+
+    #[test]
+    fn the_richest_have_the_memory() {
+        let streams = |n: usize| (0..n).map(|n| Share { rate: (n / 2) as f64, held: n % 3, leaves: 9 });
+        let mut all: Vec<_> = streams(15).collect();
+        assert_eq!(share(&mut all, 64, 2), Bar::default());
+        assert!(all.iter().all(|s| s.leaves == 0), "there is room for all, and one more");
+        let mut all: Vec<_> = streams(17).collect();
+        let bar = share(&mut all, 64, 2);
+        // The youngest of the two poorest; the others hold 15 of their 32 blocks.
+        assert_eq!(
+            all.iter().map(|s| s.leaves).collect::<Vec<_>>(),
+            [vec![0], vec![17], vec![0; 15]].concat()
+        );
+        assert_eq!(bar, Bar { rate: 0.0, leaves: 17 });
+        all[1].rate = 0.7;
+        all[0].rate = 0.5;
+        share(&mut all, 64, 2);
+        assert_eq!((all[0].leaves, all[1].leaves), (0, 17), "not richer by enough");
+        all[1].rate = 0.8;
+        share(&mut all, 64, 2);
+        assert_eq!((all[0].leaves, all[1].leaves), (16, 0), "one of the rich holds one block more");
+    }
+
+    #[test]
+    fn what_happens_often_is_said_now_and_then_with_its_sum() {
+        let mut places = Places::new(4);
+        (0..100).for_each(|n| places.refused(1, Nanos(n)));
+        places.refused(1, QUIET);
+        let said: Vec<_> = std::iter::from_fn(|| places.poll_event()).collect();
+        assert_eq!(said.len(), 2);
+        assert!(said[0].text.starts_with("1 refused") && said[1].text.starts_with("101 refused"));
+        assert!(said[1].text.contains("--from"));
+    }
+}

@@ -1,0 +1,73 @@
+//! What an engine counted.
+
+use super::stream::{StreamInfo, StreamReport};
+use skyhaul_core::placement::Rejects;
+use std::sync::Arc;
+
+/// All counters of an engine.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Packets of senders that are no stream (yet), and why.
+    pub rejects: Rejects,
+    /// Packets of senders that are no stream.
+    pub packets: u64,
+    /// Packets held while their sender's format is learned.
+    pub held: u64,
+    /// Every stream so far, but for those in `others`.
+    pub streams: Vec<(Arc<StreamInfo>, StreamReport)>,
+    /// Streams that gave way to others and are no longer listed one by one.
+    pub others: Others,
+}
+
+/// Streams that are no longer listed one by one: there were too many, and these were the poorest.
+#[derive(Clone, Debug, Default)]
+pub struct Others {
+    /// How many.
+    pub streams: u64,
+    /// Packets that came.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Frames in their place.
+    pub placed: u64,
+    /// Frames lost.
+    pub lost: u64,
+    /// Why packets were refused.
+    pub rejects: Rejects,
+}
+
+impl Others {
+    fn add(&mut self, report: &StreamReport) {
+        self.streams += 1;
+        self.packets += report.packets;
+        self.bytes += report.bytes;
+        self.placed += report.placed;
+        self.lost += report.sequence.lost;
+        self.rejects.merge(&report.rejects);
+    }
+}
+
+/// Most streams that gave way and are still listed one by one.
+const MOST: usize = 256;
+
+/// Accounts of streams that gave way; of very many, those of the richest.
+#[derive(Debug, Default)]
+pub(super) struct Past {
+    pub(super) streams: Vec<(Arc<StreamInfo>, StreamReport)>,
+    pub(super) others: Others,
+}
+
+impl Past {
+    /// Keep one more. How many ranges of loss maps went for it.
+    pub(super) fn keep(&mut self, info: Arc<StreamInfo>, report: StreamReport) -> u32 {
+        self.streams.push((info, report));
+        if self.streams.len() <= MOST {
+            return 0;
+        }
+        let poorest = self.streams.iter().enumerate().min_by_key(|(_, (_, report))| report.placed);
+        let Some((at, _)) = poorest else { return 0 };
+        let (_, report) = self.streams.swap_remove(at);
+        self.others.add(&report);
+        report.loss_map.len() as u32
+    }
+}
