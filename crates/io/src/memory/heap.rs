@@ -31,17 +31,22 @@
 
 mod cache;
 mod class;
+mod returned;
 mod supply;
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+}
 
 pub use cache::HeapCache;
 
 use super::default_bytes;
 use crate::copy;
 use class::{Class, Node, Span};
+use returned::Out;
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::slice;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use supply::Supply;
@@ -67,8 +72,8 @@ struct Inner {
     refused: AtomicU64,
     given_back: AtomicU64,
     growth: Mutex<Growth>,
-    /// Heaps still out after the last handle went; meaningful only from then on.
-    left: AtomicI64,
+    /// Heaps still out after the last handle went.
+    left: Out,
 }
 
 /// At the limit a search for idle spans that found none is not repeated at once: it walks every free block.
@@ -99,7 +104,7 @@ impl HeapMemory {
             refused: AtomicU64::new(0),
             given_back: AtomicU64::new(0),
             growth: Mutex::default(),
-            left: AtomicI64::new(0),
+            left: Out::new(),
         });
         Self(Arc::new(Handle(NonNull::from(Box::leak(inner)))))
     }
@@ -250,9 +255,7 @@ impl Drop for Handle {
         let inner = unsafe { self.0.as_ref() };
         inner.supply.close();
         let out: usize = inner.classes.iter().map(Class::close).sum();
-        // Heaps returned since their class was closed have each taken one off already.
-        let out = out as i64;
-        if inner.left.fetch_add(out, Ordering::AcqRel) + out == 0 {
+        if inner.left.all_closed(out as i64) {
             free(self.0);
         }
     }
@@ -350,12 +353,14 @@ impl Drop for HeapBytes {
         if !Node::give_back(self.node) {
             // SAFETY: a block that its closed class did not take keeps everything alive until it is counted here.
             let left = &unsafe { self.inner.as_ref() }.left;
-            if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if left.one_less() {
                 free(self.inner);
             }
         }
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,11 @@
 //! One size class: its spans, its free blocks, and the way back to them.
 //!
-//! Taking is under a lock that only takers share. Returning pushes to a list of its own with one compare-and-swap;
-//! takers fetch that whole list when the last one is used up, and blocks that were never used come last: few heaps at a
-//! time then lie in few blocks, which stay in the cache. Since nothing is ever popped from it singly, a block
-//! that comes back under the same address does no harm (no ABA).
+//! Taking is under a lock that only takers share. Returning pushes to a [list of its own](super::returned) with one
+//! compare-and-swap; takers fetch that whole list when the last one is used up, and blocks that were never used come
+//! last: few heaps at a time then lie in few blocks, which stay in the cache.
 
 use super::super::mapping::Mapping;
+use super::returned::{Linked, Returned};
 use super::supply::Supply;
 use crate::copy;
 use crossbeam_utils::CachePadded;
@@ -83,31 +83,23 @@ impl Node {
         unsafe { &*self.class }.bytes
     }
 
-    /// Put a block back; false if its class is closed and did not take it.
+    /// Put a block back that the caller owns; false if its class is closed and did not take it.
     #[inline]
     pub(super) fn give_back(node: NonNull<Node>) -> bool {
         // SAFETY: the caller owns the node, so it is valid until it is on the list.
-        let this = unsafe { node.as_ref() };
+        let class = unsafe { node.as_ref() }.class;
         // SAFETY: a class lives as long as any of its blocks is out.
-        let returned = &unsafe { &*this.class }.returned;
-        let mut head = returned.load(Ordering::Acquire);
-        loop {
-            if head == closed() {
-                return false;
-            }
-            this.next.store(head, Ordering::Relaxed);
-            // Release: what its last holder did with the bytes is over before they are taken again.
-            match returned.compare_exchange_weak(head, node.as_ptr(), Ordering::Release, Ordering::Acquire) {
-                Ok(_) => return true,
-                Err(now) => head = now,
-            }
-        }
+        let returned = &unsafe { &*class }.returned;
+        // SAFETY: as above; nodes live as long as their span, which is removed only when all of them are in its class's hands.
+        unsafe { returned.push(node) }
     }
 }
 
-/// Marks the list of a class that takes nothing back any more.
-fn closed() -> *mut Node {
-    ptr::without_provenance_mut(usize::MAX)
+impl Linked for Node {
+    #[inline]
+    fn next(&self) -> &AtomicPtr<Node> {
+        &self.next
+    }
 }
 
 /// One mapping, divided into blocks of one class.
@@ -116,9 +108,12 @@ pub(super) struct Span {
     mapping: Mapping,
     nodes: Box<[Node]>,
     block_bytes: usize,
-    /// Free blocks found in it, while idle spans are looked for.
+    /// Free blocks found in it, while idle spans are looked for; then whether it [`STAYS`].
     free: AtomicUsize,
 }
+
+/// Marks a span that is kept.
+const STAYS: usize = usize::MAX;
 
 impl Span {
     /// `count` blocks of what `supply` gives.
@@ -139,6 +134,11 @@ impl Span {
         Ok(Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) })
     }
 
+    /// Some block of it is out, or it is not to be removed.
+    fn stays(&self) -> bool {
+        self.free.load(Ordering::Relaxed) == STAYS
+    }
+
     /// Bytes it takes of the limit.
     pub(super) fn bytes(&self) -> u64 {
         debug_assert!(self.mapping.len() >= self.nodes.len() * self.block_bytes);
@@ -152,7 +152,7 @@ pub(super) struct Class {
     bytes: usize,
     /// A block that is taken again after so many bytes of others is still in the cache.
     warm: u64,
-    returned: CachePadded<AtomicPtr<Node>>,
+    returned: CachePadded<Returned<Node>>,
     reserve: CachePadded<Mutex<Reserve>>,
 }
 
@@ -166,9 +166,18 @@ struct Reserve {
     /// Bytes of blocks taken so far.
     taken: u64,
     blocks: usize,
-    /// Boxed: nodes point to their span.
-    #[expect(clippy::vec_box, reason = "a span's address must not change when another is added")]
-    spans: Vec<Box<Span>>,
+    /// Each out of a box, and into one again when it is removed. Nodes point to their span, so none is moved or
+    /// borrowed mutably as long as a node of it may be reached.
+    spans: Vec<NonNull<Span>>,
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        for span in self.spans.drain(..) {
+            // SAFETY: it came out of a box, and nobody reaches its nodes any more: their class is being dropped.
+            drop(unsafe { Box::from_raw(span.as_ptr()) });
+        }
+    }
 }
 
 // SAFETY: the pointers lead to nodes of the spans beside them, which are Send.
@@ -187,7 +196,7 @@ impl Class {
         Class {
             bytes,
             warm,
-            returned: CachePadded::default(),
+            returned: CachePadded::new(Returned::new()),
             reserve: CachePadded::new(Mutex::new(reserve)),
         }
     }
@@ -231,8 +240,8 @@ impl Class {
 
     #[inline]
     fn pop_from(&self, reserve: &mut Reserve) -> Option<NonNull<Node>> {
-        if reserve.first.is_null() && !self.returned.load(Ordering::Relaxed).is_null() {
-            reserve.first = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
+        if reserve.first.is_null() && !self.returned.is_empty() {
+            reserve.first = self.returned.take();
         }
         let list = if reserve.first.is_null() { &mut reserve.fresh } else { &mut reserve.first };
         let node = NonNull::new(*list)?;
@@ -259,12 +268,15 @@ impl Class {
 
     /// Take in a span; returns one of its blocks, the others are free.
     pub(super) fn add(&self, span: Span) -> NonNull<Node> {
-        let mut span = Box::new(span);
-        let at: *const Span = &raw const *span;
-        for node in &mut span.nodes {
+        // From here on every pointer to it comes from this one, and no box of it is moved.
+        let at = NonNull::from(Box::leak(Box::new(span)));
+        // SAFETY: it was just leaked, and no other pointer leads to it yet.
+        for node in &mut unsafe { &mut *at.as_ptr() }.nodes {
             node.class = self;
-            node.span = at;
+            node.span = at.as_ptr();
         }
+        // SAFETY: it lives until it is removed, and is only read from now on (its counter is atomic).
+        let span = unsafe { at.as_ref() };
         let mut reserve = self.lock();
         // In order of their addresses: neighbours are used one after the other.
         for node in span.nodes.iter().skip(1).rev() {
@@ -272,9 +284,8 @@ impl Class {
             reserve.fresh = ptr::from_ref(node).cast_mut();
         }
         reserve.blocks += span.nodes.len();
-        let first = NonNull::from(&span.nodes[0]);
-        reserve.spans.push(span);
-        first
+        reserve.spans.push(at);
+        NonNull::from(&span.nodes[0])
     }
 
     /// Remove spans of which every block is free, until they are `want` bytes or no more are.
@@ -283,47 +294,45 @@ impl Class {
         if reserve.spans.is_empty() {
             return Vec::new();
         }
-        let returned = self.returned.swap(ptr::null_mut(), Ordering::Acquire);
-        let free = [returned, reserve.first, reserve.fresh].map(chain);
-        for span in &reserve.spans {
-            span.free.store(0, Ordering::Relaxed);
-        }
+        let free = [self.returned.take(), reserve.first, reserve.fresh].map(chain);
+        // SAFETY: spans live until they are removed, at the end of this function.
+        let spans = || reserve.spans.iter().map(|at| unsafe { at.as_ref() });
+        spans().for_each(|span| span.free.store(0, Ordering::Relaxed));
         for node in free.iter().flatten() {
             span_of(*node).free.fetch_add(1, Ordering::Relaxed);
         }
-        let (mut removed, mut bytes) = (Vec::new(), 0);
-        let spans = std::mem::take(&mut reserve.spans);
-        let mut kept = Vec::with_capacity(spans.len());
-        for span in spans {
+        let mut bytes = 0;
+        for span in spans() {
             if bytes < want && span.free.load(Ordering::Relaxed) == span.nodes.len() {
                 bytes += span.bytes();
-                removed.push(span);
             } else {
-                // Marks the nodes that stay.
-                span.free.store(usize::MAX, Ordering::Relaxed);
-                kept.push(span);
+                span.free.store(STAYS, Ordering::Relaxed);
             }
         }
         (reserve.first, reserve.fresh) = (ptr::null_mut(), ptr::null_mut());
         for (n, nodes) in free.iter().enumerate().rev() {
             let list = if n == 2 { &mut reserve.fresh } else { &mut reserve.first };
-            for node in
-                nodes.iter().rev().filter(|&&node| span_of(node).free.load(Ordering::Relaxed) == usize::MAX)
-            {
+            for node in nodes.iter().rev().filter(|&&node| span_of(node).stays()) {
                 // SAFETY: a node of a span that is kept; we hold the lock of its list.
                 unsafe { node.as_ref() }.next.store(*list, Ordering::Relaxed);
                 *list = node.as_ptr();
             }
         }
-        reserve.blocks -= removed.iter().map(|span| span.nodes.len()).sum::<usize>();
+        // SAFETY: as above.
+        let (kept, gone) =
+            std::mem::take(&mut reserve.spans).into_iter().partition(|at| unsafe { at.as_ref() }.stays());
         reserve.spans = kept;
-        removed.into_iter().map(|span| *span).collect()
+        let gone: Vec<NonNull<Span>> = gone;
+        // SAFETY: it came out of a box; every node of it was free, and no list has one any more.
+        let gone: Vec<Span> = gone.into_iter().map(|at| *unsafe { Box::from_raw(at.as_ptr()) }).collect();
+        reserve.blocks -= gone.iter().map(|span| span.nodes.len()).sum::<usize>();
+        gone
     }
 
     /// Take nothing back from now on. Returns how many blocks are out.
     pub(super) fn close(&self) -> usize {
         let reserve = self.lock();
-        let returned = self.returned.swap(closed(), Ordering::AcqRel);
+        let returned = self.returned.close();
         reserve.blocks
             - [reserve.first, reserve.fresh, returned].map(|list| chain(list).len()).iter().sum::<usize>()
     }
