@@ -48,10 +48,18 @@ pub(super) struct Table {
 
 /// Word `word` of the table; entries follow the head.
 fn word(mapping: &Mapping, word: usize) -> &AtomicU64 {
-    debug_assert!((word + 1) * 8 <= mapping.len());
+    assert!((word + 1) * 8 <= mapping.len());
     let at = mapping.base().wrapping_add(word * 8).cast::<u64>();
-    // SAFETY: aligned, inside the mapping, and reached only through atomics, in every process.
+    // SAFETY: aligned to 8 in a mapping that begins a page, inside it as just checked, and reached only through atomics,
+    // in every process. Where it is mapped read-only it is only loaded, and relaxed, which such memory allows.
     unsafe { AtomicU64::from_ptr(at) }
+}
+
+/// A word that somebody may be writing; ordered before all that is read after it.
+fn load(word: &AtomicU64) -> u64 {
+    let value = word.load(Ordering::Relaxed);
+    fence(Ordering::Acquire);
+    value
 }
 
 fn entry(mapping: &Mapping, index: usize, field: usize) -> &AtomicU64 {
@@ -137,8 +145,7 @@ impl Peek {
             return Err(foreign());
         }
         let mapping = Mapping::read_only(file, len)?;
-        let [magic, found, blocks, block_bytes, first] =
-            [0, 1, 2, 3, 4].map(|at| word(&mapping, at).load(Ordering::Acquire));
+        let [magic, found, blocks, block_bytes, first] = [0, 1, 2, 3, 4].map(|at| load(word(&mapping, at)));
         let whole = blocks.checked_mul(block_bytes).and_then(|bytes| bytes.checked_add(first));
         let table =
             blocks.checked_mul(ENTRY_WORDS as u64 * 8).and_then(|b| b.checked_add(HEAD_WORDS as u64 * 8));
@@ -161,7 +168,7 @@ impl Peek {
 
     fn read_block(&self, index: usize, stream: u64, number: u64, out: &mut Vec<u8>) -> bool {
         let sequence = entry(&self.mapping, index, 0);
-        let before = sequence.load(Ordering::Acquire);
+        let before = load(sequence);
         if before & 1 == 1 {
             return false;
         }
@@ -173,13 +180,22 @@ impl Peek {
         }
         out.clear();
         out.reserve_exact(length as usize);
-        let from = self.mapping.base().wrapping_add(self.first + index * self.block_bytes + start as usize);
-        // SAFETY: source is inside the mapping (checked above and in `open`), target has room for `length`. The
-        // writer may change the source meanwhile: the bytes are then thrown away below or by the checksum.
-        unsafe { std::ptr::copy_nonoverlapping(from, out.as_mut_ptr(), length as usize) };
-        // SAFETY: `length` bytes were just written.
-        unsafe { out.set_len(length as usize) };
+        self.copy(self.first + index * self.block_bytes + start as usize, length as usize, out);
         fence(Ordering::SeqCst);
         sequence.load(Ordering::Relaxed) == before
+    }
+
+    /// Add `length` bytes from byte `start` of the mapping to `out`. Their writer may change them meanwhile, in another
+    /// process or in this one: so they are read as atomics, eight by eight.
+    fn copy(&self, start: usize, length: usize, out: &mut Vec<u8>) {
+        let (end, words) = (start + length, start.next_multiple_of(8)..(start + length) / 8 * 8);
+        let within = |at: usize| word(&self.mapping, at / 8).load(Ordering::Relaxed).to_ne_bytes();
+        if words.start >= words.end {
+            out.extend((start..end).map(|at| within(at)[at % 8]));
+            return;
+        }
+        out.extend((start..words.start).map(|at| within(at)[at % 8]));
+        words.clone().step_by(8).for_each(|at| out.extend_from_slice(&within(at)));
+        out.extend((words.end..end).map(|at| within(at)[at % 8]));
     }
 }
