@@ -18,7 +18,7 @@
 //! let pool = Pool::new(&PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 18, shared: false })?;
 //! let mut block = pool.take().expect("four blocks are free");
 //! block.place(8, b"frame");
-//! let sent = block.view(8..13); // to a sender's thread; the block stays until it is done
+//! let sent = block.view(8..13).expect("in one piece"); // to a sender's thread; the block stays until it is done
 //! drop(block);
 //! assert_eq!((&sent[..], pool.free()), (&b"frame"[..], 3));
 //! # Ok::<(), std::io::Error>(())
@@ -143,9 +143,6 @@ struct Slot {
     holders: AtomicU32,
     /// How often the block was taken.
     generation: AtomicU64,
-    /// Ranges given out as Views of this generation: checked against writes in debug builds.
-    #[cfg(debug_assertions)]
-    viewed: std::sync::Mutex<Vec<std::ops::Range<usize>>>,
 }
 
 impl Pool {
@@ -228,8 +225,6 @@ impl Pool {
         let slot = &self.0.slots[index as usize];
         slot.holders.store(1, Ordering::Relaxed);
         slot.generation.fetch_add(1, Ordering::Relaxed);
-        #[cfg(debug_assertions)]
-        slot.viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear();
         if let Some(table) = &self.0.table {
             table.invalidate(&self.0.mapping, index);
         }

@@ -21,6 +21,7 @@ use crossbeam_queue::ArrayQueue;
 use outlet::Outlets;
 use skyhaul_core::wire::{Format, Keep, Order, Place, StreamFormat, fila10g, vtp};
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::copy;
 use skyhaul_io::memory::{Block, View};
 use skyhaul_io::udp::send::Sent;
 use std::io;
@@ -260,21 +261,21 @@ impl Tap {
 
     /// A frame was written at `range` of `block`; `base` is the number of the frame that begins the block.
     #[inline]
-    pub(crate) fn frame(&mut self, stream: u32, block: &Block, range: Range<usize>, base: u64) {
+    pub(crate) fn frame(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
         if let Some(p) = &mut self.pending
             && p.run.stream == stream
             && p.block == block.index()
             && p.end == range.start
             && p.run.view.len() < RUN_BYTES
+            && block.extend(&mut p.run.view, range.end - range.start)
         {
-            p.run.view.extend(range.end - range.start);
             p.end = range.end;
             return;
         }
         self.begin(stream, block, range, base);
     }
 
-    fn begin(&mut self, stream: u32, block: &Block, range: Range<usize>, base: u64) {
+    fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
         self.flush();
         let pool = block.pool();
         if pool.free() < pool.blocks() / RESERVE {
@@ -284,7 +285,12 @@ impl Tap {
             return;
         };
         let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
-        let run = Run { stream, view: block.view(range.clone()), unit, number, network };
+        let Some(view) = block.view(range.clone()) else {
+            // In more separate pieces than a block can show. The recording has the frame; the targets do not.
+            self.targets.iter().for_each(|target| target.counters.drop_frames(1));
+            return;
+        };
+        let run = Run { stream, view, unit, number, network };
         self.pending = Some(Pending { block: block.index(), end: range.end, run });
     }
 
@@ -293,7 +299,7 @@ impl Tap {
     fn relieve(&mut self) {
         for target in self.targets.iter().filter(|target| target.queue.len() > BEHIND) {
             while let Some(run) = target.queue.pop() {
-                target.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
+                target.counters.drop_frames(run.frames());
             }
         }
     }
@@ -301,6 +307,8 @@ impl Tap {
     /// Hand the gathered run to every target.
     pub(crate) fn flush(&mut self) {
         let Some(Pending { run, .. }) = self.pending.take() else { return };
+        // Another thread reads them from here on.
+        copy::fence();
         let frames = run.frames();
         let pool = run.view.pool();
         let scarce = pool.free() < pool.blocks() / FREE_PART;
@@ -308,7 +316,7 @@ impl Tap {
             let copy = Run { view: run.view.clone(), ..run };
             let full = scarce && target.queue.len() >= ALWAYS;
             if full || target.queue.push(copy).is_err() {
-                target.counters.dropped.fetch_add(frames, Ordering::Relaxed);
+                target.counters.drop_frames(frames);
             }
             target.wake();
         }
@@ -345,7 +353,7 @@ fn work(shared: &Shared, mut outlets: Outlets) {
             None if runs.is_empty() => shared.sleep(),
             Some(end) if Instant::now() >= end => {
                 let frames = runs.iter().map(Run::frames).sum();
-                shared.counters.dropped.fetch_add(frames, Ordering::Relaxed);
+                shared.counters.drop_frames(frames);
             }
             _ => outlets.send(&runs, &shared.counters),
         }
@@ -356,6 +364,10 @@ fn work(shared: &Shared, mut outlets: Outlets) {
 impl Counters {
     fn connected(&self, tcp: bool) {
         self.connections.fetch_add(u64::from(tcp), Ordering::Relaxed);
+    }
+
+    fn drop_frames(&self, frames: u64) {
+        self.dropped.fetch_add(frames, Ordering::Relaxed);
     }
 
     fn refuse(&self, frames: u64) {

@@ -1,6 +1,6 @@
 //! Disks that go wrong on demand, so that every failure path runs in tests and can be shown to a user.
 //!
-//! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB`.
+//! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB,eagain=3`.
 
 use std::io;
 use std::str::FromStr;
@@ -17,6 +17,8 @@ pub struct Faults {
     pub enospc: Option<u64>,
     /// After this many bytes: "input/output error", for ever.
     pub eio: Option<u64>,
+    /// Every write is put off so many times ("try again") before it is taken.
+    pub eagain: Option<u32>,
 }
 
 impl Faults {
@@ -34,6 +36,11 @@ impl Faults {
         self.enospc.is_some_and(|limit| total > limit).then(|| rustix::io::Errno::NOSPC.into())
     }
 
+    /// The error for a write that was put off so often by now.
+    pub(super) fn puts_off(&self, times: u32) -> Option<io::Error> {
+        self.eagain.is_some_and(|most| times < most).then(|| rustix::io::Errno::AGAIN.into())
+    }
+
     /// How much longer a write that took `time` shall seem to take.
     pub(super) fn delay(&self, time: Duration) -> Duration {
         let slow = self.slow.map_or(Duration::ZERO, |factor| time.mul_f64((factor - 1.0).clamp(0.0, 1e6)));
@@ -41,7 +48,7 @@ impl Faults {
     }
 }
 
-const EXAMPLE: &str = "any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB";
+const EXAMPLE: &str = "any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3";
 
 impl FromStr for Faults {
     type Err = String;
@@ -60,6 +67,7 @@ impl FromStr for Faults {
                 "latency" => faults.latency = Some(duration(value).ok_or_else(bad)?),
                 "enospc" => faults.enospc = Some(bytes(value).ok_or_else(bad)?),
                 "eio" => faults.eio = Some(bytes(value).ok_or_else(bad)?),
+                "eagain" => faults.eagain = Some(value.parse().map_err(|_| bad())?),
                 _ => return Err(format!("{name}: unknown; hint: {EXAMPLE}")),
             }
         }

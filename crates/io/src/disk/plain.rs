@@ -1,12 +1,14 @@
 //! The twin of the ring: the same work by plain calls, one at a time.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::Waker;
 use super::writer::{Finished, Work};
+use crate::memory::View;
 
 /// Does each request when it is asked for the results.
 #[derive(Debug, Default)]
@@ -28,18 +30,18 @@ impl Plain {
         };
         let begun = Instant::now();
         let result = match &work {
-            Work::Write { file, view, offset } => write(file, view, *offset),
+            Work::Write { file, view, bytes, offset } => write(file, view, *bytes, *offset),
             Work::Sync { file } => file.sync_data().map(|()| 0),
         };
         finished.push(Finished { id, result, time: begun.elapsed() });
     }
 }
 
-fn write(file: &std::fs::File, bytes: &[u8], offset: u64) -> io::Result<usize> {
-    loop {
-        match file.write_at(bytes, offset) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
-    }
+/// Write `bytes` from the first of `view` on: all of it, and with `O_DIRECT` what follows it in its last page.
+fn write(file: &File, view: &View, bytes: usize, offset: u64) -> io::Result<usize> {
+    let at = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    // SAFETY: the kernel only reads, from memory that is mapped as long as `view` lives: `Work::Write` is made of a view
+    // and at most the rest of its last page, and blocks are whole pages.
+    let written = unsafe { libc::pwrite(file.as_raw_fd(), view.start().cast(), bytes, at) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }

@@ -39,11 +39,11 @@ fn files_hold_what_was_given_whatever_their_length_and_place() {
         let directory = tempfile::tempdir().unwrap();
         let pool = pool();
         let mut disk = Disk::new(&options(engine), Some(&pool)).unwrap();
-        let block = filled(&pool, 5);
+        let mut block = filled(&pool, 5);
         let ranges = [0..1 << 20, 0..1, 0..4096, 4096..500_001, 77..1000, 8192..8192];
         for (token, range) in ranges.iter().enumerate() {
             let name = directory.path().join(format!("c.{token:08}"));
-            disk.start(token as u64, &name, block.view(range.clone())).unwrap();
+            disk.start(token as u64, &name, block.view(range.clone()).unwrap()).unwrap();
         }
         let done = run(&mut disk);
         assert_eq!(done.len(), ranges.len());
@@ -65,7 +65,7 @@ fn an_existing_file_is_never_replaced() {
         std::fs::write(&name, "old").unwrap();
         let pool = pool();
         let mut disk = Disk::new(&options(engine), None).unwrap();
-        disk.start(0, &name, filled(&pool, 1).view(0..5000)).unwrap();
+        disk.start(0, &name, filled(&pool, 1).into_view(0..5000)).unwrap();
         assert!(matches!(&run(&mut disk)[..], [Done::Written(0, Err(_))]));
         disk.discard(0);
         assert_eq!(std::fs::read(&name).unwrap(), b"old");
@@ -82,8 +82,8 @@ fn injected_faults_come_as_the_kernel_would_say_them() {
             let mut options = options(engine);
             options.faults = text.parse().unwrap();
             let mut disk = Disk::new(&options, Some(&pool)).unwrap();
-            disk.start(0, &directory.path().join("a"), filled(&pool, 1).view(0..500 << 10)).unwrap();
-            disk.start(1, &directory.path().join("b"), filled(&pool, 2).view(0..500 << 10)).unwrap();
+            disk.start(0, &directory.path().join("a"), filled(&pool, 1).into_view(0..500 << 10)).unwrap();
+            disk.start(1, &directory.path().join("b"), filled(&pool, 2).into_view(0..500 << 10)).unwrap();
             let done = run(&mut disk);
             assert!(done.iter().any(|end| matches!(end, Done::Written(0, Ok(_)))), "{done:?}");
             let broken = done.iter().find_map(|end| match end {
@@ -100,6 +100,43 @@ fn injected_faults_come_as_the_kernel_would_say_them() {
     });
 }
 
+/// The kernel may put a request off. That is waited for, but not for ever, and a disk that does nothing else has failed.
+#[test]
+fn what_the_kernel_puts_off_is_tried_again_for_a_second_and_has_then_failed() {
+    both(|engine| {
+        for (times, is_written) in [(3, true), (u32::MAX, false)] {
+            let directory = tempfile::tempdir().unwrap();
+            let pool = pool();
+            let faults = Faults { eagain: Some(times), ..Faults::default() };
+            let mut disk = Disk::new(&DiskOptions { faults, ..options(engine) }, None).unwrap();
+            let name = directory.path().join("a");
+            disk.start(0, &name, filled(&pool, 1).into_view(0..500_000)).unwrap();
+            let begun = std::time::Instant::now();
+            let mut done = Vec::new();
+            while done.is_empty() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it is tried again without end");
+                disk.poll(Duration::from_millis(50), &mut done).unwrap();
+            }
+            match &done[..] {
+                [Done::Written(0, Ok(_))] => assert!(is_written),
+                [Done::Written(0, Err(error))] => {
+                    assert!(!is_written);
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    assert!(
+                        error.to_string().starts_with("the kernel put a request off 10 times"),
+                        "{error}"
+                    );
+                }
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(name.exists(), is_written);
+            disk.discard(0);
+            drop(disk);
+            assert_eq!(pool.free(), pool.blocks(), "every block came back");
+        }
+    });
+}
+
 #[test]
 fn a_slow_disk_is_slow() {
     both(|engine| {
@@ -108,7 +145,7 @@ fn a_slow_disk_is_slow() {
         let mut options = options(engine);
         options.faults = "latency=30ms".parse().unwrap();
         let mut disk = Disk::new(&options, None).unwrap();
-        disk.start(0, &directory.path().join("a"), filled(&pool, 1).view(0..4096)).unwrap();
+        disk.start(0, &directory.path().join("a"), filled(&pool, 1).into_view(0..4096)).unwrap();
         match &run(&mut disk)[..] {
             [Done::Written(0, Ok(time))] => assert!(*time >= Duration::from_millis(30)),
             other => panic!("{other:?}"),
@@ -121,7 +158,7 @@ fn a_missing_directory_is_an_error_and_a_waker_wakes() {
     both(|engine| {
         let pool = pool();
         let mut disk = Disk::new(&options(engine), None).unwrap();
-        let view = filled(&pool, 1).view(0..10);
+        let view = filled(&pool, 1).into_view(0..10);
         let error = disk.start(0, Path::new("/nonexistent/x"), view).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
         let waker = disk.waker();
@@ -181,7 +218,9 @@ fn fault_texts_are_read_or_refused() {
     assert_eq!(faults.slow, Some(200.0));
     assert_eq!(faults.latency, Some(Duration::from_micros(1500)));
     assert_eq!((faults.enospc, faults.eio), (Some(1_000_000_000), Some(2 << 20)));
-    for bad in ["slow", "slow=0.5", "slow=x", "latency=5", "enospc=1XB", "eio=-1", "fire=1", "slow=NaN"] {
+    for bad in
+        ["slow", "slow=0.5", "slow=x", "latency=5", "enospc=1XB", "eio=-1", "fire=1", "slow=NaN", "eagain=-1"]
+    {
         assert!(bad.parse::<Faults>().is_err(), "{bad}");
     }
     assert!("".parse::<Faults>().unwrap().is_none());

@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Waker;
 use super::writer::{Finished, Work};
-use crate::memory::Pool;
+use crate::memory::{Pool, View};
 
 /// User data of the request that watches the waker.
 const WAKE: u64 = u64::MAX;
@@ -93,13 +93,11 @@ impl Ring {
     pub(super) fn push(&mut self, id: u64, work: Work) -> io::Result<()> {
         self.register_when_touched();
         let entry = match &work {
-            Work::Write { file, view, offset } => {
-                let (fd, len) = (types::Fd(file.as_raw_fd()), view.len() as u32);
-                match self.fixed(view) {
-                    Some(buffer) => {
-                        opcode::WriteFixed::new(fd, view.as_ptr(), len, buffer).offset(*offset).build()
-                    }
-                    None => opcode::Write::new(fd, view.as_ptr(), len).offset(*offset).build(),
+            Work::Write { file, view, bytes, offset } => {
+                let (fd, from, len) = (types::Fd(file.as_raw_fd()), view.start(), *bytes as u32);
+                match self.fixed(view, *bytes) {
+                    Some(buffer) => opcode::WriteFixed::new(fd, from, len, buffer).offset(*offset).build(),
+                    None => opcode::Write::new(fd, from, len).offset(*offset).build(),
                 }
             }
             Work::Sync { file } => {
@@ -114,14 +112,13 @@ impl Ring {
         pushed
     }
 
-    /// The registered buffer that holds `view`.
-    fn fixed(&self, view: &crate::memory::View) -> Option<u16> {
+    /// The registered buffer that holds `bytes` from the first of `view` on.
+    fn fixed(&self, view: &View, bytes: usize) -> Option<u16> {
         if !self.pool.as_ref()?.same(view.pool()) {
             return None;
         }
         let at = view.pool_offset();
-        let index =
-            self.spans.iter().position(|&(start, len)| at >= start && at + view.len() <= start + len)?;
+        let index = self.spans.iter().position(|&(start, len)| at >= start && at + bytes <= start + len)?;
         u16::try_from(index).ok()
     }
 

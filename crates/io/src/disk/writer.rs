@@ -15,8 +15,17 @@ use crate::memory::{ALIGN, Pool, View};
 /// A request to an engine. It owns what the kernel uses.
 #[derive(Debug)]
 pub(super) enum Work {
-    Write { file: Arc<File>, view: View, offset: u64 },
-    Sync { file: Arc<File> },
+    /// `bytes` from the first of `view` on: the view, or with it the rest of its last page, whatever lies there
+    /// (`O_DIRECT` writes whole pages, and the file is cut afterwards).
+    Write {
+        file: Arc<File>,
+        view: View,
+        bytes: usize,
+        offset: u64,
+    },
+    Sync {
+        file: Arc<File>,
+    },
 }
 
 /// A request's end.
@@ -42,12 +51,22 @@ pub enum Done {
     Synced(u64, io::Result<()>),
 }
 
-/// What a request was for.
-#[derive(Clone, Copy, Debug)]
+/// What a request is for.
+#[derive(Debug)]
 enum Purpose {
     Piece { token: u64, offset: usize, len: usize },
-    Sync { token: u64 },
+    Sync { token: u64, file: Arc<File> },
 }
+
+/// A request, and how often the kernel put it off.
+#[derive(Debug)]
+struct Request {
+    purpose: Purpose,
+    put_off: u32,
+}
+
+/// A request is given to the kernel again so often, after 1 ms, 2 ms, 4 ms …: a second in all. Then it has failed.
+const AGAIN: u32 = 10;
 
 /// A file in the making.
 #[derive(Debug)]
@@ -55,7 +74,8 @@ struct Making {
     file: Arc<File>,
     name: PathBuf,
     view: View,
-    length: usize,
+    /// Bytes to write: those of the view, to the end of the last page if the file is `direct`.
+    bytes: usize,
     direct: bool,
     /// First byte that was not given to the engine.
     next: usize,
@@ -75,7 +95,9 @@ pub struct Disk {
     files: HashMap<u64, Making>,
     /// Files with pieces that were not given to the engine, oldest first.
     order: VecDeque<u64>,
-    requests: HashMap<u64, Purpose>,
+    requests: HashMap<u64, Request>,
+    /// Requests that the kernel put off, with the time they are given to it again.
+    later: Vec<(Instant, Request)>,
     next_id: u64,
     finished: Vec<Finished>,
     /// Finished requests that a fault holds back, with the time they may be seen.
@@ -123,6 +145,7 @@ impl Disk {
             files: HashMap::new(),
             order: VecDeque::new(),
             requests: HashMap::new(),
+            later: Vec::new(),
             next_id: 0,
             finished: Vec::new(),
             held: Vec::new(),
@@ -152,7 +175,7 @@ impl Disk {
     /// Whether nothing is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.requests.is_empty() && self.order.is_empty() && self.held.is_empty()
+        self.requests.is_empty() && self.later.is_empty() && self.order.is_empty() && self.held.is_empty()
     }
 
     /// Begin to write `view` as the new file `name`; `token` names it from here on and is not in use.
@@ -176,8 +199,8 @@ impl Disk {
         let making = Making {
             file: Arc::new(file),
             name: name.to_owned(),
-            length: view.len(),
-            view: if is_direct { view.padded() } else { view },
+            bytes: if is_direct { padded as usize } else { view.len() },
+            view,
             direct: is_direct,
             next: 0,
             in_flight: 0,
@@ -200,7 +223,7 @@ impl Disk {
 
     /// Make any file or directory durable; [`Done::Synced`] comes with `token`.
     pub fn sync_file(&mut self, token: u64, file: Arc<File>) {
-        self.push(Purpose::Sync { token }, Work::Sync { file });
+        self.push(Request { purpose: Purpose::Sync { token, file }, put_off: 0 });
     }
 
     /// A durable file needs nothing any more.
@@ -222,6 +245,7 @@ impl Disk {
     /// # Errors
     /// The ring itself failed: no file can be trusted to be finished.
     pub fn poll(&mut self, wait: Duration, done: &mut Vec<Done>) -> io::Result<()> {
+        self.push_again();
         self.pump();
         let mut finished = std::mem::take(&mut self.finished);
         // The refused requests are here already: do not wait for others.
@@ -249,13 +273,13 @@ impl Disk {
                 self.order.pop_front();
                 continue;
             };
-            let len = self.options.write_bytes.min(making.view.len() - making.next);
+            let len = self.options.write_bytes.min(making.bytes - making.next);
             if making.error.is_none() && (len > 0 || making.next == 0) {
                 let offset = making.next;
                 making.next += len;
                 self.write_piece(token, offset, len);
             }
-            let over = self.files.get(&token).is_none_or(|m| m.next >= m.view.len() || m.error.is_some());
+            let over = self.files.get(&token).is_none_or(|m| m.next >= m.bytes || m.error.is_some());
             if over {
                 self.order.pop_front();
             }
@@ -265,23 +289,26 @@ impl Disk {
     fn write_piece(&mut self, token: u64, offset: usize, len: usize) {
         let Some(making) = self.files.get_mut(&token) else { return };
         making.in_flight += 1;
-        let view = making.view.part(offset..offset + len);
-        let work = Work::Write { file: making.file.clone(), view, offset: offset as u64 };
         self.given += len as u64;
-        self.push(Purpose::Piece { token, offset, len }, work);
+        self.push(Request { purpose: Purpose::Piece { token, offset, len }, put_off: 0 });
     }
 
-    fn push(&mut self, purpose: Purpose, work: Work) {
+    fn push(&mut self, request: Request) {
+        let Some(work) = self.work(&request.purpose) else { return };
         let id = self.next_id;
         self.next_id += 1;
-        self.requests.insert(id, purpose);
-        let fault = match purpose {
-            Purpose::Piece { .. } => self.options.faults.error_at(self.given),
+        let fault = match request.purpose {
+            Purpose::Piece { .. } => self
+                .options
+                .faults
+                .error_at(self.given)
+                .or_else(|| self.options.faults.puts_off(request.put_off)),
             // A broken disk syncs nothing either; a full one does.
             Purpose::Sync { .. } => {
                 Faults { enospc: None, ..self.options.faults.clone() }.error_at(self.given)
             }
         };
+        self.requests.insert(id, request);
         let refused = match (fault, &mut self.queue) {
             (Some(error), _) => Some(error),
             (None, Queue::Ring(ring)) => ring.push(id, work).err(),
@@ -293,6 +320,43 @@ impl Disk {
         if let Some(error) = refused {
             self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO });
         }
+    }
+
+    /// What an engine needs for it; nothing if its file was discarded.
+    fn work(&self, purpose: &Purpose) -> Option<Work> {
+        match purpose {
+            Purpose::Piece { token, offset, len } => {
+                let making = self.files.get(token)?;
+                let end = (offset + len).min(making.view.len());
+                let view = making.view.part((*offset).min(end)..end);
+                Some(Work::Write { file: making.file.clone(), view, bytes: *len, offset: *offset as u64 })
+            }
+            Purpose::Sync { file, .. } => Some(Work::Sync { file: file.clone() }),
+        }
+    }
+
+    /// Give the kernel again what it put off, when its time has come.
+    fn push_again(&mut self) {
+        let now = Instant::now();
+        while let Some(at) = self.later.iter().position(|(when, _)| *when <= now) {
+            let (_, request) = self.later.swap_remove(at);
+            self.push(request);
+        }
+    }
+
+    /// Whether the kernel is asked again: it had no time or no memory for the request, and may have them soon.
+    fn put_off(&mut self, mut request: Request, error: io::Error) -> Result<(), (Purpose, io::Error)> {
+        if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
+            return Err((request.purpose, error));
+        }
+        if request.put_off >= AGAIN {
+            let text = format!("the kernel put a request off {AGAIN} times in a second: {error}");
+            return Err((request.purpose, io::Error::new(error.kind(), text)));
+        }
+        let pause = Duration::from_millis(1 << request.put_off);
+        request.put_off += 1;
+        self.later.push((Instant::now() + pause, request));
+        Ok(())
     }
 
     /// Keep back what a slow disk would not have finished yet; give out what is due.
@@ -312,16 +376,23 @@ impl Disk {
 
     fn until_held(&self, wait: Duration) -> Duration {
         let now = Instant::now();
-        self.held.iter().map(|(when, _)| when.saturating_duration_since(now)).fold(wait, Duration::min)
+        let held = self.held.iter().map(|(when, _)| when);
+        let all = held.chain(self.later.iter().map(|(when, _)| when));
+        all.map(|when| when.saturating_duration_since(now)).fold(wait, Duration::min)
     }
 
     fn settle(&mut self, end: Finished, done: &mut Vec<Done>) {
-        match self.requests.remove(&end.id) {
-            Some(Purpose::Sync { token }) => done.push(Done::Synced(token, end.result.map(|_| ()))),
-            Some(Purpose::Piece { token, offset, len }) => {
-                self.settle_piece(token, offset, len, end.result, done);
-            }
-            None => {}
+        let Some(request) = self.requests.remove(&end.id) else { return };
+        let (purpose, result) = match end.result {
+            Ok(bytes) => (request.purpose, Ok(bytes)),
+            Err(error) => match self.put_off(request, error) {
+                Ok(()) => return,
+                Err((purpose, error)) => (purpose, Err(error)),
+            },
+        };
+        match purpose {
+            Purpose::Sync { token, .. } => done.push(Done::Synced(token, result.map(|_| ()))),
+            Purpose::Piece { token, offset, len } => self.settle_piece(token, offset, len, result, done),
         }
     }
 
@@ -347,15 +418,11 @@ impl Disk {
                 making.error.get_or_insert_with(|| rustix::io::Errno::NOSPC.into());
             }
             Ok(_) => {}
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN)) => {
-                self.write_piece(token, offset, len);
-                return;
-            }
             Err(error) => {
                 making.error.get_or_insert(error);
             }
         }
-        let whole = making.next >= making.view.len();
+        let whole = making.next >= making.bytes;
         if making.in_flight > 0 || !(whole || making.error.is_some()) {
             return;
         }
@@ -370,8 +437,8 @@ impl Making {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        if !self.length.is_multiple_of(ALIGN) {
-            rustix::fs::ftruncate(&self.file, self.length as u64)?;
+        if !self.view.len().is_multiple_of(ALIGN) {
+            rustix::fs::ftruncate(&self.file, self.view.len() as u64)?;
         }
         super::publish(&super::part_name(&self.name), &self.name)?;
         self.named = true;

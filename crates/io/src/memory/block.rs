@@ -1,9 +1,17 @@
 //! A block's two faces: the owner that writes, and the views that read what is finished.
 //!
-//! The contract between them, which lets a sender's thread read a block that the receive thread still fills:
-//! *a range is made into a [`View`] only when its bytes are completely written, and is never written again while
-//! the block is owned.* Each byte is therefore written or read at any time, never both. Debug builds check every
-//! [`Block::place`] and [`Block::part_mut`] against the views given out.
+//! A sender's thread may read a block that the receive thread still fills, since *what a [`View`] shows is never
+//! written again while the block is owned*: the owner, the only writer, keeps the ranges that it has shown and holds
+//! every [`Block::place`] and [`Block::part_mut`] against them, in every build. A stream in order costs one comparison
+//! for that, a frame that fills an older hole a binary search.
+//!
+//! ```text
+//!   block   ┌███████████┬░░░░┬███┬░░░░░░░░░░░░░░┐      █ shown: readable on any thread, never written
+//!   shown    0..11           16..19                    ░ not shown: the owner writes
+//! ```
+//!
+//! The owner shows parts with [`Block::view`] and [`Block::extend`], or ends and shows the block with
+//! [`Block::into_view`]. At most one range for each page of the block is kept: a block in more pieces shows no more.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
@@ -18,6 +26,7 @@ pub struct Block {
     pool: Pool,
     index: u32,
     start: *mut u8,
+    shown: Shown,
 }
 
 // SAFETY: the owner is the only writer of its block, on whatever thread it is.
@@ -28,7 +37,7 @@ unsafe impl Sync for Block {}
 impl Block {
     pub(super) fn new(pool: Pool, index: u32) -> Block {
         let start = pool.start_of(index);
-        Block { pool, index, start }
+        Block { pool, index, start, shown: Shown::default() }
     }
 
     /// Which block of its pool this is.
@@ -53,7 +62,7 @@ impl Block {
     /// other threads after [`copy::fence`](crate::copy::fence), to be called once for each train.
     ///
     /// # Panics
-    /// If the bytes do not fit into the block, as with a slice. In debug builds also if they touch a view.
+    /// If the bytes do not fit into the block, as with a slice, or a view shows some of their place.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
         copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
@@ -62,48 +71,70 @@ impl Block {
     /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.
     ///
     /// # Panics
-    /// If the range is outside the block, as with a slice. In debug builds also if it touches a view.
+    /// If the range is outside the block, as with a slice, or a view shows some of it.
     #[inline]
     pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        let bytes = self.pool.block_bytes();
-        assert!(
-            range.start <= range.end && range.end <= bytes,
-            "{range:?} is not in a block of {bytes} bytes"
-        );
-        #[cfg(debug_assertions)]
-        {
-            let viewed = &self.pool.slot(self.index).viewed;
-            let viewed = viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let clash = viewed.iter().find(|v| v.start < range.end && range.start < v.end);
-            assert!(clash.is_none(), "{range:?} is written while a view shows {clash:?}");
-        }
+        self.check(&range);
+        assert!(!self.shown.overlaps(&range), "{range:?} is written while a view shows some of it");
         let start = self.start.wrapping_add(range.start);
-        // SAFETY: the range is in our block, which only its one owner writes (`&mut self`); by the module's
-        // contract no view shows any byte of it.
+        // SAFETY: the range is in our block, which only its one owner writes (`&mut self`), and no view shows a byte of
+        // it: every view of an owned block is made by `view` or `extend`, which enter it in `shown`.
         unsafe { slice::from_raw_parts_mut(start, range.len()) }
     }
 
-    /// A handle to bytes that are completely written and stay as they are: see the module's contract.
+    /// A handle to bytes that stay as they are from here on. `None` if the block is shown in too many separate parts
+    /// (one for each of its pages): what is in small pieces is not handed on.
     ///
     /// # Panics
     /// If the range is outside the block, as with a slice.
     #[must_use]
-    pub fn view(&self, range: Range<usize>) -> View {
+    pub fn view(&mut self, range: Range<usize>) -> Option<View> {
+        self.check(&range);
+        let most = self.pool.block_bytes() / ALIGN;
+        self.shown.add(range.clone(), most).then(|| self.hold(range))
+    }
+
+    /// Lengthen a view by `bytes` that lie directly behind it and stay as they are from here on; false, and nothing is
+    /// done, if it is no view of this block.
+    ///
+    /// # Panics
+    /// If they are outside the block.
+    #[inline]
+    pub fn extend(&mut self, view: &mut View, bytes: usize) -> bool {
+        if view.index != self.index || !view.pool.same(&self.pool) {
+            return false;
+        }
+        // We hold the block, and so does the view: both are of its present use.
+        let from = view.offset() + view.len;
+        let added = from..from.saturating_add(bytes);
+        self.check(&added);
+        let added = self.shown.add(added, self.pool.block_bytes() / ALIGN);
+        view.len += if added { bytes } else { 0 };
+        added
+    }
+
+    /// A handle to `range`, for a block in which nothing is written any more.
+    ///
+    /// # Panics
+    /// If the range is outside the block, as with a slice.
+    #[must_use]
+    pub fn into_view(self, range: Range<usize>) -> View {
+        self.check(&range);
+        self.hold(range)
+    }
+
+    #[inline]
+    fn check(&self, range: &Range<usize>) {
         let bytes = self.pool.block_bytes();
         assert!(
             range.start <= range.end && range.end <= bytes,
             "{range:?} is not in a block of {bytes} bytes"
         );
-        let slot = self.pool.slot(self.index);
-        #[cfg(debug_assertions)]
-        {
-            let mut viewed = slot.viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            match viewed.last_mut() {
-                Some(last) if last.end == range.start => last.end = range.end,
-                _ => viewed.push(range.clone()),
-            }
-        }
-        slot.holders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A view of a range that was checked, and entered in `shown` unless the owner goes.
+    fn hold(&self, range: Range<usize>) -> View {
+        self.pool.slot(self.index).holders.fetch_add(1, Ordering::Relaxed);
         let start = self.start.wrapping_add(range.start);
         View { pool: self.pool.clone(), index: self.index, start, len: range.len() }
     }
@@ -124,13 +155,14 @@ impl Deref for Block {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the block is mapped as long as the pool lives; only `&mut self` writes it.
+        // SAFETY: the block is mapped (and from its first use initialised, by the system with zeros) as long as the pool
+        // lives; only its owner writes it, with `&mut self`, and views only read.
         unsafe { slice::from_raw_parts(self.start, self.pool.block_bytes()) }
     }
 }
 
 impl DerefMut for Block {
-    /// The whole block to write to: for owners that gave out no view ([`Block::part_mut`] is for the others).
+    /// The whole block to write to: for owners that showed nothing of it ([`Block::part_mut`] is for the others).
     fn deref_mut(&mut self) -> &mut [u8] {
         let bytes = self.pool.block_bytes();
         self.part_mut(0..bytes)
@@ -152,7 +184,8 @@ pub struct View {
     len: usize,
 }
 
-// SAFETY: a view only reads, and its bytes are not written (the module's contract).
+// SAFETY: a view only reads, on whatever thread, and its bytes are not written while it lives: the owner's `shown` holds
+// them until the owner goes, and the block is not taken again before the view is gone.
 unsafe impl Send for View {}
 // SAFETY: as above.
 unsafe impl Sync for View {}
@@ -174,33 +207,6 @@ impl View {
         }
     }
 
-    /// Lengthen it by `bytes` that lie directly behind it and are completely written by now (the module's
-    /// contract holds for them from here on).
-    ///
-    /// # Panics
-    /// If they are outside the block.
-    pub fn extend(&mut self, bytes: usize) {
-        let offset = self.start as usize - self.pool.start_of(self.index) as usize;
-        let end = offset + self.len + bytes;
-        assert!(end <= self.pool.block_bytes(), "a view to {end} does not fit into the block");
-        #[cfg(debug_assertions)]
-        {
-            let viewed = &self.pool.slot(self.index).viewed;
-            let mut viewed = viewed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            viewed.push(offset + self.len..end);
-        }
-        self.len += bytes;
-    }
-
-    /// The same view, lengthened to whole pages: what `O_DIRECT` writes of a file's end. Stays in the block,
-    /// since that is made of whole pages.
-    pub(crate) fn padded(&self) -> View {
-        let mut padded = self.clone();
-        let end = self.start as usize + self.len;
-        padded.len += end.next_multiple_of(ALIGN) - end;
-        padded
-    }
-
     /// Whether its first byte lies where `O_DIRECT` can write from.
     #[must_use]
     pub fn is_aligned(&self) -> bool {
@@ -211,6 +217,17 @@ impl View {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Its first byte, for the kernel: with the provenance of the whole pool, since the kernel may be told to read on to
+    /// the end of the last page, whatever is there. No reference is made to that.
+    pub(crate) fn start(&self) -> *const u8 {
+        self.start
+    }
+
+    /// Distance of its first byte from the first byte of its block.
+    fn offset(&self) -> usize {
+        self.start as usize - self.pool.start_of(self.index) as usize
     }
 
     /// Distance of its first byte from the first byte of the pool.
@@ -229,7 +246,7 @@ impl Deref for View {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is in a block that this view holds, and its bytes are not written any more.
+        // SAFETY: the range was checked to be in a block that this view holds, and nobody writes its bytes: see `Send`.
         unsafe { slice::from_raw_parts(self.start, self.len) }
     }
 }
@@ -243,5 +260,49 @@ impl AsRef<[u8]> for View {
 impl Drop for View {
     fn drop(&mut self) {
         self.pool.release(self.index);
+    }
+}
+
+/// The parts of a block that its views show, or have shown: ascending, none touching another.
+#[derive(Debug, Default)]
+struct Shown(Vec<Range<usize>>);
+
+impl Shown {
+    /// Whether some byte of `range` is shown.
+    #[inline]
+    fn overlaps(&self, range: &Range<usize>) -> bool {
+        // Streams come mostly in order: behind all that is shown.
+        self.0.last().is_some_and(|last| range.start < last.end) && self.overlaps_one(range)
+    }
+
+    #[inline(never)]
+    fn overlaps_one(&self, range: &Range<usize>) -> bool {
+        let at = self.0.partition_point(|part| part.end <= range.start);
+        !range.is_empty() && self.0.get(at).is_some_and(|part| part.start < range.end)
+    }
+
+    /// Enter `range`; false if there would be more than `most` parts.
+    #[inline]
+    fn add(&mut self, range: Range<usize>, most: usize) -> bool {
+        match self.0.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ if range.is_empty() => {}
+            _ => return self.insert(range, most),
+        }
+        true
+    }
+
+    #[inline(never)]
+    fn insert(&mut self, range: Range<usize>, most: usize) -> bool {
+        // Parts that it overlaps or touches become one with it.
+        let from = self.0.partition_point(|part| part.end < range.start);
+        let to = self.0.partition_point(|part| part.start <= range.end);
+        if from == to && self.0.len() >= most {
+            return false;
+        }
+        let joined =
+            self.0[from..to].iter().fold(range, |all, part| all.start.min(part.start)..all.end.max(part.end));
+        self.0.splice(from..to, [joined]);
+        true
     }
 }

@@ -25,7 +25,7 @@ fn a_view_holds_its_block_and_outlives_the_owner() {
     let pool = pool(1);
     let mut block = pool.take().unwrap();
     block.place(100, b"abcdef");
-    let view = block.view(100..106);
+    let view = block.view(100..106).unwrap();
     let part = view.part(2..4);
     block.place(106, b"later bytes are free to be written");
     assert_eq!(block.views(), 2);
@@ -39,13 +39,74 @@ fn a_view_holds_its_block_and_outlives_the_owner() {
 }
 
 #[test]
-#[cfg(debug_assertions)]
 #[should_panic(expected = "while a view shows")]
-fn writing_under_a_view_is_caught() {
+fn writing_under_a_view_is_refused() {
     let pool = pool(1);
     let mut block = pool.take().unwrap();
     let _view = block.view(0..10);
     block.place(9, b"x");
+}
+
+/// A view may have been copied, or sent to the kernel: its end frees nothing while the block is owned.
+#[test]
+#[should_panic(expected = "while a view shows")]
+fn what_was_shown_once_is_not_written_again() {
+    let pool = pool(1);
+    let mut block = pool.take().unwrap();
+    drop(block.view(0..10));
+    block.fill(0);
+}
+
+/// Every byte that some view showed, and no other, is refused to the writer: held against a plain map of bytes.
+#[test]
+fn exactly_what_is_shown_is_refused() {
+    const BYTES: usize = 65_536;
+    let options = PoolOptions { total_bytes: BYTES as u64, block_bytes: BYTES, shared: false };
+    let pool = Pool::new(&options).unwrap();
+    let mut random = 1u32;
+    let mut below = |n: usize| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) as usize % n
+    };
+    for _ in 0..60 {
+        let mut block = pool.take().unwrap();
+        let (mut shown, mut views) = (vec![false; BYTES], Vec::new());
+        for _ in 0..60 {
+            let start = below(BYTES);
+            let end = (start + below(3000)).min(BYTES);
+            if below(3) > 0 {
+                let clash = shown[start..end].contains(&true);
+                let write = || block.part_mut(start..end).fill(1);
+                let wrote = std::panic::catch_unwind(std::panic::AssertUnwindSafe(write));
+                assert_eq!(wrote.is_err(), clash, "{start}..{end}");
+            } else if let Some(view) = block.view(start..end) {
+                shown[start..end].fill(true);
+                views.push((start, view));
+            } else {
+                assert!(views.len() >= 16, "as many parts as pages");
+            }
+            if let Some((start, view)) = views.last_mut() {
+                let more = below(200).min(BYTES - *start - view.len());
+                if block.extend(view, more) {
+                    shown[*start..*start + view.len()].fill(true);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_view_is_lengthened_by_its_own_block_only() {
+    let pool = pool(2);
+    let (mut block, mut other) = (pool.take().unwrap(), pool.take().unwrap());
+    block.place(0, b"onetwo");
+    let mut view = block.view(0..3).unwrap();
+    assert!(block.extend(&mut view, 3));
+    assert_eq!(&view[..], b"onetwo");
+    assert!(!other.extend(&mut view, 3));
+    let elsewhere = super::tests::pool(1);
+    assert!(!elsewhere.take().unwrap().extend(&mut view, 3), "a block of the same number in another pool");
+    assert_eq!(view.len(), 6);
 }
 
 #[test]
@@ -81,10 +142,8 @@ fn blocks_cross_threads_and_none_is_lost() {
                 for round in 0..2000 {
                     let Some(mut block) = pool.take() else { continue };
                     block.place(0, &[thread; 64]);
-                    let view = block.view(0..64);
-                    if round % 2 == 0 {
-                        drop(block);
-                    }
+                    let view =
+                        if round % 2 == 0 { block.into_view(0..64) } else { block.view(0..64).unwrap() };
                     assert!(view.iter().all(|&byte| byte == thread));
                 }
             });

@@ -79,10 +79,12 @@ impl Drive {
         loop {
             // The order matters: what was told before the end is written before it.
             let ending = self.dispatch.is_ending();
+            self.lane().state().seen = Instant::now();
             self.take_notes();
             while self.disk.has_room() && self.written.len() < MOST_UNCOMMITTED {
                 let Some(work) = self.next_work() else { break };
                 self.begin(work);
+                self.lane().state().seen = Instant::now();
             }
             self.commit_if_due();
             if ending {
@@ -98,8 +100,9 @@ impl Drive {
             self.tick();
         }
         let recorded = self.commit.take().filter(|commit| commit.recorded).map(|commit| commit.tokens);
-        if self.log.finish().is_ok() {
-            recorded.into_iter().flatten().for_each(|token| self.acknowledge(token));
+        match self.log.finish() {
+            Ok(()) => recorded.into_iter().flatten().for_each(|token| self.acknowledge(token)),
+            Err(error) => self.trouble(&error),
         }
         // What is still under way at the end is not acknowledged: no half file stays behind.
         for token in std::mem::take(&mut self.jobs).into_keys() {
@@ -149,14 +152,22 @@ impl Drive {
 
     fn begin(&mut self, work: Work) {
         let ready = match work {
-            Work::Fresh(chunk) => Arc::new(self.prepare(*chunk)),
+            Work::Fresh(chunk) => {
+                self.lane().state().preparing = Some((chunk.datastream.0, chunk.number));
+                Arc::new(self.prepare(*chunk))
+            }
             Work::Again(ready) if ready.settled.load(Ordering::Acquire) => return,
+            // Other disks had it to spare while this one hung, and hang themselves by now.
+            Work::Again(ready) if self.jobs.values().any(|job| Arc::ptr_eq(job, &ready)) => return,
             Work::Again(ready) => ready,
         };
         let token = self.next_token;
         self.next_token += 1;
         let flying = Flying { ready: ready.clone(), since: Instant::now(), written: false };
-        self.lane().state().flying.insert(token, flying);
+        let mut state = self.lane().state();
+        state.flying.insert(token, flying);
+        state.preparing = None;
+        drop(state);
         self.jobs.insert(token, ready.clone());
         if let Err(error) = self.start(token, &ready) {
             self.spoil(token, &error);
@@ -206,7 +217,7 @@ impl Drive {
         Ready {
             datastream: datastream.0,
             number,
-            view: block.view(range),
+            view: block.into_view(range),
             meta,
             crc32c: OnceLock::new(),
             settled: AtomicBool::new(false),
@@ -235,14 +246,12 @@ impl Drive {
         state.latency.add(time);
         state.chunks += 1;
         state.bytes += ready.view.len() as u64;
-        if state.health == DiskState::Stalled {
-            state.health = DiskState::Active;
-        }
         if let Some(flying) = state.flying.get_mut(&token) {
             flying.written = true;
         }
         state.means = self.disk.means().clone();
         drop(state);
+        self.dispatch.resume(self.index);
         self.written.push(token);
     }
 
@@ -286,9 +295,10 @@ impl Drive {
         }
         self.ticked_at = Instant::now();
         self.dispatch.watch(self.index);
+        self.dispatch.resume(self.index);
         let free = disk::free_bytes(&self.lane().path);
         let mut state = self.lane().state();
-        if state.health != DiskState::Active {
+        if !state.is_usable() {
             return;
         }
         match free {
