@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use skyhaul_io::disk::{Disk, Means, Waker};
 use skyhaul_io::memory::View;
 
+use super::drive::TICK;
 use super::ledger::Ledger;
 use super::record::{ChunkMeta, Event, LostChunk, Record};
 use super::report::{DiskState, DiskStatus, Histogram};
@@ -33,7 +34,7 @@ pub(super) struct Ready {
     pub(super) crc32c: OnceLock<u32>,
     /// Acknowledged by some disk.
     pub(super) settled: AtomicBool,
-    /// One bit for each disk (modulo 64) that failed it.
+    /// One bit for each disk (modulo 64) that failed it with an error.
     pub(super) avoid: AtomicU64,
     pub(super) attempts: AtomicU64,
 }
@@ -61,6 +62,9 @@ impl Work {
     }
 }
 
+/// What a disk's thread has in hand before it is a [`Ready`].
+pub(super) type Preparing = Option<(u32, u32)>;
+
 /// A line for a disk's index, and the directory that it needs.
 #[derive(Clone, Debug)]
 pub(super) struct Note {
@@ -84,6 +88,10 @@ pub(super) struct LaneState {
     /// Bytes of `work`.
     pub(super) waiting: u64,
     pub(super) flying: BTreeMap<u64, Flying>,
+    /// Datastream and number of the chunk that its thread makes ready.
+    pub(super) preparing: Preparing,
+    /// When its thread was last seen outside any call that may hang.
+    pub(super) seen: Instant,
     pub(super) health: DiskState,
     pub(super) error: Option<String>,
     pub(super) seconds_per_byte: f64,
@@ -139,9 +147,21 @@ impl LaneState {
         written.map(|flying| flying.since.elapsed()).max().unwrap_or_default()
     }
 
+    /// It may be given chunks: see [`striping`].
+    pub(super) fn is_usable(&self) -> bool {
+        matches!(self.health, DiskState::Active | DiskState::Stalled)
+    }
+
+    /// For how long something that it was asked for is not done, beyond what `patience` a sync may take.
+    fn silence(&self, patience: Duration) -> Duration {
+        let sync = self.longest_sync().saturating_sub(patience);
+        self.oldest().max(sync).max(self.seen.elapsed())
+    }
+
     fn candidate(&self) -> Candidate {
         Candidate {
-            usable: self.health == DiskState::Active,
+            usable: self.is_usable(),
+            stalled: self.health == DiskState::Stalled,
             backlog: self.backlog(),
             seconds_per_byte: self.seconds_per_byte,
             oldest: self.oldest().as_secs_f64(),
@@ -166,6 +186,8 @@ impl Lane {
             work: VecDeque::new(),
             waiting: 0,
             flying: BTreeMap::new(),
+            preparing: None,
+            seen: Instant::now(),
             health: DiskState::Active,
             error: None,
             seconds_per_byte: ASSUMED,
@@ -197,6 +219,8 @@ pub(super) struct Dispatch {
     pub(super) sync: SyncPolicy,
     pub(super) reserve: u64,
     pub(super) stall: Duration,
+    /// When [`Dispatch::watch`] was last called for want of a disk that does it.
+    watched: Mutex<Instant>,
     closed: AtomicBool,
     ending: AtomicBool,
 }
@@ -211,6 +235,7 @@ impl Dispatch {
             sync: options.sync,
             reserve: options.reserve_bytes,
             stall: options.stall,
+            watched: Mutex::new(Instant::now()),
             closed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         };
@@ -239,7 +264,7 @@ impl Dispatch {
         let lane = &self.lanes[index];
         {
             let mut state = lane.state();
-            if state.health != DiskState::Active {
+            if !state.is_usable() {
                 // It broke in between: choose again.
                 drop(state);
                 return self.give(work, attempt + 1);
@@ -277,7 +302,7 @@ impl Dispatch {
     /// A waiting chunk of a disk so far behind that disk `thief`, which has nothing to do, would be faster.
     pub(super) fn steal(&self, thief: usize) -> Option<Work> {
         let mine = self.lanes[thief].state().candidate();
-        if !mine.usable {
+        if !mine.usable || mine.stalled {
             return None;
         }
         for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != thief) {
@@ -353,7 +378,7 @@ impl Dispatch {
     pub(super) fn retire(&self, index: usize, health: DiskState, error: &str) -> bool {
         let lane = &self.lanes[index];
         let mut state = lane.state();
-        let first = matches!(state.health, DiskState::Active | DiskState::Stalled);
+        let first = state.is_usable();
         if first {
             state.health = health;
             state.error = Some(error.to_owned());
@@ -368,30 +393,68 @@ impl Dispatch {
         first
     }
 
+    /// A disk's thread panicked: what it had goes to others. What it was making ready went with it.
+    pub(super) fn died(&self, index: usize, panic: &str) {
+        self.retire(index, DiskState::Failed, &format!("a bug: its thread panicked: {panic}"));
+        let mut state = self.lanes[index].state();
+        let flying = std::mem::take(&mut state.flying);
+        let preparing = state.preparing.take();
+        drop(state);
+        if let Some((datastream, number)) = preparing {
+            self.lose(datastream, number, "the disk's thread panicked while it made it ready");
+        }
+        for ready in flying.into_values().map(|flying| flying.ready) {
+            ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
+            self.give_again(Work::Again(ready));
+        }
+    }
+
+    /// A written chunk may wait for its commit's turn, and that for the one before it.
+    fn patience(&self) -> Duration {
+        self.stall + if let SyncPolicy::Interval(time) = self.sync { time } else { Duration::ZERO }
+    }
+
     /// Give what hangs on other disks to those that work; called by each disk's thread now and then.
     pub(super) fn watch(&self, watcher: usize) {
-        // A written chunk may wait for its commit's turn, and that for the one before it.
-        let turn = if let SyncPolicy::Interval(time) = self.sync { time } else { Duration::ZERO };
-        let patience = turn + self.stall;
+        if self.is_ending() {
+            return;
+        }
         for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != watcher) {
             let mut state = lane.state();
-            let oldest = state.oldest().max(state.longest_sync().saturating_sub(patience));
-            if state.health != DiskState::Active || oldest < self.stall {
+            let silence = state.silence(self.patience());
+            if state.health != DiskState::Active || silence < self.stall {
                 continue;
             }
             state.health = DiskState::Stalled;
             let mut work = state.drain();
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
-            let text = format!("a write takes longer than {:.1} s", oldest.as_secs_f64());
+            let text = format!("a write takes longer than {:.1} s", silence.as_secs_f64());
             self.event(Event::now("disk_stalled", Some(lane.path.clone()), text), Some(index));
-            for work in work {
-                if let Work::Again(ready) = &work {
-                    ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
-                }
-                self.hedge(work);
-            }
+            work.into_iter().for_each(|work| self.hedge(work));
         }
+    }
+
+    /// [`watch`](Self::watch) for the caller who gives chunks: each disk's thread may hang.
+    pub(super) fn watch_all(&self) {
+        let Ok(mut watched) = self.watched.try_lock() else { return };
+        if watched.elapsed() >= TICK {
+            *watched = Instant::now();
+            self.watch(usize::MAX);
+        }
+    }
+
+    /// Use a stalled disk again, if all that hung there is over.
+    pub(super) fn resume(&self, index: usize) {
+        let lane = &self.lanes[index];
+        let mut state = lane.state();
+        if state.health != DiskState::Stalled || state.silence(self.patience()) >= self.stall {
+            return;
+        }
+        state.health = DiskState::Active;
+        drop(state);
+        let text = "it answers again, and is used".to_owned();
+        self.event(Event::now("disk_resumed", Some(lane.path.clone()), text), None);
     }
 
     /// Like [`Dispatch::give_again`], but a chunk that nobody else can take stays with its disk.

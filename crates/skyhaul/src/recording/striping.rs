@@ -3,13 +3,15 @@
 //! The one that would finish it first, by its measured speed and what is already queued there. Among those that
 //! are about as fast, the one that has used the smallest part of its space: equal disks fill equally, and a
 //! larger one takes more. A slow disk so gets what its speed allows; a disk without space, or one that broke,
-//! gets nothing.
+//! gets nothing. One that hangs gets nothing either, unless all do: memory then holds what comes until one is back.
 
 /// What is known of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     /// It may be given chunks.
     pub(super) usable: bool,
+    /// It hangs: only where every other one does, too.
+    pub(super) stalled: bool,
     /// Bytes waiting or being written there.
     pub(super) backlog: u64,
     /// Its measured speed.
@@ -41,7 +43,9 @@ impl Candidate {
 
 /// The disk for a chunk of `bytes`, or `None` if none can take it.
 pub(super) fn choose(disks: &[Candidate], bytes: u64) -> Option<usize> {
-    let able = || disks.iter().enumerate().filter(|(_, disk)| disk.usable && disk.free >= bytes);
+    let room = || disks.iter().enumerate().filter(|(_, disk)| disk.usable && disk.free >= bytes);
+    let all_hang = room().all(|(_, disk)| disk.stalled);
+    let able = || room().filter(|(_, disk)| all_hang || !disk.stalled);
     let first = able().map(|(_, disk)| disk.finish(bytes)).min_by(f64::total_cmp)?;
     able()
         .filter(|(_, disk)| disk.finish(bytes) <= first * EQUAL + SLACK)
@@ -56,7 +60,15 @@ mod tests {
     const GB: u64 = 1_000_000_000;
 
     fn disk() -> Candidate {
-        Candidate { usable: true, backlog: 0, seconds_per_byte: 1e-9, oldest: 0.0, free: 1000 * GB, given: 0 }
+        Candidate {
+            usable: true,
+            stalled: false,
+            backlog: 0,
+            seconds_per_byte: 1e-9,
+            oldest: 0.0,
+            free: 1000 * GB,
+            given: 0,
+        }
     }
 
     /// Give 1000 chunks of 16 MB at `rate` bytes a second to disks of `speeds`; how many each got.
@@ -106,6 +118,16 @@ mod tests {
         assert_eq!(choose(&[full, broken, disk()], 1000), Some(2));
         assert_eq!(choose(&[full, broken], 1000), None);
         assert_eq!(choose(&[], 0), None);
+    }
+
+    #[test]
+    fn a_disk_that_hangs_is_better_than_none_and_worse_than_any_other() {
+        let hangs = Candidate { stalled: true, oldest: 60.0, ..disk() };
+        let slow = Candidate { seconds_per_byte: 1.0, ..disk() };
+        let full = Candidate { free: 100, ..disk() };
+        assert_eq!(choose(&[hangs, slow], 1000), Some(1));
+        assert_eq!(choose(&[hangs, full], 1000), Some(0));
+        assert_eq!(choose(&[Candidate { usable: false, ..hangs }], 1000), None);
     }
 
     #[test]

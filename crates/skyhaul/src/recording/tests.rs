@@ -265,6 +265,34 @@ fn a_directory_removed_in_mid_scan_loses_only_what_was_in_it() {
     }
 }
 
+/// A bug on a disk's thread (here: in what fills holes) costs the chunk that it was working on, is named, and no more.
+#[test]
+fn a_disk_whose_thread_panics_is_named_and_the_others_go_on() {
+    let world = world(2);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    for number in 0..40 {
+        let mut chunk = world.chunk(stream, number);
+        if number == 10 {
+            chunk.meta.missing = vec![0..1];
+            chunk.finish = Some(Arc::new(|_, _, _| panic!("this filler is broken")));
+        }
+        // A chunk of a disk's queue may be given back by its end, and comes to another one.
+        writer.submit(chunk).unwrap();
+    }
+    let report = writer.finish(LONG);
+    assert!(!report.is_whole());
+    let account = &report.datastreams[0];
+    assert_eq!((account.acknowledged, &account.lost_numbers[..]), (39, &[10][..]), "{account:?}");
+    let failed: Vec<_> = report.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
+    assert_eq!(failed.len(), 1);
+    let error = failed[0].error.as_deref().unwrap();
+    assert_eq!(error, "a bug: its thread panicked: this filler is broken");
+    assert!(report.events.iter().any(|e| e.kind == "disk_failed" && e.text == error), "{:?}", report.events);
+    assert_eq!(world.pool.free(), world.pool.blocks(), "all memory came back");
+    assert_eq!(world.check().datastreams[0].proven, 39);
+}
+
 #[test]
 fn without_any_disk_chunks_are_lost_loudly_and_nothing_blocks() {
     for engine in engines() {

@@ -20,6 +20,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -33,7 +34,7 @@ use super::dispatch::{Dispatch, Lane, Note, Work};
 use super::drive::Drive;
 use super::names::{LAST_NUMBER, Label, LabelError};
 use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
-use super::report::{DiskStatus, RecordingReport};
+use super::report::{DiskState, DiskStatus, RecordingReport};
 
 /// When data are made durable, and so when a chunk counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -258,7 +259,9 @@ impl Writer {
         let mut threads = Vec::new();
         for (index, (disk, log)) in parts.into_iter().enumerate() {
             let drive = Drive::new(index, dispatch.clone(), disk, log);
-            let thread = std::thread::Builder::new().name(format!("disk-{index}")).spawn(move || drive.run());
+            let of_thread = dispatch.clone();
+            let thread = std::thread::Builder::new().name(format!("disk-{index}"));
+            let thread = thread.spawn(move || run(drive, &of_thread, index));
             let path = || options.disks[index].clone();
             threads.push(thread.map_err(|error| WriterError::Disk { path: path(), error })?);
         }
@@ -320,6 +323,7 @@ impl Writer {
             return refuse(Refusal::Invalid, chunk);
         }
         let (datastream, number) = (chunk.datastream.0, chunk.number);
+        self.dispatch.watch_all();
         match self.dispatch.give(Work::Fresh(chunk), 0) {
             Ok(()) => Ok(()),
             Err(Work::Fresh(chunk)) => {
@@ -379,16 +383,18 @@ impl Writer {
         let line = Record::End(Box::new(self.report())).to_line();
         self.dispatch.broadcast(&Note { line, directory: None });
         self.dispatch.end();
-        // A thread in a system call that does not return is left behind; the process's end takes it along.
-        let patience = end.max(Instant::now() + Duration::from_secs(3));
-        while self.threads.iter().any(|thread| !thread.is_finished()) && Instant::now() < patience {
+        // A thread in a system call that does not return is left behind; the process's end takes it along. On a disk that
+        // was seen to hang nobody waits for long.
+        let soon = Instant::now() + Duration::from_secs(3);
+        let hangs = |index: usize| self.dispatch.lanes[index].state().health == DiskState::Stalled;
+        let patience = |index| if hangs(index) { soon } else { end.max(soon) };
+        let is_awaited = |(index, thread): (usize, &JoinHandle<()>)| {
+            !thread.is_finished() && Instant::now() < patience(index)
+        };
+        while self.threads.iter().enumerate().any(is_awaited) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
-            if thread.join().is_err() {
-                self.dispatch.ledger().note(Event::now("bug", None, "a disk's thread panicked".to_owned()));
-            }
-        }
+        self.threads.clear();
         self.report()
     }
 }
@@ -398,6 +404,15 @@ impl Drop for Writer {
         if !self.finished {
             self.end(Duration::from_secs(5));
         }
+    }
+}
+
+/// A disk's thread. It never takes the scan with it: what it had goes to the other disks, and the report says why.
+fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
+    // What it leaves behind is locked state that is sound at every step, and memory that comes back.
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        dispatch.died(index, text.or_else(|| panic.downcast_ref().copied()).unwrap_or("no message"));
     }
 }
 
