@@ -1,10 +1,11 @@
 //! Disks that fill, break, crawl or vanish in mid-scan: the scan goes on, and the report names them.
 
+use crate::device::{Device, Mode, Mounted};
 use crate::site::{ANY, Done, Job, Site, drops, number, send, sum, wait_for, words};
 use crate::wires::see;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const LINE: &str = "--pattern --payload 5000 --rate 300Mbps";
 
@@ -83,14 +84,14 @@ fn a_disk_two_hundred_times_slower() {
     );
 }
 
-/// Start recording, do something to disk 1 once it holds chunks, and send more.
-fn in_mid_scan(site: &Site, line: &str, act: impl FnOnce(&Path)) -> (Done, Value) {
-    let mut recorder = site.record(&format!("{ANY} {line}"));
+/// Start recording, do something to disk `at` once it holds chunks, and send more.
+fn in_mid_scan(site: &Site, at: usize, act: impl FnOnce(&Path)) -> (Done, Value) {
+    let mut recorder = site.record(ANY);
     let address = recorder.address();
     let sender = Job::start(&words(&format!("send --json --to {address} {LINE} --packets 16000")));
-    let scan = site.disks[1].join("trial");
+    let scan = site.disks[at].join("trial");
     wait_for("chunks on the disk", || (std::fs::read_dir(&scan).ok()?.count() > 4).then_some(()));
-    act(&site.disks[1]);
+    act(&site.disks[at]);
     let sent = sender.finish().expect(0).json();
     recorder.drained();
     (recorder.stop(), sent)
@@ -102,7 +103,7 @@ fn a_disk_that_is_removed() {
     let site = Site::new(3);
     // The recorder may put a file into what is being emptied.
     let remove = |disk: &Path| wait_for("an empty disk", || std::fs::remove_dir_all(disk).ok());
-    let (done, sent) = in_mid_scan(&site, "", remove);
+    let (done, sent) = in_mid_scan(&site, 1, remove);
     let report = done.json();
     let stream = &report["recording"]["datastreams"][0];
     assert_eq!(disk(&report, 1)["state"], "failed", "{}", report["recording"]);
@@ -134,7 +135,7 @@ fn a_disk_that_becomes_read_only() {
     let root = rustix::process::geteuid().is_root();
     let path = site.disks[1].clone();
     let mut mounted = None;
-    let (done, sent) = in_mid_scan(&site, "", |disk| match root {
+    let (done, sent) = in_mid_scan(&site, 1, |disk| match root {
         true => mounted = Mounted::new(&path, &["--bind"], &path).filter(|m| m.remount("remount,bind,ro")),
         false => mode(disk, 0o555),
     });
@@ -149,44 +150,22 @@ fn a_disk_that_becomes_read_only() {
     told(&report, "disk_failed", &site, 1);
 }
 
-/// Something mounted, unmounted when it is dropped.
-struct Mounted(PathBuf);
-
-impl Mounted {
-    fn new(what: &Path, options: &[&str], at: &Path) -> Option<Self> {
-        let mut mount = Command::new("mount");
-        mount.args(options).arg(what).arg(at).stderr(Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then(|| Self(at.to_owned()))
+/// Every disk of the site a file system of its own. The recorder leaves the last 64 MiB of each free.
+fn tmpfs(site: &Site) -> Option<Vec<Mounted>> {
+    let one = |at: &PathBuf| Mounted::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", "size=192m"], at);
+    let mounted: Option<Vec<Mounted>> = site.disks.iter().map(one).collect();
+    if mounted.is_none() {
+        eprintln!("SKIPPED: no file system can be mounted here (not root)");
     }
-
-    /// Every disk of the site a file system of its own. The recorder leaves the last 64 MiB of each free.
-    fn tmpfs(site: &Site) -> Option<Vec<Self>> {
-        let one = |at: &PathBuf| Self::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", "size=192m"], at);
-        let mounted: Option<Vec<Self>> = site.disks.iter().map(one).collect();
-        if mounted.is_none() {
-            eprintln!("SKIPPED: no file system can be mounted here (not root)");
-        }
-        mounted
-    }
-
-    fn remount(&self, options: &str) -> bool {
-        let mount = Command::new("mount").args(["-o", options]).arg(&self.0).status();
-        mount.is_ok_and(|status| status.success())
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+    mounted
 }
 
 /// Somebody else fills the disk while it is recorded to.
 #[test]
 fn a_disk_that_is_really_full() {
     let site = Site::new(3);
-    let Some(_mounted) = Mounted::tmpfs(&site) else { return };
-    let (done, sent) = in_mid_scan(&site, "", |disk| {
+    let Some(_mounted) = tmpfs(&site) else { return };
+    let (done, sent) = in_mid_scan(&site, 1, |disk| {
         let mut file = std::fs::File::create(disk.join("other")).unwrap();
         while std::io::Write::write_all(&mut file, &[1; 1 << 16]).is_ok() {}
     });
@@ -198,11 +177,122 @@ fn a_disk_that_is_really_full() {
 #[test]
 fn a_disk_that_is_pulled_out() {
     let site = Site::new(3);
-    let Some(mut mounted) = Mounted::tmpfs(&site) else { return };
-    let (done, sent) = in_mid_scan(&site, "", |_| drop(mounted.remove(1)));
+    let Some(mut mounted) = tmpfs(&site) else { return };
+    let (done, sent) = in_mid_scan(&site, 1, |_| drop(mounted.remove(1)));
     let report = done.json();
     assert_eq!(disk(&report, 1)["state"], "failed", "{}", report["recording"]);
     told(&report, "disk_failed", &site, 1);
     assert_eq!(number(&report["recording"]["datastreams"][0]["lost"]), 0, "{}", report["recording"]);
     assert_eq!(sum(&report["streams"], "placed") + drops(&report), number(&sent["packets"]));
+}
+
+/// A site every disk of which is on a device that fails when it is told to.
+fn failing(disks: usize) -> Option<(Site, Vec<Device>)> {
+    let site = Site::new(disks);
+    let devices: Result<Vec<Device>, String> = site.disks.iter().map(|at| Device::new(at)).collect();
+    let devices = devices.map_err(|why| println!("SKIPPED: {why}")).ok()?;
+    Some((site, devices))
+}
+
+/// From one write to the next, everything is an error, and the file system stops trusting its disk.
+#[test]
+fn a_device_that_breaks() {
+    let Some((site, devices)) = failing(3) else { return };
+    let (done, sent) = in_mid_scan(&site, 0, |_| devices[0].set(Mode::Errors));
+    let report = whole(&site, &done, &sent);
+    assert_eq!(disk(&report, 0)["state"], "failed", "{}", report["recording"]);
+    told(&report, "disk_failed", &site, 0);
+}
+
+/// What failed once is not trusted again in this scan, however it answers now.
+#[test]
+fn a_device_that_breaks_for_a_moment() {
+    let Some((site, devices)) = failing(3) else { return };
+    let (done, sent) = in_mid_scan(&site, 0, |_| {
+        devices[0].set(Mode::Errors);
+        std::thread::sleep(Duration::from_millis(300));
+        devices[0].set(Mode::Good);
+    });
+    let report = whole(&site, &done, &sent);
+    assert_eq!(disk(&report, 0)["state"], "failed", "{}", report["recording"]);
+    told(&report, "disk_failed", &site, 0);
+}
+
+/// As the kernel does when it finds the file system damaged: read-only at once, with files open for writing.
+#[test]
+fn a_file_system_that_turns_read_only_under_open_files() {
+    let Some((site, devices)) = failing(3) else { return };
+    let mut turned = false;
+    let (done, sent) = in_mid_scan(&site, 0, |_| {
+        turned = devices[0].disk.as_ref().is_some_and(|disk| disk.remount("remount,abort"));
+    });
+    if !turned {
+        println!(
+            "SKIPPED: this kernel cannot abort an ext4 file system by mount -o remount,abort (Linux 2.6.30)"
+        );
+        return;
+    }
+    let report = whole(&site, &done, &sent);
+    assert_eq!(disk(&report, 0)["state"], "failed", "{}", report["recording"]);
+    told(&report, "disk_failed", &site, 0);
+}
+
+/// No byte is left, not even those that the recorder would leave free: somebody else was faster.
+#[test]
+fn a_file_system_without_a_free_byte() {
+    let Some((site, _devices)) = failing(3) else { return };
+    let (done, sent) = in_mid_scan(&site, 0, |disk| {
+        let mut file = std::fs::File::create(disk.join("other")).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 1 << 16]).is_ok() {}
+    });
+    let report = whole(&site, &done, &sent);
+    assert_eq!(disk(&report, 0)["state"], "full", "{}", report["recording"]);
+    told(&report, "disk_full", &site, 0);
+}
+
+/// Record while `devices` do not answer for `silence`; the sender goes on until they do, and a little longer.
+fn while_they_hang(site: &Site, devices: &[Device], silence: Duration) -> (Done, Value) {
+    let mut recorder = site.record(ANY);
+    let address = recorder.address();
+    let seconds = silence.as_secs() + 8;
+    let sender =
+        format!("send --json --to {address} --pattern --payload 5000 --rate 20Mbps --duration {seconds}s");
+    let sender = Job::start(&words(&sender));
+    let scan = site.disks[0].join("trial");
+    wait_for("chunks on the disk", || (std::fs::read_dir(&scan).ok()?.count() > 2).then_some(()));
+    devices.iter().for_each(|device| device.set(Mode::Hangs));
+    std::thread::sleep(silence);
+    devices.iter().for_each(|device| device.set(Mode::Good));
+    let sent = sender.finish().expect(0).json();
+    recorder.drained();
+    (recorder.stop(), sent)
+}
+
+/// Half a minute, as a disk takes that remaps a sector or a controller that resets: the scan goes on on the others.
+#[test]
+fn a_device_that_hangs_for_half_a_minute() {
+    let Some((site, devices)) = failing(3) else { return };
+    let (done, sent) = while_they_hang(&site, &devices[..1], Duration::from_secs(30));
+    let report = whole(&site, &done, &sent);
+    told(&report, "disk_stalled", &site, 0);
+    told(&report, "disk_resumed", &site, 0);
+    assert_eq!(disk(&report, 0)["state"], "active", "{}", report["recording"]);
+}
+
+/// Where there is no other disk, memory holds what comes meanwhile: a disk that may come back is better than none.
+#[test]
+fn all_devices_hang_at_once() {
+    let Some((site, devices)) = failing(2) else { return };
+    let (done, sent) = while_they_hang(&site, &devices, Duration::from_secs(12));
+    let report = whole(&site, &done, &sent);
+    told(&report, "disk_stalled", &site, 0);
+    told(&report, "disk_stalled", &site, 1);
+}
+
+#[test]
+fn the_only_device_hangs() {
+    let Some((site, devices)) = failing(1) else { return };
+    let (done, sent) = while_they_hang(&site, &devices, Duration::from_secs(12));
+    let report = whole(&site, &done, &sent);
+    told(&report, "disk_stalled", &site, 0);
 }

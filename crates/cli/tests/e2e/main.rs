@@ -8,6 +8,7 @@ mod site;
 mod wires;
 
 mod control;
+mod device;
 mod disks;
 mod faults;
 mod heaps;
