@@ -24,6 +24,7 @@ mod dispatch;
 mod drive;
 mod follow;
 mod index;
+mod lane;
 mod ledger;
 mod list;
 mod names;

@@ -19,7 +19,8 @@ use skyhaul_io::disk::{self, Disk, Done, Log};
 use skyhaul_io::memory;
 
 use super::commit::{Commit, MOST_UNCOMMITTED};
-use super::dispatch::{ASSUMED, Dispatch, Flying, Lane, Ready, Work};
+use super::dispatch::{ASSUMED, Dispatch, Ready, Work};
+use super::lane::{Flying, Lane};
 use super::names;
 use super::report::DiskState;
 use super::writer::Chunk;

@@ -274,7 +274,7 @@ fn a_disk_whose_thread_panics_is_named_and_the_others_go_on() {
     for number in 0..40 {
         let mut chunk = world.chunk(stream, number);
         if number == 10 {
-            chunk.meta.missing = vec![0..1];
+            chunk.meta.missing.push(0..1);
             chunk.finish = Some(Arc::new(|_, _, _| panic!("this filler is broken")));
         }
         // A chunk of a disk's queue may be given back by its end, and comes to another one.

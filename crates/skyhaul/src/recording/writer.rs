@@ -30,8 +30,9 @@ use serde_json::Value;
 use skyhaul_io::disk::{self, Disk, DiskOptions, Engine, Faults, Log};
 use skyhaul_io::memory::{Block, Pool};
 
-use super::dispatch::{Dispatch, Lane, Note, Work};
+use super::dispatch::{Dispatch, Work};
 use super::drive::Drive;
+use super::lane::{Lane, Note};
 use super::names::{LAST_NUMBER, Label, LabelError};
 use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
