@@ -4,7 +4,7 @@
 //! binary are tests as well, so that plain `cargo test` holds them.
 //!
 //! ```text
-//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test for each refusal
+//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test that provokes each refusal
 //! cargo xtask arrows        which crate may depend on which; wire and assembly never meet
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)

@@ -5,7 +5,7 @@
 //! | a file, before its tests | 400 lines of code |
 //! | a function, outside tests | 70 lines of code |
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer.rs`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
-//! | each reason in `Reject` | has a test that names it |
+//! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
 //! | any text file | names no directory of one person's machine |
 //!
 //! A line of code is one that is neither blank nor only a comment. What was over a bound when the rule came may
@@ -23,6 +23,8 @@ const FUNCTION_LINES: usize = 70;
 /// The one file outside `crates/io` that may hold `unsafe`: memory that Python and Rust share.
 const SHARED_WITH_PYTHON: &str = "crates/python/src/buffer.rs";
 const RATCHET: &str = "xtask/ratchet.txt";
+/// Where every reason for refusing a packet is provoked.
+const PROVOKED: &str = "crates/skyhaul/src/receive/tests/rejects.rs";
 
 /// Everything that breaks a rule, one line each.
 pub(crate) fn findings() -> Result<Vec<String>> {
@@ -35,9 +37,9 @@ pub(crate) fn findings() -> Result<Vec<String>> {
         rust.iter().map(|(path, text)| (path.clone(), Source::new(text))).collect();
     let tests = test_files(&sources);
 
-    let mut over = sizes(&sources, &tests);
-    over.extend(untested_rejects(&sources, &tests));
+    let over = sizes(&sources, &tests);
     let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
+    found.extend(provoked_rejects(&sources));
     found.extend(unsafe_fence(&rust, &sources));
     for path in &files {
         if let Some(text) = read(path)? {
@@ -102,32 +104,22 @@ fn sizes(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<
     over
 }
 
-/// Reasons for refusing a packet that no test names as `Reject::Reason`.
-fn untested_rejects(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<Over> {
-    const HOME: &str = "crates/core/src/placement.rs";
-    let Some(home) = sources.get(Path::new(HOME)) else { return Vec::new() };
-    let variants = home
-        .code
-        .split_once("\nrejects! {")
+/// The compiler holds that each reason for refusing a packet is provoked: by a `match` over all of them, in a test. Here
+/// it is held that the test is there, drives every reason, and has no arm that takes what is left.
+fn provoked_rejects(sources: &BTreeMap<PathBuf, Source>) -> Vec<String> {
+    let code = sources.get(Path::new(PROVOKED)).map_or("", |source| source.code.as_str());
+    let body = code
+        .split_once("fn provoke(")
         .and_then(|(_, rest)| rest.split_once("\n}"))
-        .map_or(String::new(), |(list, _)| list.to_owned());
-    let mut named = BTreeSet::new();
-    for (path, source) in sources {
-        let text: String = if tests.contains(path) {
-            source.code.clone()
-        } else {
-            source.code.lines().skip(source.body_lines).collect::<Vec<_>>().join("\n")
-        };
-        for (at, word) in words(&text) {
-            if text[..at].ends_with("Reject::") {
-                named.insert(word.to_owned());
-            }
-        }
-    }
-    words(&variants)
-        .filter(|(_, name)| !named.contains(*name))
-        .map(|(_, name)| (format!("reject {name}"), 1, format!("{HOME}: Reject::{name} is named by no test")))
-        .collect()
+        .map_or("", |(body, _)| body);
+    let wants = [
+        (code.contains("#[test]") && code.contains("in Reject::ALL"), "no test drives every reason"),
+        (body.contains("match why {"), "`fn provoke` does not `match` the reason"),
+        (!body.contains("_ =>"), "an arm takes whatever reason is left: name each"),
+        (!body.contains("todo!") && !body.contains("panic!"), "an arm provokes nothing"),
+    ];
+    let wants = wants.into_iter().filter(|(holds, _)| !holds);
+    wants.map(|(_, text)| format!("{PROVOKED}: {text}")).collect()
 }
 
 /// Findings beyond what the ratchet allows, and entries of the ratchet that are out of date.
@@ -211,6 +203,20 @@ mod tests {
         assert_eq!(against_ratchet(over(451), "file a.rs 450"), ["a.rs is long"]);
         assert_eq!(against_ratchet(over(449), "file a.rs 450").len(), 1);
         assert_eq!(against_ratchet(Vec::new(), "file a.rs 450").len(), 1);
+    }
+
+    #[test]
+    fn a_reason_that_nothing_provokes_is_found() {
+        let scan = |arms: &str| {
+            let text = format!(
+                "#[test]\nfn each() {{ for why in Reject::ALL {{}} }}\nfn provoke(why: Reject) -> Rejects {{\n    match why {{\n{arms}    }}\n}}\n"
+            );
+            provoked_rejects(&BTreeMap::from([(PathBuf::from(PROVOKED), Source::new(&text))])).len()
+        };
+        assert_eq!(scan("        Reject::Late => late(),\n"), 0);
+        assert_eq!(scan("        Reject::Late => late(),\n        _ => Rejects::default(),\n"), 1);
+        assert_eq!(scan("        Reject::Late => todo!(),\n"), 1);
+        assert_eq!(provoked_rejects(&BTreeMap::new()).len(), 2, "no such file");
     }
 
     #[test]

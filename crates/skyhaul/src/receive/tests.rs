@@ -1,12 +1,14 @@
 //! The engine without a socket: packets in, parts out, every count exact.
 
+mod rejects;
+
 use super::engine::{Engine, EngineOptions};
 use super::{Allow, Gate, Part, Sink, StreamInfo};
 use crate::frames::FramesOf;
 use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
 use skyhaul_core::assembly::Config;
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
-use skyhaul_core::wire::{LearnOptions, Order, Place};
+use skyhaul_core::wire::{Format, LearnOptions, Order, Place};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::Train;
 use std::net::SocketAddr;
@@ -34,7 +36,10 @@ impl Sink for Kept {
     fn stream_began(&mut self, _: &Arc<StreamInfo>) {}
     fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
         let unit = stream.unit_bytes as usize;
-        let frames = FramesOf::stream(&stream.format, true).unwrap();
+        let frames = FramesOf::stream(&stream.format, true);
+        // Half frames cannot be looked into one by one.
+        assert_eq!(frames.is_none(), stream.format.format == Format::Fila10g);
+        let Some(frames) = frames else { return };
         let is_missing = |u: u32| part.missing.iter().any(|m| m.contains(&u));
         let wrong = (0..part.units(stream.unit_bytes)).filter(|&u| !is_missing(u)).filter(|&u| {
             let at = part.range.start + u as usize * unit;
