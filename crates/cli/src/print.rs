@@ -58,11 +58,25 @@ pub(crate) fn count(n: u64) -> String {
     out
 }
 
-/// Reasons and counts in one line.
+/// Reasons and counts in one line: `duplicates 3 235, late 12`.
 pub(crate) fn rejects(counts: &RejectCounts) -> String {
-    let parts: Vec<String> =
-        counts.iter().map(|(why, n)| format!("{} {}", count(*n), why.replace('_', " "))).collect();
+    let parts: Vec<String> = counts.iter().map(|(why, n)| refusal(why, *n)).collect();
     if parts.is_empty() { "none".into() } else { parts.join(", ") }
+}
+
+/// The same as a part of a progress line: `  duplicates 3 235  late 12`, and nothing where nothing was refused.
+pub(crate) fn live_rejects(counts: &RejectCounts) -> String {
+    counts.iter().map(|(why, n)| format!("  {}", refusal(why, *n))).collect()
+}
+
+/// One reason in the words of a report, and how often.
+fn refusal(why: &str, n: u64) -> String {
+    let words = match why {
+        "duplicate" => "duplicates".into(),
+        "stray" => "strays".into(),
+        other => other.replace('_', " "),
+    };
+    format!("{words} {}", count(n))
 }
 
 /// A line that is drawn over again while work goes on; nothing where nobody watches.
@@ -276,6 +290,18 @@ mod tests {
         assert_eq!(lines[3..], ["  note: not pinned", "  ended by an error: gone"]);
         sent = Sent { own: Vec::new(), slipped_seconds: 0.0, notes: &[], error: None, ..sent };
         assert_eq!(sent.text().lines().count(), 1);
+    }
+
+    #[test]
+    fn what_was_refused_is_told_by_its_reason() {
+        let some =
+            RejectCounts::from([("duplicate".into(), 3235), ("late".into(), 12), ("no_buffer".into(), 1)]);
+        assert_eq!(rejects(&some), "duplicates 3 235, late 12, no buffer 1");
+        assert_eq!(live_rejects(&some), "  duplicates 3 235  late 12  no buffer 1");
+        assert_eq!(
+            (rejects(&RejectCounts::new()), live_rejects(&RejectCounts::new())),
+            ("none".into(), String::new())
+        );
     }
 
     #[test]

@@ -322,12 +322,14 @@ impl ReceiveReport {
         self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
     }
 
-    /// Why packets were refused, over all streams.
+    /// Why packets were refused, those of streams and those of no stream together.
     #[must_use]
     pub fn rejects(&self) -> RejectCounts {
-        let mut all = self.other_streams.rejects.clone();
-        for (why, n) in self.streams.iter().flat_map(|s| &s.rejects) {
-            *all.entry(why.clone()).or_default() += n;
+        let mut all = self.stranger_rejects.clone();
+        let of_streams = self.streams.iter().flat_map(|s| &s.rejects);
+        for (why, n) in of_streams.chain(&self.other_streams.rejects) {
+            let sum = all.entry(why.clone()).or_default();
+            *sum = sum.saturating_add(*n);
         }
         all
     }

@@ -222,14 +222,13 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
     if s.first.is_none() {
         return format!("waiting for the first packet{preparing}");
     }
-    let refused: u64 = report.streams.iter().flat_map(|s| s.rejects.values()).sum();
     format!(
-        "{:6.1} s  {:>10}  {} streams  lost {}  refused {}  kernel drops {}{extra}{preparing}",
+        "{:6.1} s  {:>10}  {} streams  lost {}{}  kernel drops {}{extra}{preparing}",
         s.elapsed,
         print::rate(rate),
         report.streams.len(),
         print::count(report.lost()),
-        print::count(refused),
+        print::live_rejects(&report.rejects()),
         print::count(report.kernel_drops()),
     )
 }

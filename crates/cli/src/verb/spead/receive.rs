@@ -14,6 +14,7 @@ use skyhaul::io::fault::FaultSource;
 use skyhaul::io::host::thread;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
+use skyhaul::report::reject_counts;
 use skyhaul::spead::receive::{
     Counts, Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
 };
@@ -385,11 +386,11 @@ fn line(consumer: &Consumer, stats: &Stats, bits: f64) -> String {
         return "waiting for the first heap".into();
     }
     format!(
-        "{:>10}  {} heaps  incomplete {}  refused {}  kernel drops {}",
+        "{:>10}  {} heaps  incomplete {}{}  kernel drops {}",
         print::rate(bits),
         print::count(consumer.counts.complete),
         print::count(consumer.counts.incomplete),
-        print::count(stats.total.rejects.total()),
+        print::live_rejects(&reject_counts(&stats.total.rejects)),
         print::count(stats.kernel_drops()),
     )
 }
