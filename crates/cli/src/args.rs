@@ -414,8 +414,9 @@ pub(crate) struct SendArgs {
     /// Stop after this long
     #[arg(long, value_name = "TIME")]
     pub(crate) duration: Option<Span>,
-    /// Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as
-    /// fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds
+    /// Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps; `max`: as fast
+    /// as this host can, which is the default where what is sent ends or goes by TCP. A pattern or noise over UDP without
+    /// --packets or --heaps needs a rate. SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds
     /// the highest rate without loss once, and keeps it; both within the bounds of each sender, like
     /// auto:50Mbps-8Gbps, and from the rate behind @, like auto:50Mbps-8Gbps@1Gbps
     #[arg(long, value_name = "RATE", value_delimiter = ',')]

@@ -56,7 +56,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l stream -d 'Whic
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l loop -d 'Send the input this many times, with the time running on' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l packets -d 'Stop after this many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l duration -d 'Stop after this long' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps (default: as fast as possible). SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds the highest rate without loss once, and keeps it; both within the bounds of each sender, like auto:50Mbps-8Gbps, and from the rate behind @, like auto:50Mbps-8Gbps@1Gbps' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l rate -d 'Rate of datagram payload of all senders together, or one for each destination, like 1Gbps,2Gbps; `max`: as fast as this host can, which is the default where what is sent ends or goes by TCP. A pattern or noise over UDP without --packets or --heaps needs a rate. SPEAD over UDP: `auto` follows what the receiver says (`receive --feedback`), `search` finds the highest rate without loss once, and keeps it; both within the bounds of each sender, like auto:50Mbps-8Gbps, and from the rate behind @, like auto:50Mbps-8Gbps@1Gbps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l faults -d 'Lose, reorder, double or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l payload -d 'Payload bytes of a synthesised frame' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l threads -d 'Threads of a synthesised stream' -r
@@ -116,12 +116,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l max-streams 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start -d 'Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start -d 'Let only frames from this data time on through, in UTC: like 2026-11-21T03:00:00Z, like 2026y325d03h00m00s as in VEX, or a UNIX second. A fraction of a second is rounded up' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop -d 'Let no frames from this data time on through, and stop' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l duration -d 'Stop this long after the first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l idle -d 'Stop when nothing came for this long, once something came' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l wait -d 'Give up when nothing came for this long from the start' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin listening at this wall time, written as for --start' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
@@ -169,12 +169,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l max-streams -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start -d 'Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start -d 'Let only frames from this data time on through, in UTC: like 2026-11-21T03:00:00Z, like 2026y325d03h00m00s as in VEX, or a UNIX second. A fraction of a second is rounded up' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop -d 'Let no frames from this data time on through, and stop' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l duration -d 'Stop this long after the first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l idle -d 'Stop when nothing came for this long, once something came' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l wait -d 'Give up when nothing came for this long from the start' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin listening at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin listening at this wall time, written as for --start' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"

@@ -89,6 +89,8 @@ impl FromStr for PacketArg {
 pub(crate) enum RateArg {
     /// Bits per second of datagram payload.
     Fixed(Rate),
+    /// As fast as this host and the network take it.
+    Max,
     /// Follow what the receiver says.
     Auto(Bounds),
     /// Search once, then keep.
@@ -150,11 +152,16 @@ impl FromStr for RateArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "max" => Ok(Self::Max),
             "auto" => Ok(Self::Auto(Bounds::default())),
             "search" => Ok(Self::Search(Bounds::default())),
             _ if text.starts_with("auto:") => text["auto:".len()..].parse().map(Self::Auto),
             _ if text.starts_with("search:") => text["search:".len()..].parse().map(Self::Search),
-            _ => text.parse().map(Self::Fixed).map_err(|e: <Rate as FromStr>::Err| e.to_string()),
+            _ => match text.parse::<Rate>() {
+                Ok(rate) if rate == Rate::default() => Ok(Self::Max),
+                Ok(rate) => Ok(Self::Fixed(rate)),
+                Err(error) => Err(format!("{error}, or max")),
+            },
         }
     }
 }
@@ -275,6 +282,9 @@ mod tests {
         let bounds = |least, most, start| Bounds { least, most, start };
         let (m, g) = (1_000_000, 1_000_000_000);
         for (text, right) in [
+            ("max", RateArg::Max),
+            ("0bps", RateArg::Max),
+            ("8Gbps", RateArg::Fixed(Rate::from_bits_per_second(8 * g))),
             ("auto", RateArg::Auto(Bounds::default())),
             ("auto:50Mbps-8Gbps", RateArg::Auto(bounds(Some(50 * m), Some(8 * g), None))),
             ("auto:50Mbps-8Gbps@1Gbps", RateArg::Auto(bounds(Some(50 * m), Some(8 * g), Some(g)))),
@@ -291,6 +301,7 @@ mod tests {
             "auto:1-2",
             "auto:1Gbps-2Gbps@3Gbps",
             "auto:0bps-1Gbps",
+            "maximum",
         ] {
             let said = read(text).unwrap_err();
             assert!(said.contains("hint: "), "{text}: {said}");

@@ -22,6 +22,7 @@ use std::time::Duration;
 const FRAME_RATE: u32 = 62_500;
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
+    check_pace(args)?;
     if args.format == Format::Spead {
         return spead::send::run(args);
     }
@@ -76,6 +77,23 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
+/// What has no end has no amount either: at which rate it shall go into a network is said, not assumed. TCP goes at the
+/// rate of its receiver, and a count, a file and a recording end.
+fn check_pace(args: &SendArgs) -> Result<()> {
+    let count = if args.format == Format::Spead { args.spead.heaps } else { args.packets };
+    let endless = args.input.is_none() && args.scan.is_none() && count.is_none();
+    let datagrams = args.to.iter().find(|to| to.transport == Transport::Udp);
+    let Some(to) = datagrams.filter(|_| endless && args.rate.is_empty()) else { return Ok(()) };
+    let (what, limit) = match (args.format, args.noise) {
+        (Format::Spead, _) => ("heaps", "--heaps"),
+        (_, true) => ("noise", "--packets"),
+        _ => ("a pattern", "--packets"),
+    };
+    bail!(
+        "send {what} without end to {to}: at which rate?\nhint: --rate 4Gbps, or --rate max for as fast as this host can; or a limit with {limit} N"
+    )
+}
+
 fn options(args: &SendArgs, number: usize) -> Result<SenderOptions> {
     Ok(SenderOptions {
         to: destination(args, number).clone(),
@@ -123,7 +141,8 @@ pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
     };
     Ok(Some(match rate {
         RateArg::Fixed(rate) => {
-            RateArg::Fixed(Rate::from_bits_per_second(rate.bits_per_second() / among as u64))
+            // A part of next to nothing is not 0, which would be no limit.
+            RateArg::Fixed(Rate::from_bits_per_second((rate.bits_per_second() / among as u64).max(1)))
         }
         other => other,
     }))
@@ -132,9 +151,11 @@ pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
 /// The same in bits per second, where nothing but a number will do; 0 is as fast as possible.
 fn fixed_rate(args: &SendArgs, number: usize) -> Result<u64> {
     match rate(args, number)? {
-        None => Ok(0),
+        None | Some(RateArg::Max) => Ok(0),
         Some(RateArg::Fixed(rate)) => Ok(rate.bits_per_second()),
-        Some(_) => bail!("--rate auto and search are for --format spead\nhint: write a rate, like 8Gbps"),
+        Some(_) => {
+            bail!("--rate auto and search are for --format spead\nhint: write a rate, like 8Gbps, or max")
+        }
     }
 }
 

@@ -23,8 +23,10 @@ fn counters_of_eight_bits_come_round_and_every_heap_arrives() {
 
 #[test]
 fn counters_that_a_flavour_does_not_have_are_wrong_use() {
-    let done = run("send --format spead --to udp://127.0.0.1:9 --flavour 8 --first-heap 255 --heap-size 8")
-        .expect(2);
+    let done = run(
+        "send --format spead --heaps 1 --to udp://127.0.0.1:9 --flavour 8 --first-heap 255 --heap-size 8",
+    )
+    .expect(2);
     assert!(done.stderr.contains("--first-heap"), "{}", done.stderr);
 }
 

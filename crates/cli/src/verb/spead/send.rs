@@ -247,7 +247,7 @@ fn content(args: &SendArgs) -> Result<(Content, u64)> {
 
 /// A rate is found where somebody can answer.
 fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
-    if matches!(rate, None | Some(RateArg::Fixed(_))) {
+    if matches!(rate, None | Some(RateArg::Fixed(_) | RateArg::Max)) {
         return Ok(());
     }
     ensure!(
