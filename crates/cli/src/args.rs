@@ -198,7 +198,8 @@ pub(crate) struct ReceiveCommon {
     /// Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
     #[arg(long, value_name = "SPEC")]
     pub(crate) faults: Option<Faults>,
-    /// Let only frames from this data time on through: a UNIX second, or like 2026-11-21T03:00:00Z
+    /// Let only frames from this data time on through, in UTC: like 2026-11-21T03:00:00Z, like 2026y325d03h00m00s as in
+    /// VEX, or a UNIX second. A fraction of a second is rounded up
     #[arg(long, value_name = "TIME", value_parser = data_time)]
     pub(crate) start: Option<i64>,
     /// Let no frames from this data time on through, and stop
@@ -213,8 +214,7 @@ pub(crate) struct ReceiveCommon {
     /// Give up when nothing came for this long from the start
     #[arg(long, value_name = "TIME")]
     pub(crate) wait: Option<Span>,
-    /// Begin receiving at this wall time (UTC): a UNIX second, or like 2026-11-21T03:00:00Z; what comes earlier is
-    /// counted and let go
+    /// Begin receiving at this wall time, written as for --start; what comes earlier is counted and let go
     #[arg(long, value_name = "TIME", value_parser = data_time)]
     pub(crate) start_at: Option<i64>,
     /// Stop at this wall time (UTC)
@@ -228,9 +228,7 @@ pub(crate) struct ReceiveCommon {
 }
 
 fn data_time(text: &str) -> Result<i64, String> {
-    skyhaul::time::parse(text).ok_or_else(|| {
-        format!("`{text}` is no time\nhint: write a UNIX second, or like 2026-11-21T03:00:00Z")
-    })
+    skyhaul::time::parse(text).map_err(|error| error.to_string())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

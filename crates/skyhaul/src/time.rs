@@ -1,9 +1,49 @@
-//! Times as people write them.
+//! Times as people at a telescope write them. All are UTC, whatever the host's time zone.
+//!
+//! | written | is |
+//! |---|---|
+//! | `2026-11-21T03:00:00Z` | ISO 8601; `+01:00` in place of `Z` is taken into account, neither means UTC |
+//! | `2026y325d03h00m00s` | VEX: year, day of the year, hour, minute, second; what is left out at the end is 0 |
+//! | `1795402800` | UNIX seconds |
+//!
+//! ```
+//! use skyhaul::time::parse;
+//! assert_eq!(parse("2026y123d03h"), parse("2026-05-03T03:00:00Z"));
+//! assert!(parse("2026y366d00h").unwrap_err().to_string().contains("2026 has 365 days"));
+//! ```
+//!
+//! Limit: whole seconds. A fraction is rounded up, so that what begins or ends there does so no earlier than it says.
+//! Leap seconds (`23h59m60s`) have no UNIX time and are refused.
 
-/// UNIX seconds of `text`: a number, or like `2026-11-21T03:00:00Z`.
-#[must_use]
-pub fn parse(text: &str) -> Option<i64> {
-    text.parse().ok().or_else(|| Some(text.parse::<jiff::Timestamp>().ok()?.as_second()))
+use std::fmt;
+
+/// Text that is not a time: what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotATime {
+    text: String,
+    wrong: String,
+}
+
+impl fmt::Display for NotATime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, wrong } = self;
+        write!(
+            f,
+            "'{text}' is no time: {wrong}\nhint: write it in UTC, like 2026-11-21T03:00:00Z or 2026y325d03h00m00s, or as a UNIX second"
+        )
+    }
+}
+
+impl std::error::Error for NotATime {}
+
+/// UNIX seconds of `text`, in any of the ways of the [module](self).
+///
+/// # Errors
+/// Which part of it cannot be.
+pub fn parse(text: &str) -> Result<i64, NotATime> {
+    let text = text.trim();
+    let read = text.parse().or_else(|_| if is_vex(text) { vex(text) } else { iso(text) });
+    read.map_err(|wrong| NotATime { text: text.chars().take(64).collect(), wrong })
 }
 
 /// `seconds` of UNIX time like `2026-11-21T03:00:00Z`.
@@ -12,12 +52,170 @@ pub fn format(seconds: i64) -> String {
     jiff::Timestamp::from_second(seconds).map_or_else(|_| seconds.to_string(), |t| t.to_string())
 }
 
+/// Digits and a `y`: no other way to write a time begins so.
+fn is_vex(text: &str) -> bool {
+    text.find(|c: char| !c.is_ascii_digit()).is_some_and(|at| at > 0 && text[at..].starts_with('y'))
+}
+
+/// `2026y325d03h00m00.5s`; at least year and day.
+fn vex(text: &str) -> Result<i64, String> {
+    const UNITS: [(char, &str); 5] =
+        [('y', "year"), ('d', "day of the year"), ('h', "hour"), ('m', "minute"), ('s', "second")];
+    let mut rest = text;
+    let mut fields = [0i64; 5];
+    let (mut given, mut fraction) = (0, false);
+    for (field, (unit, name)) in fields.iter_mut().zip(UNITS) {
+        if rest.is_empty() {
+            break;
+        }
+        let (number, behind) = rest
+            .split_once(unit)
+            .ok_or_else(|| format!("the {name} (`{unit}`) is missing before `{rest}`"))?;
+        let (whole, decimals) = match number.split_once('.') {
+            Some((whole, decimals)) if unit == 's' => (whole, Some(decimals)),
+            _ => (number, None),
+        };
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let legal = digits(whole) && whole.len() <= 4 && decimals.is_none_or(digits);
+        let value = whole.parse().ok().filter(|_| legal);
+        *field = value.ok_or_else(|| format!("`{number}` is no {name}"))?;
+        fraction = decimals.is_some_and(|decimals| decimals.bytes().any(|b| b != b'0'));
+        (rest, given) = (behind, given + 1);
+    }
+    if !rest.is_empty() {
+        return Err(format!("`{rest}` stands behind the second"));
+    }
+    if given < 2 {
+        return Err("the day of the year (`d`) is missing".into());
+    }
+    let [year, day, hour, minute, second] = fields;
+    for (value, most, name) in [(hour, 23, "hour"), (minute, 59, "minute"), (second, 59, "second")] {
+        if value > most {
+            return Err(format!("{name} {value} is beyond {most}"));
+        }
+    }
+    let first = i16::try_from(year).ok().and_then(|year| jiff::civil::Date::new(year, 1, 1).ok());
+    let first = first.ok_or_else(|| format!("there is no year {year}"))?;
+    let days = i64::from(first.days_in_year());
+    if !(1..=days).contains(&day) {
+        return Err(format!("{year} has {days} days, and there is no day {day}"));
+    }
+    let midnight = utc(first.into())?;
+    Ok(midnight + (((day - 1) * 24 + hour) * 60 + minute) * 60 + second + i64::from(fraction))
+}
+
+/// `2026-11-21T03:00:00Z`, with an offset in place of the `Z`, or without either.
+fn iso(text: &str) -> Result<i64, String> {
+    if let Ok(time) = text.parse::<jiff::Timestamp>() {
+        return Ok(rounded_up(time));
+    }
+    // A name of a zone behind it must not be left out silently.
+    let time = text.split_once(['T', 't', ' ']).map(|(_, time)| time);
+    let plain = time.is_some_and(|time| time.bytes().all(|b| b.is_ascii_digit() || b":.".contains(&b)));
+    if !plain {
+        return Err("it is written in none of the known ways".into());
+    }
+    let time: jiff::civil::DateTime = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    utc(time)
+}
+
+fn utc(time: jiff::civil::DateTime) -> Result<i64, String> {
+    let zoned = jiff::tz::TimeZone::UTC.to_timestamp(time).map_err(|error| error.to_string())?;
+    Ok(rounded_up(zoned))
+}
+
+fn rounded_up(time: jiff::Timestamp) -> i64 {
+    time.as_second() + i64::from(time.subsec_nanosecond() > 0)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{format, parse};
+    use proptest::prelude::*;
+
     #[test]
-    fn both_ways_of_writing_a_time_mean_the_same() {
-        assert_eq!(super::parse("1795402800"), super::parse("2026-11-23T03:00:00Z"));
-        assert_eq!(super::parse("yesterday"), None);
-        assert_eq!(super::format(0), "1970-01-01T00:00:00Z");
+    fn all_ways_of_writing_a_time_mean_the_same() {
+        for text in [
+            "1795402800",
+            "2026-11-23T03:00:00Z",
+            "2026-11-23T03:00:00",
+            "2026-11-23 03:00",
+            "2026-11-23T04:00:00+01:00",
+            "2026y327d03h00m00s",
+            "2026y327d03h00m",
+            "2026y327d03h",
+            "2026y327d3h0m0.000s",
+            " 2026y327d02h59m59.25s ",
+            "2026-11-23T02:59:59.25Z",
+        ] {
+            assert_eq!(parse(text), Ok(1_795_402_800), "{text}");
+        }
+        assert_eq!(parse("2026y327d"), parse("2026-11-23T00:00:00Z"));
+        assert_eq!(parse("2024y366d23h59m59s"), parse("2024-12-31T23:59:59Z"));
+        assert_eq!(parse("1970y1d"), Ok(0));
+        // Before the epoch, up is still later.
+        assert_eq!(parse("1969y365d23h59m59.5s"), Ok(0));
+        assert_eq!(parse("1969-12-31T23:59:58.5Z"), Ok(-1));
+        assert_eq!(format(0), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_with_its_reason() {
+        for (text, wrong) in [
+            ("yesterday", "none of the known ways"),
+            ("", "none of the known ways"),
+            ("2026-11-23", "none of the known ways"),
+            ("2026-11-23T03:00[Europe/London]", "none of the known ways"),
+            ("2026-02-29T03:00:00", "2026-02-29"),
+            ("2026y", "the day of the year (`d`) is missing"),
+            ("2026y366d", "2026 has 365 days, and there is no day 366"),
+            ("2024y367d", "2024 has 366 days"),
+            ("2026y0d", "no day 0"),
+            ("2026y123d24h", "hour 24 is beyond 23"),
+            ("2026y123d03h60m", "minute 60 is beyond 59"),
+            ("2026y123d03h00m60s", "second 60 is beyond 59"),
+            ("2026y123d03h00s", "the minute (`m`) is missing before `00s`"),
+            ("2026y123d03", "the hour (`h`) is missing before `03`"),
+            ("2026y123d03h00m00sZ", "`Z` stands behind the second"),
+            ("2026y123d03h00.5m", "`00.5` is no minute"),
+            ("2026y123d03h00m.s", "`.` is no second"),
+            ("2026y+12d", "`+12` is no day of the year"),
+            ("26026y123d", "`26026` is no year"),
+        ] {
+            let said = parse(text).unwrap_err().to_string();
+            assert!(said.contains(wrong) && said.contains("\nhint: "), "{text}: {said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_calendar_of_vex_is_that_of_iso(seconds in -60_000_000_000i64..250_000_000_000, digits in 0usize..4) {
+            let time = jiff::Timestamp::from_second(seconds).unwrap().to_zoned(jiff::tz::TimeZone::UTC);
+            let (year, day) = (time.year(), time.day_of_year());
+            let (hour, minute, second) = (time.hour(), time.minute(), time.second());
+            let fraction = if digits == 0 { String::new() } else { format!(".{:0digits$}", 0) };
+            let vex = format!("{year:04}y{day:03}d{hour:02}h{minute:02}m{second:02}{fraction}s");
+            prop_assert_eq!(parse(&vex), Ok(seconds));
+            prop_assert_eq!(parse(&super::format(seconds)), Ok(seconds));
+            let coarse = parse(&format!("{year}y{day}d{hour}h")).unwrap();
+            prop_assert_eq!(coarse, seconds - i64::from(minute) * 60 - i64::from(second));
+        }
+
+        #[test]
+        fn a_fraction_is_rounded_up(seconds in 0i64..4_000_000_000, nanos in 1u32..1_000_000_000) {
+            let time = jiff::Timestamp::new(seconds, nanos as i32).unwrap();
+            prop_assert_eq!(parse(&time.to_string()), Ok(seconds + 1));
+            let zoned = time.to_zoned(jiff::tz::TimeZone::UTC);
+            let vex = format!(
+                "{}y{}d{}h{}m{}.{nanos:09}s",
+                zoned.year(), zoned.day_of_year(), zoned.hour(), zoned.minute(), zoned.second()
+            );
+            prop_assert_eq!(parse(&vex), Ok(seconds + 1));
+        }
+
+        #[test]
+        fn no_text_panics(text in "\\PC*", vex in "[0-9]{0,5}y[0-9.]{0,5}d[0-9.hms]{0,9}") {
+            let _ = (parse(&text), parse(&vex));
+        }
     }
 }
