@@ -31,6 +31,7 @@ use crate::memory::Pool;
 
 mod faults;
 mod log;
+mod place;
 mod plain;
 mod read;
 mod uring;
@@ -38,6 +39,7 @@ mod writer;
 
 pub use faults::Faults;
 pub use log::{Log, is_locked};
+pub use place::Place;
 pub use read::{Source, read_buffers};
 pub use writer::{Disk, Done};
 

@@ -18,9 +18,11 @@ const FINISH: Duration = Duration::from_secs(120);
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     receiving::check_format(&args.common, "record")?;
     receiving::check_times(&args.common)?;
+    let options = options(args)?;
+    options.writer.check()?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
-    let mut recorder = Recorder::open(options(args)?)?;
+    let mut recorder = Recorder::open(options)?;
     super::receive::add_capture(&args.common, recorder.receiver())?;
     let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
     let what = format!("recording {}", recorder.scan());

@@ -191,6 +191,9 @@ fn pipes() {
 fn wrong_use_is_told_with_a_hint() {
     let site = Site::new(1);
     let disk = site.disks[0].display();
+    let link = site.disks[0].with_file_name("link");
+    std::os::unix::fs::symlink(&site.disks[0], &link).unwrap();
+    let link = link.display();
     for (line, hint) in [
         (format!("record --scan s --disk {disk} --listen udp:/nowhere"), "udp://"),
         (format!("record --scan s --disk {disk} --listen udp://localhost:99999"), "udp://"),
@@ -217,6 +220,10 @@ fn wrong_use_is_told_with_a_hint() {
         (format!("receive {ANY} --memory 1MiB --chunk 2MiB"), "hint: more --memory"),
         ("receive --pcap /".to_owned(), "hint: that is a directory"),
         (format!("record --scan s --disk {disk} --disk {disk}/. {ANY}"), "hint: name each disk once"),
+        (format!("record --scan s --disk {disk} --disk {link} {ANY}"), "is the same directory as"),
+        (format!("record --scan s --disk /proc {ANY}"), "no place for files: proc"),
+        (format!("record --scan s --disk {disk}/nothere {ANY}"), "hint: is the disk mounted?"),
+        (format!("record --scan s/t --disk {disk} {ANY}"), "s/t"),
         (format!("record --scan s --disk {disk} {ANY} --disk-faults {disk}:x=1"), "hint: any of slow="),
         (format!("check --disk {disk}/nothere s"), "hint: check the name"),
         (format!("cat --disk {disk}/nothere s"), "hint: check the name"),

@@ -402,7 +402,7 @@ fn a_label_is_used_once() {
     let bad = WriterOptions { scan: "a/b".into(), ..world.options() };
     assert!(matches!(Writer::create(&bad), Err(WriterError::Label(_))));
     let nowhere = WriterOptions::new(["/nonexistent"], "x");
-    assert!(matches!(Writer::create(&nowhere), Err(WriterError::Disk { .. })));
+    assert!(matches!(Writer::create(&nowhere), Err(WriterError::Place(_))));
     assert!(Recording::open(&world.disks, "nothing").is_err());
 }
 

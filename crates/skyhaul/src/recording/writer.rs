@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use skyhaul_io::disk::{self, Disk, DiskOptions, Engine, Faults, Log};
+use skyhaul_io::disk::{self, Disk, DiskOptions, Engine, Faults, Log, Place};
 use skyhaul_io::memory::{Block, Pool};
 
 use super::dispatch::{Dispatch, Work};
@@ -103,25 +103,25 @@ impl WriterOptions {
             faults: Vec::new(),
         }
     }
-}
 
-impl WriterOptions {
-    /// Find mistakes before anything is made: the label, disks that are not there or given twice.
+    /// Whether a scan can be recorded so, as far as can be told without making anything.
     ///
     /// # Errors
-    /// The first mistake.
-    pub fn check(&self) -> Result<Label, WriterError> {
-        let label = Label::new(&self.scan)?;
+    /// The label is none; there is no disk, one that is no place to record to, or one twice.
+    pub fn check(&self) -> Result<(), WriterError> {
+        Label::new(&self.scan)?;
         if self.disks.is_empty() {
             return Err(WriterError::NoDisk);
         }
-        if let Some(twice) = given_twice(&self.disks) {
-            return Err(WriterError::Twice(twice));
+        let places =
+            self.disks.iter().map(|path| Place::for_recordings(path)).collect::<io::Result<Vec<_>>>();
+        let places = places.map_err(WriterError::Place)?;
+        for (index, place) in places.iter().enumerate() {
+            if let Some(first) = places[..index].iter().position(|other| other == place) {
+                return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
+            }
         }
-        for path in &self.disks {
-            std::fs::read_dir(path).map_err(|error| WriterError::Disk { path: path.clone(), error })?;
-        }
-        Ok(label)
+        Ok(())
     }
 }
 
@@ -138,8 +138,11 @@ pub enum WriterError {
     #[error("scan {0} exists\nhint: choose another label, or remove the old scan")]
     Exists(String),
     /// One of the disks is given twice: its chunks would be taken for those of two.
-    #[error("{} is given twice\nhint: name each disk once", .0.display())]
-    Twice(PathBuf),
+    #[error("{} is the same directory as {}: a disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
+    Twice(PathBuf, PathBuf),
+    /// One of the disks is no place to record to.
+    #[error(transparent)]
+    Place(io::Error),
     /// One of the disks cannot be written to.
     #[error("{}: {error}\nhint: check that the disk is mounted and that you may write to it", path.display())]
     Disk {
@@ -206,14 +209,6 @@ pub enum Refusal {
     Invalid,
 }
 
-/// A disk that is among the disks before it, whatever it is called.
-fn given_twice(disks: &[PathBuf]) -> Option<PathBuf> {
-    let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let all: Vec<PathBuf> = disks.iter().map(real).collect();
-    let twice = (1..all.len()).find(|&n| all[..n].contains(&all[n]))?;
-    Some(disks[twice].clone())
-}
-
 /// A recording that is being written.
 #[derive(Debug)]
 pub struct Writer {
@@ -231,8 +226,8 @@ impl Writer {
     /// # Errors
     /// The label is bad or taken, or one of the disks cannot be written to: nothing is then recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
-        let wanted = options.check()?;
-        let label = claim(&wanted, options)?;
+        options.check()?;
+        let label = claim(&Label::new(&options.scan)?, options)?;
         let number = random_number();
         let started = (jiff::Timestamp::now(), Instant::now());
         let session = Session {
@@ -424,17 +419,22 @@ fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> 
         if options.disks.iter().any(|disk| !label.directories(disk).is_empty()) {
             continue;
         }
-        let mut taken = false;
-        for path in &options.disks {
-            match std::fs::create_dir(path.join(label.as_str())) {
-                Ok(()) => {}
-                // Two of the disks are one directory, or another recorder was faster.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => taken = true,
-                Err(error) => return Err(WriterError::Disk { path: path.clone(), error }),
+        let mut made = Vec::new();
+        let failed = options.disks.iter().find_map(|path| {
+            let directory = path.join(label.as_str());
+            let error = std::fs::create_dir(&directory).err();
+            made.extend(error.is_none().then_some(directory));
+            error.map(|error| (path.clone(), error))
+        });
+        match failed {
+            None => return Ok(label),
+            // Another recorder was faster.
+            Some((_, error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Some((path, error)) => {
+                // The next attempt shall find the label free.
+                made.iter().for_each(|directory| drop(std::fs::remove_dir(directory)));
+                return Err(WriterError::Disk { path, error });
             }
-        }
-        if !taken {
-            return Ok(label);
         }
     }
     Err(WriterError::Exists(wanted.to_string()))

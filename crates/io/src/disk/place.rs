@@ -1,0 +1,132 @@
+//! Whether a directory is a place for recordings, told before anything is made there.
+
+use rustix::fs::{Access, FileType, access, stat, statfs};
+use rustix::io::Errno;
+use std::io;
+use std::path::Path;
+
+/// File systems that are no disk: views of the kernel's own state, by the number that `statfs` tells.
+const PSEUDO: [(u64, &str); 14] = [
+    (0x9fa0, "proc"),
+    (0x6265_6572, "sysfs"),
+    (0x1cd1, "devpts"),
+    (0x27_e0eb, "cgroup"),
+    (0x6367_7270, "cgroup2"),
+    (0x6462_6720, "debugfs"),
+    (0x7472_6163, "tracefs"),
+    (0x7363_6673, "securityfs"),
+    (0xf97c_ff8c, "selinuxfs"),
+    (0xcafe_4a11, "bpf"),
+    (0x6265_6570, "configfs"),
+    (0xde5e_81e4, "efivarfs"),
+    (0x1980_0202, "mqueue"),
+    (0x6e73_6673, "nsfs"),
+];
+
+/// What two names of one directory have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Place {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    /// The directory at `path`, which must exist, lie on a file system for files, and may be written to. Nothing is
+    /// made there.
+    ///
+    /// # Errors
+    /// Why nothing can be recorded there, and what to do.
+    pub fn for_recordings(path: &Path) -> io::Result<Self> {
+        let told =
+            |kind, text: String| Err(io::Error::new(kind, format!("record to {}: {text}", path.display())));
+        let found = match stat(path) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => {
+                let hint = format!(
+                    "is the disk mounted? findmnt; or make the directory: mkdir -p {}",
+                    path.display()
+                );
+                return told(io::ErrorKind::NotFound, format!("there is no such directory\nhint: {hint}"));
+            }
+            Err(error) => {
+                let error = io::Error::from(error);
+                return told(
+                    error.kind(),
+                    format!(
+                        "{}\nhint: see `namei -l {}`",
+                        crate::address::system_text(&error),
+                        path.display()
+                    ),
+                );
+            }
+        };
+        if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
+            return told(
+                io::ErrorKind::NotADirectory,
+                "it is no directory\nhint: name the directory where the disk is mounted".into(),
+            );
+        }
+        let kind = statfs(path).map(|of| of.f_type as u64 & 0xffff_ffff);
+        if let Some((_, name)) = kind.ok().and_then(|kind| PSEUDO.iter().find(|(number, _)| *number == kind))
+        {
+            let text = format!(
+                "no place for files: {name} shows the kernel's own state\nhint: name a directory on a disk; `findmnt --real` lists them"
+            );
+            return told(io::ErrorKind::Unsupported, text);
+        }
+        match access(path, Access::WRITE_OK | Access::EXEC_OK) {
+            Err(Errno::ROFS) => {
+                let text = "the file system is read-only\nhint: `dmesg` tells whether the disk failed; as root: mount -o remount,rw ...";
+                return told(io::ErrorKind::ReadOnlyFilesystem, text.into());
+            }
+            Err(Errno::ACCESS | Errno::PERM) => {
+                let text = format!("you may not write there\nhint: see who may: ls -ld {}", path.display());
+                return told(io::ErrorKind::PermissionDenied, text);
+            }
+            _ => {}
+        }
+        Ok(Self { device: found.st_dev, inode: found.st_ino })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(path: &Path) -> String {
+        Place::for_recordings(path).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_directory_has_one_place_whatever_it_is_called() {
+        let directory = tempfile::tempdir().unwrap();
+        let disk = directory.path().join("disk");
+        std::fs::create_dir(&disk).unwrap();
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&disk, &link).unwrap();
+        let place = |path: &Path| Place::for_recordings(path).unwrap();
+        assert_eq!(place(&disk), place(&link));
+        assert_eq!(place(&disk), place(&directory.path().join("./link/../disk/.")));
+        assert_ne!(place(&disk), place(directory.path()));
+    }
+
+    #[test]
+    fn what_is_no_place_for_recordings_is_told_as_it_is() {
+        for (path, wrong) in [
+            ("/proc", "no place for files: proc"),
+            ("/proc/self", "no place for files: proc"),
+            ("/sys/kernel", "no place for files: sysfs"),
+            ("/proc/version", "it is no directory"),
+            ("/no/such/place", "there is no such directory"),
+        ] {
+            let said = said(Path::new(path));
+            assert!(
+                said.starts_with(&format!("record to {path}: {wrong}")) && said.contains("\nhint: "),
+                "{said}"
+            );
+        }
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(said(file.path()).contains("it is no directory"));
+        assert!(said(&file.path().join("x")).contains("Not a directory"));
+    }
+}
