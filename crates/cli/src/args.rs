@@ -1,11 +1,13 @@
 //! What can be typed. One definition feeds the parser, `--help`, the man pages and the completions.
 
 mod bench;
+mod config;
 mod limits;
 mod misplaced;
 mod spead;
 
 pub(crate) use bench::{BenchArgs, BenchWhat};
+pub(crate) use config::{ConfigArgs, Places};
 pub(crate) use spead::{
     Bounds, Experiment, PacketArg, RateArg, SpeadBenchArgs, SpeadReceiveArgs, SpeadSendArgs, StopArg,
 };
@@ -26,28 +28,50 @@ use std::path::PathBuf;
 #[derive(Debug, Parser)]
 #[command(name = "skyhaul", version, propagate_version = true, max_term_width = 110, after_help = EXIT)]
 pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
-/// What was typed, read and found to make sense together.
-pub(crate) fn parse<T: Into<std::ffi::OsString> + Clone>(
+/// What was typed, read and found to make sense together, with defaults from a file.
+pub(crate) enum Parsed {
+    /// What to do.
+    Run(Box<Cli>),
+    /// What `--show-config` prints.
+    Show(String),
+}
+
+/// Read what was typed, and the file at one of `places` that has defaults for it.
+pub(crate) fn parse<T: Into<std::ffi::OsString>>(
     words: impl IntoIterator<Item = T>,
-) -> anyhow::Result<Cli> {
-    // So that `-1` is told to be no value, and not to be no option.
+    places: &Places,
+) -> anyhow::Result<Parsed> {
+    let command = definition();
+    let words = words.into_iter().map(Into::into).collect();
+    let merged = config::merge(&command, words, places)?;
+    if let Some(text) = merged.shown {
+        return Ok(Parsed::Show(text));
+    }
+    let matches = command.try_get_matches_from(merged.words)?;
+    let cli = Cli::from_arg_matches(&matches)?;
+    misplaced::check(&cli, &matches, &merged.from_file)?;
+    Ok(Parsed::Run(Box::new(cli)))
+}
+
+/// The definition, so that `-1` is told to be no value, and not to be no option.
+fn definition() -> clap::Command {
     let command = Cli::command();
     let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let numbers = |arg: clap::Arg| {
         let takes_value = arg.get_action().takes_values();
         if takes_value { arg.allow_negative_numbers(true) } else { arg }
     };
-    let command = verbs
+    let mut command = verbs
         .iter()
         .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.mut_args(numbers)));
-    let matches = command.try_get_matches_from(words)?;
-    let cli = Cli::from_arg_matches(&matches)?;
-    misplaced::check(&cli, &matches)?;
-    Ok(cli)
+    command.build();
+    command
 }
 
 const EXIT: &str = "Exit status: 0 done; 1 it did not hold, a measurement was interrupted, or data were lost where \

@@ -10,7 +10,8 @@ mod interrupt;
 mod print;
 mod verb;
 
-use args::Verb;
+use args::{Parsed, Places, Verb};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// How a verb ended.
@@ -23,7 +24,7 @@ pub(crate) enum Outcome {
 }
 
 fn main() -> ExitCode {
-    match args::parse(std::env::args_os()).and_then(|cli| run(cli.verb)) {
+    match args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run) {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -38,7 +39,14 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(verb: Verb) -> anyhow::Result<Outcome> {
+fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
+    let verb = match parsed {
+        Parsed::Run(cli) => cli.verb,
+        Parsed::Show(text) => {
+            std::io::stdout().write_all(text.as_bytes())?;
+            return Ok(Outcome::Done);
+        }
+    };
     match verb {
         Verb::Demo(args) => verb::demo::run(&args),
         Verb::Send(args) => verb::send::run(&args),

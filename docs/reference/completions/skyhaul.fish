@@ -1,6 +1,6 @@
 # Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
 function __fish_skyhaul_global_optspecs
-    string join \n h/help V/version
+    string join \n config= show-config h/help V/version
 end
 
 function __fish_skyhaul_needs_command
@@ -24,6 +24,8 @@ function __fish_skyhaul_using_subcommand
     contains -- $cmd[1] $argv
 end
 
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "demo" -d 'Watch the main job on this machine, with nothing to set up'
@@ -42,9 +44,11 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l duration -d 'Ho
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l disks -d 'Disks to stripe over' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l faults -d 'What the network does to the stream' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l directory -d 'Where to put the recording and the report (default: a folder `demo` here)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l keep -d 'Keep the recording'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to; may be given several times, each then gets all of it from senders of its own' -r
@@ -79,6 +83,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l flavour -d 'Bit
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l items -d 'Items a heap\'s payload is divided into' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first-heap -d 'First heap counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-step -d 'From one heap\'s counter to the next' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l follow -d 'Go on while the recording is being made'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
@@ -88,6 +93,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l repeat-pointers
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l substreams -d 'Send heaps to the destinations in turn, as substreams of one sender, instead of all to each'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l full-packets -d 'Cut heaps as spead2 does, instead of into packets that are as equal as they can be'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l bare -d 'Send no item descriptors and no stop heap'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
@@ -132,6 +138,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l remember -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -d 'Stop items that end the stream: `first`, `never`, or how many' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
@@ -141,6 +148,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l in-order -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l incomplete -d 'Write incomplete heaps, too, their gaps filled with zeros (with --output-file)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l end-with-connections -d 'End when the last TCP connection has ended'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l feedback -d 'Tell senders what arrives, for their `--rate auto`'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
@@ -188,37 +196,47 @@ plain\t'Plain pwrite calls'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do when the scan exists already' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
 error\t'Refuse'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand ls" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l verify -d 'Also check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l repair -d 'Take chunk files that no index knows into the index, as they are'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand check" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l stream -d 'Which stream of it, by number, where there are several' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s o -l output-file -d 'Write here instead of to standard output' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l follow -d 'Go on while it is being recorded'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Do not compare checksums while reading'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'Format of the packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s n -l count -d 'How many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l skip -d 'Skip this many packets first' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l wait -d 'Give up when nothing comes for this long' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d '`spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames' -r
@@ -243,12 +261,16 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l pairs -d 'Send
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 'Addresses to receive on, one for each interface; pairs take turns (default: --address)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Write tables, plots and the figures as JSON to this directory' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search the highest rate at which nothing is lost while the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Senders hand packets over one by one instead of in trains'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "demo" -d 'Watch the main job on this machine, with nothing to set up'

@@ -95,7 +95,8 @@ mod tests {
             ("bench --heap-size 0", "nothing at all"),
         ] {
             let words = ["skyhaul"].into_iter().chain(line.split(' '));
-            let said = crate::args::parse(words).map(|_| ()).unwrap_err().to_string();
+            let parsed = crate::args::parse(words, &crate::args::Places::default());
+            let said = parsed.map(|_| ()).unwrap_err().to_string();
             assert!(said.contains(hint) && said.contains("hint: "), "{line}: {said}");
         }
     }

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 use skyhaul::wire::Format;
+use std::collections::BTreeMap;
 
 /// Verb, argument, and what a user of SPEAD takes instead.
 const NOT_FOR_SPEAD: [(&str, &str, &str); 37] = [
@@ -52,8 +53,9 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 37] = [
 const LEAVE: &str = "leave it out; --help shows under SPEAD what is for heaps";
 const FILE: &str = "write the recording to a file with `skyhaul cat`, and send that with --input";
 
-/// Refuse what would have no effect.
-pub(super) fn check(cli: &Cli, matches: &ArgMatches) -> Result<()> {
+/// Refuse what would have no effect. A file (`from_file`) has defaults for every format: what is not for this one is told,
+/// and no mistake.
+pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String, String>) -> Result<()> {
     let format = match &cli.verb {
         Verb::Send(args) => args.format,
         Verb::Receive(args) => args.common.stream.format,
@@ -61,8 +63,13 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches) -> Result<()> {
         _ => return Ok(()),
     };
     let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
-    let typed = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    let given_at = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
+    let typed = |id: &str| given_at(id) && !from_file.contains_key(id);
     if format == Format::Spead {
+        let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
+        for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
+            eprintln!("note: {place}: {} is not for SPEAD heaps, and left out", name(verb, id));
+        }
         let wrong = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb).find(|(_, id, _)| typed(id));
         return match wrong {
             Some((_, id, instead)) => bail!("{} is not for SPEAD heaps\nhint: {instead}", name(verb, id)),
@@ -92,10 +99,12 @@ fn name(verb: &str, id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::parse;
+    use crate::args::{Places, parse};
 
     fn said(line: &str) -> Option<String> {
-        parse(["skyhaul"].into_iter().chain(line.split(' '))).err().map(|error| error.to_string())
+        parse(["skyhaul"].into_iter().chain(line.split(' ')), &Places::default())
+            .err()
+            .map(|error| error.to_string())
     }
 
     #[test]

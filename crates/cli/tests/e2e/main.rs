@@ -7,6 +7,7 @@
 mod site;
 mod wires;
 
+mod config;
 mod control;
 mod device;
 mod disks;

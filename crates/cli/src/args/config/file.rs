@@ -1,0 +1,175 @@
+//! A configuration file: which option each of its lines sets, and how.
+
+use super::options;
+use anyhow::{Result, anyhow, bail};
+use clap::{Arg, ArgAction, Command};
+use skyhaul::io::file::failed;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// A line that sets an option of a verb.
+#[derive(Clone, Debug)]
+pub(super) struct Setting {
+    /// As it stands in the file.
+    pub(super) key: String,
+    /// The verb it is of.
+    verb: String,
+    /// The option's id in the definition.
+    pub(super) id: String,
+    /// What would be typed.
+    pub(super) words: Vec<OsString>,
+    /// File and line.
+    pub(super) place: String,
+}
+
+/// All that a file says.
+#[derive(Debug)]
+pub(super) struct File {
+    settings: Vec<Setting>,
+}
+
+impl File {
+    /// Read it, and refuse what no option of `command` is called.
+    pub(super) fn read(path: &Path, command: &Command) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
+        let reader = Reader { path: path.to_owned(), text: &text, command };
+        let table = DeTable::parse(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| reader.line(span.start));
+            anyhow!(
+                "{}:{line}: {}\nhint: a line is `option = \"value\"`, a section `[record]`",
+                path.display(),
+                error.message()
+            )
+        })?;
+        Ok(Self { settings: reader.all(table.get_ref())? })
+    }
+
+    /// What it says of a verb; what stands in the verb's own section before what is for all.
+    pub(super) fn of(&self, verb: &Command) -> impl Iterator<Item = &Setting> {
+        let name = verb.get_name().to_owned();
+        self.settings.iter().filter(move |setting| setting.verb == name)
+    }
+}
+
+struct Reader<'a> {
+    path: PathBuf,
+    text: &'a str,
+    command: &'a Command,
+}
+
+impl Reader<'_> {
+    fn line(&self, at: usize) -> usize {
+        1 + self.text.bytes().take(at).filter(|&byte| byte == b'\n').count()
+    }
+
+    fn place(&self, at: usize) -> String {
+        format!("{}:{}", self.path.display(), self.line(at))
+    }
+
+    fn verbs(&self) -> impl Iterator<Item = &Command> {
+        self.command.get_subcommands().filter(|verb| !verb.is_hide_set() && verb.get_name() != "help")
+    }
+
+    fn all(&self, table: &DeTable<'_>) -> Result<Vec<Setting>> {
+        let mut settings: Vec<Setting> = Vec::new();
+        let sections = table.iter().filter_map(|(key, value)| Some((key, value.get_ref().as_table()?)));
+        for (key, section) in sections {
+            let Some(verb) = self.verbs().find(|verb| verb.get_name() == key.get_ref()) else {
+                let known: Vec<&str> = self.verbs().map(Command::get_name).collect();
+                bail!(
+                    "{}: there is no verb `{}` for this section\nhint: sections are {}",
+                    self.place(key.span().start),
+                    key.get_ref(),
+                    known.join(", ")
+                );
+            };
+            for (key, value) in section.iter() {
+                let name: &str = key.get_ref();
+                let Some((arg, _)) = options(verb).find(|(_, long)| *long == name) else {
+                    return Err(self.unknown(key, &format!("{} has", verb.get_name()), &mut options(verb)));
+                };
+                settings.push(self.setting(verb, arg, key, value)?);
+            }
+        }
+        for (key, value) in table.iter().filter(|(_, value)| !value.get_ref().is_table()) {
+            let name: &str = key.get_ref();
+            let mut known = false;
+            for verb in self.verbs() {
+                let Some((arg, _)) = options(verb).find(|(_, long)| *long == name) else { continue };
+                known = true;
+                let own = settings.iter().any(|s| s.verb == verb.get_name() && s.id == arg.get_id().as_str());
+                if !own {
+                    settings.push(self.setting(verb, arg, key, value)?);
+                }
+            }
+            if !known {
+                return Err(self.unknown(key, "there are", &mut self.verbs().flat_map(options)));
+            }
+        }
+        Ok(settings)
+    }
+
+    fn unknown<'b>(
+        &self,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        who: &str,
+        known: &mut dyn Iterator<Item = (&'b Arg, &'b str)>,
+    ) -> anyhow::Error {
+        let mut names: Vec<&str> = known.map(|(_, long)| long).collect();
+        names.sort_unstable();
+        names.dedup();
+        let place = self.place(key.span().start);
+        anyhow!("{place}: unknown key `{}`\nhint: {who} {}", key.get_ref(), names.join(", "))
+    }
+
+    fn setting(
+        &self,
+        verb: &Command,
+        arg: &Arg,
+        key: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Setting> {
+        let name = key.get_ref().to_string();
+        let place = self.place(key.span().start);
+        let wrong = |what: &str, hint: &str| anyhow!("{place}: `{name}` {what}\nhint: {hint}");
+        let several = matches!(arg.get_action(), ArgAction::Append);
+        let words = match (value.get_ref(), arg.get_action().takes_values()) {
+            (DeValue::Boolean(true), false) => vec![format!("--{name}")],
+            (DeValue::Boolean(false), false) => Vec::new(),
+            (_, false) => return Err(wrong("is on or off", "true or false")),
+            (DeValue::Array(all), true) if several => {
+                let words = all.iter().map(|value| word(&name, value.get_ref()));
+                words
+                    .collect::<Option<_>>()
+                    .ok_or_else(|| wrong("is a list of values", "such as [\"a\", \"b\"]"))?
+            }
+            (DeValue::Array(_), true) => return Err(wrong("has one value", "no list")),
+            (value, true) => {
+                let word = word(&name, value);
+                vec![word.ok_or_else(|| wrong("has a value", "in quotes, as it would be typed"))?]
+            }
+        };
+        let words = words.into_iter().map(OsString::from).collect();
+        Ok(Setting {
+            key: name,
+            verb: verb.get_name().to_owned(),
+            id: arg.get_id().to_string(),
+            words,
+            place,
+        })
+    }
+}
+
+/// A value as it would be typed.
+fn word(name: &str, value: &DeValue<'_>) -> Option<String> {
+    let value = match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Datetime(time) => time.to_string(),
+        _ => return None,
+    };
+    Some(format!("--{name}={value}"))
+}
