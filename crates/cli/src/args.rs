@@ -117,6 +117,10 @@ pub(crate) struct StreamArgs {
     /// Make a stream of each VDIF thread of a sender, instead of one of all
     #[arg(long)]
     pub(crate) split_threads: bool,
+    /// Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending
+    /// with whole sets, as readers of VDIF need it
+    #[arg(long)]
+    pub(crate) keep_partial_sets: bool,
     /// What tells a packet's place: its sequence number, or the time in its frame
     #[arg(long, value_enum, default_value_t = Place::Auto)]
     pub(crate) place: Place,

@@ -146,6 +146,8 @@ rejects! {
     BeforeStart = "before_start",
     /// Of a time after the stop that was asked for.
     AfterStop = "after_stop",
+    /// Of a set (a frame of each thread, the halves of a frame) that was under way when the stream began or ended.
+    PartialSet = "partial_set",
     /// From one sender more than this receiver may follow.
     TooManyStreams = "too_many_streams",
     /// Its sender, or its station, is none of those that are allowed.

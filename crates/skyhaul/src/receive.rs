@@ -19,6 +19,7 @@ mod gate;
 mod learning;
 mod reader;
 mod receiver;
+mod sets;
 mod sinks;
 mod strangers;
 mod stream;

@@ -140,6 +140,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'St
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-partial-sets -d 'Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending with whole sets, as readers of VDIF need it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
@@ -198,6 +199,7 @@ error\t'Refuse'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l keep-partial-sets -d 'Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending with whole sets, as readers of VDIF need it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'

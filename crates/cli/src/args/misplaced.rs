@@ -11,7 +11,7 @@ use skyhaul::wire::Format;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what a user of SPEAD takes instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 37] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 38] = [
     ("receive", "forward", LEAVE),
     ("receive", "start", "--start-heap, or --start-at for a wall time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall time"),
@@ -27,6 +27,7 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 37] = [
     ("receive", "from", "udp://ADDRESS:PORT?source=… takes one sender's packets of a group"),
     ("receive", "station", LEAVE),
     ("receive", "split_threads", "--by-sender tells senders apart"),
+    ("receive", "keep_partial_sets", LEAVE),
     ("send", "scan", FILE),
     ("send", "disk", FILE),
     ("send", "stream", FILE),

@@ -47,6 +47,7 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
             ..LearnOptions::default()
         },
         split_threads: args.stream.split_threads,
+        keep_partial_sets: args.stream.keep_partial_sets,
         window: args.window,
         flush: args.flush.duration(),
         gate: Gate { start: args.start, stop: args.stop },

@@ -85,6 +85,12 @@ impl<B> Assembly<B> {
         self.retired.pop_front()
     }
 
+    /// Whether there is a finished object to poll.
+    #[must_use]
+    pub fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
     /// When [`Assembly::handle_timeout`] next has something to do, if nothing arrives before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Nanos> {

@@ -248,6 +248,7 @@ fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
         max_streams: 16,
         listen: at.to_string(),
         split_threads: false,
+        keep_partial_sets: false,
         next_stream: Arc::new(AtomicU32::new(0)),
     }
 }

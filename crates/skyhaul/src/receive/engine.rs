@@ -40,6 +40,8 @@ pub struct EngineOptions {
     pub listen: String,
     /// Make a stream of each VDIF thread of a sender, instead of one of all.
     pub split_threads: bool,
+    /// Keep what there is of sets of threads that were under way when a stream began or ended.
+    pub keep_partial_sets: bool,
     /// Numbers streams over all engines of a receiver.
     pub next_stream: Arc<AtomicU32>,
 }
@@ -233,7 +235,12 @@ impl<K: Sink> Engine<K> {
         }
         let leaves = self.places.leaves(self.strangers.claim(sender, now).rate);
         let proven = self.strangers.take(sender)?;
-        let begin = Begin { trusted: proven.learning.is_sure(), since: proven.since, leaves };
+        let begin = Begin {
+            trusted: proven.learning.is_sure(),
+            since: proven.since,
+            leaves,
+            keep_partial_sets: self.options.keep_partial_sets,
+        };
         let route = match self.begin(sender, format, begin) {
             Ok(route) => route,
             Err(why) => {

@@ -42,6 +42,8 @@ pub struct ReceiverOptions {
     pub learn: LearnOptions,
     /// Make a stream of each VDIF thread of a sender, instead of one of all.
     pub split_threads: bool,
+    /// Keep what there is of sets of threads that were under way when a stream began or ended.
+    pub keep_partial_sets: bool,
     /// Objects under construction for each stream.
     pub window: usize,
     /// How old the data of a slow stream may grow before they are handed on.
@@ -74,6 +76,7 @@ impl Default for ReceiverOptions {
             udp: UdpOptions::default(),
             learn: LearnOptions::default(),
             split_threads: false,
+            keep_partial_sets: false,
             window: 2,
             flush: Duration::from_secs(5),
             gate: Gate::default(),
@@ -211,6 +214,7 @@ impl Receiver {
                 },
                 gate: options.gate,
                 split_threads: options.split_threads,
+                keep_partial_sets: options.keep_partial_sets,
                 max_streams: options.max_streams,
                 allow: options.allow.clone(),
                 listen: name.clone(),

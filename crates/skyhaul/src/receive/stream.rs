@@ -2,6 +2,7 @@
 
 use super::admission::{Share, Worth};
 use super::gate::Gate;
+use super::sets::Sets;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
@@ -119,6 +120,8 @@ pub(super) struct Begin {
     pub(super) since: Nanos,
     /// Blocks of the pool that it must leave free for richer streams.
     pub(super) leaves: usize,
+    /// Keep what there is of sets of threads that were under way when it began or ended.
+    pub(super) keep_partial_sets: bool,
 }
 
 #[derive(Debug)]
@@ -149,6 +152,8 @@ pub(super) struct Stream {
     loss_ranges: Arc<AtomicU32>,
     /// It gave way to another: nothing more comes.
     pub(super) gone: bool,
+    /// What it begins and ends with.
+    sets: Sets,
 }
 
 /// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
@@ -163,6 +168,7 @@ impl Stream {
         begin: Begin,
         loss_ranges: Arc<AtomicU32>,
     ) -> Self {
+        let sets = Sets::new(&info.format, info.unit_bytes, begin.keep_partial_sets);
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
         config.open_ended = layout.short_objects();
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
@@ -184,6 +190,7 @@ impl Stream {
             leaves: begin.leaves,
             loss_ranges,
             gone: false,
+            sets,
         }
     }
 
@@ -277,12 +284,18 @@ impl Stream {
     /// The next part that is finished.
     pub(super) fn poll_part(&mut self) -> Option<Part> {
         loop {
-            let retired = self.assembly.poll_retired()?;
+            let mut retired = self.assembly.poll_retired()?;
             let unit = u64::from(self.info.unit_bytes.max(1));
             if retired.cause == Cause::Stray {
                 let strays = retired.received() / unit;
                 self.report.placed = self.report.placed.saturating_sub(strays);
                 self.report.rejects.add_many(Reject::Stray, strays);
+                continue;
+            }
+            let cut = self.sets.trim(&mut retired, &self.info.format, !self.assembly.has_retired());
+            self.report.placed = self.report.placed.saturating_sub(cut);
+            self.report.rejects.add_many(Reject::PartialSet, cut);
+            if cut > 0 && retired.received() == 0 {
                 continue;
             }
             return Some(self.account(retired, unit));

@@ -77,6 +77,7 @@ impl Bed {
             max_streams: 4,
             listen: "test".into(),
             split_threads: false,
+            keep_partial_sets: false,
             next_stream: Arc::default(),
         };
         change(&mut options);
@@ -246,6 +247,25 @@ fn threads_become_streams_where_asked() {
     assert!(bed.engine.tally(true).streams.iter().all(|(info, r)| {
         info.format.place == Place::Time && r.placed == 500 && info.format.threads.len() == 1
     }));
+}
+
+#[test]
+fn a_stream_of_several_threads_begins_and_ends_with_whole_sets() {
+    for order in [None, Some(Order::Little)] {
+        for lost in [vec![], vec![8], vec![9, 11, 12, 13, 14, 15, 17]] {
+            let (mut bed, supply) = (Bed::new(|_| {}), supply(8, order));
+            // Joined at the fourth frame of a set, left behind the fifth.
+            let came = (3..2005).filter(|n| !lost.contains(n));
+            let sent = came.map(|n| bed.send(1, &packet(&supply, n))).count() as u64;
+            let (present, missing, _) = bed.finish();
+            assert_eq!(bed.rejected(Reject::PartialSet), 5 + 5, "{order:?} {lost:?}");
+            assert_eq!((present, missing), (sent - 10, lost.len() as u64), "{order:?} {lost:?}");
+            assert_eq!((present + missing) % 8, 0, "{order:?} {lost:?}");
+        }
+        let (mut bed, supply) = (Bed::new(|o| o.keep_partial_sets = true), supply(8, order));
+        (3..2005).for_each(|n| bed.send(1, &packet(&supply, n)));
+        assert_eq!((bed.finish(), bed.rejected(Reject::PartialSet)), ((2002, 0, 1), 0), "{order:?}");
+    }
 }
 
 #[test]
