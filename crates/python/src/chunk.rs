@@ -183,7 +183,7 @@ impl ChunkStream {
             stream: stream_id,
             ..ChunkConfig::new(rule)
         };
-        Ok(Self { group: Threaded::new(ChunkGroup::new(&config.0, &chunks, streams)), streams })
+        Ok(Self { group: Threaded::new(ChunkGroup::new(&config.0, &chunks, streams))?, streams })
     }
 
     /// As `ReceiveStream.add_udp`, for one of the streams.

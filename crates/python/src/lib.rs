@@ -19,6 +19,7 @@
 //! | `chunk` | heaps placed into arrays |
 //! | `place` | compiled functions that say where |
 //! | `config` | what receiving streams are told |
+//! | `ending` | streams end before the interpreter does |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
@@ -33,6 +34,7 @@ mod buffer;
 mod chunk;
 mod config;
 mod descriptor;
+mod ending;
 mod heap;
 mod inproc;
 mod own_socket;
@@ -57,6 +59,8 @@ pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of 
 /// The module as Python sees it.
 #[pymodule(gil_used = false)]
 mod _native {
+    use pyo3::prelude::*;
+
     #[pymodule_export]
     use crate::buffer::Bytes;
     #[pymodule_export]
@@ -74,11 +78,19 @@ mod _native {
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
-    use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket};
+    use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
     #[pymodule_export]
     use crate::{Cancelled, Empty, Full, Stopped};
 
     /// The version of the package.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+    /// Streams end before the interpreter does.
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let end = wrap_pyfunction!(crate::ending::end_streams, module)?;
+        module.py().import("atexit")?.call_method1("register", (end,))?;
+        Ok(())
+    }
 }

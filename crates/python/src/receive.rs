@@ -36,7 +36,7 @@ impl ReceiveStream {
     fn new(py: Python<'_>, config: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
         let config = py.get_type::<ReceiveConfig>().call((), config)?.cast_into::<ReceiveConfig>()?;
         let config = &config.get().0;
-        let stream = Threaded::new(Stream::new(config));
+        let stream = Threaded::new(Stream::new(config))?;
         Ok(Self { stream, capacity: config.ring, name: config.name.clone() })
     }
 

@@ -21,6 +21,7 @@ use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::control::Progress;
 use skyhaul::spead::send::{self, Order, Outlet, SendError, SendStats, Stream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -176,20 +177,22 @@ impl SendStream {
         })
     }
 
-    /// Leave heaps to the stream's own thread, which calls `done` when all are sent or have failed.
+    /// Leave heaps to the stream's own thread, which sets `done` when all are sent or have failed.
     #[pyo3(signature = (batch, round_robin = false, done = None))]
     fn queue(
         &self,
         py: Python<'_>,
         batch: &Batch,
         round_robin: bool,
-        done: Option<Py<PyAny>>,
+        done: Option<&Wake>,
     ) -> PyResult<Ticket> {
         let heaps = batch.now();
         let stream = self.stream()?;
         let ticket = py.detach(|| stream.queue(heaps, order(round_robin))).map_err(failed)?;
         if let Some(done) = done {
-            ticket.on_done(move || call(done));
+            let wake = done.0.clone();
+            // It fails for no reason that is known; whoever looks at the ticket sees it anyhow.
+            ticket.on_done(move || drop(wake.set()));
         }
         Ok(Ticket(ticket))
     }
@@ -232,7 +235,6 @@ impl SendStream {
     #[pyo3(signature = (timeout = None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let stream = self.stream()?;
-        not_here(stream.is_own_thread())?;
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
@@ -249,10 +251,6 @@ impl SendStream {
         let Some(stream) = self.lock().take() else { return Ok(()) };
         if !stream.is_here() {
             return Ok(());
-        }
-        if stream.is_own_thread() {
-            *self.lock() = Some(stream);
-            return not_here(true);
         }
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         if let Err(interrupted) = wait::in_slices(py, None, step) {
@@ -319,7 +317,7 @@ impl SendStream {
         let substreams = outlet.substreams();
         let stream = Stream::new(outlet, config.0.clone()).map_err(failed)?;
         Ok(Self {
-            stream: Mutex::new(Some(Arc::new(Threaded::new(stream)))),
+            stream: Mutex::new(Some(Arc::new(Threaded::new(stream)?))),
             bytes,
             last: Mutex::default(),
             may_block,
@@ -368,18 +366,27 @@ fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
 }
 
-/// Nothing can be waited for in a callback, which runs on the thread that would bring it.
-fn not_here(own: bool) -> PyResult<()> {
-    if own { Err(failed(SendError::OwnThread)) } else { Ok(()) }
-}
+/// A descriptor that becomes readable when heaps were sent or have failed, for event loops. The thread that sends them
+/// calls nothing of Python's.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Wake(Arc<skyhaul::io::wake::Wake>);
 
-/// Call something of Python's from a thread that is not; nothing if the interpreter is ending.
-fn call(done: Py<PyAny>) {
-    Python::try_attach(|py| {
-        if let Err(error) = done.call0(py) {
-            error.write_unraisable(py, Some(done.bind(py)));
-        }
-    });
+#[pymethods]
+impl Wake {
+    #[new]
+    fn new() -> PyResult<Self> {
+        Ok(Self(Arc::new(skyhaul::io::wake::Wake::new()?)))
+    }
+
+    /// The descriptor. It stays this object's.
+    fn fileno(&self) -> i32 {
+        self.0.as_fd().as_raw_fd()
+    }
+
+    /// Make it unreadable.
+    fn clear(&self) -> PyResult<()> {
+        Ok(self.0.clear()?)
+    }
 }
 
 /// Heaps that were queued: when they are sent, and how that went.
@@ -396,14 +403,12 @@ impl Ticket {
     /// Wait for that; False if the time was over.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        not_here(self.0.is_own_thread() && !self.done())?;
         let step = |wait: Duration| self.0.wait(Some(wait));
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
     /// Wait for it; the bytes on the wire, or what went wrong.
     fn result(&self, py: Python<'_>) -> PyResult<u64> {
-        not_here(self.0.is_own_thread() && !self.done())?;
         let step = |wait: Duration| self.0.wait(Some(wait));
         match wait::in_slices(py, None, step)? {
             Some(outcome) => outcome.map_err(failed),

@@ -1,8 +1,10 @@
 //! Waiting from Python: seconds as numbers, other threads running meanwhile, Ctrl-C heard.
 
+use crate::ending;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a signal such as Ctrl-C waits at most to be heard.
@@ -38,19 +40,21 @@ pub(crate) fn in_slices<T: Send>(
     }
 }
 
-/// Something with threads of its own, which may have to give buffers back to Python before they end: so while it is
-/// dropped and waits for them, other threads can run.
+/// A stream: something with threads of its own, for which whoever drops it waits while other threads run, and which
+/// ends before the interpreter does.
 ///
 /// A forked process has a copy of it without the threads, for which nobody can wait there: what they used stays.
-pub(crate) struct Threaded<T: Send> {
-    inner: Option<T>,
+pub(crate) struct Threaded<T: ending::Stream + 'static> {
+    inner: Option<Arc<T>>,
     /// The process that has the threads.
     process: u32,
 }
 
-impl<T: Send> Threaded<T> {
-    pub(crate) fn new(inner: T) -> Self {
-        Self { inner: Some(inner), process: std::process::id() }
+impl<T: ending::Stream> Threaded<T> {
+    pub(crate) fn new(inner: T) -> PyResult<Self> {
+        let inner = Arc::new(inner);
+        ending::watch(&inner)?;
+        Ok(Self { inner: Some(inner), process: std::process::id() })
     }
 
     /// Whether its threads are of this process.
@@ -58,13 +62,13 @@ impl<T: Send> Threaded<T> {
         self.process == std::process::id()
     }
 
-    /// Nothing where its threads are of another process.
+    /// Nothing where its threads are of another process, or somebody else is just ending it.
     pub(crate) fn into_inner(mut self) -> Option<T> {
-        if self.is_here() { self.inner.take() } else { None }
+        if self.is_here() { self.inner.take().and_then(Arc::into_inner) } else { None }
     }
 }
 
-impl<T: Send> Deref for Threaded<T> {
+impl<T: ending::Stream> Deref for Threaded<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -72,13 +76,14 @@ impl<T: Send> Deref for Threaded<T> {
     }
 }
 
-impl<T: Send> Drop for Threaded<T> {
+impl<T: ending::Stream> Drop for Threaded<T> {
+    /// By a thread that has the interpreter: only objects of Python's hold one.
     fn drop(&mut self) {
         let inner = self.inner.take();
         if !self.is_here() {
             return std::mem::forget(inner);
         }
-        // Without an interpreter nobody can wait for it either, and the closure drops `inner` unused.
+        // Without an interpreter the closure drops `inner` unused.
         Python::try_attach(move |py| py.detach(move || drop(inner)));
     }
 }

@@ -3,7 +3,6 @@
 import builtins
 import os
 import sys
-from collections.abc import Callable
 from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy.typing as npt
@@ -15,7 +14,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 __all__ = [
     "Batch", "Bytes", "Cancelled", "Chunk", "ChunkStream", "Empty", "Full", "Heap", "InprocQueue", "ReceiveConfig",
     "OpenChunk", "PlaceFunction", "Placer", "ReceiveStream", "SendConfig", "SendHeap",
-    "SendStream", "Stopped", "Ticket", "VERSION", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
+    "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
 VERSION: str
@@ -455,10 +454,8 @@ class SendStream:
         self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
     ) -> int: ...
     def send_heaps(self, batch: Batch, round_robin: bool = False) -> int: ...
-    def queue(
-        self, batch: Batch, round_robin: bool = False, done: Callable[[], object] | None = None
-    ) -> Ticket:
-        """Leave heaps to the stream's own thread, which calls `done` when all are sent or have failed."""
+    def queue(self, batch: Batch, round_robin: bool = False, done: Wake | None = None) -> Ticket:
+        """Leave heaps to the stream's own thread, which sets `done` when all are sent or have failed."""
     def set_counter_sequence(self, first: int, step: int) -> None: ...
     def set_rate(self, rate: float) -> None: ...
     def rate(self) -> int:
@@ -482,3 +479,13 @@ class Ticket:
         """Wait for that; False if the time was over."""
     def result(self) -> int:
         """Wait for it; the bytes on the wire, or what went wrong."""
+
+@final
+class Wake:
+    """A descriptor that becomes readable when heaps were sent or have failed, for event loops."""
+
+    def __new__(cls) -> Self: ...
+    def fileno(self) -> int:
+        """The descriptor. It stays this object's."""
+    def clear(self) -> None:
+        """Make it unreadable."""

@@ -31,7 +31,9 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
+from .. import _native
 from .._native import Batch, Cancelled, Full, InprocQueue, SendConfig, SendHeap, SendStream, Ticket
+from .._sent import Watches
 
 __all__ = [
     "Batch", "BytesStream", "Cancelled", "Full", "Heap", "InprocStream", "Progress", "Send", "Stream", "TcpStream",
@@ -101,6 +103,7 @@ class Stream:
 
     def __init__(self, native: SendStream) -> None:
         self.native = native
+        self._watches = Watches()
 
     def send(
         self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
@@ -119,18 +122,14 @@ class Stream:
     async def asend(self, heaps: Heaps, round_robin: bool = False) -> int:
         """As `send` or `send_heaps`, while other tasks run."""
         loop = asyncio.get_running_loop()
-        finished = asyncio.Event()
+        sent: asyncio.Future[_native.Ticket] = loop.create_future()
 
-        def done() -> None:
-            # Called on the stream's thread; the loop may be gone.
-            try:
-                loop.call_soon_threadsafe(finished.set)
-            except RuntimeError:
-                pass
+        def told(ticket: _native.Ticket) -> None:
+            if not sent.done():
+                sent.set_result(ticket)
 
-        ticket = self.native.queue(batch(heaps), round_robin, done)
-        await finished.wait()
-        return ticket.result()
+        self._watches.of(loop).queue(loop, self.native, batch(heaps), round_robin, told)
+        return (await sent).result()
 
     def set_counter_sequence(self, first: int, step: int = 1) -> None:
         """Heaps without a counter of their own get `first`, `first + step`, … Senders to one receiver must differ."""

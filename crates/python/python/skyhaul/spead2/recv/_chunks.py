@@ -12,7 +12,10 @@ there is no packet to look at, so `packet` is null.
 
 from __future__ import annotations
 
+import atexit
 import collections
+import logging
+import os
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -29,6 +32,7 @@ from ._rings import Chunk, ChunkRingbuffer, _ChunkRingbuffer
 from ._stats import StreamStatConfig, StreamStats
 from ._streams import _Stream
 
+_logger = logging.getLogger(__name__)
 _TOO_OLD, _REJECTED = "too_old_heaps", "rejected_heaps"
 #: Heaps between the native stream and the thread that places them.
 _RING = 256
@@ -94,9 +98,15 @@ class _Window:
         return self.open[id - self.first][1] if id >= self.first else None
 
     def _fresh(self, id: int, stream_id: int) -> tuple[Chunk, _native.OpenChunk]:
-        chunk = _taken(self.free)
-        chunk.chunk_id, chunk.stream_id = id, stream_id
-        return chunk, _native.OpenChunk(chunk.data, chunk.present, chunk.extra)
+        while True:
+            chunk = _taken(self.free)
+            try:
+                native = _native.OpenChunk(chunk.data, chunk.present, chunk.extra)
+            except (BufferError, TypeError, ValueError) as error:
+                _logger.error("a chunk of the free ring cannot be filled and is left out: %s", error)
+                continue
+            chunk.chunk_id, chunk.stream_id = id, stream_id
+            return chunk, native
 
     def flush_below(self, id: int) -> None:
         """Hand on all chunks before this one."""
@@ -176,6 +186,8 @@ class _Filling(_Stream):
         weakref.finalize(self, self._native.stop)
         work = (weakref.ref(self), self._native, self._placer, window)
         self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
+        _open.add(self)
+        _threads.add(self._thread)
         self._thread.start()
 
     @property
@@ -227,6 +239,27 @@ def _place_heaps(
             stream._finish()
         else:
             window.data.remove_producer()
+
+
+#: Streams and their threads, which end before the interpreter does; a forked process has none of its parent's.
+_open: weakref.WeakSet[_Filling] = weakref.WeakSet()
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    _open.clear()
+    _threads.clear()
+
+
+def _end_all() -> None:
+    for stream in list(_open):
+        _Filling.stop(stream)
+    for thread in list(_threads):
+        thread.join()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+atexit.register(_end_all)
 
 
 class ChunkRingStream(_Filling, ChunkRingPair):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from ... import _native
+from ..._sent import Watches
 from .._pools import ThreadPool
 from ._config import GroupMode, StreamConfig
 from ._heaps import Heap
@@ -22,6 +23,7 @@ class AsyncStream(Stream):
 
     def _open(self, *args: Any) -> None:
         super()._open(*args)
+        self._watches = Watches()
         # Futures of our own of all that is queued: users may cancel theirs.
         self._pending: set[asyncio.Future[None]] = set()
 
@@ -32,7 +34,7 @@ class AsyncStream(Stream):
     def async_send_heap(
         self, heap: Heap, cnt: int = -1, substream_index: int = 0, rate: float = -1.0
     ) -> asyncio.Future[int]:
-        """Queue a heap; a future of the bytes that left."""
+        """Queue a heap; a future of the bytes that left. Its loop is the current one, which need not run yet."""
         return self._submit(lambda: (_native.Batch([self._order(heap, cnt, substream_index, rate)]), False))
 
     def async_send_heaps(self, heaps: Heaps, mode: GroupMode) -> asyncio.Future[int]:
@@ -40,7 +42,7 @@ class AsyncStream(Stream):
         return self._submit(lambda: self._batch(heaps, mode))
 
     def _submit(self, make: Callable[[], tuple[_native.Batch, bool]]) -> asyncio.Future[int]:
-        loop = asyncio.get_running_loop()
+        loop = asyncio.get_event_loop()
         answer = loop.create_future()
         try:
             batch, in_turns = make()
@@ -48,14 +50,25 @@ class AsyncStream(Stream):
         except OSError as error:
             answer.set_exception(error)
             return answer
-        left = loop.create_future()
-        sending = _Sending(self, loop, len(batch), answer, left)
-        self._pending.add(left)
+        sending = _Sending(self, len(batch), answer, loop.create_future())
+        self._pending.add(sending.left)
         try:
-            sending.ticket = self._native.queue(batch, in_turns, sending.sent)
+            self._watches.of(loop).queue(loop, self._native, batch, in_turns, sending.told)
         except OSError as error:
             sending.finish(error=error)
+        except BaseException:
+            self._give_room(len(batch))
+            self._pending.discard(sending.left)
+            raise
         return answer
+
+    def _take_room(self, heaps: int) -> None:
+        try:
+            super()._take_room(heaps)
+        except BlockingIOError:
+            for watch in self._watches.closed():
+                watch.tell()
+            super()._take_room(heaps)
 
     def flush(self) -> None:
         """Wait, blocking, until all that is queued has left."""
@@ -63,7 +76,8 @@ class AsyncStream(Stream):
 
     async def async_flush(self) -> None:
         """Wait until all that was queued before this call has left or failed."""
-        pending = list(self._pending)
+        loop = asyncio.get_running_loop()
+        pending = [left for left in self._pending if left.get_loop() is loop]
         if pending:
             await asyncio.wait(pending)
 
@@ -72,32 +86,22 @@ class _Sending:
     """Heaps on their way, from the queue to the future that tells."""
 
     def __init__(
-        self,
-        stream: AsyncStream,
-        loop: asyncio.AbstractEventLoop,
-        heaps: int,
-        answer: asyncio.Future[int],
-        left: asyncio.Future[None],
+        self, stream: AsyncStream, heaps: int, answer: asyncio.Future[int], left: asyncio.Future[None]
     ) -> None:
-        self.stream, self.loop, self.heaps, self.answer, self.left = stream, loop, heaps, answer, left
-        self.ticket: _native.Ticket | None = None
+        self.stream, self.heaps, self.answer, self.left = stream, heaps, answer, left
 
-    def sent(self) -> None:
-        """Called by the sending thread."""
+    def told(self, ticket: _native.Ticket) -> None:
+        """Called by the loop, or for one that is closed, where nobody waits any more."""
         try:
-            self.loop.call_soon_threadsafe(self.told)
-        except RuntimeError:  # the loop was closed: nobody waits any more
-            self.stream._give_room(self.heaps)
-
-    def told(self) -> None:
-        try:
-            self.finish(result=self.ticket.result() if self.ticket else 0)
+            self.finish(result=ticket.result())
         except OSError as error:
             self.finish(error=error)
 
     def finish(self, result: int = 0, error: OSError | None = None) -> None:
         self.stream._give_room(self.heaps)
         self.stream._pending.discard(self.left)
+        if self.left.get_loop().is_closed():
+            return
         self.left.set_result(None)
         if not self.answer.done():
             if error is None:

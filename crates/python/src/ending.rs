@@ -1,0 +1,102 @@
+//! The end of the interpreter, which no thread of ours may meet.
+//!
+//! ```text
+//!   import ─ atexit.register(end_streams) … the program … ─▶ end_streams ─▶ the interpreter is taken apart ─▶ exit
+//!                                                            └ readers stopped and joined, queues sent
+//! ```
+//!
+//! A thread that wants the interpreter while it is taken apart is killed in the middle by CPython, and with it the process.
+//! So:
+//!
+//! * No thread of ours calls Python or takes its lock, ever: what was sent is told by a descriptor
+//!   ([`Wake`](crate::send::Wake)), and what a thread drops of Python's is left to pyo3, which gives it back at the next
+//!   call from Python.
+//! * A reader may be in a function that the user compiled, which may want the interpreter all the same (a callback of
+//!   ctypes). So `atexit`, which runs while everything still works, stops all streams and waits for their readers. None
+//!   can be made afterwards.
+//! * A forked process has none of its parent's threads, and leaves its streams alone.
+
+use crate::wait;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+/// A stream of any kind.
+pub(crate) trait Stream: Send + Sync {
+    /// Hand on or send what there is, and let no thread run any function of the user's afterwards.
+    fn end(&self, py: Python<'_>);
+}
+
+/// Streams that are open.
+struct Open {
+    /// With the process that has their threads.
+    streams: Vec<(u32, Weak<dyn Stream>)>,
+    /// With so many of them, those that are gone are forgotten.
+    look_at: usize,
+    /// None may be made any more.
+    over: bool,
+}
+
+/// Locked by threads that have the interpreter's lock, for a moment: so never while the process is forked.
+static OPEN: Mutex<Open> = Mutex::new(Open { streams: Vec::new(), look_at: 64, over: false });
+
+fn open() -> MutexGuard<'static, Open> {
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// End this stream, too, when the interpreter ends.
+pub(crate) fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
+    let mut open = open();
+    if open.over {
+        let text =
+            "open a stream: the interpreter is ending; hint: open it before, or not in an atexit handler";
+        return Err(PyRuntimeError::new_err(text));
+    }
+    if open.streams.len() >= open.look_at {
+        open.streams.retain(|(_, stream)| stream.strong_count() > 0);
+        open.look_at = 64.max(open.streams.len() * 2);
+    }
+    let stream: Arc<dyn Stream> = stream.clone();
+    open.streams.push((std::process::id(), Arc::downgrade(&stream)));
+    Ok(())
+}
+
+/// Ends all streams; `atexit` calls it.
+#[pyfunction]
+pub(crate) fn end_streams(py: Python<'_>) {
+    let streams = {
+        let mut open = open();
+        open.over = true;
+        std::mem::take(&mut open.streams)
+    };
+    let here = std::process::id();
+    for stream in streams.into_iter().filter(|(process, _)| *process == here).filter_map(|(_, s)| s.upgrade())
+    {
+        stream.end(py);
+        // It may be the last hold on it.
+        py.detach(move || drop(stream));
+    }
+}
+
+impl Stream for skyhaul::spead::receive::Stream {
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| self.stop());
+    }
+}
+
+impl Stream for skyhaul::spead::receive::chunk::ChunkGroup {
+    fn end(&self, py: Python<'_>) {
+        py.detach(|| self.stop());
+    }
+}
+
+impl Stream for skyhaul::spead::send::Stream {
+    /// What is queued is sent, for as long as the stream lingers, or until Ctrl-C.
+    fn end(&self, py: Python<'_>) {
+        let step = |wait: Duration| self.flush(Some(wait)).then_some(());
+        if !matches!(wait::in_slices(py, Some(self.config().linger), step), Ok(Some(()))) {
+            py.detach(|| self.cancel());
+        }
+    }
+}
