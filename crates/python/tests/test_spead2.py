@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import gc
+import os
 import threading
 import time
 import weakref
@@ -210,3 +211,88 @@ def test_a_chunk_stream_that_nobody_holds_ends():
     thread.join(10)
     assert not thread.is_alive()
     assert threading.active_count() == before
+
+
+def test_heaps_are_sent_from_a_loop_that_does_not_run_yet():
+    """As spead2 does: the current loop of the thread."""
+    receiver = recv.Stream(spead2.ThreadPool())
+    queue = spead2.InprocQueue()
+    receiver.add_inproc_reader(queue)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        stream = send.asyncio.InprocStream(spead2.ThreadPool(), [queue])
+        futures = [stream.async_send_heap(new_group(1).get_heap()), stream.async_send_heap(new_group().get_end())]
+        del stream
+        loop.run_until_complete(asyncio.wait(futures))
+        assert all(future.result() > 0 for future in futures)
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+    assert len(list(receiver)) == 1
+
+
+def test_a_stream_is_used_from_one_loop_after_the_other():
+    """What was on its way when a loop closed takes no room from the next."""
+    queue = spead2.InprocQueue()
+    stream = send.asyncio.InprocStream(spead2.ThreadPool(), [queue], send.StreamConfig(max_heaps=2))
+
+    async def leave():
+        futures = [stream.async_send_heap(new_group(n).get_heap()) for n in range(2)]
+        assert not any(future.done() for future in futures)
+
+    async def send_two():
+        await asyncio.gather(*[stream.async_send_heap(new_group(n).get_heap()) for n in range(2)])
+
+    for _ in range(3):
+        asyncio.run(leave())
+        stream.flush()
+        asyncio.run(send_two())
+    asyncio.run(stream.async_flush())
+    queue.stop()
+    receiver = recv.Stream(spead2.ThreadPool())
+    receiver.add_inproc_reader(queue)
+    assert len(list(receiver)) == 12
+
+
+def test_a_core_that_is_not_there_is_told_and_changes_nothing(caplog):
+    """As spead2 does: a program for a larger machine runs on."""
+    before = os.sched_getaffinity(0)
+    for core in (-1, 1023, 99999, 1 << 40):
+        caplog.clear()
+        spead2.ThreadPool.set_affinity(core)
+        assert f"core {core}" in caplog.text
+        assert "hint: " in caplog.text
+        caplog.clear()
+        pool = spead2.ThreadPool(2, [core, min(before)])
+        assert f"core {core}" in caplog.text
+        stream = recv.Stream(pool)
+        stream.add_buffer_reader(as_bytes([new_group().get_heap()]))
+        assert len(list(stream)) == 1
+    assert os.sched_getaffinity(0) == before
+    with pytest.raises(TypeError):
+        spead2.ThreadPool.set_affinity(1.5)
+    with pytest.raises(TypeError):
+        spead2.ThreadPool(1, ["first"])
+
+
+def test_chunks_over_one_array_are_told_and_left_out(caplog):
+    """One array cannot be filled for two chunks at a time; the stream goes on with the others."""
+
+    def place(data):
+        stamp = ctypes.cast(data.items, ctypes.POINTER(ctypes.c_int64))[0]
+        data.chunk_id, data.heap_offset = stamp, 0
+
+    shared = np.zeros(4096, "u1")
+    made = [recv.Chunk(data=shared[at:][:1024], present=np.zeros(1, "u1")) for at in (0, 512, 1024)]
+    data, free = recv.ChunkRingbuffer(3), recv.ChunkRingbuffer(3)
+    given = recv.ChunkStreamConfig(items=[0x1000], place=callback(place), max_chunks=3)
+    stream = recv.ChunkRingStream(spead2.ThreadPool(), recv.StreamConfig(), given, data, free)
+    for chunk in made:
+        stream.add_free_chunk(chunk)
+    stream.add_buffer_reader(as_bytes([new_group(n).get_heap(descriptors="none") for n in range(2)]))
+    taken = list(data)
+    assert [chunk.chunk_id for chunk in taken] == [0, 1]
+    assert taken == [made[0], made[2]]
+    assert "overlaps" in caplog.text
+    assert "hint: " in caplog.text

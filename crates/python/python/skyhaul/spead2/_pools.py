@@ -6,29 +6,56 @@ its streams. Heap memory comes from one bounded store that reuses it, so an allo
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Sequence
 from typing import Any
-import os
 
 from ._settings import whole
 
+_logger = logging.getLogger(__name__)
+
+
+def _bind(core: int) -> bool:
+    """Bind the calling thread to a core. Where that cannot be, it runs on as it did, and the log says so."""
+    try:
+        os.sched_setaffinity(0, [core])
+    except (OSError, OverflowError, ValueError) as error:
+        _logger.warning("bind a thread to core %d: %s; hint: this process may use %s", core, error, _cores())
+        return False
+    return True
+
+
+def _cores() -> str:
+    return ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+
+
+def _there(cores: list[int]) -> list[int]:
+    """Those of the cores that a thread can be bound to."""
+    before = os.sched_getaffinity(0)
+    try:
+        return [core for core in cores if _bind(core)]
+    finally:
+        os.sched_setaffinity(0, before)
+
 
 class ThreadPool:
-    """The cores on which the streams of a program work. ValueError for no threads."""
+    """The cores on which the streams of a program work; those that are not there are told in the log. ValueError for no
+    threads."""
 
     def __init__(self, threads: int = 1, affinity: Sequence[int] = ()) -> None:
         if whole(threads) < 1:
             raise ValueError("a thread pool has at least one thread")
         self._threads = whole(threads)
-        self._affinity = [whole(core) for core in affinity]
+        self._affinity = _there([whole(core) for core in affinity])
 
     def stop(self) -> None:
         """Nothing to stop: threads end with their streams."""
 
     @staticmethod
     def set_affinity(core: int) -> None:
-        """Bind the calling thread to a core."""
-        os.sched_setaffinity(0, [core])
+        """Bind the calling thread to a core. A core that is not there is told in the log, and changes nothing."""
+        _bind(whole(core))
 
 
 class MemoryAllocator:
