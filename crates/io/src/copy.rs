@@ -20,6 +20,7 @@
 //! Limits: pays only where the destination is not in the cache already ([`cache_bytes`]) nor read again soon. Streamed stores are weakly ordered: another
 //! thread (or a disk) may be told of the bytes only after [`fence`].
 
+use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -43,27 +44,35 @@ static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 #[inline]
 pub fn place(dst: &mut [u8], src: &[u8]) {
     assert_eq!(dst.len(), src.len(), "a payload and its slot are of one length");
-    if dst.len() < SMALL {
-        dst.copy_from_slice(src);
-        return;
+    // SAFETY: `dst` is as long as `src`, and borrowed for writing.
+    unsafe { place_at(dst.as_mut_ptr(), src) }
+}
+
+/// The same for memory to which others may hold pointers, and write.
+///
+/// # Safety
+/// From `dst` on, as many bytes as `src` has are writable, and none of them is part of `src`. Nobody has a reference to
+/// them; who reads or writes them meanwhile gets, or leaves, whatever mixture.
+#[inline]
+pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
+    if src.len() >= SMALL {
+        match LEVEL.load(Ordering::Relaxed) {
+            #[cfg(target_arch = "x86_64")]
+            AVX512 => {
+                // SAFETY: as promised; this level is only stored after the CPU was found to have AVX-512F.
+                return unsafe { x86::place_avx512(dst, src) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            AVX2 => {
+                // SAFETY: as promised; this level is only stored after the CPU was found to have AVX2.
+                return unsafe { x86::place_avx2(dst, src) };
+            }
+            PLAIN => {}
+            _ => LEVEL.store(detect(), Ordering::Relaxed),
+        }
     }
-    match LEVEL.load(Ordering::Relaxed) {
-        #[cfg(target_arch = "x86_64")]
-        AVX512 => {
-            // SAFETY: this level is only stored after the CPU was found to have AVX-512F.
-            unsafe { x86::place_avx512(dst, src) }
-        }
-        #[cfg(target_arch = "x86_64")]
-        AVX2 => {
-            // SAFETY: this level is only stored after the CPU was found to have AVX2.
-            unsafe { x86::place_avx2(dst, src) }
-        }
-        PLAIN => dst.copy_from_slice(src),
-        _ => {
-            LEVEL.store(detect(), Ordering::Relaxed);
-            place(dst, src);
-        }
-    }
+    // SAFETY: as promised.
+    unsafe { ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
 }
 
 /// Make all earlier [`place`]s visible before anything written later. Call once per train, before its objects may
@@ -122,6 +131,7 @@ mod x86 {
         __m256i, __m512i, _mm_sfence, _mm256_loadu_si256, _mm256_stream_si256, _mm512_loadu_si512,
         _mm512_stream_si512,
     };
+    use std::ptr;
 
     /// Octets in a cache line, and in the widest store.
     const LINE: usize = 64;
@@ -132,43 +142,57 @@ mod x86 {
         unsafe { _mm_sfence() }
     }
 
+    /// # Safety
+    /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx512f")]
-    pub(super) fn place_avx512(dst: &mut [u8], src: &[u8]) {
-        by_lines(dst, src, |to, from| {
+    pub(super) unsafe fn place_avx512(dst: *mut u8, src: &[u8]) {
+        let stream = |to: *mut u8, from: &[u8; LINE]| {
             let from: *const __m512i = from.as_ptr().cast();
             // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
             let line = unsafe { _mm512_loadu_si512(from) };
-            // SAFETY: `to` is 64 writable octets, and `by_lines` hands out only arrays aligned to 64.
-            unsafe { _mm512_stream_si512(to.as_mut_ptr().cast(), line) };
-        });
+            // SAFETY: `by_lines` gives 64 writable octets, aligned to 64.
+            unsafe { _mm512_stream_si512(to.cast(), line) };
+        };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, stream) }
     }
 
+    /// # Safety
+    /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx2")]
-    pub(super) fn place_avx2(dst: &mut [u8], src: &[u8]) {
-        by_lines(dst, src, |to, from| {
-            for (to, from) in to.as_chunks_mut::<32>().0.iter_mut().zip(from.as_chunks::<32>().0) {
+    pub(super) unsafe fn place_avx2(dst: *mut u8, src: &[u8]) {
+        let stream = |to: *mut u8, from: &[u8; LINE]| {
+            for (n, from) in from.as_chunks::<32>().0.iter().enumerate() {
                 let from: *const __m256i = from.as_ptr().cast();
                 // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
                 let half = unsafe { _mm256_loadu_si256(from) };
-                // SAFETY: `to` is 32 writable octets, the first or second half of a 64-aligned array.
-                unsafe { _mm256_stream_si256(to.as_mut_ptr().cast(), half) };
+                // SAFETY: `by_lines` gives 64 writable octets, aligned to 64: this is one half of them.
+                unsafe { _mm256_stream_si256(to.wrapping_add(32 * n).cast(), half) };
             }
-        });
+        };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, stream) }
     }
 
-    /// Copy the unaligned head and tail, and give each whole aligned line to `stream`.
+    /// Copy the unaligned head and tail, and give each whole aligned line to `stream`, with 64 writable octets aligned to
+    /// 64.
+    ///
+    /// # Safety
+    /// As [`place_at`](super::place_at).
     #[inline(always)]
-    fn by_lines(dst: &mut [u8], src: &[u8], stream: impl Fn(&mut [u8; LINE], &[u8; LINE])) {
-        let head = dst.as_ptr().align_offset(LINE).min(dst.len());
-        let (dst_head, dst) = dst.split_at_mut(head);
-        let (src_head, src) = src.split_at(head);
-        dst_head.copy_from_slice(src_head);
-        let (dst_lines, dst_tail) = dst.as_chunks_mut::<LINE>();
-        let (src_lines, src_tail) = src.as_chunks::<LINE>();
-        for (to, from) in dst_lines.iter_mut().zip(src_lines) {
-            stream(to, from);
+    unsafe fn by_lines(dst: *mut u8, src: &[u8], stream: impl Fn(*mut u8, &[u8; LINE])) {
+        let head = dst.align_offset(LINE).min(src.len());
+        let (head, rest) = src.split_at(head);
+        // SAFETY: `dst` has room for all of `src`, of which this is the beginning.
+        unsafe { ptr::copy_nonoverlapping(head.as_ptr(), dst, head.len()) };
+        let (lines, tail) = rest.as_chunks::<LINE>();
+        let mut to = dst.wrapping_add(head.len());
+        for line in lines {
+            stream(to, line);
+            to = to.wrapping_add(LINE);
         }
-        dst_tail.copy_from_slice(src_tail);
+        // SAFETY: as above; this is the end.
+        unsafe { ptr::copy_nonoverlapping(tail.as_ptr(), to, tail.len()) };
     }
 }
 
@@ -183,12 +207,12 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         {
             if std::arch::is_x86_feature_detected!("avx2") {
-                // SAFETY: AVX2 was just detected.
-                forms.push(("avx2", |d, s| unsafe { x86::place_avx2(d, s) }));
+                // SAFETY: AVX2 was just detected, and the two are of one length.
+                forms.push(("avx2", |d, s| unsafe { x86::place_avx2(d.as_mut_ptr(), s) }));
             }
             if std::arch::is_x86_feature_detected!("avx512f") {
-                // SAFETY: AVX-512F was just detected.
-                forms.push(("avx512", |d, s| unsafe { x86::place_avx512(d, s) }));
+                // SAFETY: AVX-512F was just detected, and the two are of one length.
+                forms.push(("avx512", |d, s| unsafe { x86::place_avx512(d.as_mut_ptr(), s) }));
             }
         }
         forms

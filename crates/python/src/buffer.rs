@@ -3,28 +3,41 @@
 //! ```text
 //!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
 //!   array to fill:  SharedMut (holds a writable buffer) ◀─ chunks
-//!   value to send:  NumPy array ─▶ Shared (holds the array's buffer) ─▶ read by the sender, without the global lock
+//!   value to send:  NumPy array ─▶ Sent (holds the array's buffer) ─▶ read by the sender, without the global lock
+//!   packets:        bytes ─▶ Packets ◀─ a copy ─ bytearray, array ...
 //! ```
 //!
-//! The only `unsafe` of this crate is here; so descriptors, which Python passes as numbers, are taken here too. What it relies on: an exporter of the buffer protocol keeps the memory in
-//! place until the buffer is released (PEP 3118), a heap's memory is in place until its `HeapBytes` is dropped, and a
-//! compiled function keeps to what it is given: its answers are checked, what it writes cannot be.
+//! The only `unsafe` of this crate is here; so descriptors, which Python passes as numbers, are taken here too. What it
+//! relies on: an exporter of the buffer protocol keeps the memory in place until the buffer is released (PEP 3118), a heap's
+//! memory is in place until its `HeapBytes` is dropped, and a compiled function keeps to what it is given: its answers are
+//! checked, what it writes cannot be.
 //!
-//! Limits: bytes that Python changes while they are sent go out in whatever mixture; nothing else depends on them.
+//! Python keeps whatever it lends, and may write to it at any moment. So no reference is made to memory that a stream
+//! fills: it is written through pointers, never read, and lent once at a time ([`Lent`]). What is read and understood
+//! (packets, descriptors, packed values) is first copied, unless it is a `bytes` object, which nobody can write to. Values
+//! to be sent are the one exception: see [`Sent`].
+//!
+//! Limits: bytes that Python changes while they are sent go out in whatever mixture, and an array that is filled while
+//! Python writes to it holds whatever mixture; nothing else depends on them.
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
 use crate::heap::Heap;
 use pyo3::buffer::PyUntypedBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::{Mutex, PoisonError};
 use std::{mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
@@ -49,6 +62,21 @@ impl Payload {
 
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// A copy of some of the bytes, as they are now; None if they are not all there.
+    pub(crate) fn copy_of(&self, place: Range<u64>) -> Option<Vec<u8>> {
+        let (start, end) = (usize::try_from(place.start).ok()?, usize::try_from(place.end).ok()?);
+        let count = end.checked_sub(start).filter(|_| end <= self.len)?;
+        let mut copied = Vec::with_capacity(count);
+        // SAFETY: `end` is at most `len`, and so many bytes are there from `data` on while the owner lives.
+        let from = unsafe { self.data.add(start) };
+        // SAFETY: as above, and `count` are reserved in new memory, which nobody else knows. Python may write to the payload
+        // meanwhile; that makes the copy a mixture.
+        unsafe { ptr::copy_nonoverlapping(from.as_ptr(), copied.as_mut_ptr(), count) };
+        // SAFETY: so many were just written.
+        unsafe { copied.set_len(count) };
+        Some(copied)
     }
 }
 
@@ -78,37 +106,99 @@ impl Bytes {
     }
 }
 
-/// Bytes of a Python object, held in place until this is dropped.
-pub(crate) struct Shared {
+/// A buffer of a Python object, as an object of its own: whatever thread drops the last hold on it, pyo3 releases it on
+/// one that has the interpreter, with the next call into this module.
+#[pyclass(frozen, module = "skyhaul._native")]
+struct Held(PyUntypedBuffer);
+
+/// One run of bytes of a Python object, in C order, held in place until this is dropped.
+struct Run {
     data: NonNull<u8>,
     len: usize,
-    _held: PyUntypedBuffer,
+    held: Py<Held>,
 }
 
-// SAFETY: the held buffer keeps the memory valid and in place for any thread.
-unsafe impl Send for Shared {}
-// SAFETY: as above; it is only read.
-unsafe impl Sync for Shared {}
+// SAFETY: the held buffer keeps the memory valid and in place for any thread; what each use of it needs is said there.
+unsafe impl Send for Run {}
+// SAFETY: as above.
+unsafe impl Sync for Run {}
 
-impl Shared {
-    /// The bytes of any object with the buffer protocol that are one run in C order.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+impl Run {
+    /// `hint`: what to do where it is not one run.
+    fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &'static str) -> PyResult<Self> {
         let held = PyUntypedBuffer::get(object)?;
-        if !held.is_c_contiguous() {
-            return Err(PyBufferError::new_err(
-                "the bytes are not one run in C order; hint: numpy.ascontiguousarray",
-            ));
+        if !held.is_c_contiguous() || (writable && held.readonly()) {
+            return Err(PyBufferError::new_err(hint));
         }
         no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
-        Ok(Self { data, len: held.len_bytes(), _held: held })
+        let len = held.len_bytes();
+        Ok(Self { data, len, held: Py::new(object.py(), Held(held))? })
+    }
+
+    fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::of(object, false, "the bytes are not one run in C order; hint: numpy.ascontiguousarray")
     }
 }
 
-impl AsRef<[u8]> for Shared {
+/// Bytes of a Python object that are to be understood: nobody can change them any more.
+pub(crate) enum Packets {
+    /// Of a `bytes` object.
+    Frozen(Sent),
+    /// Of any other, copied.
+    Copied(Vec<u8>),
+}
+
+impl Packets {
+    /// The bytes of any object with the buffer protocol that are one run in C order.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let run = Run::to_read(object)?;
+        if object.is_exact_instance_of::<PyBytes>() {
+            return Ok(Self::Frozen(Sent(run)));
+        }
+        let mut copied = Vec::new();
+        if copied.try_reserve_exact(run.len).is_err() {
+            let text = format!(
+                "no memory for a copy of {} bytes; hint: give them as bytes, or piece by piece",
+                run.len
+            );
+            return Err(PyMemoryError::new_err(text));
+        }
+        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118), and so many are reserved in new
+        // memory, which nobody else knows. Whoever writes to them meanwhile makes the copy a mixture.
+        unsafe { ptr::copy_nonoverlapping(run.data.as_ptr(), copied.as_mut_ptr(), run.len) };
+        // SAFETY: so many were just written.
+        unsafe { copied.set_len(run.len) };
+        Ok(Self::Copied(copied))
+    }
+}
+
+impl AsRef<[u8]> for Packets {
     fn as_ref(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118).
-        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
+        match self {
+            Packets::Frozen(bytes) => bytes.as_ref(),
+            Packets::Copied(bytes) => bytes,
+        }
+    }
+}
+
+/// Bytes of a Python object to be sent from where they lie.
+pub(crate) struct Sent(Run);
+
+impl Sent {
+    /// The bytes of any object with the buffer protocol that are one run in C order.
+    pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Run::to_read(object).map(Self)
+    }
+}
+
+impl AsRef<[u8]> for Sent {
+    /// For senders, which look at no byte: they pass its address to the kernel, or copy it as it is.
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118). A program that writes to them
+        // while they are sent is told what it gets (module, Limits); as nothing is decided by what stands there, a byte that
+        // is read twice, or too early, changes only what goes out.
+        unsafe { slice::from_raw_parts(self.0.data.as_ptr(), self.0.len) }
     }
 }
 
@@ -136,46 +226,103 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     Ok(borrowed.try_clone_to_owned()?)
 }
 
-/// Memory of a writable Python object, to be filled by a stream.
-pub(crate) struct SharedMut {
-    data: NonNull<u8>,
-    len: usize,
-    held: PyUntypedBuffer,
+/// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.
+static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+
+/// The right to fill a run of bytes, of which there is one at a time for each byte.
+struct Lent(Range<usize>);
+
+impl Lent {
+    fn new(run: Range<usize>) -> PyResult<Self> {
+        let mut filled = FILLED.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those are apart, so it is the last one that begins before our end which may reach into ours.
+        let before = filled.range(..run.end).next_back();
+        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
+            return Err(PyBufferError::new_err(
+                "lend memory to a stream: it overlaps an array that a stream is filling already; hint: give each chunk \
+                 an array of its own",
+            ));
+        }
+        if !run.is_empty() {
+            filled.insert(run.start, run.end);
+        }
+        Ok(Self(run))
+    }
 }
 
-// SAFETY: the held buffer keeps the memory valid and in place for any thread; only its owner writes.
-unsafe impl Send for SharedMut {}
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if !self.0.is_empty() {
+            FILLED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0.start);
+        }
+    }
+}
+
+/// Memory of a writable Python object, to be filled by a stream while it is [lent](Self::lend).
+pub(crate) struct SharedMut {
+    run: Run,
+    lent: Option<Lent>,
+}
 
 impl SharedMut {
     /// The bytes of a writable object that are one run in C order.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let held = PyUntypedBuffer::get(object)?;
-        if !held.is_c_contiguous() || held.readonly() {
-            return Err(PyBufferError::new_err(
-                "the memory is read-only or not one run in C order; hint: give a new array, such as numpy.empty makes",
-            ));
-        }
-        no_objects(&held)?;
-        let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
-        Ok(Self { data, len: held.len_bytes(), held })
+        const HINT: &str = "the memory is read-only or not one run in C order; hint: give a new array, such as numpy.empty makes";
+        Ok(Self { run: Run::of(object, true, HINT)?, lent: None })
+    }
+
+    /// To be filled from now on, by this one alone.
+    pub(crate) fn lend(&mut self) -> PyResult<()> {
+        let start = self.run.data.addr().get();
+        self.lent = Some(Lent::new(start..start + self.run.len)?);
+        Ok(())
+    }
+
+    /// Not any more.
+    pub(crate) fn give_back(&mut self) {
+        self.lent = None;
     }
 
     /// The object.
     pub(crate) fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let object = self.held.obj(py).ok_or_else(|| PyBufferError::new_err("memory of no object"))?;
+        let object =
+            self.run.held.get().0.obj(py).ok_or_else(|| PyBufferError::new_err("memory of no object"))?;
         Ok(object.clone().unbind())
+    }
+
+    /// Whether `count` bytes from `at` on are in it, and it is lent.
+    fn has(&self, at: usize, count: usize) -> bool {
+        self.lent.is_some() && at.checked_add(count).is_some_and(|end| end <= self.run.len)
+    }
+
+    /// Set `count` bytes from `at` on; whether they are there.
+    pub(crate) fn fill(&mut self, at: usize, count: usize, value: u8) -> bool {
+        let fits = self.has(at, count);
+        if fits {
+            // SAFETY: `at + count` is at most `len`, and `len` bytes from `data` are writable while the buffer is held
+            // (PEP 3118; it was given as a writable one).
+            let to = unsafe { self.run.data.add(at) };
+            // SAFETY: as above. Nobody has a reference to them: they are lent to this one, and Python has none.
+            unsafe { ptr::write_bytes(to.as_ptr(), value, count) };
+        }
+        fits
     }
 }
 
 impl ChunkBytes for SharedMut {
-    fn bytes(&self) -> &[u8] {
-        // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118).
-        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.len) }
+    fn size(&self) -> usize {
+        self.run.len
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and the buffer was given as a writable one.
-        unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.len) }
+    fn place(&mut self, at: usize, bytes: &[u8]) -> bool {
+        let fits = self.has(at, bytes.len());
+        if fits {
+            // SAFETY: as in `fill`.
+            let to = unsafe { self.run.data.add(at) };
+            // SAFETY: as in `fill`; `bytes` is memory of ours or of the kernel's ring, and Python has none of it.
+            unsafe { copy::place_at(to.as_ptr(), bytes) };
+        }
+        fits
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {

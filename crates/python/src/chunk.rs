@@ -4,10 +4,11 @@
 //!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ Chunk of the same array
 //! ```
 //!
-//! An array that is being filled is Rust's; Python may look at it, at its own risk of half a heap.
+//! An array that is being filled belongs to one chunk only, from `add_free` until `get`; Python may look at it and write to
+//! it, at its own risk of half a heap.
 
 use crate::Empty;
-use crate::buffer::{Shared, SharedMut, duplicate};
+use crate::buffer::{Packets, SharedMut, duplicate};
 use crate::config::{ReceiveConfig, unknown};
 use crate::inproc::InprocQueue;
 use crate::place::PlaceFunction;
@@ -92,16 +93,37 @@ impl Chunk {
         }
     }
 
-    /// As it comes from a stream.
+    /// As it comes from a stream: its memory is not lent any more.
     fn filled(py: Python<'_>, mut chunk: chunk::Chunk) -> PyResult<Self> {
-        let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
-        let memory = std::mem::replace(&mut chunk.data, empty).into_any();
-        let memory =
-            memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("a chunk of other memory"))?;
+        let mut memory = memory_of(&mut chunk)?;
+        memory.give_back();
         let data = memory.object(py)?;
         chunk.data = memory;
         Ok(Self::around(py, chunk, data))
     }
+
+    /// To be given to a stream: its memory is lent. It stays here if it cannot be.
+    fn lend(&self) -> PyResult<chunk::Chunk> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut chunk = inner.take().ok_or_else(|| {
+            PyValueError::new_err("this chunk was given away already; hint: give the one that get() returned")
+        })?;
+        let mut memory = memory_of(&mut chunk)?;
+        let lent = memory.lend();
+        chunk.data = memory;
+        if let Err(error) = lent {
+            *inner = Some(chunk);
+            return Err(error);
+        }
+        Ok(chunk)
+    }
+}
+
+/// Its memory, taken out.
+fn memory_of(chunk: &mut chunk::Chunk) -> PyResult<Box<SharedMut>> {
+    let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
+    let memory = std::mem::replace(&mut chunk.data, empty).into_any();
+    memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("a chunk of other memory"))
 }
 
 /// One or several streams whose heaps go into one sequence of chunks.
@@ -241,7 +263,7 @@ impl ChunkStream {
     /// Read packets that lie in memory one after the other.
     #[pyo3(signature = (data, *, stream = 0))]
     fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
-        let (data, stream) = (Shared::of(data)?, self.one(stream)?);
+        let (data, stream) = (Packets::of(data)?, self.one(stream)?);
         Ok(py.detach(|| stream.add_bytes(data))?)
     }
 
@@ -254,10 +276,7 @@ impl ChunkStream {
 
     /// Give a chunk to be filled: a new one, or one that was got and is done with.
     fn add_free(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<()> {
-        let inner = chunk.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let inner = inner.ok_or_else(|| {
-            PyValueError::new_err("this chunk was given away already; hint: give the one that get() returned")
-        })?;
+        let inner = chunk.lend()?;
         py.detach(|| self.group.add_free(inner));
         Ok(())
     }

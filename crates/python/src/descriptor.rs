@@ -1,6 +1,6 @@
 //! Descriptors and bit-packed values: the library's, as tuples and bytes.
 
-use crate::buffer::Shared;
+use crate::buffer::Packets;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -39,7 +39,7 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
 #[pyfunction]
 #[pyo3(signature = (packet, bug_compat = 0))]
 pub(crate) fn read_descriptor(packet: &Bound<'_, PyAny>, bug_compat: u8) -> PyResult<RawDescriptor> {
-    let packet = Shared::of(packet)?;
+    let packet = Packets::of(packet)?;
     Descriptor::read(packet.as_ref(), compat(bug_compat)?).map(raw).map_err(wrong)
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn unpack_bits<'py>(
     format: Vec<(char, u32)>,
     elements: usize,
 ) -> PyResult<Bound<'py, PyByteArray>> {
-    let (format, data) = (BitFormat::new(&format).map_err(wrong)?, Shared::of(data)?);
+    let (format, data) = (BitFormat::new(&format).map_err(wrong)?, Packets::of(data)?);
     let needed = format.wire_bytes(elements as u64).map_err(wrong)?;
     if needed > data.as_ref().len() as u64 {
         // Before memory is made for it.
@@ -91,7 +91,7 @@ pub(crate) fn pack_bits<'py>(
     format: Vec<(char, u32)>,
     elements: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
-    let (format, records) = (BitFormat::new(&format).map_err(wrong)?, Shared::of(records)?);
+    let (format, records) = (BitFormat::new(&format).map_err(wrong)?, Packets::of(records)?);
     let bytes = usize::try_from(format.wire_bytes(elements as u64).map_err(wrong)?)?;
     PyBytes::new_with(py, bytes, |wire| {
         py.detach(|| format.pack(records.as_ref(), elements, wire)).map_err(wrong)

@@ -1,10 +1,10 @@
 //! A received heap, as Python sees it.
 
-use crate::buffer::{Bytes, Payload, Shared};
+use crate::buffer::{Bytes, Payload};
 use crate::descriptor::{self, RawDescriptor};
 use pyo3::prelude::*;
 use skyhaul::spead::receive;
-use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
+use skyhaul::wire::spead::descriptor::Descriptor;
 use skyhaul::wire::spead::{Flavour, id, items};
 use std::net::SocketAddr;
 
@@ -117,18 +117,11 @@ impl Heap {
 
     /// Its descriptors: (id, name, description, shape, format, NumPy header). One that cannot be read is left out.
     #[pyo3(signature = (bug_compat = 0))]
-    fn descriptors(slf: &Bound<'_, Self>, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
+    fn descriptors(&self, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
         let compat = descriptor::compat(bug_compat)?;
-        let payload = Bound::new(slf.py(), Self::payload(slf))?;
-        let payload = Shared::of(payload.as_any())?;
-        let found = slf.get().items_of();
-        let read = |compat: BugCompat| {
-            let nested = found.iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
-            let bytes = nested
-                .filter_map(|item| payload.as_ref().get(item.range.start as usize..item.range.end as usize));
-            bytes.filter_map(|bytes| Descriptor::read(bytes, compat).ok()).map(descriptor::raw).collect()
-        };
-        Ok(read(compat))
+        let nested = self.items_of().into_iter().filter(|item| item.id == id::DESCRIPTOR && !item.immediate);
+        let bytes = nested.filter_map(|item| self.payload.copy_of(item.range));
+        Ok(bytes.filter_map(|bytes| Descriptor::read(&bytes, compat).ok()).map(descriptor::raw).collect())
     }
 
     /// Whether it says that a stream begins.

@@ -1,6 +1,6 @@
 //! Queues of packets inside the process.
 
-use crate::buffer::Shared;
+use crate::buffer::Packets;
 use crate::wait;
 use pyo3::prelude::*;
 use skyhaul::spead::inproc;
@@ -22,7 +22,7 @@ impl InprocQueue {
     /// Queue one packet; False if there was no room in time.
     #[pyo3(signature = (packet, timeout = None))]
     fn push(&self, py: Python<'_>, packet: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<bool> {
-        let packet = Shared::of(packet)?;
+        let packet = Packets::of(packet)?;
         let step = |wait: Duration| match self.0.push(packet.as_ref(), wait) {
             Ok(false) => None,
             done => Some(done),

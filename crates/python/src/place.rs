@@ -98,8 +98,13 @@ impl OpenChunk {
         present: &Bound<'_, PyAny>,
         extra: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let extra = extra.map(SharedMut::of).transpose()?;
-        let buffers = Buffers { data: SharedMut::of(data)?, present: SharedMut::of(present)?, extra };
+        let lent = |buffer: &Bound<'_, PyAny>| {
+            let mut buffer = SharedMut::of(buffer)?;
+            buffer.lend()?;
+            PyResult::Ok(buffer)
+        };
+        let buffers =
+            Buffers { data: lent(data)?, present: lent(present)?, extra: extra.map(lent).transpose()? };
         Ok(Self(Arc::new(Mutex::new(Some(buffers)))))
     }
 
@@ -275,26 +280,24 @@ impl Placing {
         let marks = if self.payload > 0 { (payload.len() as u64).div_ceil(self.payload) as usize } else { 1 };
         let place = answer.offset..answer.offset.checked_add(payload.len())?;
         let notes = answer.extra_at..answer.extra_at.checked_add(answer.extra_bytes)?;
-        let data = chunk.data.bytes_mut().get_mut(place)?;
-        let present = chunk.present.bytes_mut().get_mut(answer.index..answer.index.checked_add(marks)?)?;
-        if answer.extra_bytes > 0 {
-            let extra = chunk.extra.as_mut()?.bytes_mut().get_mut(notes)?;
-            extra.copy_from_slice(&self.extra[..answer.extra_bytes]);
+        let marked = answer.index.checked_add(marks)? <= chunk.present.size();
+        let noted = chunk.extra.as_ref().map_or(0, ChunkBytes::size);
+        if place.end > chunk.data.size() || !marked || (answer.extra_bytes > 0 && notes.end > noted) {
+            return None;
         }
-        data.copy_from_slice(payload);
+        if answer.extra_bytes > 0 {
+            chunk.extra.as_mut()?.place(notes.start, &self.extra[..answer.extra_bytes]);
+        }
+        chunk.data.place(place.start, payload);
         if self.payload == 0 {
-            if heap.complete {
-                present[0] = 1;
-            }
+            chunk.present.fill(answer.index, usize::from(heap.complete), 1);
             return Some(());
         }
-        present.fill(1);
+        chunk.present.fill(answer.index, marks, 1);
         for hole in &heap.missing {
-            let from = (hole.start / self.payload) as usize;
-            let to = hole.end.div_ceil(self.payload) as usize;
-            if let Some(absent) = present.get_mut(from..to.min(marks)) {
-                absent.fill(0);
-            }
+            let from = ((hole.start / self.payload) as usize).min(marks);
+            let to = (hole.end.div_ceil(self.payload) as usize).clamp(from, marks);
+            chunk.present.fill(answer.index + from, to - from, 0);
         }
         Some(())
     }

@@ -1,6 +1,6 @@
 //! Receiving streams.
 
-use crate::buffer::{Shared, duplicate};
+use crate::buffer::{Packets, duplicate};
 use crate::config::{ReceiveConfig, unknown};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
@@ -107,9 +107,10 @@ impl ReceiveStream {
         Ok(py.detach(|| self.stream.add_tcp_socket(socket, &options))?.to_string())
     }
 
-    /// Read packets that lie in memory one after the other. The object is kept until they are read.
+    /// Read packets that lie in memory one after the other. `bytes` are kept until they are read; of anything else, which may
+    /// be written to meanwhile, a copy is made.
     fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let data = Shared::of(data)?;
+        let data = Packets::of(data)?;
         Ok(py.detach(|| self.stream.add_bytes(data))?)
     }
 

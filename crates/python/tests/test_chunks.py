@@ -244,3 +244,64 @@ def test_mistakes_are_named():
         made.add_free(chunk)
     with pytest.raises(IndexError, match="hint:"):
         made.add_bytes(b"", stream=1)
+
+
+def test_memory_is_lent_once_at_a_time():
+    """Python keeps the array that it lends; two chunks over one would be two writers of the same bytes."""
+    array = np.zeros((8, 1000), "u1")
+    made = stream(chunks=0)
+    made.add_free(recv.Chunk(array[:4], heaps=4))
+    for overlapping in (array[:4], array[3:7], array, array[0, :1]):
+        twice = recv.Chunk(overlapping, heaps=4)
+        for other in (made, stream(chunks=0)):
+            with pytest.raises(BufferError, match="overlaps .*hint: "):
+                other.add_free(twice)
+    beside = recv.Chunk(array[4:], heaps=4)
+    made.add_free(beside)
+    with pytest.raises(ValueError, match="given away"):
+        made.add_free(beside)
+    made.add_free(recv.Chunk(array[:0], heaps=0))
+    del made
+    other = stream(chunks=0)
+    other.add_free(twice)
+    other.add_free(recv.Chunk(array[1:], heaps=4))
+
+
+def test_an_array_is_lent_until_the_chunk_comes_back():
+    array = np.zeros((4, 1000), "u1")
+    made = stream(chunks=0)
+    made.add_free(recv.Chunk(array, heaps=4))
+    made.add_bytes(packets([heap(7, channel) for channel in range(4)]))
+    chunk = made.get(SOON)
+    check(chunk)
+    other = stream(chunks=0)
+    other.add_free(recv.Chunk(array, heaps=4))
+    with pytest.raises(BufferError):
+        made.add_free(chunk)
+    del other
+    made.add_free(chunk)
+
+
+def test_packets_that_the_program_changes_meanwhile_are_read_as_they_were():
+    data = bytearray(packets([heap(n, channel) for n in range(10) for channel in range(4)]))
+    receiver = recv.Stream(explicit_start=True)
+    receiver.add_bytes(data)
+    data[:] = bytes(len(data))
+    data.extend(b"it may even grow")
+    receiver.start()
+    assert [got.counter for got in receiver] == list(range(1, 41))
+
+
+def test_python_may_write_to_an_array_that_is_being_filled():
+    arrays = [np.zeros((4, 1000), "u1") for _ in range(4)]
+    made = stream(chunks=0)
+    for array in arrays:
+        made.add_free(recv.Chunk(array, heaps=4))
+    made.add_bytes(packets([heap(n, channel) for n in range(60) for channel in range(4)]))
+    for n in range(60):
+        for array in arrays:
+            array[:, 500:] = 255
+        chunk = made.get(SOON)
+        assert (chunk.id, chunk.heaps) == (n, 4)
+        assert set(np.unique(chunk.data)) <= {255, *(n * 4 + channel for channel in range(4))}
+        made.add_free(chunk)

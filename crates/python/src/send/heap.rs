@@ -1,6 +1,6 @@
 //! Heaps to be sent, and several of them together.
 
-use crate::buffer::Shared;
+use crate::buffer::Sent;
 use crate::descriptor::flavour;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ impl SendHeap {
 
     /// Add an item of the bytes of an object, which is kept.
     fn add_item(&self, id: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let data = Arc::new(Shared::of(data)?);
+        let data = Arc::new(Sent::of(data)?);
         Arc::make_mut(&mut self.lock()).add_item(id, data).map_err(wrong)
     }
 

@@ -14,22 +14,38 @@ use skyhaul_io::memory::heap::HeapBytes;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// Memory of a chunk, the user's own. `bytes_mut` is called for every packet.
+/// Memory of a chunk, the user's own. Streams write it and never read it: others may hold it, too.
 pub trait ChunkBytes: Send {
-    /// To read.
-    fn bytes(&self) -> &[u8];
-    /// To write.
-    fn bytes_mut(&mut self) -> &mut [u8];
+    /// Bytes of it.
+    fn size(&self) -> usize;
+    /// To read, where nobody else can write to it.
+    fn bytes(&self) -> Option<&[u8]> {
+        None
+    }
+    /// Put bytes in from `at` on, past the cache where that pays; whether they fit. Called for every packet.
+    fn place(&mut self, at: usize, bytes: &[u8]) -> bool;
     /// To get back what it was made of.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
+/// [`ChunkBytes::place`] for memory that is nobody else's.
+fn place(to: &mut [u8], at: usize, bytes: &[u8]) -> bool {
+    let to = at.checked_add(bytes.len()).and_then(|end| to.get_mut(at..end));
+    to.is_some_and(|to| {
+        copy::place(to, bytes);
+        true
+    })
+}
+
 impl ChunkBytes for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn size(&self) -> usize {
+        self.len()
     }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn place(&mut self, at: usize, bytes: &[u8]) -> bool {
+        place(self, at, bytes)
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
@@ -37,11 +53,14 @@ impl ChunkBytes for Vec<u8> {
 }
 
 impl ChunkBytes for HeapBytes {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn size(&self) -> usize {
+        self.len()
     }
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        self
+    fn bytes(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn place(&mut self, at: usize, bytes: &[u8]) -> bool {
+        place(self, at, bytes)
     }
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
@@ -69,7 +88,7 @@ pub struct Chunk {
 impl std::fmt::Debug for Chunk {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Chunk { id, data, heaps, bytes, .. } = self;
-        let size = data.bytes().len();
+        let size = data.size();
         write!(f, "Chunk {{ id: {id}, size: {size}, heaps: {heaps}, bytes: {bytes} }}")
     }
 }
@@ -202,7 +221,7 @@ impl Window {
             ChunkWindow::Count(count) => count.max(1) as u64,
             ChunkWindow::Bytes(bytes) => {
                 let chunk = self.free.last().or(self.live.back().map(|live| &live.chunk));
-                chunk.map_or(1, |chunk| (bytes / chunk.data.bytes().len().max(1) as u64).max(1))
+                chunk.map_or(1, |chunk| (bytes / chunk.data.size().max(1) as u64).max(1))
             }
         }
     }
@@ -229,11 +248,9 @@ impl Window {
         let end = place.offset.checked_add(bytes).ok_or(Reject::Outside)?;
         let extra = usize::try_from(place.extra_at).ok();
         let extra = extra.and_then(|at| live.chunk.extra.get_mut(at..at.checked_add(place.extra_bytes)?));
-        let (Some(extra), true, true) = (
-            extra,
-            end <= live.chunk.data.bytes().len() as u64,
-            place.index < live.chunk.present.len() as u64,
-        ) else {
+        let (Some(extra), true, true) =
+            (extra, end <= live.chunk.data.size() as u64, place.index < live.chunk.present.len() as u64)
+        else {
             return Err(Reject::Outside);
         };
         extra.copy_from_slice(&place.extra[..place.extra_bytes]);
@@ -295,9 +312,7 @@ impl Window {
     pub(super) fn write(&mut self, serial: u64, at: u64, bytes: &[u8]) -> Result<(), Reject> {
         let chunk = self.find(serial).ok_or(Reject::Late)?;
         let start = usize::try_from(at).map_err(|_| Reject::Outside)?;
-        let place = chunk.data.bytes_mut().get_mut(start..start.saturating_add(bytes.len()));
-        copy::place(place.ok_or(Reject::Outside)?, bytes);
-        Ok(())
+        if chunk.data.place(start, bytes) { Ok(()) } else { Err(Reject::Outside) }
     }
 
     /// A heap is all there.
