@@ -49,6 +49,24 @@ fn provoke(why: Reject) -> Rejects {
         Reject::TooManyStreams => frames(|bed, supply| {
             (0..100).for_each(|n| (0..5).for_each(|port| bed.send(port, &packet(supply, n))));
         }),
+        Reject::NotAllowed => {
+            let from = vec!["127.0.0.1:2".parse().unwrap()];
+            let mut bed = Bed::new(|o| o.allow.from = from);
+            bed.send(1, &packet(&supply(1, None), 0));
+            counted(bed)
+        }
+        Reject::Unproven => frames(|bed, supply| {
+            bed.send(1, &packet(supply, 0));
+            bed.pass(10_000_000_000);
+        }),
+        Reject::NotFrames => frames(|bed, _| {
+            (0..100).for_each(|_| bed.send(1, &part_of_heap(Some(8), &(0..8))));
+        }),
+        Reject::PartialSet => {
+            let (mut bed, supply) = (Bed::new(|_| {}), supply(4, None));
+            (2..200).for_each(|n| bed.send(1, &packet(&supply, n)));
+            counted(bed)
+        }
         Reject::Unrecognised => frames(|bed, _| (0..100).for_each(|n| bed.send(9, &[n; 100]))),
         Reject::BadChecksum => mark5b(|frame| frame[14] ^= 1),
         Reject::Unpaired => halves(),
