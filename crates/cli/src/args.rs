@@ -394,7 +394,10 @@ pub(crate) struct CatArgs {
     /// Go on while it is being recorded
     #[arg(long)]
     pub(crate) follow: bool,
-    /// Do not compare checksums while reading
+    /// Write invalid frames where chunks are missing or damaged, so that length and time stay right
+    #[arg(long)]
+    pub(crate) fill: bool,
+    /// Write damaged and unproven chunks as they lie (they are named all the same)
     #[arg(long)]
     pub(crate) no_check: bool,
     /// Write here instead of to standard output
@@ -425,6 +428,9 @@ pub(crate) struct SendArgs {
     /// Go on while the recording is being made
     #[arg(long, requires = "scan")]
     pub(crate) follow: bool,
+    /// Send invalid frames where chunks of the recording are missing or damaged, instead of nothing
+    #[arg(long, requires = "scan")]
+    pub(crate) fill: bool,
     /// Send payloads that verify themselves
     #[arg(long, group = "what")]
     pub(crate) pattern: bool,

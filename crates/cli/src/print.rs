@@ -1,5 +1,6 @@
 //! Words and numbers for people, all on standard error.
 
+use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -17,6 +18,12 @@ pub(crate) fn error(error: &anyhow::Error) {
         }
     }
     eprintln!("error: {text}");
+}
+
+/// What was found in a recording, behind the file it is about.
+pub(crate) fn finding(finding: &Finding) -> String {
+    let path = finding.path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
+    format!("{path}{}", finding.text)
 }
 
 /// `bits` per second in words.

@@ -152,7 +152,8 @@ impl Endpoint {
 }
 
 /// The system's words without Rust's "(os error 98)".
-pub(crate) fn system_text(error: &io::Error) -> String {
+#[must_use]
+pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()
 }

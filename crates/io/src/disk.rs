@@ -40,7 +40,7 @@ mod writer;
 pub use faults::Faults;
 pub use log::{Log, is_locked};
 pub use place::Place;
-pub use read::{Source, read_buffers};
+pub use read::{Source, only_regular, open_regular, read_buffers};
 pub use writer::{Disk, Done};
 
 /// How to write.

@@ -1,9 +1,85 @@
-//! Looking into the frames of a recording: are they legal, are they fill, are they the pattern?
+//! Looking into the frames of a recording: what format they are, whether they are legal, fill, or the pattern.
 
-use crate::recording::{Datastream, FrameReader, FrameSeen};
+use crate::recording::{Datastream, DatastreamInfo, FrameReader, FrameSeen};
 use skyhaul_core::pattern;
 use skyhaul_core::wire::vdif::Header;
-use skyhaul_core::wire::{Format, mark5b};
+use skyhaul_core::wire::{Format, Keep, LearnOptions, Learner, Place, StreamFormat, Thread, mark5b};
+
+/// What the index says of a stream's format, for who reads the recording.
+#[must_use]
+pub fn described(format: &StreamFormat) -> serde_json::Value {
+    serde_json::json!({
+        "format": format.format.name(),
+        "describe": format.describe(),
+        "header_at": format.header_at(),
+        "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
+        "edv": format.edv,
+        "station": format.station,
+        "near": format.near,
+    })
+}
+
+/// The format of a datastream again, as far as its index tells: enough to predict headers. `None` where no frame has one.
+#[must_use]
+pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
+    let (of, info) = (&datastream.info.format, &datastream.info);
+    let format: Format = of.get("format")?.as_str()?.parse().ok()?;
+    let network_bytes = usize::try_from(of.get("header_at")?.as_u64()?).ok()?;
+    let packet_bytes = info.unit_bytes as usize;
+    let frame_bytes = packet_bytes.checked_sub(network_bytes).filter(|&bytes| bytes > 0)?;
+    let ids = of.get("threads").and_then(serde_json::Value::as_array).into_iter().flatten();
+    let ids = ids.filter_map(|id| u16::try_from(id.as_u64()?).ok());
+    let edv = of.get("edv").and_then(serde_json::Value::as_u64).and_then(|edv| u8::try_from(edv).ok());
+    let legacy = format == Format::Vdif && edv.is_none();
+    matches!(format, Format::Vdif | Format::Mark5b | Format::Fila10g).then(|| StreamFormat {
+        format,
+        keep: Keep::All,
+        place: Place::Sequence,
+        object_bytes: u64::from(info.unit_bytes) * u64::from(info.units),
+        network_bytes,
+        sequence: None,
+        packet_bytes,
+        frame_bytes,
+        header_bytes: if legacy || format != Format::Vdif { 16 } else { 32 },
+        threads: ids.map(|id| Thread { id, shift: 0, header: Vec::new() }).collect(),
+        frames_per_second: info.frames_per_second,
+        station: None,
+        edv,
+        bits: 0,
+        channels: 0,
+        complex: false,
+        phase: None,
+        flavour: None,
+        data_ids: Vec::new(),
+        quirks: Vec::new(),
+        near: of.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default(),
+    })
+}
+
+/// What frames a file of `bytes` bytes holds, by its first bytes: VDIF or Mark 5B frames one after the other, nothing
+/// else.
+#[must_use]
+pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
+    let vdif = Header::read_alone(head).ok().map(|header| header.vdif.frame_bytes());
+    let mark5b = mark5b::Mark5b::read(head).filter(|(header, _)| header.sync == mark5b::SYNC);
+    let unit = if mark5b.is_some() { mark5b::FRAME } else { vdif? };
+    if !bytes.is_multiple_of(unit as u64) || head.len() < unit {
+        return None;
+    }
+    let mut learner = Learner::new(LearnOptions::default());
+    head.chunks_exact(unit).for_each(|frame| learner.observe(frame));
+    let format = learner.conclude(true)?.ok()?;
+    let whole = matches!(format.format, Format::Vdif | Format::Mark5b) && format.unit_bytes() == unit;
+    whole.then(|| DatastreamInfo {
+        suffix: String::new(),
+        sender: None,
+        unit_bytes: unit as u32,
+        units: u32::try_from(bytes / unit as u64).unwrap_or(u32::MAX),
+        frames_per_second: format.frames_per_second,
+        lanes: format.group() as u32,
+        format: described(&format),
+    })
+}
 
 /// Reads VDIF or Mark 5B frames as they lie in a chunk.
 #[derive(Clone, Copy, Debug)]

@@ -262,15 +262,7 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
         units: (format.object_bytes / u64::from(stream.unit_bytes.max(1))) as u32,
         frames_per_second,
         lanes: format.group() as u32,
-        format: serde_json::json!({
-            "format": format.format.name(),
-            "describe": format.describe(),
-            "header_at": format.header_at(),
-            "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
-            "edv": format.edv,
-            "station": format.station,
-            "near": format.near,
-        }),
+        format: crate::frames::described(format),
     }
 }
 

@@ -22,13 +22,20 @@ mod check;
 mod commit;
 mod dispatch;
 mod drive;
+mod feed;
+mod filling;
+mod finding;
 mod follow;
+mod gap;
+mod gather;
 mod index;
 mod lane;
 mod ledger;
 mod list;
 mod names;
 mod open;
+mod plan;
+mod presence;
 mod prove;
 mod read;
 mod record;
@@ -37,18 +44,20 @@ mod report;
 mod striping;
 mod writer;
 
-pub use check::{CheckOptions, CheckReport, DatastreamCheck, Finding, Frames, Verdict};
+pub use check::{CheckOptions, CheckReport, DatastreamCheck, Frames};
+pub use finding::{Finding, Verdict};
+pub use gap::{Gap, Instead, Lack};
 pub use index::{IndexReader, Tally};
 pub use ledger::DatastreamReport;
 pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
-pub use open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
+pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
 pub use prove::{FrameReader, FrameSeen};
-pub use read::{Piece, ReadOptions, Reader};
+pub use read::{Account, Damaged, Missing, Piece, ReadOptions, Reader};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };
-pub use repair::repair;
+pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Histogram, RecordingReport};
 pub use writer::{
     Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,

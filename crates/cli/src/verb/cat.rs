@@ -1,33 +1,35 @@
 //! `skyhaul cat`.
 
 use super::receiving::open_output;
-use super::send::open;
+use super::send::{Met, open};
 use crate::Outcome;
 use crate::args::CatArgs;
+use crate::print::Progress;
 use anyhow::Result;
-use skyhaul::recording::ReadOptions;
+use skyhaul::recording::{Missing, ReadOptions};
 use std::io::Write;
 
 pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     let (recording, at) = open(&args.disks.disk, &args.scan, args.stream, args.follow)?;
-    let options = ReadOptions { verify: !args.no_check, follow: args.follow, ..ReadOptions::default() };
+    let missing = if args.fill { Missing::Fill } else { Missing::Skip };
+    let options =
+        ReadOptions { verify: !args.no_check, follow: args.follow, missing, ..ReadOptions::default() };
     let mut reader = recording.reader(at, &options)?;
+    let mut met = Met::new(&recording, reader.account());
+    let mut progress = Progress::new(true);
     let mut output = match &args.output_file {
         Some(path) => open_output(path)?,
         None => Box::new(std::io::stdout()),
     };
-    while let Some(piece) = reader.next_piece()? {
+    loop {
+        let piece = reader.next_piece()?;
+        met.tell(&mut progress);
+        let Some(piece) = piece else { break };
         output.write_all(piece.bytes())?;
     }
     output.flush()?;
     if args.follow {
         eprintln!("{} chunks came from the recorder's memory", reader.chunks_from_memory());
     }
-    let stream = &recording.datastreams[at];
-    let gaps = stream.gaps();
-    if !args.follow && (!gaps.is_empty() || !recording.missing_disks.is_empty()) {
-        eprintln!("warning: {} is not whole: chunks {gaps:?} are not on these disks", stream.name);
-        return Ok(Outcome::Failed);
-    }
-    Ok(Outcome::Done)
+    Ok(if met.gaps() == 0 { Outcome::Done } else { Outcome::Failed })
 }

@@ -6,14 +6,20 @@ use crate::args::CheckArgs;
 use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::frames::FramesOf;
-use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, Verdict, repair};
+use skyhaul::recording::{
+    CheckOptions, CheckReport, Datastream, FrameReader, Recording, State, Verdict, repair,
+};
 use std::sync::Mutex;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     let mut recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     if args.repair {
-        let adopted = repair(&recording)?;
-        eprintln!("{adopted} chunk files taken into the index");
+        let repaired = repair(&recording)?;
+        eprintln!("{} chunk files taken into the index", repaired.adopted);
+        repaired.refused.iter().for_each(|why| eprintln!("not taken: {why}"));
+        if repaired.closed {
+            eprintln!("closed: what is there now is the recording");
+        }
         recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     }
     let progress = Mutex::new(Progress::new(args.output.quiet));
@@ -38,18 +44,34 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     Ok(if report.exit_code() == 0 && !illegal { Outcome::Done } else { Outcome::Failed })
 }
 
+/// The verdict in an operator's words: what the network lost is no fault of the recording.
+fn verdict(report: &CheckReport) -> String {
+    let missing: u64 = report.datastreams.iter().map(|d| d.missing_units + d.missing_between).sum();
+    let never = match missing {
+        0 => String::new(),
+        1 => "; 1 frame was never received".to_owned(),
+        n => format!("; {} frames were never received", print::count(n)),
+    };
+    let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
+    match report.verdict {
+        Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
+        Verdict::Unproven => format!("NOT PROVEN{never}"),
+        Verdict::Damaged => format!("DAMAGED{never}"),
+    }
+}
+
 /// What was found, in some lines.
 pub(crate) fn summary(report: &CheckReport) -> String {
     let mut out = format!(
         "{}: {} ({} read in {:.1} s)\n",
         report.scan,
-        format!("{:?}", report.verdict).to_uppercase(),
+        verdict(report),
         print::bytes(report.bytes),
         report.seconds
     );
     for d in &report.datastreams {
         out.push_str(&format!(
-            "  {}: {} of {} chunks proven, {} frames, {} lost frames marked, {} illegal, {} between chunks\n",
+            "  {}: {} of {} chunks proven, {} frames, {} never received, {} illegal, {} between chunks\n",
             d.name,
             print::count(d.proven),
             print::count(d.chunks),
@@ -61,12 +83,15 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     }
     // Holes are in the sums above; here stands what needs a hand.
     let findings: Vec<_> = report.findings.iter().filter(|f| f.verdict > Verdict::Holes).collect();
-    for f in findings.iter().take(20) {
-        let path = f.path.as_ref().map(|p| format!("{}: ", p.display())).unwrap_or_default();
-        out.push_str(&format!("  {path}{}\n", f.text));
+    for finding in findings.iter().take(20) {
+        out.push_str(&format!("  {}\n", print::finding(finding)));
     }
     if findings.len() > 20 {
         out.push_str(&format!("  and {} more findings (--json)\n", findings.len() - 20));
+    }
+    let notes = report.findings.len() - findings.len();
+    if notes > 0 {
+        out.push_str(&format!("  {notes} notes on what does no harm (--json)\n"));
     }
     out
 }

@@ -6,23 +6,28 @@ use crate::args::LsArgs;
 use crate::print;
 use anyhow::Result;
 use skyhaul::io::file::failed;
+use skyhaul::recording::ScanSummary;
 use std::io::Write as _;
+
+/// Findings of a scan that are listed.
+const MOST_FINDINGS: usize = 5;
 
 pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     for disk in &args.disks.disk {
         std::fs::read_dir(disk).map_err(|error| failed("read disk", disk, &error))?;
     }
     let scans = skyhaul::recording::ls(&args.disks.disk);
+    let outcome = if scans.iter().all(ScanSummary::looks_whole) { Outcome::Done } else { Outcome::Failed };
     if args.output.json {
         receiving::print_json(&scans)?;
-        return Ok(Outcome::Done);
+        return Ok(outcome);
     }
     let mut out = std::io::stdout().lock();
     for scan in scans {
         let state = format!("{:?}", scan.state).to_lowercase();
         writeln!(
             out,
-            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}",
+            "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}",
             scan.scan,
             print::bytes(scan.bytes),
             scan.chunks,
@@ -33,12 +38,23 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             } else {
                 String::new()
             },
+            if scan.missing + scan.lost > 0 {
+                format!("  {} missing", scan.missing + scan.lost)
+            } else {
+                String::new()
+            },
             if scan.missing_disks.is_empty() {
                 String::new()
             } else {
                 format!("  {} disks not here", scan.missing_disks.len())
             },
         )?;
+        for finding in scan.findings.iter().take(MOST_FINDINGS) {
+            writeln!(out, "    {}", print::finding(finding))?;
+        }
+        if scan.findings.len() > MOST_FINDINGS {
+            writeln!(out, "    and {} more findings (--json)", scan.findings.len() - MOST_FINDINGS)?;
+        }
     }
-    Ok(Outcome::Done)
+    Ok(outcome)
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
-use skyhaul::recording::{ReadOptions, Recording, State};
+use skyhaul::recording::{Account, Missing, ReadOptions, Recording, State, Verdict};
 use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
     SynthOptions, SynthSupply,
@@ -33,9 +33,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     );
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
-    let mut senders = Vec::new();
+    let (mut senders, mut met) = (Vec::new(), Vec::new());
     for number in 0..args.senders * args.to.len() {
-        let supply = supply(args, number)?;
+        let supply = supply(args, number, &mut met)?;
         senders.push(Sender::open(options(args, number)?, supply)?);
     }
     let stop = Stop::default();
@@ -51,6 +51,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     while threads.iter().any(|thread| !thread.is_finished()) {
         std::thread::sleep(Duration::from_millis(20));
         ticks += 1;
+        met.iter_mut().for_each(|met: &mut Met| met.tell(&mut progress));
         if interrupt.is_set() {
             stop.stop();
         }
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
         }
     }
     progress.clear();
+    met.iter_mut().for_each(|met| met.tell(&mut progress));
     let mut reports = Vec::new();
     for thread in threads {
         reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
@@ -170,7 +172,7 @@ fn sequence(args: &SendArgs, number: usize) -> Sequence {
 }
 
 /// What is sent by sender `number`.
-fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
+fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
     if let Some(path) = &args.input {
         let open = |rate| FileSupply::open(path, args.format, rate, sequence(args, number), args.r#loop);
         let supply = match open(args.frame_rate) {
@@ -187,7 +189,7 @@ fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
         return Ok(Box::new(supply?));
     }
     if let Some(scan) = &args.scan {
-        return recording(args, scan, number);
+        return recording(args, scan, number, met);
     }
     let packet = (args.payload + 32 + if sequence(args, number).order.is_some() { 8 } else { 0 }) as u64;
     let bits = fixed_rate(args, number)?;
@@ -210,19 +212,57 @@ fn supply(args: &SendArgs, number: usize) -> Result<Box<dyn Supply>> {
     Ok(Box::new(SynthSupply::new(options)?))
 }
 
-fn recording(args: &SendArgs, scan: &str, number: usize) -> Result<Box<dyn Supply>> {
+fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
-    let unit = stream.datastream.as_ref().map_or(0, |d| d.info.unit_bytes);
+    let unit = recording.about(at).map_or(0, |about| about.info.unit_bytes);
     if unit == 0 {
         bail!(
-            "{}: no index tells the length of its frames\nhint: send the chunk files with --input",
+            "{}: neither an index nor its frames tell the length of its frames\nhint: send the chunk files with --input",
             stream.name
         );
     }
-    let reader = recording.reader(at, &ReadOptions { follow: args.follow, ..ReadOptions::default() })?;
+    let missing = if args.fill { Missing::Fill } else { Missing::Skip };
+    let options = ReadOptions { follow: args.follow, missing, ..ReadOptions::default() };
+    let reader = recording.reader(at, &options)?;
+    met.push(Met::new(&recording, reader.account()));
     let supply = RecordingSupply::new(reader, unit, sequence(args, number), stream.name.clone())?;
     Ok(Box::new(supply))
+}
+
+/// Says on standard error what a reader of a recording meets, as it meets it.
+pub(crate) struct Met {
+    account: Account,
+    gaps: usize,
+    notes: usize,
+}
+
+impl Met {
+    /// Says at once what was found when the recording was opened.
+    pub(crate) fn new(recording: &Recording, account: Account) -> Self {
+        for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {
+            eprintln!("note: {}", print::finding(finding));
+        }
+        Self { account, gaps: 0, notes: 0 }
+    }
+
+    /// Say what was met since the last time.
+    pub(crate) fn tell(&mut self, progress: &mut Progress) {
+        let (notes, gaps) = (self.account.notes_from(self.notes), self.account.gaps_from(self.gaps));
+        if notes.is_empty() && gaps.is_empty() {
+            return;
+        }
+        progress.clear();
+        notes.iter().for_each(|note| eprintln!("note: {}", print::finding(note)));
+        gaps.iter().for_each(|gap| eprintln!("{gap}"));
+        self.notes += notes.len();
+        self.gaps += gaps.len();
+    }
+
+    /// How many gaps there are.
+    pub(crate) fn gaps(&self) -> u64 {
+        self.account.gaps()
+    }
 }
 
 /// Open a recording and choose a datastream; to `follow` one that is being made, wait until there is something.

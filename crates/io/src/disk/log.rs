@@ -26,10 +26,13 @@ impl Log {
     /// A new file; `existing` opens one that is there, to append to it.
     ///
     /// # Errors
-    /// It exists (or does not), another process writes it (`WouldBlock`), or the system's own error.
+    /// It exists (or does not, or is no regular file), another process writes it (`WouldBlock`), or the system's own error.
     pub fn open(path: &Path, existing: bool) -> io::Result<Log> {
         let mut options = File::options();
         options.append(true).read(true);
+        if existing {
+            super::read::only_regular(std::fs::metadata(path)?.file_type())?;
+        }
         let file = if existing { options.open(path) } else { options.create_new(true).open(path) }?;
         // `is_locked` holds the lock for a moment, too: ask more than once.
         let locked = (0..20).any(|attempt| {
@@ -110,6 +113,6 @@ impl Log {
 /// Whether a living process writes the log at `path`. A file that is not there is not written.
 #[must_use]
 pub fn is_locked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else { return false };
+    let Ok(file) = super::read::open_regular(path) else { return false };
     !super::lock(&file, FlockOperation::NonBlockingLockShared)
 }

@@ -1,8 +1,11 @@
 //! Reading files past the page cache, so that reading a recording does not push out what others need.
+//!
+//! What lies on a disk is a stranger's: a FIFO, a device or a socket in the place of a file would hold up who opens
+//! it, or do something when it is opened. [`open_regular`] opens regular files only, and never waits.
 
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
@@ -21,15 +24,13 @@ impl Source {
     /// Open `path`, with `O_DIRECT` where the file system allows it.
     ///
     /// # Errors
-    /// The system's.
+    /// As [`open_regular`].
     pub fn open(path: &Path) -> io::Result<Source> {
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-        let (file, direct) = match rustix::fs::open(path, flags | OFlags::DIRECT, Mode::empty()) {
+        let (file, direct) = match open_with(path, OFlags::DIRECT) {
             Ok(file) => (file, true),
-            Err(rustix::io::Errno::INVAL) => (rustix::fs::open(path, flags, Mode::empty())?, false),
-            Err(error) => return Err(error.into()),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => (open_regular(path)?, false),
+            Err(error) => return Err(error),
         };
-        let file = File::from(file);
         let length = file.metadata()?.len();
         Ok(Source { file, direct, length })
     }
@@ -69,6 +70,46 @@ impl Source {
         }
         Ok(filled)
     }
+}
+
+/// Open the regular file at `path` (or at the end of its links) for reading, without waiting for anybody.
+///
+/// # Errors
+/// The system's; `InvalidInput` with its kind for what is no regular file: it is not opened.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    open_with(path, OFlags::empty())
+}
+
+fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
+    // Asked before it is opened, because opening a device may do something to it; and after, because another file
+    // may have taken the name in between.
+    only_regular(std::fs::metadata(path)?.file_type())?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | more;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    only_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// Refuse what is no regular file, by its kind.
+///
+/// # Errors
+/// `InvalidInput`, with what it is.
+pub fn only_regular(kind: FileType) -> io::Result<()> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let what = if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_symlink() {
+        "a link"
+    } else {
+        "a device"
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it is {what}, not a regular file")))
 }
 
 /// `count` buffers of `bytes` each to read into.

@@ -193,6 +193,30 @@ fn a_log_is_locked_while_its_writer_lives() {
 }
 
 #[test]
+fn only_regular_files_are_opened_and_nobody_waits() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    std::fs::write(at("file"), "frames").unwrap();
+    std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+    assert_eq!(Source::open(&at("link")).unwrap().len(), 6, "a link to a file is as good as the file");
+    assert!(std::process::Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", at("device")).unwrap();
+    std::fs::create_dir(at("directory")).unwrap();
+    for (name, what) in
+        [("fifo", "a FIFO"), ("socket", "a socket"), ("device", "a device"), ("directory", "a directory")]
+    {
+        let said = format!("it is {what}, not a regular file");
+        assert_eq!(Source::open(&at(name)).unwrap_err().to_string(), said);
+        assert_eq!(open_regular(&at(name)).unwrap_err().to_string(), said);
+        assert_eq!(Log::open(&at(name), true).unwrap_err().to_string(), said);
+        assert!(!is_locked(&at(name)));
+    }
+    std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
+    assert_eq!(open_regular(&at("loop")).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+}
+
+#[test]
 fn sources_read_whole_files_in_aligned_pieces() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("x");

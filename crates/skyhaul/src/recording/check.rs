@@ -1,15 +1,16 @@
 //! Proving a recording: every byte against the index, every chunk against its neighbours.
 //!
-//! The disks are read side by side, each by one thread. What is found is sorted by what it means:
+//! The disks are read side by side, each by one thread; then the same plan is walked as by every reader. What is found
+//! is sorted by what it means:
 //!
 //! | verdict | means | exit code |
 //! |---|---|---|
 //! | `whole` | every chunk proven, nothing missing | 0 |
 //! | `holes` | every chunk proven; data that never arrived are marked as missing | 0 |
-//! | `unproven` | files that no index knows, or disks that were not given | 1 |
+//! | `unproven` | files that no index knows, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk that the index promised is gone or has other bytes, or was lost in recording | 1 |
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -18,14 +19,16 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
+use skyhaul_io::memory::ALIGN;
 
+use super::feed::MOST_UNRECORDED;
+use super::finding::{Finding, Findings, Verdict};
+use super::gap::{Gap, Lack, Time};
 use super::index::Tally;
 use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
-use super::prove::{FrameCutter, FrameReader, READ_BYTES, Seen, read_chunk};
+use super::plan::{self, Step, steps_between};
+use super::prove::{FrameCutter, FrameReader, READ_BYTES, Search, Seen, cutter, read_file};
 use super::record::Datastream;
-
-/// Findings that are kept; more are counted only.
-const MOST_FINDINGS: usize = 1000;
 
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
@@ -37,31 +40,6 @@ pub struct CheckOptions<'a> {
     pub frames: Option<&'a Frames<'a>>,
     /// Called now and then with bytes read and bytes in all.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync + 'a)>,
-}
-
-/// What a check says in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// Every chunk proven, nothing missing.
-    Whole,
-    /// Every chunk proven; what never arrived is marked as missing.
-    Holes,
-    /// Something cannot be proven: no record, or a disk is not there.
-    Unproven,
-    /// Something that was recorded is gone or has changed, or was lost in recording.
-    Damaged,
-}
-
-/// One thing that is not as it should be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// How bad it is.
-    pub verdict: Verdict,
-    /// The file it is about, if it is about one.
-    pub path: Option<PathBuf>,
-    /// What it is.
-    pub text: String,
 }
 
 /// One datastream's account.
@@ -81,7 +59,7 @@ pub struct DatastreamCheck {
     pub damaged: Vec<u32>,
     /// Numbers of chunks that the recorder could not write.
     pub lost: Vec<u32>,
-    /// Ranges of numbers (first, one past the last) of which there is nothing at all.
+    /// Ranges of numbers (first, one past the last) that are missing: of which there must be a chunk, and there is none.
     pub gaps: Vec<(u32, u32)>,
     /// Numbers that are on more than one disk.
     pub copies: u64,
@@ -141,12 +119,32 @@ impl Recording {
     /// There is no memory or thread to read with. What is wrong with the recording is in the report.
     pub fn check(&self, options: &CheckOptions<'_>) -> io::Result<CheckReport> {
         let begun = Instant::now();
-        let seen = self.read_all(options)?;
-        let mut findings = Findings::default();
-        self.check_indexes(&mut findings);
+        let abouts: Vec<_> = (0..self.datastreams.len()).map(|index| self.about(index)).collect();
+        let seen = self.read_all(options, &abouts)?;
+        let mut findings = Findings::from(&self.findings[..]);
+        let mut search = Search::new(self);
+        for (path, seen) in &seen {
+            if seen.error.is_none() && seen.read == seen.bytes {
+                search.learn(path, seen.crc32c);
+            }
+        }
         let mut datastreams = Vec::new();
-        for (index, stream) in self.datastreams.iter().enumerate() {
-            datastreams.push(self.check_stream(stream, index, &seen, &mut findings));
+        for (stream, about) in self.datastreams.iter().zip(&abouts) {
+            let check = StreamCheck {
+                recording: self,
+                stream,
+                about: about.as_ref(),
+                seen: &seen,
+                search: &mut search,
+                findings: &mut findings,
+                sum: DatastreamCheck {
+                    name: stream.name.clone(),
+                    bytes: stream.bytes(),
+                    ..Default::default()
+                },
+                before: None,
+            };
+            datastreams.push(check.run());
         }
         findings.all.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
         Ok(CheckReport {
@@ -158,41 +156,46 @@ impl Recording {
             findings_total: findings.total,
             indexes: self.indexes.clone(),
             missing_disks: self.missing_disks.clone(),
-            bytes: seen.values().map(|seen| seen.bytes).sum(),
+            bytes: seen.values().map(|seen| seen.read).sum(),
             seconds: begun.elapsed().as_secs_f64(),
         })
     }
 
-    fn read_all(&self, options: &CheckOptions<'_>) -> io::Result<BTreeMap<(usize, u32), Seen>> {
-        let chunks = |disk: usize| {
-            let streams = self.datastreams.iter().enumerate();
-            streams.flat_map(move |(index, stream)| {
-                let there = move |chunk: &&ChunkEntry| chunk.disk == disk && chunk.bytes.is_some();
-                stream.chunks.values().filter(there).map(move |chunk| (index, stream, chunk))
-            })
-        };
-        let total = self.datastreams.iter().map(DatastreamEntry::bytes).sum();
-        let (done, seen) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
-        let (done, seen_by_all) = (&done, &seen);
+    fn read_all(
+        &self,
+        options: &CheckOptions<'_>,
+        abouts: &[Option<Datastream>],
+    ) -> io::Result<HashMap<PathBuf, Seen>> {
+        let jobs: Vec<Job<'_>> = self
+            .datastreams
+            .iter()
+            .zip(abouts)
+            .flat_map(|(stream, about)| jobs(stream, about.as_ref()))
+            .collect();
+        let total = jobs.iter().map(|job| job.most).sum();
+        let longest = jobs.iter().map(|job| job.most).max().unwrap_or(0);
+        let piece =
+            READ_BYTES.min(usize::try_from(longest).unwrap_or(READ_BYTES)).max(1).next_multiple_of(ALIGN);
+        let (done, seen) = (AtomicU64::new(0), Mutex::new(HashMap::new()));
+        let (done, seen_by_all, jobs) = (&done, &seen, &jobs);
         std::thread::scope(|scope| -> io::Result<()> {
             for disk in 0..self.disks.len() {
-                let buffers = read_buffers(1, READ_BYTES)?;
+                if !jobs.iter().any(|job| job.entry.disk == disk) {
+                    continue;
+                }
+                let buffers = read_buffers(1, piece)?;
                 std::thread::Builder::new().spawn_scoped(scope, move || {
-                    for (index, stream, chunk) in chunks(disk) {
-                        let Some(block) = buffers.take() else { return };
-                        let progress = |bytes| {
-                            let sum = done.fetch_add(bytes, Ordering::Relaxed) + bytes;
+                    for job in jobs.iter().filter(|job| job.entry.disk == disk) {
+                        let progress = |_, length: usize| {
+                            let sum = done.fetch_add(length as u64, Ordering::Relaxed) + length as u64;
                             if let Some(progress) = options.progress {
                                 progress(sum, total);
                             }
                         };
-                        let frames = stream.datastream.as_ref().and_then(|about| {
-                            let reader = options.frames?(about)?;
-                            Some(FrameCutter::new(about.info.unit_bytes, reader))
-                        });
-                        let seen = read_chunk(chunk, block, frames, progress);
+                        let frames = job.frames(options.frames);
+                        let seen = read_file(&job.entry.path, job.most, frames, || buffers.take(), progress);
                         let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                        all.insert((index, chunk.number), seen);
+                        all.insert(job.entry.path.clone(), seen);
                     }
                 })?;
             }
@@ -200,200 +203,280 @@ impl Recording {
         })?;
         Ok(seen.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
+}
 
-    fn check_indexes(&self, findings: &mut Findings) {
-        for (path, tally) in &self.indexes {
-            if tally.garbage > 0 {
-                let text = format!("{} lines do not have their checksum", tally.garbage);
-                findings.add(Verdict::Unproven, Some(path), text);
-            }
-            if tally.torn_bytes > 0 && self.state != State::Live {
-                let text = format!("its last {} bytes are a torn line", tally.torn_bytes);
-                findings.add(Verdict::Holes, Some(path), text);
-            }
+/// What is amiss by names, lengths and indexes alone.
+pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
+    let mut findings = Findings::from(&recording.findings[..]);
+    for stream in &recording.datastreams {
+        for copy in stream.copies.iter().filter(|copy| copy.bytes.is_some() && copy.record.is_none()) {
+            let text = format!("a second file has the number of chunk {}", copy.number);
+            findings.add(Verdict::Unproven, Some(&copy.path), text);
         }
-        for path in &self.missing_disks {
-            findings.add(Verdict::Unproven, Some(path), "this disk of the session is not here".to_owned());
+        for step in plan::steps(recording, stream, 0) {
+            match step {
+                Step::Gap(gap) if gap.lack == Lack::OpenEnd => {}
+                Step::Gap(gap) => findings.add(verdict_of(recording, gap.lack), None, gap.to_string()),
+                Step::Foreign(entry) => findings.add(Verdict::Unproven, Some(&entry.path), plan::FOREIGN),
+                Step::Chunk { entry, .. } => {
+                    let Some(record) = entry.record.as_ref().filter(|r| entry.bytes != Some(r.bytes)) else {
+                        continue;
+                    };
+                    let text = match entry.bytes {
+                        None => "the index promises it, but it is not there".to_owned(),
+                        Some(bytes) => {
+                            format!("it has {bytes} bytes, its index record says {}", record.bytes)
+                        }
+                    };
+                    findings.add(Verdict::Damaged, Some(&entry.path), text);
+                }
+            }
         }
     }
+    findings.all
+}
 
-    fn check_stream(
-        &self,
-        stream: &DatastreamEntry,
-        index: usize,
-        seen: &BTreeMap<(usize, u32), Seen>,
-        findings: &mut Findings,
-    ) -> DatastreamCheck {
-        let mut sum =
-            DatastreamCheck { name: stream.name.clone(), bytes: stream.bytes(), ..Default::default() };
-        let mut before: Option<(i64, u32)> = None;
+/// How bad a gap is.
+fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
+    match lack {
+        Lack::Lost | Lack::Damaged => Verdict::Damaged,
+        Lack::Unfinished
+            if recording.state == State::Ended && !recording.report.as_ref().is_some_and(|r| r.adopted) =>
+        {
+            Verdict::Damaged
+        }
+        // A disk that is not here explains what is missing; a killed recorder may have numbered chunks that it never
+        // could acknowledge. Otherwise somebody took them away.
+        Lack::Missing if recording.missing_disks.is_empty() && recording.state == State::Ended => {
+            Verdict::Damaged
+        }
+        Lack::OpenEnd if recording.state == State::Live => Verdict::Holes,
+        Lack::Missing
+        | Lack::Unfinished
+        | Lack::Unproven
+        | Lack::HeadersOnly
+        | Lack::OpenEnd
+        | Lack::Ambiguous => Verdict::Unproven,
+    }
+}
+
+/// A file to read.
+struct Job<'a> {
+    entry: &'a ChunkEntry,
+    /// How much of it.
+    most: u64,
+    about: Option<&'a Datastream>,
+}
+
+impl Job<'_> {
+    fn frames(&self, frames: Option<&Frames<'_>>) -> Option<FrameCutter> {
+        let about = self.about?;
+        match frames.and_then(|frames| frames(about)) {
+            Some(reader) => Some(FrameCutter::new(about.info.unit_bytes, reader)),
+            // Its frames are all that can prove it.
+            None if self.entry.record.is_none() => cutter(Some(about)),
+            None => None,
+        }
+    }
+}
+
+fn jobs<'a>(stream: &'a DatastreamEntry, about: Option<&'a Datastream>) -> impl Iterator<Item = Job<'a>> {
+    stream.chunks.values().chain(&stream.copies).filter_map(move |entry| {
+        let length = entry.bytes?;
+        let counted = stream.chunks.get(&entry.number).and_then(|chunk| chunk.record.as_ref());
+        let most = entry.record.as_ref().or(counted).map_or(MOST_UNRECORDED, |record| record.bytes);
+        Some(Job { entry, most: most.min(length), about })
+    })
+}
+
+/// The check of one datastream.
+struct StreamCheck<'a> {
+    recording: &'a Recording,
+    stream: &'a DatastreamEntry,
+    about: Option<&'a Datastream>,
+    seen: &'a HashMap<PathBuf, Seen>,
+    search: &'a mut Search,
+    findings: &'a mut Findings,
+    sum: DatastreamCheck,
+    /// When the chunk before ended.
+    before: Option<Time>,
+}
+
+impl StreamCheck<'_> {
+    fn run(mut self) -> DatastreamCheck {
+        for step in plan::steps(self.recording, self.stream, 0) {
+            match step {
+                Step::Gap(gap) => self.gap(&gap),
+                Step::Chunk { entry, upto, .. } => self.chunk(&entry, upto),
+                Step::Foreign(entry) => {
+                    self.sum.unacknowledged.push(entry.number);
+                    self.findings.add(Verdict::Unproven, Some(&entry.path), plan::FOREIGN);
+                }
+            }
+        }
+        for copy in &self.stream.copies {
+            self.copy(copy);
+        }
+        for path in &self.stream.partial {
+            let text = "it was being written when the recorder died (safe to remove)";
+            let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
+            self.findings.add(verdict, Some(path), text);
+        }
+        self.sum
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        let (first, end) = gap.chunks;
+        match gap.lack {
+            Lack::Lost => self.sum.lost.extend(first..end),
+            Lack::Unproven => self.sum.unacknowledged.extend(first..end),
+            _ if gap.has_chunks() => self.sum.gaps.push((first, end)),
+            _ => {}
+        }
+        self.findings.add(verdict_of(self.recording, gap.lack), None, gap.to_string());
+    }
+
+    fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
         let nothing = Seen::default();
-        for chunk in stream.chunks.values() {
-            let seen = seen.get(&(index, chunk.number)).unwrap_or(&nothing);
-            check_chunk(chunk, seen, self.state, &mut sum, findings);
-            let meta = chunk.record.as_ref().map(|record| &record.meta);
-            let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
-            check_time(stream, chunk, before, first, &mut sum, findings);
-            before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+        let seen = self.seen.get(&chunk.path).unwrap_or(&nothing);
+        let path = Some(&chunk.path);
+        self.sum.chunks += u64::from(chunk.bytes.is_some());
+        self.sum.frames_seen += seen.frames;
+        self.sum.illegal_frames += seen.illegal;
+        self.sum.filled_frames += seen.filled;
+        if let Some(why) = seen.illegal_why {
+            self.findings.add(
+                Verdict::Damaged,
+                path,
+                format!("{} frames are not legal: {why}", seen.illegal),
+            );
         }
-        self.check_absent(stream, &mut sum, findings);
-        for copy in &stream.copies {
-            sum.copies += 1;
-            let (verdict, text) = judge_copy(copy, stream.chunks.get(&copy.number));
-            findings.add(verdict, Some(&copy.path), text.to_owned());
-        }
-        for path in &stream.partial {
-            let text = "it was being written when the recorder died (safe to remove)".to_owned();
-            let verdict = if self.state == State::Live { Verdict::Whole } else { Verdict::Holes };
-            findings.add(verdict, Some(path), text);
-        }
-        sum
-    }
-
-    /// Chunks of which there is no file.
-    fn check_absent(&self, stream: &DatastreamEntry, sum: &mut DatastreamCheck, findings: &mut Findings) {
-        for (number, lost) in &stream.lost {
-            sum.lost.push(*number);
-            let text = format!("{}.{number:08} was lost in recording: {}", stream.name, lost.reason);
-            findings.add(Verdict::Damaged, None, text);
-        }
-        // A disk that is not here explains what is missing; a killed recorder may have numbered chunks that it
-        // never could acknowledge. Otherwise somebody took them away.
-        let explained = !self.missing_disks.is_empty() || self.state != State::Ended;
-        let verdict = if explained { Verdict::Unproven } else { Verdict::Damaged };
-        for gap in stream.gaps() {
-            if gap.len() > stream.lost.range(gap.clone()).count() {
-                sum.gaps.push((gap.start, gap.end));
-                let text = format!("{}: nothing of chunks {} to {}", stream.name, gap.start, gap.end - 1);
-                findings.add(verdict, None, text);
+        let meta = chunk.record.as_ref().map(|record| &record.meta);
+        let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
+        match &chunk.record {
+            Some(_) => self.recorded(chunk, seen),
+            None => {
+                self.sum.unacknowledged.push(chunk.number);
+                let text = match seen.proven_by_frames(self.before, upto) {
+                    _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
+                    Ok(()) => {
+                        "no index knows it; its frame headers prove its place, nothing its samples".to_owned()
+                    }
+                    Err(why) => format!("no index knows it, and {why}"),
+                };
+                self.findings.add(Verdict::Unproven, path, text);
             }
         }
-        let reports = self.report.iter().flat_map(|report| &report.datastreams);
-        if let Some(report) = reports.into_iter().find(|report| report.name == stream.name) {
-            let found = stream.chunks.values().filter(|chunk| chunk.record.is_some()).count() as u64;
-            if found < report.acknowledged {
-                let text = format!(
-                    "{}: {} of {} acknowledged chunks are not here",
-                    stream.name,
-                    report.acknowledged - found,
-                    report.acknowledged
-                );
-                findings.add(verdict, None, text);
+        self.time(chunk, first);
+        self.before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+    }
+
+    /// A chunk with a record: is it what was promised?
+    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) {
+        let Some(record) = &chunk.record else { return };
+        let path = Some(&chunk.path);
+        self.sum.units += u64::from(record.meta.units);
+        let missing = record.meta.missing_units();
+        self.sum.missing_units += missing;
+        let proof = match chunk.bytes {
+            None => Err("the index promises it, but it is not there".to_owned()),
+            Some(_) => seen.proves(record),
+        };
+        match proof {
+            Ok(()) => {
+                self.sum.proven += 1;
+                if chunk.moved {
+                    self.findings.add(Verdict::Holes, path, "its record is in the index of another disk");
+                }
+                if seen.bytes > record.bytes {
+                    let text = format!("{} bytes follow the end of the chunk", seen.bytes - record.bytes);
+                    self.findings.add(Verdict::Damaged, path, text);
+                }
             }
-            for number in &report.unacknowledged {
-                let text = format!("{}.{number:08} was still under way when the recorder ended", stream.name);
-                findings.add(Verdict::Damaged, None, text);
+            Err(why) => {
+                match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
+                    Some(other) => {
+                        self.sum.proven += 1;
+                        let text = format!("{why}; what was recorded lies in {}", other.display());
+                        self.findings.add(Verdict::Damaged, path, text);
+                    }
+                    None => {
+                        self.sum.damaged.push(chunk.number);
+                        self.findings.add(Verdict::Damaged, path, why);
+                    }
+                }
             }
         }
-    }
-}
-
-#[derive(Default)]
-struct Findings {
-    all: Vec<Finding>,
-    total: u64,
-    worst: Option<Verdict>,
-}
-
-impl Findings {
-    fn add(&mut self, verdict: Verdict, path: Option<&PathBuf>, text: String) {
-        self.worst = self.worst.max(Some(verdict));
-        self.total += 1;
-        if self.all.len() < MOST_FINDINGS {
-            self.all.push(Finding { verdict, path: path.cloned(), text });
+        if missing > 0 {
+            let text = format!("{missing} of {} units never arrived", record.meta.units);
+            self.findings.add(Verdict::Holes, path, text);
+        }
+        if seen.frames > 0 && seen.filled < missing {
+            let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
+            self.findings.add(Verdict::Damaged, path, text);
         }
     }
-}
 
-/// What a further file or record of a number means.
-fn judge_copy(copy: &ChunkEntry, counted: Option<&ChunkEntry>) -> (Verdict, &'static str) {
-    let sum = |chunk: &ChunkEntry| chunk.record.as_ref().map(|record| (record.bytes, record.crc32c));
-    match (counted.and_then(sum), sum(copy)) {
-        (Some(a), Some(b)) if a != b => (Verdict::Damaged, "another disk has other bytes under its number"),
-        _ if copy.bytes.is_none() => {
-            (Verdict::Whole, "recorded again on another disk, because this one failed")
+    /// Does the time go on from the chunk before?
+    fn time(&mut self, chunk: &ChunkEntry, first: Option<Time>) {
+        let rate = self.about.and_then(|about| about.info.frames_per_second);
+        let (Some(rate), Some(before), Some(first)) = (rate, self.before, first) else { return };
+        let step = steps_between(before, first, rate);
+        // A chunk may begin within the frame number that the one before ended in, where threads share it.
+        if (0..=1).contains(&step) {
+            return;
         }
-        _ if counted.is_some_and(|chunk| chunk.bytes == copy.bytes) => {
-            (Verdict::Whole, "another disk has it, too")
-        }
-        _ => (Verdict::Unproven, "another disk has its number, and another length"),
+        self.sum.time_breaks += 1;
+        let text = if step > 1 {
+            let between = u64::try_from(step - 1).unwrap_or(u64::MAX);
+            self.sum.missing_between = self.sum.missing_between.saturating_add(between);
+            format!("{} frame numbers before it are in no chunk", step - 1)
+        } else {
+            format!("its time is {} frames before the end of the chunk before it", -step)
+        };
+        self.findings.add(Verdict::Holes, Some(&chunk.path), text);
     }
-}
 
-fn check_chunk(
-    chunk: &ChunkEntry,
-    seen: &Seen,
-    state: State,
-    sum: &mut DatastreamCheck,
-    findings: &mut Findings,
-) {
-    sum.chunks += u64::from(chunk.bytes.is_some());
-    sum.frames_seen += seen.frames;
-    sum.illegal_frames += seen.illegal;
-    sum.filled_frames += seen.filled;
-    let path = Some(&chunk.path);
-    if let Some(why) = seen.illegal_why {
-        findings.add(Verdict::Damaged, path, format!("{} frames are not legal: {why}", seen.illegal));
+    /// What a further file or record of a number means.
+    fn copy(&mut self, copy: &ChunkEntry) {
+        self.sum.copies += 1;
+        let number = copy.number;
+        let counted = self.stream.chunks.get(&number);
+        let promised = counted.and_then(|chunk| chunk.record.as_ref());
+        let differs = copy
+            .record
+            .as_ref()
+            .zip(promised)
+            .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
+        let seen = self.seen.get(&copy.path);
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.path))) {
+            (Some(record), _) => {
+                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
+            }
+            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
+            (None, None) => false,
+        };
+        let (verdict, text) = match (copy.bytes, same) {
+            _ if differs => {
+                (Verdict::Damaged, format!("the index of another disk says otherwise of chunk {number}"))
+            }
+            (None, _) => {
+                (Verdict::Whole, "recorded again on another disk, because this one failed".to_owned())
+            }
+            (Some(_), true) if copy.record.is_some() => {
+                (Verdict::Holes, format!("chunk {number} is on another disk, too: both were acknowledged"))
+            }
+            (Some(_), true) => (
+                Verdict::Unproven,
+                format!(
+                    "a copy of chunk {number}, which is on another disk: concatenated by name it would be read twice"
+                ),
+            ),
+            (Some(_), false) => (
+                Verdict::Unproven,
+                format!("it has the number of chunk {number}, and other bytes: it is not used"),
+            ),
+        };
+        self.findings.add(verdict, Some(&copy.path), text);
     }
-    let Some(record) = &chunk.record else {
-        sum.unacknowledged.push(chunk.number);
-        let live = if state == State::Live { "not yet acknowledged" } else { "no index knows it" };
-        findings.add(Verdict::Unproven, path, live.to_owned());
-        return;
-    };
-    sum.units += u64::from(record.meta.units);
-    let missing = record.meta.missing_units();
-    sum.missing_units += missing;
-    let wrong = if chunk.bytes.is_none() {
-        Some("the index promises it, but it is not there".to_owned())
-    } else if let Some(error) = &seen.error {
-        Some(format!("it cannot be read: {error}"))
-    } else if seen.bytes != record.bytes {
-        Some(format!("it has {} bytes, its index record says {}", seen.bytes, record.bytes))
-    } else if seen.crc32c != record.crc32c {
-        Some(format!("its CRC-32C is {:08x}, its index record says {:08x}", seen.crc32c, record.crc32c))
-    } else {
-        None
-    };
-    match wrong {
-        Some(text) => {
-            sum.damaged.push(chunk.number);
-            findings.add(Verdict::Damaged, path, text);
-        }
-        None => sum.proven += 1,
-    }
-    if missing > 0 {
-        findings.add(Verdict::Holes, path, format!("{missing} of {} units never arrived", record.meta.units));
-    }
-    if seen.frames > 0 && seen.filled < missing {
-        let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
-        findings.add(Verdict::Damaged, path, text);
-    }
-}
-
-/// Does the time go on from the chunk before?
-fn check_time(
-    stream: &DatastreamEntry,
-    chunk: &ChunkEntry,
-    before: Option<(i64, u32)>,
-    first: Option<(i64, u32)>,
-    sum: &mut DatastreamCheck,
-    findings: &mut Findings,
-) {
-    let rate = stream.datastream.as_ref().and_then(|stream| stream.info.frames_per_second);
-    let (Some(rate), Some(before), Some(first)) = (rate, before, first) else { return };
-    let count = |(second, frame): (i64, u32)| i128::from(second) * i128::from(rate) + i128::from(frame);
-    let step = count(first) - count(before);
-    // A chunk may begin within the frame number that the one before ended in, where threads share it.
-    if (0..=1).contains(&step) {
-        return;
-    }
-    sum.time_breaks += 1;
-    let text = if step > 1 {
-        sum.missing_between += u64::try_from(step - 1).unwrap_or(u64::MAX);
-        format!("{} frame numbers before it are in no chunk", step - 1)
-    } else {
-        format!("its time is {} frames before the end of the chunk before it", -step)
-    };
-    findings.add(Verdict::Holes, Some(&chunk.path), text);
 }

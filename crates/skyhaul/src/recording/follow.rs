@@ -5,7 +5,7 @@
 //! still lie in the recorder's memory are copied from there (and believed only with their checksum), the others
 //! are read from disk.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,13 +31,25 @@ struct Tail {
     ended: bool,
 }
 
+/// What a follower gives.
+#[derive(Debug)]
+pub(super) enum Followed {
+    Chunk(Box<ChunkEntry>),
+    /// No disk could take the chunk of this number, and why.
+    Lost(u32, String),
+    /// The recorder is over; whatever there is from this number on is to be read from the disks.
+    Ended(u32),
+    /// Nobody wants more.
+    Unwanted,
+}
+
 /// Gives chunks as they are acknowledged.
 #[derive(Debug)]
 pub(super) struct Follower {
     name: String,
     tails: Vec<Tail>,
     chunks: BTreeMap<u32, (usize, ChunkRecord)>,
-    lost: BTreeSet<u32>,
+    lost: BTreeMap<u32, String>,
     next: u32,
     ended: bool,
     memory: Option<(Peek, u64)>,
@@ -61,7 +73,7 @@ impl Follower {
             name: name.to_owned(),
             tails: recording.disks.iter().map(tail).collect(),
             chunks: BTreeMap::new(),
-            lost: BTreeSet::new(),
+            lost: BTreeMap::new(),
             next: 0,
             ended: false,
             memory,
@@ -69,24 +81,29 @@ impl Follower {
     }
 
     /// The next chunk in order. Waits for it, until the recorder ends or is dead or `wanted` says no.
-    pub(super) fn next(&mut self, wanted: impl Fn() -> bool) -> Option<ChunkEntry> {
+    pub(super) fn next(&mut self, wanted: impl Fn() -> bool) -> Followed {
         loop {
-            while self.lost.remove(&self.next) {
+            let number = self.next;
+            if let Some((tail, record)) = self.chunks.remove(&number) {
                 self.next += 1;
-            }
-            if self.ended && !self.chunks.contains_key(&self.next) {
-                // What is missing now will never come.
-                self.next = *self.chunks.range(self.next..).next()?.0;
-            }
-            if let Some((tail, record)) = self.chunks.remove(&self.next) {
-                self.next += 1;
+                self.lost.remove(&number);
                 let disk = self.tails[tail].disk.clone();
-                let path = names::chunk_path(&disk, &self.name, record.number);
-                let (number, bytes) = (record.number, Some(record.bytes));
-                return Some(ChunkEntry { number, disk: tail, path, bytes, record: Some(record) });
+                let path = names::chunk_path(&disk, &self.name, number);
+                let bytes = Some(record.bytes);
+                let entry =
+                    ChunkEntry { number, disk: tail, path, bytes, record: Some(record), moved: false };
+                return Followed::Chunk(Box::new(entry));
+            }
+            if let Some(reason) = self.lost.remove(&number) {
+                self.next += 1;
+                return Followed::Lost(number, reason);
+            }
+            // What is missing now will never come.
+            if self.ended {
+                return Followed::Ended(number);
             }
             if !wanted() {
-                return None;
+                return Followed::Unwanted;
             }
             // Asked before reading: what was written before the recorder died is then read.
             let alive = self.tails.iter().any(|tail| disk::is_locked(&tail.path));
@@ -120,7 +137,7 @@ impl Follower {
                 Record::Lost(chunk)
                     if names.get(&chunk.datastream) == Some(name) && chunk.number >= *next =>
                 {
-                    lost.insert(chunk.number);
+                    lost.insert(chunk.number, chunk.reason);
                 }
                 Record::End(_) => *end = true,
                 _ => {}

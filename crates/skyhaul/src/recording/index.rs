@@ -1,13 +1,23 @@
 //! Reading an index that may be torn, rotten, growing or hostile.
 //!
 //! The reader takes lines that check and counts the others. A line without an end is the torn tail of a killed
-//! recorder, or one that is just being written: it is left for the next reading.
+//! recorder, or one that is just being written: it is left for the next reading. A line whose end was changed to
+//! CR LF still checks, and is counted as changed.
+//!
+//! Limits: behind 64 MiB without a line that checks nothing more is read, so that a file of terabytes that is no
+//! index does not hold up whoever opens the scan.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use skyhaul_io::disk::open_regular;
+
 use super::record::{LONGEST_LINE, Record};
+
+/// Bytes without a line that checks, behind which an index is not read on.
+const MOST_JUNK: u64 = 64 << 20;
 
 /// How much of an index could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -18,6 +28,15 @@ pub struct Tally {
     pub garbage: u64,
     /// Bytes after the last end of line.
     pub torn_bytes: u64,
+    /// Lines that check, but end in CR LF.
+    #[serde(default)]
+    pub changed: u64,
+    /// It has a recorder's account: on this disk the recording ended in order.
+    #[serde(default)]
+    pub closed: bool,
+    /// Too many bytes did not check: what follows them was not read.
+    #[serde(default)]
+    pub given_up: bool,
 }
 
 /// Reads an index from its beginning, and again as it grows.
@@ -27,6 +46,8 @@ pub struct IndexReader {
     /// Where the first line begins that was not read.
     offset: u64,
     pending: Vec<u8>,
+    /// Bytes read since the last line that checks.
+    junk: u64,
     /// In a line that is too long to be honest.
     overlong: bool,
     tally: Tally,
@@ -36,10 +57,15 @@ impl IndexReader {
     /// Open an index.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's; it is no regular file.
     pub fn open(path: &Path) -> io::Result<IndexReader> {
-        let file = File::open(path)?;
-        Ok(IndexReader { file, offset: 0, pending: Vec::new(), overlong: false, tally: Tally::default() })
+        Ok(Self::of(open_regular(path)?))
+    }
+
+    /// Read `file`, which may have lost its name.
+    pub(super) fn of(file: File) -> IndexReader {
+        let pending = Vec::new();
+        IndexReader { file, offset: 0, pending, junk: 0, overlong: false, tally: Tally::default() }
     }
 
     /// Give every record that came since the last call to `take`.
@@ -47,16 +73,20 @@ impl IndexReader {
     /// # Errors
     /// The system's; what was read until then was given.
     pub fn read(&mut self, mut take: impl FnMut(Record)) -> io::Result<()> {
-        self.file.seek(SeekFrom::Start(self.offset))?;
         let mut buffer = vec![0; 64 << 10];
         loop {
-            let n = match self.file.read(&mut buffer) {
+            if self.junk > MOST_JUNK {
+                self.tally.given_up = true;
+                break;
+            }
+            let n = match self.file.read_at(&mut buffer, self.offset) {
                 Ok(0) => break,
                 Ok(n) => n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
             self.offset += n as u64;
+            self.junk += n as u64;
             self.feed(&buffer[..n], &mut take);
         }
         self.tally.torn_bytes = self.pending.len() as u64;
@@ -67,10 +97,14 @@ impl IndexReader {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             self.pending.extend_from_slice(&bytes[..end]);
             bytes = &bytes[end + 1..];
-            let record = if self.overlong { None } else { Record::parse(&self.pending) };
+            let unchanged = self.pending.strip_suffix(b"\r").unwrap_or(&self.pending);
+            let record = if self.overlong { None } else { Record::parse(unchanged) };
             match record {
                 Some(record) => {
                     self.tally.records += 1;
+                    self.tally.changed += u64::from(unchanged.len() < self.pending.len());
+                    self.tally.closed |= matches!(record, Record::End(_));
+                    self.junk = bytes.len() as u64;
                     take(record);
                 }
                 // An empty line ends a torn one before records were appended to it.
@@ -187,6 +221,49 @@ mod tests {
             reader.read(|record| found.push(record)).unwrap();
         }
         assert_eq!(found, records);
+    }
+
+    #[test]
+    fn line_ends_that_were_changed_are_counted_and_the_records_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.index");
+        let records = records();
+        let text: String = records.iter().map(Record::to_line).collect();
+        std::fs::write(&path, text.replace('\n', "\r\n")).unwrap();
+        let (found, tally) = read(&path);
+        assert_eq!((found, tally.changed, tally.garbage), (records, 4, 0));
+    }
+
+    #[test]
+    fn a_kind_of_record_that_is_not_known_is_no_garbage() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.index");
+        let json = r#"{"record":"of_a_later_version","a":1}"#;
+        std::fs::write(&path, format!("{:08x} {json}\n", crc32c::crc32c(json.as_bytes()))).unwrap();
+        let (found, tally) = read(&path);
+        assert_eq!((found, tally.records, tally.garbage), (vec![Record::Other], 1, 0));
+    }
+
+    #[test]
+    fn a_file_that_is_no_index_is_not_read_for_ever() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.index");
+        std::fs::write(&path, records()[1].to_line()).unwrap();
+        // Eight exabytes, if the file system counts that far: reading them would take years.
+        let file = File::options().write(true).open(&path).unwrap();
+        let long = [1 << 62, 1 << 43].into_iter().any(|length| file.set_len(length).is_ok());
+        assert!(long, "no sparse file can be made here");
+        let (found, tally) = read(&path);
+        assert_eq!((found.len(), tally.given_up), (1, true));
+    }
+
+    #[test]
+    fn a_fifo_with_the_name_of_an_index_is_refused_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.index");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let said = IndexReader::open(&path).unwrap_err().to_string();
+        assert_eq!(said, "it is a FIFO, not a regular file");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! One disk, as the threads of the others and the caller see it: what waits for it, what it writes, how it is.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use skyhaul_io::disk::{Disk, Means, Waker};
+use skyhaul_io::disk::{Disk, Log, Means, Waker};
 
 use super::dispatch::{ASSUMED, Ready, Work};
 use super::report::{DiskState, Histogram};
@@ -121,12 +122,14 @@ impl LaneState {
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) path: PathBuf,
+    /// Its index.
+    pub(super) log: Arc<File>,
     pub(super) waker: Waker,
     state: Mutex<LaneState>,
 }
 
 impl Lane {
-    pub(super) fn new(path: PathBuf, disk: &Disk) -> Lane {
+    pub(super) fn new(path: PathBuf, disk: &Disk, log: &Log) -> Lane {
         let state = LaneState {
             notes: VecDeque::new(),
             work: VecDeque::new(),
@@ -146,7 +149,7 @@ impl Lane {
             latency: Histogram::default(),
             means: disk.means().clone(),
         };
-        Lane { path, waker: disk.waker(), state: Mutex::new(state) }
+        Lane { path, log: log.file().clone(), waker: disk.waker(), state: Mutex::new(state) }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, LaneState> {

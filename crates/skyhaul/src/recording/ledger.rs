@@ -38,6 +38,12 @@ pub struct DatastreamReport {
     pub lost_numbers: Vec<u32>,
     /// Numbers of chunks that were still under way at the end.
     pub unacknowledged: Vec<u32>,
+    /// Chunks that were durable, and are on no disk any more: looked for at the end.
+    #[serde(default)]
+    pub gone: u64,
+    /// Their numbers (the first 10 000).
+    #[serde(default)]
+    pub gone_numbers: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -103,6 +109,15 @@ impl Ledger {
             }
         }
         first
+    }
+
+    /// A durable chunk is on no disk any more.
+    pub(super) fn miss(&mut self, datastream: u32, number: u32) {
+        let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
+        account.report.gone += 1;
+        if account.report.gone_numbers.len() < MOST_NUMBERS {
+            account.report.gone_numbers.push(number);
+        }
     }
 
     /// A chunk goes to another disk.

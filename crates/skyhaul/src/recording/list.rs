@@ -5,8 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::finding::{Finding, Verdict};
+use super::gap::Lack;
 use super::names;
-use super::open::{Recording, State};
+use super::open::{OpenError, Recording, State};
+use super::plan::{self, Step};
 
 /// One scan in a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +34,20 @@ pub struct ScanSummary {
     pub disks: Vec<PathBuf>,
     /// Disks of the session that are not among these.
     pub missing_disks: Vec<PathBuf>,
+    /// Chunks that there must be, and are not, or not in full length.
+    pub missing: u64,
+    /// What is amiss by names, lengths and indexes alone: one line each.
+    pub findings: Vec<Finding>,
+}
+
+impl ScanSummary {
+    /// Whether nothing is amiss, as far as a list can tell: `check` reads every byte.
+    #[must_use]
+    pub fn looks_whole(&self) -> bool {
+        self.missing == 0
+            && self.lost == 0
+            && self.findings.iter().all(|finding| finding.verdict <= Verdict::Holes)
+    }
 }
 
 /// All scans on `disks`, by label. Only names, lengths and indexes are read, no data.
@@ -41,7 +58,13 @@ pub fn ls<P: AsRef<Path>>(disks: &[P]) -> Vec<ScanSummary> {
     // A further datastream's directory is part of its scan.
     let is_part = |label: &str| label.rfind("_ds").is_some_and(|at| labels.contains(&label[..at]));
     let whole = labels.iter().filter(|label| !is_part(label));
-    whole.filter_map(|label| summary(Recording::open(&paths, label).ok()?)).collect()
+    whole
+        .filter_map(|label| match Recording::open(&paths, label) {
+            Ok(recording) => Some(summary(recording)),
+            Err(OpenError::NoDisk { error, .. }) => Some(unreadable(label, &error)),
+            Err(_) => None,
+        })
+        .collect()
 }
 
 /// Directories of one disk that can be scans: they hold an index or chunk files.
@@ -50,7 +73,12 @@ fn labels(disk: &Path) -> Vec<String> {
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     names
         .filter(|name| {
-            let Ok(mut files) = std::fs::read_dir(disk.join(name)) else { return false };
+            let directory = disk.join(name);
+            let Ok(mut files) = std::fs::read_dir(&directory) else {
+                // What cannot be looked at may be a scan: opening it says what is wrong.
+                let kind = std::fs::symlink_metadata(&directory);
+                return name != "lost+found" && kind.is_ok_and(|kind| kind.is_dir() || kind.is_symlink());
+            };
             files.any(|file| {
                 let file = file.ok().and_then(|file| file.file_name().into_string().ok());
                 file.is_some_and(|file| {
@@ -61,11 +89,22 @@ fn labels(disk: &Path) -> Vec<String> {
         .collect()
 }
 
-fn summary(recording: Recording) -> Option<ScanSummary> {
+fn summary(recording: Recording) -> ScanSummary {
     let streams = &recording.datastreams;
+    let steps = streams.iter().flat_map(|stream| plan::steps(&recording, stream, 0));
+    let missing = steps.map(|step| match step {
+        Step::Foreign(_) => 0,
+        Step::Gap(gap) if !matches!(gap.lack, Lack::Missing | Lack::Unfinished) => 0,
+        Step::Gap(gap) => u64::from(gap.chunks.1.saturating_sub(gap.chunks.0)),
+        Step::Chunk { entry, .. } => {
+            let short = entry.record.as_ref().is_some_and(|record| entry.bytes != Some(record.bytes));
+            u64::from(short)
+        }
+    });
+    let missing = missing.sum();
     let on = |disk: usize| streams.iter().any(|s| s.chunks.values().any(|chunk| chunk.disk == disk));
     let disks = recording.disks.iter().enumerate().filter(|&(disk, _)| on(disk));
-    Some(ScanSummary {
+    ScanSummary {
         state: recording.state,
         started: recording.sessions.first().map(|session| session.started.clone()),
         datastreams: streams.iter().map(|stream| stream.name.clone()).collect(),
@@ -74,7 +113,27 @@ fn summary(recording: Recording) -> Option<ScanSummary> {
         unacknowledged: streams.iter().map(|stream| stream.unacknowledged().count() as u64).sum(),
         lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
         disks: disks.map(|(_, path)| path.clone()).collect(),
+        missing,
+        findings: super::check::at_a_glance(&recording),
         missing_disks: recording.missing_disks,
         scan: recording.label.to_string(),
-    })
+    }
+}
+
+/// What may be a scan, and cannot be looked at.
+fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
+    ScanSummary {
+        scan: label.to_owned(),
+        state: State::Unindexed,
+        started: None,
+        datastreams: Vec::new(),
+        chunks: 0,
+        bytes: 0,
+        unacknowledged: 0,
+        lost: 0,
+        disks: Vec::new(),
+        missing_disks: Vec::new(),
+        missing: 0,
+        findings: vec![Finding { verdict: Verdict::Unproven, path: None, text: error.to_string() }],
+    }
 }

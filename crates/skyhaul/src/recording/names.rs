@@ -57,16 +57,24 @@ impl Label {
     }
 
     /// Directories on `disk` that belong to this scan by name: the scan's own and `<scan>_ds…`.
-    pub(crate) fn directories(&self, disk: &Path) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(disk) else { return Vec::new() };
-        let mut names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| {
-                name.strip_prefix(&self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with("_ds"))
-            })
-            .collect();
+    ///
+    /// # Errors
+    /// The disk cannot be looked at.
+    pub(crate) fn directories(&self, disk: &Path) -> std::io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(disk)? {
+            let Ok(name) = entry?.file_name().into_string() else { continue };
+            if name.strip_prefix(&self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with("_ds")) {
+                names.push(name);
+            }
+        }
         names.sort();
-        names
+        Ok(names)
+    }
+
+    /// The name of a datastream whose own record is gone: what a recorder calls it.
+    pub(crate) fn datastream(&self, number: u32) -> String {
+        if number == 0 { self.0.clone() } else { format!("{}_ds{number}", self.0) }
     }
 }
 

@@ -3,20 +3,26 @@
 //! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use skyhaul_io::disk;
 use skyhaul_io::file::failed;
 
-use super::index::{IndexReader, Tally};
-use super::names::{self, Label, LabelError};
+use super::finding::Finding;
+use super::gather::Gathered;
+use super::index::Tally;
+use super::ledger::DatastreamReport;
+use super::names::{Label, LabelError};
 use super::read::{ReadOptions, Reader};
-use super::record::{ChunkRecord, Datastream, Event, LostChunk, Record, Session};
+use super::record::{ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, Session};
 use super::report::RecordingReport;
+
+/// Chunk files that are looked into to find out what they hold.
+const LOOK_AT: usize = 4;
+/// Bytes of each that are looked at.
+const LOOK_BYTES: u64 = 1 << 20;
 
 /// How a scan's recorder is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +51,8 @@ pub struct ChunkEntry {
     pub bytes: Option<u64>,
     /// Its index record: it is acknowledged if it has one.
     pub record: Option<ChunkRecord>,
+    /// The record is in the index of another disk than the file is on.
+    pub moved: bool,
 }
 
 impl ChunkEntry {
@@ -53,6 +61,17 @@ impl ChunkEntry {
     pub fn is_acknowledged(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.bytes == Some(record.bytes))
     }
+}
+
+/// A regular file in one of the scan's directories.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileEntry {
+    /// Which of the recording's disks it is on.
+    pub disk: usize,
+    /// Where.
+    pub path: PathBuf,
+    /// Its length.
+    pub bytes: u64,
 }
 
 /// One datastream of a scan.
@@ -70,6 +89,8 @@ pub struct DatastreamEntry {
     pub lost: BTreeMap<u32, LostChunk>,
     /// Files that were being written when the recorder died.
     pub partial: Vec<PathBuf>,
+    /// What the recorder said of it at its end.
+    pub account: Option<DatastreamReport>,
 }
 
 impl DatastreamEntry {
@@ -89,6 +110,12 @@ impl DatastreamEntry {
     /// Numbers of files that no index knows (or knows with another length).
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.values().filter(|chunk| !chunk.is_acknowledged()).map(|chunk| chunk.number)
+    }
+
+    /// Whether anything is known of it.
+    pub(super) fn is_something(&self) -> bool {
+        let known = self.datastream.is_some() || self.account.is_some();
+        known || !self.chunks.is_empty() || !self.lost.is_empty()
     }
 
     /// Bytes of all chunk files.
@@ -115,10 +142,16 @@ pub struct Recording {
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
-    /// Disks of the session that were not given (or have no index).
+    /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
     /// How its recorder is.
     pub state: State,
+    /// Regular files in its directories that are called neither chunk nor index.
+    pub others: Vec<FileEntry>,
+    /// What was found amiss by names, lengths and indexes alone.
+    pub findings: Vec<Finding>,
+    /// Indexes of two recordings lie under this name: one of them is read.
+    pub ambiguous: bool,
 }
 
 /// Why a scan cannot be opened.
@@ -142,20 +175,6 @@ pub enum OpenError {
     },
 }
 
-/// What the indexes say, before it is put together.
-#[derive(Default)]
-struct Sum {
-    /// Session and number of each datastream.
-    datastreams: HashMap<(String, u32), Datastream>,
-    chunks: Vec<(String, usize, ChunkRecord)>,
-    lost: Vec<(String, LostChunk)>,
-    sessions: Vec<Session>,
-    events: Vec<Event>,
-    report: Option<RecordingReport>,
-    indexes: Vec<(PathBuf, Tally)>,
-    live: bool,
-}
-
 impl Recording {
     /// Open `scan` on `disks`.
     ///
@@ -167,37 +186,70 @@ impl Recording {
     ) -> Result<Recording, OpenError> {
         let label = Label::new(scan)?;
         let disks: Vec<PathBuf> = disks.into_iter().map(Into::into).collect();
-        let mut sum = Sum::default();
-        for (index, path) in disks.iter().enumerate() {
-            sum.read_index(index, label.index(path));
-        }
-        let mut streams: BTreeMap<String, DatastreamEntry> = BTreeMap::new();
-        for (disk, path) in disks.iter().enumerate() {
-            for name in label.directories(path) {
-                list_files(&mut streams, disk, path, &name);
-            }
-        }
-        sum.merge_into(&mut streams, &disks);
-        streams.retain(|_, stream| stream.datastream.is_some() || !stream.chunks.is_empty());
-        if streams.is_empty() && sum.indexes.is_empty() {
+        let mut gathered = Gathered::of(&label, &disks);
+        let report = gathered.report();
+        let datastreams = gathered.streams(&label, &disks);
+        if datastreams.is_empty() && gathered.indexes.is_empty() {
             let unreadable = disks.iter().find_map(|path| Some((path, std::fs::read_dir(path).err()?)));
-            return Err(match unreadable {
-                Some((path, error)) => {
+            let found = gathered.findings.all.iter().find(|_| unreadable.is_none());
+            return Err(match (unreadable, found) {
+                (Some((path, error)), _) => {
                     OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
                 }
-                None => OpenError::NotFound(label.to_string()),
+                (None, Some(Finding { path: Some(path), text, .. })) => {
+                    let hint = format!("hint: look what it is: ls -ld {}", path.display());
+                    let error = std::io::Error::other(format!("{} {text}\n{hint}", path.display()));
+                    OpenError::NoDisk { scan: label.to_string(), error }
+                }
+                _ => OpenError::NotFound(label.to_string()),
             });
         }
-        let state = match (&sum.indexes[..], sum.live, &sum.report) {
+        let state = match (&gathered.indexes[..], gathered.live, &report) {
             ([], ..) => State::Unindexed,
             (_, true, _) => State::Live,
             (_, false, Some(_)) => State::Ended,
             (_, false, None) => State::Interrupted,
         };
-        let missing_disks = sum.missing_disks();
-        let Sum { sessions, events, report, indexes, .. } = sum;
-        let datastreams = streams.into_values().collect();
-        Ok(Recording { label, disks, sessions, datastreams, events, report, indexes, missing_disks, state })
+        gathered.judge_indexes(state);
+        let missing_disks = gathered.missing_disks(&disks);
+        let sessions = gathered.sessions();
+        let Gathered { events, indexes, others, ambiguous, findings, .. } = gathered;
+        let findings = findings.all;
+        Ok(Recording {
+            label,
+            disks,
+            sessions,
+            datastreams,
+            events,
+            report,
+            indexes,
+            missing_disks,
+            state,
+            others,
+            findings,
+            ambiguous,
+        })
+    }
+
+    /// What is known of the datastream with this place in `datastreams`: by its index record, or, without one, by the
+    /// frames of its first chunk files.
+    #[must_use]
+    pub fn about(&self, datastream: usize) -> Option<Datastream> {
+        let stream = self.datastreams.get(datastream)?;
+        if let Some(about) = stream.datastream.as_ref().filter(|about| about.info.unit_bytes > 0) {
+            return Some(about.clone());
+        }
+        let files = stream.chunks.values().filter_map(|chunk| Some((&chunk.path, chunk.bytes?)));
+        let info = files.take(LOOK_AT).find_map(|(path, bytes)| {
+            let mut head = vec![0; usize::try_from(bytes.min(LOOK_BYTES)).ok()?];
+            let file = skyhaul_io::disk::open_regular(path).ok()?;
+            std::os::unix::fs::FileExt::read_exact_at(&file, &mut head, 0).ok()?;
+            crate::frames::learn(&head, bytes)
+        });
+        let suffix = stream.name.strip_prefix(self.label.as_str()).unwrap_or_default().to_owned();
+        let number = stream.datastream.as_ref().map(|about| about.datastream);
+        let datastream = number.unwrap_or(super::repair::ADOPTED + datastream as u32);
+        Some(Datastream { datastream, name: stream.name.clone(), info: DatastreamInfo { suffix, ..info? } })
     }
 
     /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
@@ -206,135 +258,5 @@ impl Recording {
     /// There is no such datastream, or no memory to read into.
     pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
         Reader::new(self, datastream, options)
-    }
-}
-
-impl Sum {
-    fn read_index(&mut self, disk: usize, path: PathBuf) {
-        let Ok(mut reader) = IndexReader::open(&path) else { return };
-        self.live |= disk::is_locked(&path);
-        let mut session = String::new();
-        // An index that cannot be read to its end has given what it could.
-        let _ = reader.read(|record| match record {
-            Record::Session(found) => {
-                session.clone_from(&found.session);
-                self.sessions.push(found);
-            }
-            Record::Datastream(found) => {
-                self.datastreams.insert((session.clone(), found.datastream), found);
-            }
-            // No file can have such a number: a recorder never wrote this.
-            Record::Chunk(found) if found.number > names::LAST_NUMBER => {}
-            Record::Chunk(found) => self.chunks.push((session.clone(), disk, found)),
-            Record::Lost(found) => self.lost.push((session.clone(), found)),
-            Record::Event(found) if !self.events.contains(&found) => self.events.push(found),
-            Record::Event(_) => {}
-            Record::End(found) => self.report = Some(*found),
-        });
-        self.indexes.push((path, reader.tally()));
-    }
-
-    /// A datastream by its number; where the session's line is rotten, any session must do.
-    fn datastream(&self, session: &str, number: u32) -> Option<&Datastream> {
-        let exact = self.datastreams.get(&(session.to_owned(), number));
-        exact.or_else(|| self.datastreams.values().find(|stream| stream.datastream == number))
-    }
-
-    fn merge_into(&self, streams: &mut BTreeMap<String, DatastreamEntry>, disks: &[PathBuf]) {
-        for datastream in self.datastreams.values() {
-            let stream = streams.entry(datastream.name.clone()).or_default();
-            stream.name.clone_from(&datastream.name);
-            stream.datastream = Some(datastream.clone());
-        }
-        for (session, disk, record) in &self.chunks {
-            let Some(name) = self.datastream(session, record.datastream).map(|stream| &stream.name) else {
-                continue;
-            };
-            if let Some(stream) = streams.get_mut(name) {
-                stream.record(*disk, &disks[*disk], record);
-            }
-        }
-        for (session, lost) in &self.lost {
-            let name = self.datastream(session, lost.datastream).map(|stream| stream.name.clone());
-            if let Some(stream) = name.and_then(|name| streams.get_mut(&name)) {
-                stream.lost.insert(lost.number, lost.clone());
-            }
-        }
-        for stream in streams.values_mut() {
-            // What a second disk did take in the end is not lost.
-            let DatastreamEntry { lost, chunks, .. } = stream;
-            lost.retain(|number, _| !chunks.contains_key(number));
-        }
-    }
-
-    fn missing_disks(&self) -> Vec<PathBuf> {
-        let mut missing = Vec::new();
-        for session in &self.sessions {
-            for (index, path) in session.disks.iter().enumerate() {
-                let found = self.sessions.iter().any(|s| s.session == session.session && s.disk == index);
-                if !found && !missing.contains(path) {
-                    missing.push(path.clone());
-                }
-            }
-        }
-        missing
-    }
-}
-
-impl DatastreamEntry {
-    /// Put an index record to its file, or note that there is none.
-    fn record(&mut self, disk: usize, path: &std::path::Path, record: &ChunkRecord) {
-        let number = record.number;
-        let here = |chunk: &&mut ChunkEntry| chunk.disk == disk && chunk.number == number;
-        let known = self.chunks.get_mut(&number).into_iter().chain(&mut self.copies).find(here);
-        if let Some(chunk) = known {
-            chunk.record = Some(record.clone());
-        } else {
-            let path = names::chunk_path(path, &self.name, number);
-            let entry = ChunkEntry { number, disk, path, bytes: None, record: Some(record.clone()) };
-            self.add(entry);
-        }
-        self.prefer_the_best(number);
-    }
-
-    fn add(&mut self, entry: ChunkEntry) {
-        match self.chunks.entry(entry.number) {
-            Entry::Vacant(place) => {
-                place.insert(entry);
-            }
-            Entry::Occupied(_) => self.copies.push(entry),
-        }
-    }
-
-    /// Of several entries of one number, the acknowledged one counts.
-    fn prefer_the_best(&mut self, number: u32) {
-        let Some(best) = self.chunks.get_mut(&number) else { return };
-        for copy in self.copies.iter_mut().filter(|copy| copy.number == number) {
-            let rank = |c: &ChunkEntry| (c.is_acknowledged(), c.bytes.is_some());
-            if rank(copy) > rank(best) {
-                std::mem::swap(copy, best);
-            }
-        }
-    }
-}
-
-/// Chunk files of one directory.
-fn list_files(
-    streams: &mut BTreeMap<String, DatastreamEntry>,
-    disk: usize,
-    path: &std::path::Path,
-    name: &str,
-) {
-    let stream = streams.entry(name.to_owned()).or_default();
-    name.clone_into(&mut stream.name);
-    let Ok(entries) = std::fs::read_dir(path.join(name)) else { return };
-    for entry in entries.flatten() {
-        let Ok(file) = entry.file_name().into_string() else { continue };
-        if file.strip_suffix(".part").is_some_and(|whole| names::chunk_number(name, whole).is_some()) {
-            stream.partial.push(entry.path());
-        }
-        let Some(number) = names::chunk_number(name, &file) else { continue };
-        let bytes = entry.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| data.len());
-        stream.add(ChunkEntry { number, disk, path: entry.path(), bytes, record: None });
     }
 }

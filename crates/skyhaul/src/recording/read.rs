@@ -1,57 +1,97 @@
 //! A datastream as one stream of bytes, read ahead by a thread of its own.
 //!
 //! ```text
-//!   chunk files, in order, over all disks ─▶ thread: O_DIRECT reads, checksums ─▶ few buffers ─▶ Read
+//!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk proven, then given ─▶ few buffers ─▶ Read
 //! ```
 //!
-//! Missing chunks are skipped (the index says which; `check` counts them); a chunk that cannot be read, or does
-//! not have its checksum, ends the stream with an error that names the file.
+//! Nothing is given before it is proven: a chunk lies in memory until its checksum is known. One that is longer than
+//! 512 MiB is read twice. What is not there, or does not have its checksum under any name, is a [`Gap`]: an error, left
+//! out, or filled with frames marked invalid, as the caller wants ([`Missing`]). Every gap is in [`Reader::gaps`], and a
+//! stream without gaps is whole to its end.
 
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use skyhaul_io::disk::{Source, read_buffers};
-use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::disk::read_buffers;
+use skyhaul_io::memory::{ALIGN, Block};
 
-use super::follow::Follower;
-use super::open::{ChunkEntry, Recording};
-use super::record::ChunkRecord;
+use super::feed::Feeder;
+use super::finding::{Finding, MOST_FINDINGS};
+use super::gap::Gap;
+use super::open::Recording;
+use super::plan::{self, Step};
+
+/// What to do where a chunk is missing, damaged or unproven.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// End the stream with an error there.
+    #[default]
+    Refuse,
+    /// Leave it out and go on.
+    Skip,
+    /// Give frames marked invalid in its place, as many as it had.
+    Fill,
+}
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Hold every chunk that has an index record against its checksum.
+    /// Give only chunks that are proven. Otherwise a damaged or unproven file is given as it lies; it is a gap all
+    /// the same.
     pub verify: bool,
     /// Wait for chunks that are still to be recorded, until the recorder ends.
     pub follow: bool,
-    /// Also read files that no index knows (all files, if there is no index).
-    pub unacknowledged: bool,
+    /// What to do about gaps.
+    pub missing: Missing,
     /// Bytes of one read.
     pub read_bytes: usize,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { verify: true, follow: false, unacknowledged: false, read_bytes: 4 << 20 }
+        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20 }
     }
 }
 
-/// Pieces read ahead of the consumer.
-const AHEAD: usize = 4;
+/// Pieces read ahead of the consumer, besides those of the chunk that is proven.
+const AHEAD: usize = 7;
+/// Longer chunks are not held in memory while they are proven, in bytes.
+const MOST_HELD: u64 = 512 << 20;
+/// Gaps that are kept; more are counted only.
+const MOST_GAPS: usize = 100_000;
 
 /// Bytes of a chunk.
 #[derive(Debug)]
 pub struct Piece {
     /// The chunk's number.
     pub number: u32,
-    data: Data,
+    /// Made in the place of a missing chunk.
+    pub filled: bool,
+    pub(super) data: Data,
 }
 
 #[derive(Debug)]
-enum Data {
+pub(super) enum Data {
     Disk(Block, usize),
-    Memory(Vec<u8>),
+    Memory {
+        bytes: Vec<u8>,
+        #[expect(dead_code, reason = "counts the piece as long as it lives")]
+        held: Held,
+    },
+}
+
+/// Counts the pieces that lie in no buffer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held(Arc<()>);
+
+impl Held {
+    /// How many pieces hold it, besides its first owner.
+    pub(super) fn pieces(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
 }
 
 impl Piece {
@@ -60,18 +100,66 @@ impl Piece {
     pub fn bytes(&self) -> &[u8] {
         match &self.data {
             Data::Disk(block, length) => &block[..*length],
-            Data::Memory(bytes) => bytes,
+            Data::Memory { bytes, .. } => bytes,
         }
     }
 }
 
-/// The chunks to read, in order.
-pub(super) enum Feed {
-    /// All that there are.
-    Fixed(std::vec::IntoIter<ChunkEntry>),
-    /// As they come.
-    Follow(Box<Follower>),
+/// What a reader met besides bytes.
+#[derive(Debug, Default)]
+struct Met {
+    gaps: Vec<Gap>,
+    gaps_total: u64,
+    notes: Vec<Finding>,
 }
+
+/// What a reader meets: told as it is met, whoever holds this.
+#[derive(Clone, Debug, Default)]
+pub struct Account(Arc<Mutex<Met>>);
+
+impl Account {
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The gaps from number `from` on of those that were met (the first 100 000).
+    #[must_use]
+    pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
+        self.met().gaps.get(from..).unwrap_or_default().to_vec()
+    }
+
+    /// How many gaps were met.
+    #[must_use]
+    pub fn gaps(&self) -> u64 {
+        self.met().gaps_total
+    }
+
+    /// What else was found on the way, and did no harm: chunks under another name, files that are too long.
+    #[must_use]
+    pub fn notes_from(&self, from: usize) -> Vec<Finding> {
+        self.met().notes.get(from..).unwrap_or_default().to_vec()
+    }
+
+    pub(super) fn add(&self, gap: Gap) {
+        let mut met = self.met();
+        met.gaps_total += 1;
+        if met.gaps.len() < MOST_GAPS {
+            met.gaps.push(gap);
+        }
+    }
+
+    pub(super) fn note(&self, finding: Finding) {
+        let mut met = self.met();
+        if met.notes.len() < MOST_FINDINGS {
+            met.notes.push(finding);
+        }
+    }
+}
+
+/// A gap that ended a stream ([`Missing::Refuse`]).
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{0}\nhint: `skyhaul check` says all that is amiss; a reader that may skip or fill goes on")]
+pub struct Damaged(pub Gap);
 
 /// Reads a datastream: as `Read`, or piece by piece without a copy.
 #[derive(Debug)]
@@ -79,7 +167,9 @@ pub struct Reader {
     pieces: Option<Receiver<io::Result<Piece>>>,
     thread: Option<JoinHandle<()>>,
     current: Option<(Piece, usize)>,
-    from_memory: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    account: Account,
+    from_memory: Arc<AtomicU64>,
+    gone: Arc<AtomicBool>,
 }
 
 impl Reader {
@@ -87,51 +177,78 @@ impl Reader {
         let Some(stream) = recording.datastreams.get(datastream) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("no datastream {datastream}")));
         };
-        let feed = if options.follow {
-            Feed::Follow(Box::new(Follower::new(recording, &stream.name)))
-        } else {
-            let all = options.unacknowledged || recording.indexes.is_empty();
-            let chunks =
-                stream.chunks.values().filter(|chunk| all && chunk.bytes.is_some() || chunk.record.is_some());
-            Feed::Fixed(chunks.cloned().collect::<Vec<_>>().into_iter())
-        };
-        let buffers = read_buffers(AHEAD + 3, options.read_bytes)?;
-        let (sender, pieces) = sync_channel(AHEAD);
-        let from_memory = std::sync::Arc::default();
+        let about = recording.about(datastream);
+        let steps = plan::steps(recording, stream, 0);
+        let lengths = steps.iter().filter_map(|step| match step {
+            Step::Chunk { entry, .. } => entry.record.as_ref().map(|record| record.bytes).or(entry.bytes),
+            Step::Gap(_) | Step::Foreign(_) => None,
+        });
+        let info = about.as_ref().map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
+        let longest =
+            lengths.filter(|&bytes| bytes <= MOST_HELD).chain(info).max().unwrap_or(0).min(MOST_HELD);
+        // Small chunks need no large buffers.
+        let piece =
+            options.read_bytes.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);
+        let held = (longest as usize).div_ceil(piece);
+        let buffers = read_buffers(held + AHEAD, piece)?;
+        let (sender, pieces) = channel();
+        let (account, from_memory, gone) = (Account::default(), Arc::default(), Arc::default());
         let feeder = Feeder {
+            most_held: (held * piece) as u64,
             buffers,
             sender,
-            verify: options.verify,
-            from_memory: std::sync::Arc::clone(&from_memory),
+            options: *options,
+            account: account.clone(),
+            from_memory: Arc::clone(&from_memory),
+            gone: Arc::clone(&gone),
+            in_memory: Held::default(),
         };
-        let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || feeder.run(feed))?;
-        Ok(Reader { pieces: Some(pieces), thread: Some(thread), current: None, from_memory })
+        let feed = feeder.feed(recording.clone(), stream.name.clone(), about, steps);
+        let thread = std::thread::Builder::new().name("read-ahead".into()).spawn(move || feed.run())?;
+        Ok(Reader { pieces: Some(pieces), thread: Some(thread), current: None, account, from_memory, gone })
     }
 
     /// The next bytes in order, or `None` at the end.
     ///
     /// # Errors
-    /// A chunk cannot be read or does not have its checksum.
+    /// With [`Missing::Refuse`] the first gap, as [`Damaged`].
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
-        loop {
-            let Some(pieces) = &self.pieces else { return Ok(None) };
-            match pieces.recv() {
-                // A follower asks with nothing whether somebody still listens.
-                Ok(Ok(piece)) if piece.bytes().is_empty() => {}
-                Ok(Ok(piece)) => return Ok(Some(piece)),
-                Ok(Err(error)) => {
-                    self.pieces = None;
-                    return Err(error);
-                }
-                Err(_) => return Ok(None),
+        let Some(pieces) = &self.pieces else { return Ok(None) };
+        match pieces.recv() {
+            Ok(Ok(piece)) => Ok(Some(piece)),
+            Ok(Err(error)) => {
+                self.pieces = None;
+                Err(error)
             }
+            Err(_) => self.ended(),
         }
+    }
+
+    /// The thread is over: a stream that it did not bring to its end must not look whole.
+    fn ended(&mut self) -> io::Result<Option<Piece>> {
+        self.pieces = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(io::Error::other("the thread that reads ahead failed")),
+            _ => Ok(None),
+        }
+    }
+
+    /// What was met so far, and will be: also while the stream is read by others.
+    #[must_use]
+    pub fn account(&self) -> Account {
+        self.account.clone()
+    }
+
+    /// The gaps met so far. After the end: all of them; a stream without any was whole.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.account.gaps_from(0)
     }
 
     /// Chunks that came from the recorder's memory and not from a disk.
     #[must_use]
     pub fn chunks_from_memory(&self) -> u64 {
-        self.from_memory.load(std::sync::atomic::Ordering::Relaxed)
+        self.from_memory.load(Ordering::Relaxed)
     }
 }
 
@@ -158,99 +275,10 @@ impl Read for Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         // The thread ends when it finds nobody to give to.
+        self.gone.store(true, Ordering::Release);
         (self.pieces, self.current) = (None, None);
         if let Some(thread) = self.thread.take().filter(JoinHandle::is_finished) {
             let _ = thread.join();
         }
     }
-}
-
-/// The thread that reads ahead.
-struct Feeder {
-    buffers: Pool,
-    sender: SyncSender<io::Result<Piece>>,
-    verify: bool,
-    from_memory: std::sync::Arc<std::sync::atomic::AtomicU64>,
-}
-
-/// The consumer is gone.
-struct Gone;
-
-impl Feeder {
-    fn run(self, mut feed: Feed) {
-        loop {
-            let chunk = match &mut feed {
-                Feed::Fixed(chunks) => chunks.next(),
-                Feed::Follow(follower) => follower.next(|| self.is_wanted()),
-            };
-            let Some(chunk) = chunk else { return };
-            let memory = match (&mut feed, &chunk.record) {
-                (Feed::Follow(follower), Some(record)) => follower.recall(record),
-                _ => None,
-            };
-            let sent = match memory {
-                Some(bytes) => {
-                    self.from_memory.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    self.send(Ok(Piece { number: chunk.number, data: Data::Memory(bytes) }))
-                }
-                None => self.read_chunk(&chunk),
-            };
-            if sent.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Whether the consumer is still there: asked while there is nothing to send, by an empty piece.
-    fn is_wanted(&self) -> bool {
-        use std::sync::mpsc::TrySendError;
-        let nothing = Piece { number: 0, data: Data::Memory(Vec::new()) };
-        !matches!(self.sender.try_send(Ok(nothing)), Err(TrySendError::Disconnected(_)))
-    }
-
-    fn send(&self, piece: io::Result<Piece>) -> Result<(), Gone> {
-        self.sender.send(piece).map_err(|_| Gone)
-    }
-
-    fn read_chunk(&self, chunk: &ChunkEntry) -> Result<(), Gone> {
-        let fail = |error: io::Error| {
-            let _ =
-                self.send(Err(io::Error::new(error.kind(), format!("{}: {error}", chunk.path.display()))));
-            Err(Gone)
-        };
-        let source = match Source::open(&chunk.path) {
-            Ok(source) => source,
-            Err(error) => return fail(error),
-        };
-        let (mut at, mut crc) = (0, 0);
-        while at < source.len() {
-            // There are more buffers than pieces that can be under way.
-            let Some(mut block) = self.buffers.take() else { return fail(io::ErrorKind::OutOfMemory.into()) };
-            let length = match source.read(at, &mut block) {
-                Ok(0) => break,
-                Ok(length) => length,
-                Err(error) => return fail(error),
-            };
-            if self.verify && chunk.record.is_some() {
-                crc = crc32c::crc32c_append(crc, &block[..length]);
-            }
-            at += length as u64;
-            self.send(Ok(Piece { number: chunk.number, data: Data::Disk(block, length) }))?;
-        }
-        match &chunk.record {
-            Some(record) if self.verify => prove(record, at, crc).or_else(fail),
-            _ => Ok(()),
-        }
-    }
-}
-
-fn prove(record: &ChunkRecord, bytes: u64, crc: u32) -> io::Result<()> {
-    let text = if bytes != record.bytes {
-        format!("it has {bytes} bytes, its index record says {}", record.bytes)
-    } else if crc != record.crc32c {
-        format!("its CRC-32C is {crc:08x}, its index record says {:08x}", record.crc32c)
-    } else {
-        return Ok(());
-    };
-    Err(io::Error::new(io::ErrorKind::InvalidData, text))
 }

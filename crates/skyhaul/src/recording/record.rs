@@ -35,8 +35,11 @@ pub enum Record {
     Lost(LostChunk),
     /// Something an operator should know.
     Event(Event),
-    /// The recorder ended in order.
+    /// The recorder ended in order, or `check --repair` closed what a killed one left.
     End(Box<RecordingReport>),
+    /// A kind that this version does not know.
+    #[serde(other)]
+    Other,
 }
 
 /// A recorder's beginning, on each of its disks.

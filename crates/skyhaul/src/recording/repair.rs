@@ -1,70 +1,198 @@
-//! Giving index records to files that no index knows: plain FlexBuff scans, and chunks that were written but not
-//! yet acknowledged when a recorder was killed.
+//! Giving index records to files that no index knows, and an end to a recording that has none: plain FlexBuff scans, and
+//! what a killed recorder left.
 //!
-//! An adopted record proves only that the file has not changed *since*; it says so (`adopted`).
+//! An adopted record proves only that the file has not changed *since*; it says so (`adopted`). A file whose frames are
+//! known to be broken is not adopted. With everything in the index, and every disk here, the recording is closed: an
+//! `end` record says what there is, so that what is lost from then on is noticed.
 
 use std::io;
+use std::path::Path;
 
 use skyhaul_io::disk::{Log, read_buffers};
+use skyhaul_io::file::failed;
+use skyhaul_io::memory::{ALIGN, Pool};
 
-use super::open::{ChunkEntry, Recording};
-use super::prove::{READ_BYTES, Seen, read_chunk};
-use super::record::{ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Record};
+use super::finding::Verdict;
+use super::ledger::DatastreamReport;
+use super::open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
+use super::plan::{self, Step};
+use super::prove::{READ_BYTES, cutter, read_file};
+use super::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
+use super::report::RecordingReport;
 
 /// First number of datastreams that no recorder numbered: far from those that a recorder gives.
-const ADOPTED: u32 = 1_000_000;
+pub(super) const ADOPTED: u32 = 1_000_000;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    /// Chunk files that have a record now.
+    pub adopted: u64,
+    /// Chunk files that were not given one, and why.
+    pub refused: Vec<String>,
+    /// The recording has an end now.
+    pub closed: bool,
+}
 
 /// Make index records for files that no index knows: they then count as acknowledged, and say that they were
-/// adopted. How many were.
+/// adopted. Then give the recording an end, if it has none and every disk of it is here.
 ///
 /// # Errors
 /// The scan is being recorded, or an index cannot be written to.
-pub fn repair(recording: &Recording) -> io::Result<u64> {
-    let mut adopted = 0;
+pub fn repair(recording: &Recording) -> io::Result<Repaired> {
+    if recording.state == State::Live {
+        let text =
+            format!("{} is being recorded\nhint: repair it when the recorder has ended", recording.label);
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+    }
+    let mut repaired = Repaired::default();
     for (disk, path) in recording.disks.iter().enumerate() {
-        let index = recording.label.index(path);
-        let mut text = String::from("\n");
-        let buffers = read_buffers(1, READ_BYTES)?;
+        let mut text = String::new();
         for (place, stream) in recording.datastreams.iter().enumerate() {
-            let unknown =
-                |chunk: &&ChunkEntry| chunk.disk == disk && chunk.bytes.is_some() && chunk.record.is_none();
-            let mut chunks = stream.chunks.values().filter(unknown).peekable();
-            if chunks.peek().is_none() {
-                continue;
-            }
-            let about = stream.datastream.clone().unwrap_or_else(|| {
-                let suffix =
-                    stream.name.strip_prefix(recording.label.as_str()).unwrap_or_default().to_owned();
-                let info = DatastreamInfo { suffix, ..DatastreamInfo::default() };
-                let datastream = ADOPTED + place as u32;
-                Datastream { datastream, name: stream.name.clone(), info }
-            });
-            text.push_str(&Record::Datastream(about.clone()).to_line());
-            for chunk in chunks {
-                let block = buffers.take().ok_or(io::ErrorKind::OutOfMemory)?;
-                let record = adopt(chunk, read_chunk(chunk, block, None, |_| {}), &about)?;
-                text.push_str(&Record::Chunk(record).to_line());
-                adopted += 1;
-            }
+            adopt_of(recording, (disk, place), stream, &mut text, &mut repaired)?;
         }
-        if text.len() > 1 {
-            if let Some(directory) = index.parent() {
-                std::fs::create_dir_all(directory)?;
-            }
-            let mut log = Log::open(&index, index.exists())?;
-            log.append(text.as_bytes())?;
-            log.finish()?;
+        if !text.is_empty() {
+            append(recording, path, &text)?;
         }
     }
-    Ok(adopted)
+    // What there is now.
+    let again =
+        Recording::open(recording.disks.clone(), recording.label.as_str()).map_err(|error| match error {
+            OpenError::NoDisk { error, .. } => error,
+            other => io::Error::other(other.to_string()),
+        })?;
+    let open = matches!(again.state, State::Interrupted | State::Unindexed);
+    let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::Holes);
+    if open && sound && again.missing_disks.is_empty() && !again.ambiguous {
+        let line = Record::End(Box::new(account(&again))).to_line();
+        for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
+            append(&again, path, &line)?;
+        }
+        repaired.closed = true;
+    }
+    Ok(repaired)
 }
 
-fn adopt(chunk: &ChunkEntry, seen: Seen, about: &Datastream) -> io::Result<ChunkRecord> {
+/// The records of what one disk has of one datastream, and no index knows.
+fn adopt_of(
+    recording: &Recording,
+    (disk, place): (usize, usize),
+    stream: &DatastreamEntry,
+    text: &mut String,
+    repaired: &mut Repaired,
+) -> io::Result<()> {
+    let steps = plan::steps(recording, stream, 0);
+    let unknown = steps.iter().filter_map(|step| match step {
+        Step::Chunk { entry, .. } if entry.disk == disk && entry.record.is_none() => Some(entry.as_ref()),
+        _ => None,
+    });
+    let chunks: Vec<&ChunkEntry> = unknown.collect();
+    let Some(longest) = chunks.iter().filter_map(|chunk| chunk.bytes).max() else { return Ok(()) };
+    let piece = READ_BYTES.min(longest as usize).max(1).next_multiple_of(ALIGN);
+    let buffers = read_buffers(1, piece)?;
+    let about = recording.about(place).or_else(|| stream.datastream.clone()).unwrap_or_else(|| Datastream {
+        datastream: ADOPTED + place as u32,
+        name: stream.name.clone(),
+        ..Datastream::default()
+    });
+    text.push_str(&Record::Datastream(about.clone()).to_line());
+    for chunk in chunks {
+        match adopt(chunk, &buffers, &about)? {
+            Ok(record) => {
+                text.push_str(&Record::Chunk(record).to_line());
+                repaired.adopted += 1;
+            }
+            Err(why) => repaired.refused.push(format!("{}: {why}", chunk.path.display())),
+        }
+    }
+    Ok(())
+}
+
+/// A record made from a file; or why it is none.
+fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<Result<ChunkRecord, String>> {
+    let seen = read_file(&chunk.path, u64::MAX, cutter(Some(about)), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
         return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
     }
-    let units = seen.bytes.checked_div(u64::from(about.info.unit_bytes)).unwrap_or_default();
-    let meta = ChunkMeta { object: u64::from(chunk.number), units: units as u32, ..ChunkMeta::default() };
-    let (bytes, crc32c) = (seen.bytes, seen.crc32c);
-    Ok(ChunkRecord { datastream: about.datastream, number: chunk.number, bytes, crc32c, adopted: true, meta })
+    if let Some(why) = seen.illegal_why {
+        return Ok(Err(format!("{} of its frames are not legal: {why}", seen.illegal)));
+    }
+    let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or_default();
+    let meta = ChunkMeta {
+        object: u64::from(chunk.number),
+        units: units as u32,
+        first_time: seen.first_time,
+        last_time: seen.last_time,
+        ..ChunkMeta::default()
+    };
+    let (bytes, crc32c) = (seen.read, seen.crc32c);
+    Ok(Ok(ChunkRecord {
+        datastream: about.datastream,
+        number: chunk.number,
+        bytes,
+        crc32c,
+        adopted: true,
+        meta,
+    }))
+}
+
+/// Append lines to a disk's index, which is made if there is none.
+fn append(recording: &Recording, disk: &Path, text: &str) -> io::Result<()> {
+    let index = recording.label.index(disk);
+    if let Some(directory) = index.parent() {
+        std::fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
+    }
+    let exists = std::fs::symlink_metadata(&index).is_ok();
+    let mut log = Log::open(&index, exists).map_err(|error| failed("write", &index, &error))?;
+    // A torn last line must not swallow the first of these.
+    let begin = if exists { String::from("\n") } else { session(recording, disk).unwrap_or_default() };
+    log.append((begin + text).as_bytes())?;
+    log.finish()
+}
+
+/// The first line of an index that is gone: which disk of the recording it is.
+fn session(recording: &Recording, disk: &Path) -> Option<String> {
+    let known = recording.sessions.first()?;
+    let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let number = known.disks.iter().position(|path| real(path) == real(disk))?;
+    Some(Record::Session(Session { disk: number, memory: None, ..known.clone() }).to_line())
+}
+
+/// What there is of a recording, as its recorder would have said it at the end.
+fn account(recording: &Recording) -> RecordingReport {
+    let of = |stream: &DatastreamEntry| {
+        let mut sum = DatastreamReport { name: stream.name.clone(), ..DatastreamReport::default() };
+        if let Some(about) = &stream.datastream {
+            (sum.datastream, sum.sender) = (about.datastream, about.info.sender.clone());
+        }
+        for step in plan::steps(recording, stream, 0) {
+            let (numbers, bytes, is_there) = match step {
+                Step::Chunk { entry, .. } => {
+                    let bytes = entry.record.as_ref().map(|record| record.bytes);
+                    (entry.number..entry.number + 1, bytes.or(entry.bytes).unwrap_or(0), bytes.is_some())
+                }
+                Step::Foreign(_) => continue,
+                Step::Gap(gap) => (gap.chunks.0..gap.chunks.1, gap.bytes.unwrap_or(0), false),
+            };
+            sum.submitted += u64::from(numbers.end - numbers.start);
+            sum.submitted_bytes += bytes;
+            if is_there {
+                sum.acknowledged += 1;
+                sum.acknowledged_bytes += bytes;
+            } else {
+                sum.unacknowledged.extend(numbers);
+            }
+        }
+        sum
+    };
+    let session = recording.sessions.first();
+    RecordingReport {
+        scan: recording.label.to_string(),
+        session: session.map(|session| session.session.clone()).unwrap_or_default(),
+        started: session.map(|session| session.started.clone()).unwrap_or_default(),
+        ended: jiff::Timestamp::now().to_string(),
+        datastreams: recording.datastreams.iter().map(of).collect(),
+        adopted: true,
+        ..RecordingReport::default()
+    }
 }

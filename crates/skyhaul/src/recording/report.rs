@@ -79,13 +79,16 @@ pub struct RecordingReport {
     pub events: Vec<Event>,
     /// Events that were not kept, because there were too many.
     pub events_dropped: u64,
+    /// Made from the files by `check --repair`, after the recorder had died.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub adopted: bool,
 }
 
 impl RecordingReport {
-    /// Whether every chunk that was given is durable.
+    /// Whether every chunk that was given is durable, and was still there at the end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.datastreams.iter().all(|stream| stream.acknowledged == stream.submitted)
+        self.datastreams.iter().all(|stream| stream.acknowledged == stream.submitted && stream.gone == 0)
     }
 
     /// Bytes that are durable.

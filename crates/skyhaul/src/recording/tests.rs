@@ -257,11 +257,14 @@ fn a_directory_removed_in_mid_scan_loses_only_what_was_in_it() {
             writer.submit(world.chunk(stream, number)).unwrap();
         }
         let report = writer.finish(LONG);
-        assert!(report.is_whole());
+        let stream = &report.datastreams[0];
+        assert_eq!((stream.acknowledged, stream.submitted, report.is_whole()), (60, 60, false), "{stream:?}");
+        assert!(stream.gone_numbers.iter().all(|&number| number < 20), "{stream:?}");
         assert_eq!(report.disks[0].state, DiskState::Failed);
         let recording = world.open();
         assert!((20..60).all(|number| recording.datastreams[0].chunks[&number].is_acknowledged()));
-        assert_eq!(recording.missing_disks.len(), 1);
+        let told = recording.findings.iter().find(|finding| finding.text.contains("has no index")).unwrap();
+        assert_eq!(told.path.as_ref(), Some(&world.disks[0]));
     }
 }
 
@@ -423,7 +426,41 @@ fn check_finds_what_changed() {
     let mut reader = world.open().reader(0, &ReadOptions::default()).unwrap();
     let mut sink = Vec::new();
     let error = reader.read_to_end(&mut sink).unwrap_err();
-    assert!(error.to_string().contains("00000003") && error.to_string().contains("CRC-32C"), "{error}");
+    assert!(error.to_string().contains("chunk 3 (") && error.to_string().contains("CRC-32C"), "{error}");
+    // Nothing of a chunk goes out before it is proven.
+    assert!(sink == (0..3).flat_map(|n| expected(0, n, CHUNK)).collect::<Vec<u8>>());
+}
+
+#[test]
+fn what_somebody_removed_while_it_was_recorded_is_missed_at_the_end() {
+    for engine in engines() {
+        let world = world(2);
+        let writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        (0..20).for_each(|number| writer.submit(world.chunk(stream, number)).unwrap());
+        let end = Instant::now() + LONG;
+        while writer.report().datastreams[0].acknowledged < 20 {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // One disk loses the whole scan, index and all.
+        let removed = world.disks[1].join("exp_st_no0001");
+        let there = std::fs::read_dir(&removed).unwrap().flatten();
+        let gone = there.filter(|e| !e.file_name().to_string_lossy().ends_with("index")).count() as u64;
+        std::fs::remove_dir_all(&removed).unwrap();
+        let report = writer.finish(LONG);
+        let stream = &report.datastreams[0];
+        assert_eq!((stream.acknowledged, stream.lost, stream.gone), (20, 0, gone), "{report:?}");
+        assert!(gone > 0 && !report.is_whole());
+        let told = report.events.iter().find(|event| event.kind == "chunks_gone").unwrap();
+        assert_eq!(told.disk.as_ref(), Some(&world.disks[1]));
+        let named = format!("{gone} acknowledged chunks of exp_st_no0001 are no longer on this disk: ");
+        assert!(told.text.starts_with(&named), "{}", told.text);
+        assert_eq!(stream.gone_numbers.len() as u64, gone);
+        // The index that is left says so, too.
+        let check = world.check();
+        assert_eq!(check.exit_code(), 1, "{:?}", check.findings);
+    }
 }
 
 #[test]
@@ -452,13 +489,20 @@ fn plain_flexbuff_scans_are_read_and_adopted() {
     }
     let recording = world.open();
     assert_eq!((recording.state, recording.datastreams[0].chunks.len()), (State::Unindexed, 6));
-    world.assert_holds(0, 0..6);
+    // Nobody knows what these bytes are: nothing proves them, and they are given only as they lie.
+    let mut bytes = Vec::new();
+    let as_it_lies = ReadOptions { verify: false, missing: Missing::Skip, ..ReadOptions::default() };
+    let mut reader = recording.reader(0, &as_it_lies).unwrap();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == (0..6).flat_map(|n| expected(0, n, CHUNK)).collect::<Vec<u8>>());
+    assert_eq!(reader.gaps().len(), 7, "each chunk, and the open end: {:?}", reader.gaps());
     assert_eq!(world.check().verdict, Verdict::Unproven);
     assert_eq!(ls(&world.disks)[0].unacknowledged, 6);
-    assert_eq!(repair(&recording).unwrap(), 6);
+    assert_eq!(repair(&recording).unwrap(), Repaired { adopted: 6, refused: Vec::new(), closed: true });
     let check = world.check();
     assert_eq!((check.verdict, check.datastreams[0].proven), (Verdict::Whole, 6), "{:?}", check.findings);
-    assert_eq!(repair(&world.open()).unwrap(), 0);
+    world.assert_holds(0, 0..6);
+    assert_eq!(repair(&world.open()).unwrap(), Repaired::default());
 }
 
 #[test]

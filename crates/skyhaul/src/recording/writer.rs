@@ -37,6 +37,9 @@ use super::names::{LAST_NUMBER, Label, LabelError};
 use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
 
+/// How long a disk may take at the end to say whether its chunks are there, at least.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// When data are made durable, and so when a chunk counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
@@ -249,7 +252,7 @@ impl Writer {
             parts.push(part.map_err(|error| WriterError::Disk { path: path.clone(), error })?);
         }
         let lanes = options.disks.iter().zip(&parts);
-        let lanes = lanes.map(|(path, (disk, _))| Lane::new(path.clone(), disk)).collect();
+        let lanes = lanes.map(|(path, (disk, log))| Lane::new(path.clone(), disk, log)).collect();
         let dispatch = Arc::new(Dispatch::new(lanes, number, options));
         note_shared_devices(&dispatch, &options.disks);
         let mut threads = Vec::new();
@@ -362,6 +365,7 @@ impl Writer {
             disks: self.dispatch.status(),
             events,
             events_dropped,
+            adopted: false,
         }
     }
 
@@ -376,6 +380,7 @@ impl Writer {
         let end = Instant::now() + deadline;
         self.dispatch.close();
         self.dispatch.wait_settled(end);
+        self.dispatch.look_for_acknowledged(end.max(Instant::now() + LOOK));
         let line = Record::End(Box::new(self.report())).to_line();
         self.dispatch.broadcast(&Note { line, directory: None });
         self.dispatch.end();
@@ -416,7 +421,7 @@ fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
 fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
     let most = if options.existing == Existing::Letter { 53 } else { 1 };
     for label in wanted.variants().take(most) {
-        if options.disks.iter().any(|disk| !label.directories(disk).is_empty()) {
+        if options.disks.iter().any(|disk| label.directories(disk).is_ok_and(|names| !names.is_empty())) {
             continue;
         }
         let mut made = Vec::new();

@@ -1,8 +1,11 @@
 //! Sending a recording: its chunks in order, also while it is being made.
+//!
+//! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
+//! sending fail at its end.
 
 use super::supply::{Sequence, Supply};
 use super::{HEAD, Packetize};
-use crate::recording::Reader;
+use crate::recording::{Account, Reader};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -29,6 +32,7 @@ pub struct RecordingSupply {
     ended: bool,
     sequence: Sequence,
     name: String,
+    account: Account,
     error: Option<String>,
 }
 
@@ -41,6 +45,7 @@ impl RecordingSupply {
         let unit = unit.max(1) as usize;
         let whole = (SEGMENT / unit).max(1) * unit;
         let (send, segments) = sync_channel(KEPT);
+        let account = reader.account();
         std::thread::Builder::new().name("read-recording".into()).spawn(move || {
             loop {
                 let mut bytes = Vec::with_capacity(whole);
@@ -52,13 +57,7 @@ impl RecordingSupply {
             }
         })?;
         let kept = VecDeque::new();
-        Ok(Self { segments, kept, unit, upto: 0, ended: false, sequence, name, error: None })
-    }
-
-    /// What ended the reading early, if anything did.
-    #[must_use]
-    pub fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+        Ok(Self { segments, kept, unit, upto: 0, ended: false, sequence, name, account, error: None })
     }
 }
 
@@ -101,5 +100,14 @@ impl Supply for RecordingSupply {
 
     fn describe(&self) -> String {
         self.name.clone()
+    }
+
+    fn failure(&self) -> Option<String> {
+        let gaps = self.account.gaps();
+        let amiss = || match gaps {
+            1 => "part of the recording is missing or unproven".to_owned(),
+            _ => format!("{gaps} parts of the recording are missing or unproven"),
+        };
+        self.error.clone().or_else(|| (gaps > 0).then(amiss))
     }
 }

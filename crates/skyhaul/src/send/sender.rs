@@ -192,6 +192,7 @@ impl Sender {
         if let Err(e) = self.send_all(stop, &mut plan, &mut report, clock) {
             report.error = Some(e.to_string());
         }
+        report.error = report.error.or_else(|| self.supply.failure());
         report.seconds = clock.elapsed().as_secs_f64();
         if report.seconds > 0.0 {
             report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds;

@@ -18,6 +18,10 @@ pub trait Supply: Packetize + Send {
     fn available(&mut self, next: u64) -> (u64, bool);
     /// What it is, in words.
     fn describe(&self) -> String;
+    /// Why what it gave so far is not all, or not what it should be.
+    fn failure(&self) -> Option<String> {
+        None
+    }
 }
 
 /// The sequence number in front of each frame.

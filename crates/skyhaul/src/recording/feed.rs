@@ -1,0 +1,407 @@
+//! The thread that reads ahead: each step of the plan proven, and then given.
+//!
+//! ```text
+//!   record ─▶ its file ─▶ copies of its number ─▶ any file with its bytes ─▶ given, or a gap
+//!   no record ─▶ frame headers legal, in order, in their place ─▶ given, and named as unproven; or a gap
+//! ```
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use skyhaul_io::memory::{Block, Pool};
+
+use super::filling::Filling;
+use super::finding::{Finding, Verdict};
+use super::follow::{Followed, Follower};
+use super::gap::{Gap, Instead, Lack, Time};
+use super::open::{ChunkEntry, Recording};
+use super::plan::{self, Step};
+use super::prove::{Search, Seen, cutter, read_file};
+use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions};
+use super::record::Datastream;
+
+/// Time between looks for a free buffer.
+const PAUSE: Duration = Duration::from_micros(300);
+/// Pieces in no buffer that are ahead of the consumer.
+const MOST_IN_MEMORY: usize = 2;
+/// A file without a record that is longer is no chunk, in bytes.
+pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
+
+/// What the thread needs, whatever it reads.
+#[derive(Debug)]
+pub(super) struct Feeder {
+    pub(super) buffers: Pool,
+    /// Longer chunks are read twice.
+    pub(super) most_held: u64,
+    pub(super) sender: Sender<io::Result<Piece>>,
+    pub(super) options: ReadOptions,
+    pub(super) account: Account,
+    pub(super) from_memory: Arc<AtomicU64>,
+    pub(super) gone: Arc<AtomicBool>,
+    /// Held by every piece that lies in no buffer.
+    pub(super) in_memory: Held,
+}
+
+/// The consumer is gone, or has been given an error: nothing more is to be done.
+pub(super) struct Gone;
+
+type Given = Result<(), Gone>;
+
+/// The thread.
+pub(super) struct Feed {
+    feeder: Feeder,
+    recording: Recording,
+    name: String,
+    about: Option<Datastream>,
+    steps: Vec<Step>,
+    search: Option<Search>,
+    filling: Option<Filling>,
+    /// Where the last chunk ended.
+    last_time: Option<Time>,
+}
+
+/// A file that was read.
+struct Loaded {
+    seen: Seen,
+    /// Its bytes, where they are held.
+    blocks: Vec<(Block, usize)>,
+    held: bool,
+}
+
+impl Feeder {
+    pub(super) fn feed(
+        self,
+        recording: Recording,
+        name: String,
+        about: Option<Datastream>,
+        steps: Vec<Step>,
+    ) -> Feed {
+        Feed { feeder: self, recording, name, about, steps, search: None, filling: None, last_time: None }
+    }
+
+    fn is_wanted(&self) -> bool {
+        !self.gone.load(Ordering::Acquire)
+    }
+
+    fn send(&self, piece: Piece) -> Given {
+        self.sender.send(Ok(piece)).map_err(|_| Gone)
+    }
+
+    /// Bytes that lie in no buffer: waits until the consumer has taken others.
+    fn in_memory(&self, number: u32, filled: bool, bytes: Vec<u8>) -> Piece {
+        while self.is_wanted() && self.in_memory.pieces() >= MOST_IN_MEMORY {
+            std::thread::sleep(PAUSE);
+        }
+        Piece { number, filled, data: Data::Memory { bytes, held: self.in_memory.clone() } }
+    }
+
+    /// A buffer: waits until the consumer gives one back.
+    fn buffer(&self) -> Option<Block> {
+        while self.is_wanted() {
+            if let Some(block) = self.buffers.take() {
+                return Some(block);
+            }
+            std::thread::sleep(PAUSE);
+        }
+        None
+    }
+
+    /// Read a file, and hold it if there is room.
+    fn load(&self, path: &Path, most: u64, about: Option<&Datastream>) -> Loaded {
+        let held = most <= self.most_held;
+        let mut blocks = Vec::new();
+        let seen = read_file(
+            path,
+            most,
+            cutter(about),
+            || self.buffer(),
+            |block, length| {
+                if held {
+                    blocks.push((block, length));
+                }
+            },
+        );
+        Loaded { seen, blocks, held }
+    }
+}
+
+impl Feed {
+    pub(super) fn run(mut self) {
+        let _ = if self.feeder.options.follow { self.follow() } else { self.walk() };
+    }
+
+    /// The plan from its first step to its last.
+    fn walk(&mut self) -> Given {
+        let steps = std::mem::take(&mut self.steps);
+        for at in 0..steps.len() {
+            match &steps[at] {
+                Step::Gap(gap) => self.gap(gap.clone(), &steps[at + 1..])?,
+                Step::Foreign(entry) => self.note(&entry.path, plan::FOREIGN.to_owned()),
+                Step::Chunk { entry, .. } if entry.record.is_some() => {
+                    self.recorded(entry, &steps[at + 1..])?;
+                }
+                Step::Chunk { entry, upto, length } => {
+                    self.unrecorded(entry, (*upto, *length), &steps[at + 1..])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chunks as they are acknowledged, and the rest of the plan when the recorder is over.
+    fn follow(&mut self) -> Given {
+        let mut follower = Follower::new(&self.recording, &self.name);
+        let next = loop {
+            match follower.next(|| self.feeder.is_wanted()) {
+                Followed::Unwanted => return Err(Gone),
+                Followed::Ended(next) => break next,
+                Followed::Lost(number, reason) => {
+                    let why = format!("was lost in recording: {reason}");
+                    let bytes = self
+                        .about
+                        .as_ref()
+                        .map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
+                    let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
+                    self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;
+                }
+                Followed::Chunk(entry) => {
+                    let memory = entry.record.as_ref().and_then(|record| follower.recall(record));
+                    let Some(bytes) = memory else {
+                        self.recorded(&entry, &[])?;
+                        continue;
+                    };
+                    self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
+                    self.last_time = entry.record.and_then(|record| record.meta.last_time);
+                    self.give(self.feeder.in_memory(entry.number, false, bytes))?;
+                }
+            }
+        };
+        // What the disks hold now that nobody writes to them any more.
+        let disks = self.recording.disks.clone();
+        match Recording::open(disks, self.recording.label.as_str()) {
+            Ok(recording) => self.recording = recording,
+            Err(error) => {
+                let why = format!("the recording is gone: {error}");
+                return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
+            }
+        }
+        let stream = self.recording.datastreams.iter().find(|stream| stream.name == self.name);
+        let Some(stream) = stream else {
+            let why = "nothing of this stream is on the disks any more";
+            return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
+        };
+        self.steps = plan::steps(&self.recording, stream, next);
+        self.search = None;
+        self.walk()
+    }
+
+    fn give(&mut self, piece: Piece) -> Given {
+        if self.feeder.options.missing == Missing::Fill && !piece.filled {
+            let about = self.about.as_ref();
+            self.filling.get_or_insert_with(|| Filling::new(about)).keep(piece.bytes());
+        }
+        self.feeder.send(piece)
+    }
+
+    /// A chunk with a record: its bytes are proven by length and checksum, wherever they lie.
+    fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
+        let Some(record) = &entry.record else { return Ok(()) };
+        let mut why = "its file is not there".to_owned();
+        let own = entry.bytes.is_some().then(|| entry.path.clone());
+        if let Some(path) = &own {
+            let loaded = self.feeder.load(path, record.bytes, None);
+            match loaded.seen.proves(record) {
+                Ok(()) => return self.proven(entry, path, loaded, behind),
+                Err(text) => why = text,
+            }
+            if !self.feeder.is_wanted() {
+                return Err(Gone);
+            }
+        }
+        let search = self.search.get_or_insert_with(|| Search::new(&self.recording));
+        while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
+            let loaded = self.feeder.load(&path, record.bytes, None);
+            if loaded.seen.proves(record).is_ok() {
+                let text = format!("chunk {} lies here, and not where it should ({why})", entry.number);
+                self.note(&path, text);
+                return self.proven(entry, &path, loaded, behind);
+            }
+            search.learn(&path, loaded.seen.crc32c);
+        }
+        let gap = Gap {
+            from: record.meta.first_time,
+            to: record.meta.last_time,
+            bytes: Some(record.bytes),
+            ..Gap::new(&self.name, entry.number..entry.number + 1, Lack::Damaged, format!("damaged: {why}"))
+        };
+        self.last_time = record.meta.last_time.or(self.last_time);
+        match own.filter(|_| !self.feeder.options.verify) {
+            Some(path) => self.as_it_lies(gap, &path),
+            None => self.gap(gap, behind),
+        }
+    }
+
+    fn note(&self, path: &Path, text: String) {
+        let path = Some(path.to_owned());
+        self.feeder.account.note(Finding { verdict: Verdict::Unproven, path, text });
+    }
+
+    /// Give what was proven.
+    fn proven(&mut self, entry: &ChunkEntry, path: &Path, loaded: Loaded, behind: &[Step]) -> Given {
+        let (number, bytes) = (entry.number, loaded.seen.read);
+        if loaded.seen.bytes > bytes {
+            self.note(path, format!("{} bytes follow the end of the chunk", loaded.seen.bytes - bytes));
+        }
+        let times = entry.record.as_ref().map(|record| (record.meta.first_time, record.meta.last_time));
+        let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
+        self.last_time = to.or(self.last_time);
+        if loaded.held {
+            for (block, length) in loaded.blocks {
+                self.give(Piece { number, filled: false, data: Data::Disk(block, length) })?;
+            }
+            return Ok(());
+        }
+        let again = self.stream(number, path, bytes)?;
+        if again.crc32c == loaded.seen.crc32c && again.read == bytes {
+            return Ok(());
+        }
+        let why = "damaged: it changed while it was read, and part of it was given";
+        let gap = Gap::new(&self.name, number..number + 1, Lack::Damaged, why);
+        self.gap(Gap { from, to, bytes: Some(0), instead: Instead::AsItIs, ..gap }, behind)
+    }
+
+    /// Give a file as it is read.
+    fn stream(&mut self, number: u32, path: &Path, most: u64) -> Result<Seen, Gone> {
+        let mut gone = false;
+        // The closures share what they need of `self`.
+        let this = std::cell::RefCell::new(&mut *self);
+        let seen = read_file(
+            path,
+            most,
+            None,
+            || this.borrow().feeder.buffer(),
+            |block, length| {
+                let piece = Piece { number, filled: false, data: Data::Disk(block, length) };
+                gone |= this.borrow_mut().give(piece).is_err();
+            },
+        );
+        if gone || !self.feeder.is_wanted() { Err(Gone) } else { Ok(seen) }
+    }
+
+    /// A file without a record: proven as far as its frame headers go.
+    fn unrecorded(
+        &mut self,
+        entry: &ChunkEntry,
+        should: (Option<Time>, Option<u64>),
+        behind: &[Step],
+    ) -> Given {
+        let (upto, length) = should;
+        let bytes = entry.bytes.unwrap_or_default();
+        let chunks = entry.number..entry.number + 1;
+        let proof = if bytes > MOST_UNRECORDED {
+            Err("it is longer than any chunk".to_owned())
+        } else {
+            let loaded = self.feeder.load(&entry.path, bytes, self.about.as_ref());
+            if !self.feeder.is_wanted() {
+                return Err(Gone);
+            }
+            loaded.seen.proven_by_frames(self.last_time, upto).map(|()| loaded)
+        };
+        let gap = Gap {
+            bytes: length.or(Some(bytes)),
+            from: self.last_time,
+            to: upto,
+            ..Gap::new(&self.name, chunks, Lack::Unproven, "")
+        };
+        match proof {
+            Ok(loaded) => {
+                let why = "no index record: its frame headers prove its place, nothing proves its samples";
+                let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
+                let gap = Gap {
+                    lack: Lack::HeadersOnly,
+                    from,
+                    to,
+                    why: why.to_owned(),
+                    instead: Instead::AsItIs,
+                    ..gap
+                };
+                self.gap(gap, behind)?;
+                self.proven(entry, &entry.path, loaded, behind)
+            }
+            Err(why) => {
+                let gap = Gap { why: format!("unproven: it has no index record, and {why}"), ..gap };
+                if self.feeder.options.verify {
+                    self.gap(gap, behind)
+                } else {
+                    self.as_it_lies(gap, &entry.path)
+                }
+            }
+        }
+    }
+
+    /// Name what is wrong with a file, and give it all the same.
+    fn as_it_lies(&mut self, gap: Gap, path: &Path) -> Given {
+        let number = gap.chunks.0;
+        self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
+        self.stream(number, path, MOST_UNRECORDED).map(|_| ())
+    }
+
+    /// Name a gap; fill it if that is wanted.
+    fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
+        let missing = self.feeder.options.missing;
+        let fills = missing == Missing::Fill && gap.has_chunks() && gap.instead == Instead::LeftOut;
+        let bytes = if fills { gap.bytes } else { None };
+        if bytes.is_some_and(|bytes| bytes > 0) {
+            gap.instead = Instead::Filled;
+        }
+        self.feeder.account.add(gap.clone());
+        if missing == Missing::Refuse {
+            let error = io::Error::new(io::ErrorKind::InvalidData, Damaged(gap));
+            let _ = self.feeder.sender.send(Err(error));
+            return Err(Gone);
+        }
+        self.fill(gap.chunks.0, bytes.unwrap_or_default(), behind)
+    }
+
+    fn fill(&mut self, number: u32, bytes: u64, behind: &[Step]) -> Given {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let about = self.about.as_ref();
+        let mut filling = self.filling.take().unwrap_or_else(|| Filling::new(about));
+        let after = first_bytes(behind, filling.needed());
+        let mut left = bytes;
+        while left > 0 {
+            let mut made = filling.next(left, &after);
+            made.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+            if made.is_empty() {
+                break;
+            }
+            left -= made.len() as u64;
+            self.feeder.send(self.feeder.in_memory(number, true, made))?;
+        }
+        self.filling = Some(filling);
+        Ok(())
+    }
+}
+
+/// The first bytes of the next chunk that has a file.
+fn first_bytes(steps: &[Step], needed: usize) -> Vec<u8> {
+    let files = steps.iter().filter_map(|step| match step {
+        Step::Chunk { entry, .. } if entry.bytes.is_some() => Some(&entry.path),
+        _ => None,
+    });
+    let mut bytes = vec![0; needed];
+    for path in files.take(1) {
+        let read = skyhaul_io::disk::open_regular(path)
+            .and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0));
+        if read.is_ok() {
+            return bytes;
+        }
+    }
+    Vec::new()
+}

@@ -1,0 +1,117 @@
+//! Frames marked invalid where chunks are missing, so that a stream keeps its length and its time.
+//!
+//! ```text
+//!   … A 17 B 17 │ A 18! B 18! A 19! B 19! … │ A 96 B 96 …      ! predicted from the frames before (or behind) it
+//! ```
+//!
+//! What cannot be predicted, because the format is not known or its headers were stripped, is 0x11223344 altogether.
+
+use std::ops::Range;
+
+use skyhaul_core::wire::vdif::FILL;
+use skyhaul_core::wire::{Filler, Octets};
+
+use super::record::Datastream;
+use crate::frames;
+
+/// Bytes made at once.
+const PIECE: usize = 4 << 20;
+
+/// Makes what stands in the place of missing chunks.
+#[derive(Debug)]
+pub(super) struct Filling {
+    filler: Option<Filler>,
+    unit: usize,
+    /// The last frame of each thread, as they were given.
+    last: Vec<u8>,
+    group: usize,
+}
+
+impl Filling {
+    pub(super) fn new(about: Option<&Datastream>) -> Filling {
+        let format = about.and_then(frames::stream_format);
+        let unit = about.map_or(0, |about| about.info.unit_bytes as usize);
+        let group = format.as_ref().map_or(1, skyhaul_core::wire::StreamFormat::group);
+        Filling { filler: format.map(Filler::new), unit, last: Vec::new(), group }
+    }
+
+    /// Bytes from which frames are predicted.
+    pub(super) fn needed(&self) -> usize {
+        self.unit * self.group
+    }
+
+    /// Remember the end of what was given: at most the last [`Filling::needed`] bytes of it count.
+    pub(super) fn keep(&mut self, bytes: &[u8]) {
+        let needed = self.needed();
+        self.last.extend_from_slice(&bytes[bytes.len().saturating_sub(needed)..]);
+        let surplus = self.last.len().saturating_sub(needed);
+        self.last.drain(..surplus);
+    }
+
+    /// The next bytes of a hole of which `left` are still to be made; `behind` is what follows it, if that is known.
+    pub(super) fn next(&mut self, left: u64, behind: &[u8]) -> Vec<u8> {
+        let needed = self.needed();
+        let Some(filler) = self.filler.as_ref().filter(|_| needed > 0 && left >= self.unit as u64) else {
+            return plain(left, self.unit);
+        };
+        if self.last.len() < needed {
+            // Nothing is before it: the first frames are predicted from behind.
+            let mut hole = FromBehind {
+                first: vec![0; needed.min(usize::try_from(left).unwrap_or(usize::MAX))],
+                length: usize::try_from(left).unwrap_or(usize::MAX).saturating_add(behind.len()),
+                behind,
+            };
+            if hole.first.len() < needed || behind.len() < needed {
+                return plain(left, self.unit);
+            }
+            filler.fill(&mut hole, &once(0..self.group as u32));
+            let made = hole.first;
+            self.keep(&made);
+            return made;
+        }
+        let units =
+            (PIECE / self.unit).max(1).min(usize::try_from(left / self.unit as u64).unwrap_or(usize::MAX));
+        let mut made = self.last.clone();
+        made.resize(needed + units * self.unit, 0);
+        filler.fill(&mut made[..], &once(self.group as u32..(self.group + units) as u32));
+        made.drain(..needed);
+        let kept = made.clone();
+        self.keep(&kept[kept.len().saturating_sub(needed)..]);
+        made
+    }
+}
+
+/// One range.
+fn once(units: Range<u32>) -> [Range<u32>; 1] {
+    [units]
+}
+
+/// What nothing can be predicted for.
+fn plain(left: u64, unit: usize) -> Vec<u8> {
+    let most = PIECE.checked_div(unit).map_or(PIECE, |units| units.max(1) * unit);
+    let length = usize::try_from(left).unwrap_or(usize::MAX).min(most);
+    FILL.iter().copied().cycle().take(length).collect()
+}
+
+/// A hole of which only the beginning is made, and what follows it.
+struct FromBehind<'a> {
+    first: Vec<u8>,
+    length: usize,
+    behind: &'a [u8],
+}
+
+impl Octets for FromBehind<'_> {
+    fn length(&self) -> usize {
+        self.length
+    }
+    fn read(&self, range: Range<usize>) -> &[u8] {
+        let hole = self.length - self.behind.len();
+        match range.start.checked_sub(hole) {
+            Some(at) => self.behind.get(at..at + range.len()).unwrap_or_default(),
+            None => &[],
+        }
+    }
+    fn write(&mut self, range: Range<usize>) -> &mut [u8] {
+        &mut self.first[range]
+    }
+}

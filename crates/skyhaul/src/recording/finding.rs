@@ -1,0 +1,59 @@
+//! What is not as it should be, and how bad that is.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Findings that are kept; more are counted only.
+pub(super) const MOST_FINDINGS: usize = 1000;
+
+/// What a check says in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Every chunk proven, nothing missing.
+    Whole,
+    /// Every chunk proven; what never arrived is marked as missing.
+    Holes,
+    /// Something cannot be proven: no record, no known end, or a disk is not there.
+    Unproven,
+    /// Something that was recorded is gone or has changed, or was lost in recording.
+    Damaged,
+}
+
+/// One thing that is not as it should be (or, as `whole` or `holes`, should be known).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub verdict: Verdict,
+    /// The file it is about, if it is about one.
+    pub path: Option<PathBuf>,
+    /// What it is.
+    pub text: String,
+}
+
+/// Findings as they are made: the first 1000, and how many there are.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Findings {
+    pub(super) all: Vec<Finding>,
+    pub(super) total: u64,
+    pub(super) worst: Option<Verdict>,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, verdict: Verdict, path: Option<&PathBuf>, text: impl Into<String>) {
+        self.worst = self.worst.max(Some(verdict));
+        self.total += 1;
+        if self.all.len() < MOST_FINDINGS {
+            self.all.push(Finding { verdict, path: path.cloned(), text: text.into() });
+        }
+    }
+}
+
+impl From<&[Finding]> for Findings {
+    fn from(found: &[Finding]) -> Findings {
+        let mut findings = Findings::default();
+        found.iter().for_each(|one| findings.add(one.verdict, one.path.as_ref(), one.text.clone()));
+        findings
+    }
+}

@@ -1,0 +1,149 @@
+//! What a reader cannot give: which chunks, of what time, why, and what stands in their place.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Unix second and frame number.
+pub(super) type Time = (i64, u32);
+
+/// Why bytes of a recording are not given, or not proven.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lack {
+    /// No file and no index record of it are on these disks.
+    Missing,
+    /// No disk could take it when it was recorded.
+    Lost,
+    /// It was still under way when the recorder ended.
+    Unfinished,
+    /// No file has the bytes that its index record promises.
+    Damaged,
+    /// It has no index record, and its frames do not prove it.
+    Unproven,
+    /// It has no index record. Its frame headers prove its place; its samples are unproven. It is given.
+    HeadersOnly,
+    /// Nothing tells where the recording ends: what follows, if anything, is unknown.
+    OpenEnd,
+    /// Two recordings lie under this name: what is given may be of the other one.
+    Ambiguous,
+}
+
+/// What stands in the place of a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Instead {
+    /// Nothing: what follows comes next.
+    #[default]
+    LeftOut,
+    /// Frames marked invalid.
+    Filled,
+    /// What lies on the disk.
+    AsItIs,
+}
+
+/// A part of a datastream that is missing, damaged or unproven.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The datastream's name on disk.
+    pub datastream: String,
+    /// First chunk, and one past the last: equal where the gap is none of known chunks.
+    pub chunks: (u32, u32),
+    /// Why.
+    pub lack: Lack,
+    /// Unix second and frame number: of its first frame where that is known, else of the last frame before it.
+    pub from: Option<(i64, u32)>,
+    /// Unix second and frame number: of its last frame where that is known, else of the first frame behind it.
+    pub to: Option<(i64, u32)>,
+    /// How long it is, as far as that can be told.
+    pub bytes: Option<u64>,
+    /// What is given in its place.
+    pub instead: Instead,
+    /// In words.
+    pub why: String,
+}
+
+impl Gap {
+    pub(super) fn new(
+        datastream: &str,
+        chunks: std::ops::Range<u32>,
+        lack: Lack,
+        why: impl Into<String>,
+    ) -> Gap {
+        Gap {
+            datastream: datastream.to_owned(),
+            chunks: (chunks.start, chunks.end),
+            lack,
+            from: None,
+            to: None,
+            bytes: None,
+            instead: Instead::LeftOut,
+            why: why.into(),
+        }
+    }
+
+    /// Whether it stands for chunks that are not given as they were recorded.
+    #[must_use]
+    pub fn has_chunks(&self) -> bool {
+        self.chunks.0 < self.chunks.1
+    }
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.datastream)?;
+        match self.chunks {
+            (first, end) if first >= end => {}
+            (first, end) if end - first == 1 => write!(f, "chunk {first} ")?,
+            (first, end) => write!(f, "chunks {first} to {} ", end - 1)?,
+        }
+        if self.has_chunks() {
+            match (self.from, self.to) {
+                (Some(from), Some(to)) => write!(f, "({} to {}) ", Moment(from), Moment(to))?,
+                (Some(from), None) => write!(f, "(from {} on) ", Moment(from))?,
+                (None, Some(to)) => write!(f, "(up to {}) ", Moment(to))?,
+                (None, None) => write!(f, "(time unknown) ")?,
+            }
+        }
+        f.write_str(&self.why)?;
+        let instead = match (self.has_chunks() && self.lack != Lack::HeadersOnly, self.instead) {
+            (false, _) => "",
+            (true, Instead::LeftOut) => ": left out",
+            (true, Instead::Filled) => ": filled with invalid frames",
+            (true, Instead::AsItIs) => ": given as it lies",
+        };
+        f.write_str(instead)
+    }
+}
+
+/// A second in UTC and a frame in it.
+struct Moment(Time);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (second, frame) = self.0;
+        match jiff::Timestamp::from_second(second) {
+            Ok(time) => write!(f, "{time} frame {frame}"),
+            Err(_) => write!(f, "second {second} frame {frame}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_is_one_line_with_its_chunks_and_times() {
+        let gap = Gap::new("s", 3..4, Lack::Missing, "missing");
+        let gap = Gap { from: Some((1_767_225_600, 3)), to: Some((1_767_225_601, 0)), ..gap };
+        assert_eq!(
+            gap.to_string(),
+            "s: chunk 3 (2026-01-01T00:00:00Z frame 3 to 2026-01-01T00:00:01Z frame 0) missing: left out"
+        );
+        let wide = Gap { chunks: (3, 9), instead: Instead::Filled, to: None, from: None, ..gap };
+        assert_eq!(wide.to_string(), "s: chunks 3 to 8 (time unknown) missing: filled with invalid frames");
+        let open = Gap::new("s", 9..9, Lack::OpenEnd, "what follows chunk 8 is unknown");
+        assert_eq!(open.to_string(), "s: what follows chunk 8 is unknown");
+    }
+}
