@@ -202,3 +202,73 @@ fn absurd_numbers_within_a_stream() {
     let check = site.check(0);
     assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0);
 }
+
+/// Ports of ever new senders, each of one good packet: before the honest stream, and while it runs.
+#[test]
+fn more_senders_of_one_packet_than_there_are_places() {
+    let site = Site::new(1);
+    let (report, sent, grown) = under_attack(&site, |to, running| {
+        let (mut count, mut frame) = (0, 0);
+        while running() || count < 3000 {
+            let packet = numbered(frame, Order::Little, &vdif(1_790_000_000, (frame % 1000) as u32, 0, 2000));
+            count += u64::from(stranger(to).send(&packet).is_ok());
+            frame += 1;
+            if count % 8 == 0 {
+                pause();
+            }
+        }
+        count
+    });
+    assert_eq!(report["streams"].as_array().unwrap().len(), 1, "none of them is a stream");
+    honest_is_whole(&site, &report, &sent);
+    assert!(grown < 160 << 10, "{grown} KiB more than at the start, 96 MiB of it the pool's");
+}
+
+/// Senders of some packets each, as many as there are places: the honest stream comes last and takes one of them.
+#[test]
+fn places_go_to_who_sends_most_and_lists_to_who_is_named() {
+    let site = Site::new(1);
+    let mut recorder = site.record(&format!("{ANY} --memory 96MiB --max-streams 64"));
+    let address = recorder.address();
+    let strangers: Vec<UdpSocket> = (0..64).map(|_| stranger(&address)).collect();
+    for n in 0..40 {
+        let packet = numbered(n, Order::Little, &vdif(1_790_000_000, n as u32, 0, 2000));
+        strangers.iter().for_each(|socket| assert!(socket.send(&packet).is_ok()));
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    recorder.drained();
+    let sent = crate::site::send(&address, "--pattern --payload 2000 --packets 12000 --rate 100Mbps");
+    let report = recorder.stop().json();
+    honest_is_whole(&site, &report, &sent);
+    let events = report["recording"]["events"].as_array().unwrap();
+    let gave_way = events.iter().find(|event| event["kind"] == "stream_gave_way");
+    assert!(gave_way.is_some_and(|event| event["text"].as_str().unwrap().contains("--from")), "{events:?}");
+
+    // Who is not on the list takes nobody's place.
+    let mut receiver =
+        Job::start(&words(&format!("receive --json {ANY} --memory 96MiB --from 127.0.0.1:1-2,10.0.0.0/8")));
+    let address = receiver.address();
+    let sent = crate::site::send(&address, "--pattern --payload 2000 --packets 100 --rate 20Mbps");
+    let report = receiver.stop().json();
+    assert_eq!(number(&report["stranger_rejects"]["not_allowed"]) + drops(&report), number(&sent["packets"]));
+    assert_eq!(report["streams"].as_array().unwrap().len(), 0);
+}
+
+/// An operator sees the stream before a thousand strangers.
+#[test]
+fn the_text_of_a_report_stays_short() {
+    let mut receiver = Job::start(&words(&format!("receive {ANY} --memory 96MiB")));
+    let address = receiver.address();
+    let strangers: Vec<UdpSocket> = (0..200).map(|_| stranger(&address)).collect();
+    for n in 0..40 {
+        let packet = numbered(n, Order::Little, &vdif(1_790_000_000, n as u32, 0, 2000));
+        strangers.iter().for_each(|socket| assert!(socket.send(&packet).is_ok()));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    crate::site::send(&address, "--pattern --payload 2000 --packets 3000 --rate 50Mbps");
+    let done = receiver.stop();
+    let lines = done.stderr.lines().count();
+    assert!(lines < 50, "{lines} lines: {}", done.stderr);
+    assert!(done.stderr.contains("3 000 frames in place"), "{}", done.stderr);
+    assert!(done.stderr.contains("streams with fewer packets"), "{}", done.stderr);
+}

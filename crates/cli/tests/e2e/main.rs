@@ -16,6 +16,7 @@ mod heaps;
 mod hostile;
 mod kill;
 mod many;
+mod paused;
 mod readers;
 mod restart;
 mod spead;

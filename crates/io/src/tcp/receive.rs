@@ -15,7 +15,7 @@ use std::{
     mem::MaybeUninit,
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::OwnedFd,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Bytes one read asks for: a size that stays in the cache, and after which larger reads gain nothing.
@@ -30,7 +30,8 @@ const LISTENER: u64 = u64::MAX;
 pub struct TcpOptions {
     /// Longest packet accepted, in bytes. Also what is kept for each connection at most.
     pub longest_packet: usize,
-    /// Most connections at a time; more wait in the kernel's queue.
+    /// Most connections at a time. A newcomer then takes the place of the one that brought least, of those that were
+    /// silent for a second; where there is none, it waits in the kernel's queue.
     pub connections: usize,
     /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
     pub keepalive: Duration,
@@ -51,8 +52,12 @@ pub struct TcpSource {
     epoll: OwnedFd,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    /// Whether the listener is watched: not while there are as many connections as allowed.
+    /// Whether the listener is watched: not while nobody gives way to a newcomer.
     listening: bool,
+    /// When it was last tried.
+    tried: Instant,
+    /// Connections that gave way to others.
+    gave_way: u64,
     scratch: Box<[u8]>,
     counts: SourceStats,
     interface: InterfaceWatch,
@@ -63,7 +68,16 @@ struct Connection {
     sender: SocketAddr,
     /// The beginning of a packet whose end has not come.
     begun: Vec<u8>,
+    /// Bytes that it brought.
+    bytes: u64,
+    /// When it last brought any, or came.
+    last: Instant,
 }
+
+/// How long a connection must be silent to give way to another.
+const SILENT: Duration = Duration::from_secs(1);
+/// Time between two looks for one that gives way.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// How one read of a connection ended.
 enum Outcome {
@@ -94,6 +108,8 @@ impl TcpSource {
             connections: BTreeMap::new(),
             next: 0,
             listening: false,
+            tried: Instant::now(),
+            gave_way: 0,
             scratch: vec![0; READ + options.longest_packet].into_boxed_slice(),
             counts: SourceStats {
                 tier: "tcp",
@@ -134,7 +150,8 @@ impl TcpSource {
     }
 
     fn accept(&mut self) -> io::Result<()> {
-        while self.connections.len() < self.options.connections {
+        self.tried = Instant::now();
+        while self.has_room() {
             match self.listener.accept() {
                 Ok((_, sender)) if self.at.source.is_some_and(|only| only != sender.ip()) => {
                     self.counts.broken += 1;
@@ -167,11 +184,34 @@ impl TcpSource {
         self.listen(false)
     }
 
+    /// Whether there is room for one connection more, or one that gives way to it.
+    fn has_room(&self) -> bool {
+        self.connections.len() < self.options.connections || self.poorest().is_some()
+    }
+
+    /// Of the connections that are silent, the one that brought least.
+    fn poorest(&self) -> Option<u64> {
+        let silent = self.connections.iter().filter(|(_, c)| c.last.elapsed() >= SILENT);
+        silent.min_by_key(|(_, c)| c.bytes).map(|(&mark, _)| mark)
+    }
+
+    /// The poorest connection goes where there are as many as allowed.
+    fn make_room(&mut self) {
+        if self.connections.len() < self.options.connections {
+            return;
+        }
+        let Some(connection) = self.poorest().and_then(|mark| self.connections.remove(&mark)) else { return };
+        self.gave_way += 1;
+        self.counts.broken += u64::from(!connection.begun.is_empty());
+    }
+
     fn admit(&mut self, stream: TcpStream, sender: SocketAddr) -> io::Result<()> {
         ready(&stream, self.options.keepalive)?;
         let mark = epoll::EventData::new_u64(self.next);
         epoll::add(&self.epoll, &stream, mark, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;
-        self.connections.insert(self.next, Connection { stream, sender, begun: Vec::new() });
+        self.make_room();
+        let connection = Connection { stream, sender, begun: Vec::new(), bytes: 0, last: Instant::now() };
+        self.connections.insert(self.next, connection);
         self.next += 1;
         self.counts.connections += 1;
         Ok(())
@@ -193,6 +233,8 @@ impl TcpSource {
         };
         let mut packets = 0;
         if length > 0 {
+            connection.bytes += length as u64;
+            connection.last = Instant::now();
             let bytes = &self.scratch[..begun + length];
             let cut = Cut {
                 framer: &*self.framer,
@@ -274,6 +316,10 @@ impl Cut<'_> {
 impl Source for TcpSource {
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READS];
+        if !self.listening && self.tried.elapsed() >= LOOK {
+            self.tried = Instant::now();
+            self.listen(self.has_room())?;
+        }
         let limit = rustix::event::Timespec::try_from(wait.min(Duration::from_secs(3600))).ok();
         let ready = match epoll::wait(&self.epoll, &mut events, limit.as_ref()) {
             Ok((ready, _)) => ready,
@@ -291,7 +337,14 @@ impl Source for TcpSource {
     }
 
     fn stats(&self) -> SourceStats {
-        SourceStats { interface: Some(self.interface.read()), ..self.counts.clone() }
+        let mut stats = SourceStats { interface: Some(self.interface.read()), ..self.counts.clone() };
+        if self.gave_way > 0 {
+            stats.remedies.push(format!(
+                "{} silent connections gave way to new ones: {} are followed at a time",
+                self.gave_way, self.options.connections
+            ));
+        }
+        stats
     }
 
     fn describe(&self) -> String {

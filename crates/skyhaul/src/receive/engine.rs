@@ -179,7 +179,7 @@ impl<K: Sink> Engine<K> {
         }
         match self.options.allow.sender(sender) {
             Ok(()) => self.study(sender, train, now),
-            Err(why) => self.refuse(train, why),
+            Err(why) => self.refuse_many(why, train.count() as u64),
         }
     }
 
@@ -190,7 +190,7 @@ impl<K: Sink> Engine<K> {
             let (held, concluded) = self.strangers.hear(sender, packet, now, &self.options.learn);
             let Some(route) = concluded.and_then(|format| self.conclude(sender, format, now)) else {
                 if let Err(why) = held {
-                    self.refuse_one(why);
+                    self.refuse_many(why, 1);
                 }
                 self.relieve(now);
                 continue;
@@ -370,14 +370,6 @@ impl<K: Sink> Engine<K> {
         Ok(self.streams.len() - 1)
     }
 
-    fn refuse(&mut self, train: &Train<'_>, why: Reject) {
-        train.packets().for_each(|_| self.refuse_one(why));
-    }
-
-    fn refuse_one(&mut self, why: Reject) {
-        self.refuse_many(why, 1);
-    }
-
     fn refuse_many(&mut self, why: Reject, packets: u64) {
         self.refused.packets += packets;
         self.refused.rejects.add_many(why, packets);
@@ -385,7 +377,7 @@ impl<K: Sink> Engine<K> {
 
     /// Packets that came before anything was to be received.
     pub fn handle_early(&mut self, train: &Train<'_>) {
-        self.refuse(train, Reject::BeforeStart);
+        self.refuse_many(Reject::BeforeStart, train.count() as u64);
     }
 
     #[inline]
@@ -443,12 +435,11 @@ impl<K: Sink> Engine<K> {
         // A packet or two that came alone are all that there is; beside a stream, or many others, they are nothing.
         let alone = self.senders.is_empty() && self.strangers.len() <= ALONE;
         for (sender, format) in self.strangers.finish(now) {
-            if !alone && format.is_ok() && self.strangers.claim(sender, now).seen < LEAST {
-                let held = self.strangers.refuse(sender, Reject::Unproven, now);
-                self.refuse_many(Reject::Unproven, held);
-            } else if self.conclude(sender, format, now).is_none() {
-                let held = self.strangers.refuse(sender, Reject::TooManyStreams, now);
-                self.refuse_many(Reject::TooManyStreams, held);
+            let few = !alone && format.is_ok() && self.strangers.claim(sender, now).seen < LEAST;
+            if few || self.conclude(sender, format, now).is_none() {
+                let why = if few { Reject::Unproven } else { Reject::TooManyStreams };
+                let held = self.strangers.refuse(sender, why, now);
+                self.refuse_many(why, held);
             }
         }
         while self.ended < self.streams.len() {

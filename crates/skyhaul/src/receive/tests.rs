@@ -14,6 +14,7 @@ use skyhaul_io::source::Train;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+mod dying;
 mod hostile;
 
 const BLOCK: usize = 64 << 10;

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use skyhaul_io::memory::View;
 
+use crate::awake::Awake;
+
 use super::drive::TICK;
 use super::lane::{Lane, Note};
 use super::ledger::Ledger;
@@ -72,6 +74,8 @@ pub(super) struct Dispatch {
     pub(super) stall: Duration,
     /// When [`Dispatch::watch`] was last called for want of a disk that does it.
     watched: Mutex<Instant>,
+    /// Stands while this program does not run.
+    turns: Mutex<Awake>,
     closed: AtomicBool,
     ending: AtomicBool,
 }
@@ -87,6 +91,7 @@ impl Dispatch {
             reserve: options.reserve_bytes,
             stall: options.stall,
             watched: Mutex::new(Instant::now()),
+            turns: Mutex::new(Awake::start()),
             closed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
         };
@@ -270,6 +275,9 @@ impl Dispatch {
         if self.is_ending() {
             return;
         }
+        if watcher < self.lanes.len() {
+            self.forgive_pause();
+        }
         for (index, lane) in self.lanes.iter().enumerate().filter(|&(index, _)| index != watcher) {
             let mut state = lane.state();
             let silence = state.silence(self.patience());
@@ -283,6 +291,19 @@ impl Dispatch {
             let text = format!("a write takes longer than {:.1} s", silence.as_secs_f64());
             self.event(Event::now("disk_stalled", Some(lane.path.clone()), text), Some(index));
             work.into_iter().for_each(|work| self.hedge(work));
+        }
+    }
+
+    /// Time in which no disk's thread ran, because this program was paused, counts against no disk.
+    fn forgive_pause(&self) {
+        let pause = self.turns.lock().unwrap_or_else(PoisonError::into_inner).turn();
+        let Some(pause) = pause else { return };
+        let now = Instant::now();
+        let later = |time: Instant| time.checked_add(pause).map_or(now, |time| time.min(now));
+        for lane in &self.lanes {
+            let mut state = lane.state();
+            state.seen = later(state.seen);
+            state.flying.values_mut().for_each(|flying| flying.since = later(flying.since));
         }
     }
 
