@@ -14,6 +14,7 @@
 //! * Heaps retire in any order, each once: a numbered heap has no place in a sequence of which one could say that it
 //!   is passed, so nothing waits for another (decision 0007).
 //! * A heap without a told size grows, and ends by the window, its deadline or the end of the stream.
+//! * Heaps of which nothing came are counted by the gaps in their sender's counters: [`Sequence`].
 //! * The last `remember` heaps that retired are remembered by their whole key, so that a doubled or late packet does not
 //!   begin one again; a heap that was not finished is never refused for one that was. Where counters have few bits, no
 //!   more than a quarter of the way on which they come round is remembered.
@@ -50,8 +51,10 @@ mod index;
 mod laps;
 mod live;
 mod retire;
+mod sequence;
 
 pub use retire::{HeapCause, RetiredHeap};
+pub use sequence::Sequence;
 
 use crate::placement::{Nanos, Reject};
 use finished::Finished;
@@ -420,11 +423,13 @@ impl<B> Heaps<B> {
     /// it, or a copy. Later, it is a sender that began anew with the same counter. Live heaps stay as they are while
     /// something may be on its way for them; those of a sender with a number end, if that is `RESTART` ago, so that
     /// they are not filled up with what is sent now.
-    pub fn forget(&mut self, start: HeapKey, now: Nanos) {
+    ///
+    /// Whether it is a beginning, and no packet more of one.
+    pub fn forget(&mut self, start: HeapKey, now: Nanos) -> bool {
         self.now = self.now.max(now);
         match self.known(start) {
-            Some(Known::Live(at)) if !self.is_over(at, start.source) => {}
-            Some(Known::Finished(at)) if self.now.since(self.finished.when(at)) < Self::RESTART => {}
+            Some(Known::Live(at)) if !self.is_over(at, start.source) => false,
+            Some(Known::Finished(at)) if self.now.since(self.finished.when(at)) < Self::RESTART => false,
             _ => {
                 let mut next = self.table.oldest();
                 while let Some(at) = next {
@@ -434,6 +439,7 @@ impl<B> Heaps<B> {
                     }
                 }
                 self.finished.forget(start.source);
+                true
             }
         }
     }

@@ -87,7 +87,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         return Ok(Outcome::Failed);
     }
     let drops: u64 = report.sources.iter().map(|source| source.socket_drops).sum();
-    let lost = report.heaps.incomplete + report.heaps.ring_full + drops + report.refused_by_limits();
+    let heaps = &report.heaps;
+    let lost =
+        heaps.incomplete + heaps.missing.unwrap_or(0) + heaps.ring_full + drops + report.refused_by_limits();
     // Nothing but refused packets is nothing.
     let nothing = report.is_all_refused() || ended == "nothing";
     let whole = report.repeated() == 0 && !report.is_cut_short();
@@ -386,10 +388,11 @@ fn line(consumer: &Consumer, stats: &Stats, bits: f64) -> String {
         return "waiting for the first heap".into();
     }
     format!(
-        "{:>10}  {} heaps  incomplete {}{}  kernel drops {}",
+        "{:>10}  {} heaps  incomplete {}  missing {}{}  kernel drops {}",
         print::rate(bits),
         print::count(consumer.counts.complete),
         print::count(consumer.counts.incomplete),
+        stats.missing.known().map_or("?".into(), print::count),
         print::live_rejects(&reject_counts(&stats.total.rejects)),
         print::count(stats.kernel_drops()),
     )

@@ -64,6 +64,10 @@ impl SpeadReceiveReport {
 pub(super) struct HeapCounts {
     pub(super) complete: u64,
     pub(super) incomplete: u64,
+    /// Nothing of them came, by the gaps in their senders' counters; none where that is not known of any sender.
+    pub(super) missing: Option<u64>,
+    /// Senders of which it is not known: their counters have no regular step.
+    pub(super) unknown_senders: u64,
     /// Finished, but the consumer was too slow.
     pub(super) ring_full: u64,
     /// Bytes that are missing in the incomplete ones.
@@ -83,7 +87,12 @@ pub(super) fn report(
         let all = stats.named().filter(move |(name, n)| *n > 0 && name.starts_with(prefix) == wanted);
         all.map(move |(name, n)| (name.trim_start_matches(prefix).to_owned(), n)).collect::<BTreeMap<_, _>>()
     };
-    let counts = HeapCounts { ring_full: stats.total.ring_full, ..consumer.counts };
+    let counts = HeapCounts {
+        missing: stats.missing.known(),
+        unknown_senders: stats.missing.unknown_senders,
+        ring_full: stats.total.ring_full,
+        ..consumer.counts
+    };
     let wire = stats.total.bytes;
     let path: Duration = stats.readers.iter().map(|reader| reader.cpu).sum();
     let per_gb = |cpu: Duration| if wire > 0 { cpu.as_secs_f64() * 1e9 / wire as f64 } else { 0.0 };
@@ -137,10 +146,11 @@ fn without_datagram(source: &SourceReport) -> String {
 /// What was received, in some lines.
 pub(super) fn summary(r: &SpeadReceiveReport) -> String {
     let mut out = format!(
-        "received {} heaps whole, {} incomplete ({} missing), {} in {:.1} s ({}), CPU {:.3} s/GB; ended: {}\n",
+        "received {} heaps whole, {} incomplete ({} of them missing), {}, {} in {:.1} s ({}), CPU {:.3} s/GB; ended: {}\n",
         print::count(r.heaps.complete),
         print::count(r.heaps.incomplete),
         print::bytes(r.heaps.missing_bytes),
+        missing(&r.heaps),
         print::bytes(r.payload_bytes),
         r.seconds,
         print::rate(r.bits_per_second),
@@ -199,6 +209,17 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
         out.push_str(&format!("  note: {note}\n"));
     }
     out
+}
+
+/// Heaps of which nothing came.
+fn missing(heaps: &HeapCounts) -> String {
+    match (heaps.missing, heaps.unknown_senders) {
+        (None, _) => "missing not known".into(),
+        (Some(n), 0) => format!("{} missing", print::count(n)),
+        (Some(n), unknown) => {
+            format!("{} missing (not known of {} senders)", print::count(n), print::count(unknown))
+        }
+    }
 }
 
 /// How TCP connections came and went, and bytes that became part of no heap.

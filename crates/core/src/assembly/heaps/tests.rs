@@ -495,7 +495,9 @@ fn no_number_of_heaps_takes_more_memory_than_the_limits_say() {
             put(&mut h, counter, 8, 8, 16).unwrap();
         }
         match counter % 1000 {
-            500 => h.forget(key(counter), Nanos(counter << 20)),
+            500 => {
+                h.forget(key(counter), Nanos(counter << 20));
+            }
             900 => h.finish(Nanos(0)),
             _ => {}
         }

@@ -64,6 +64,9 @@ pub struct StreamConfig {
     pub ring: usize,
     /// What happens when more would wait.
     pub full: Full,
+    /// Bytes of finished heaps that a reader which waits while its source cannot (UDP, with [`Full::Wait`]) holds before it
+    /// stops reading: what comes meanwhile would be lost, and with it perhaps the stop item. At most 1024 heaps; 0: none.
+    pub overflow: u64,
     /// Where heaps lie. Several streams may share one.
     pub memory: HeapMemory,
     /// Bytes of the memory that are [kept ahead](HeapMemory::keep_ahead) once a reader is added that cannot wait (UDP). To
@@ -95,6 +98,7 @@ impl Default for StreamConfig {
             incomplete: false,
             ring: 4096,
             full: Full::default(),
+            overflow: 0,
             memory: HeapMemory::default(),
             ahead: 64 << 20,
             senders: 65_536,

@@ -8,6 +8,7 @@
 
 use super::config::{Full, StreamConfig};
 use super::goal::{Finished, Goal};
+pub(super) use super::own::Reader;
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::table::{Sender, Table};
@@ -24,6 +25,11 @@ use std::time::{Duration, Instant};
 
 /// Bytes that come before a user who has not taken all is given way to.
 const PILE: u64 = 2 << 20;
+
+/// Finished heaps that a reader holds beside a full ring, at most.
+const MOST_HELD: usize = 1024;
+/// Shortest sleep of a reader.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
 pub(super) const WAIT: Duration = Duration::from_millis(20);
@@ -59,6 +65,7 @@ impl Drop for Gone<'_> {
 pub(super) struct Core<G: Goal> {
     pub(super) name: String,
     pub(super) full: Full,
+    overflow: u64,
     pub(super) memory: HeapMemory,
     /// Bytes of it to be touched before they are needed.
     pub(super) ahead: u64,
@@ -92,52 +99,6 @@ pub(super) struct Core<G: Goal> {
     own: Mutex<Counts>,
 }
 
-/// One reader's own.
-pub(super) struct Reader<O> {
-    /// Waits for room instead of refusing.
-    pub(super) waits: bool,
-    /// May wait for [`GRACE`]: not again after it was in vain, until all that is finished has found room.
-    pub(super) grace: bool,
-    pub(super) counts: Counts,
-    pub(super) stats: Arc<Mutex<ReaderStats>>,
-    pub(super) number: usize,
-    out: VecDeque<O>,
-    sender: Option<Sender>,
-    pub(super) now: Nanos,
-    looks: u32,
-    ticked: Nanos,
-    /// How long the next look for packets may wait.
-    pub(super) wait: Duration,
-    /// Bytes that had come when the user had taken all, or was last given way to.
-    gave_way: u64,
-    /// Until then a user is not waited for whose heaps may not be what holds the memory.
-    pub(super) vain_until: Nanos,
-}
-
-impl<O> Reader<O> {
-    fn new(waits: bool, stats: Arc<Mutex<ReaderStats>>, number: usize) -> Self {
-        Self {
-            waits,
-            grace: true,
-            counts: Counts::default(),
-            stats,
-            number,
-            out: VecDeque::new(),
-            sender: None,
-            now: Nanos(0),
-            looks: 0,
-            ticked: Nanos(0),
-            wait: WAIT,
-            gave_way: 0,
-            vain_until: Nanos(0),
-        }
-    }
-
-    fn publish(&self) {
-        lock(&self.stats).counts = self.counts;
-    }
-}
-
 impl<G: Goal> Core<G> {
     pub(super) fn new(config: &StreamConfig, clock: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
         ring.join();
@@ -146,6 +107,7 @@ impl<G: Goal> Core<G> {
             finished,
             name: config.name.clone(),
             full: config.full,
+            overflow: config.overflow,
             memory: config.memory.clone(),
             ahead: config.ahead,
             largest: config.heaps.largest.min(config.memory.limit()),
@@ -220,7 +182,9 @@ impl<G: Goal> Core<G> {
         readers.push(stats.clone());
         self.running.fetch_add(1, Ordering::AcqRel);
         *lock(&self.alive.0) += 1;
-        Reader { out: VecDeque::with_capacity(1024), ..Reader::new(waits, stats, readers.len() - 1) }
+        let overflow = if waits && !can_be_held && self.finished.is_none() { self.overflow } else { 0 };
+        let out = VecDeque::with_capacity(MOST_HELD);
+        Reader { out, overflow, ..Reader::new(waits, stats, readers.len() - 1) }
     }
 
     /// Its thread could not be started.
@@ -237,6 +201,7 @@ impl<G: Goal> Core<G> {
 
     /// A reader has ended; the last one ends the stream.
     pub(super) fn exit(&self, mut me: Reader<G::Out>, error: Option<String>) {
+        me.overflow = 0;
         self.hand_over(&mut me);
         let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
@@ -311,15 +276,15 @@ impl<G: Goal> Core<G> {
 
     pub(super) fn stats(&self) -> Stats {
         let table = self.table();
-        let (live, ended) = (table.live(), table.ended());
+        let (live, ended, missing) = (table.live(), table.ended(), table.missing());
         drop(table);
-        let readers: Vec<ReaderStats> =
-            lock(&self.readers).iter().map(|reader| lock(reader).clone()).collect();
+        let readers: Vec<_> = lock(&self.readers).iter().map(|reader| lock(reader).clone()).collect();
         let mut total = *lock(&self.own);
         readers.iter().for_each(|reader| total.merge(&reader.counts));
         Stats {
             total,
             readers,
+            missing,
             live,
             waiting: self.ring.len(),
             memory_used: self.memory.used(),
@@ -388,7 +353,7 @@ impl<G: Goal> Core<G> {
         let mut table = self.table();
         table.handle_timeout(me.now);
         let next = table.poll_timeout().map_or(WAIT, |then| Duration::from_nanos(then.since(me.now).0));
-        me.wait = next.clamp(Duration::from_millis(1), WAIT);
+        me.wait = next.clamp(NAP, WAIT);
         self.take_finished(table, me);
     }
 
@@ -413,6 +378,11 @@ impl<G: Goal> Core<G> {
         copy::fence();
         if self.push(me) == 0 {
             me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
+            return false;
+        }
+        let held = || me.out.iter().map(G::bytes_of).sum::<u64>();
+        if me.out.len() < MOST_HELD && held() < me.overflow {
+            me.wait = NAP;
             return false;
         }
         me.counts.blocked += u64::from(me.waits || me.grace);
@@ -486,7 +456,7 @@ impl<G: Goal> Core<G> {
         if let Some(sender) = me.sender.filter(|sender| sender.address == *address) {
             return Ok(sender);
         }
-        let sender = table.sender(*address)?;
+        let sender = table.sender(me.number, *address)?;
         me.sender = Some(sender);
         Ok(sender)
     }

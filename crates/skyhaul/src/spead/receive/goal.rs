@@ -63,6 +63,12 @@ pub(super) trait Goal: Send + 'static {
         Err(Reject::Overlap)
     }
 
+    /// Bytes of memory that something finished holds.
+    fn bytes_of(out: &Self::Out) -> u64 {
+        let _ = out;
+        0
+    }
+
     /// A heap is finished.
     fn retired(&mut self, heap: RetiredHeap<Self::Block>, out: &mut VecDeque<Self::Out>);
 
@@ -149,6 +155,10 @@ impl Goal for OwnMemory {
         into.bytes.place(0, &from.bytes[..bytes as usize]);
         into.kept.join(&from.kept);
         Ok(())
+    }
+
+    fn bytes_of(heap: &Heap) -> u64 {
+        heap.payload().len() as u64
     }
 
     #[inline]

@@ -44,14 +44,24 @@ pub(super) fn spawn<G: Goal>(
     can_be_held: bool,
     input: impl Input<G> + 'static,
 ) -> io::Result<()> {
+    if core.is_over() {
+        let text = format!(
+            "read {name}: the stream has ended; hint: make a new one, or have it wait for start() until it has all of its \
+             readers (explicit_start)"
+        );
+        return Err(io::Error::new(io::ErrorKind::NotConnected, text));
+    }
     if !can_be_held {
         // What cannot wait is lost while the kernel looks for memory.
         core.memory.keep_ahead(core.ahead);
     }
     let me = core.enter(name, can_be_held);
     let (of, number) = (core.clone(), me.number);
-    let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name));
+    // The system takes no zero in it.
+    let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name).replace('\0', " "));
     let stats = me.stats.clone();
+    // Known from the beginning: how large the socket's buffer is, and what would help.
+    super::core::lock(&stats).source = input.stats().0;
     match thread.spawn(move || of.as_reader(|| run(&of, input, me))) {
         Ok(thread) => {
             core.adopt(thread);

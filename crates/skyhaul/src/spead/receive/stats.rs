@@ -1,5 +1,6 @@
 //! What a stream counts. Nothing that is not handed on goes uncounted, and every reason has a name.
 
+use super::rows::Missing;
 use skyhaul_core::assembly::heaps::HeapCause;
 use skyhaul_core::placement::{Reject, Rejects};
 use skyhaul_io::source::SourceStats;
@@ -175,6 +176,8 @@ pub struct Stats {
     pub total: Counts,
     /// Each reader.
     pub readers: Vec<ReaderStats>,
+    /// Heaps of which nothing came.
+    pub missing: Missing,
     /// Heaps under construction.
     pub live: usize,
     /// Heaps that wait for the user.
@@ -198,6 +201,8 @@ impl Stats {
     pub fn named(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         let more = [
             ("kernel_drops", self.kernel_drops()),
+            ("missing_heaps", self.missing.heaps),
+            ("unknown_senders", self.missing.unknown_senders),
             ("live_heaps", self.live as u64),
             ("waiting_heaps", self.waiting as u64),
             ("memory_used", self.memory_used),

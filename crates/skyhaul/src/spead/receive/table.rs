@@ -2,6 +2,7 @@
 
 use super::config::{Key, StopRule, StreamConfig};
 use super::goal::Goal;
+use super::rows::{Missing, Rows};
 use super::stats::{Counts, Ended};
 use skyhaul_core::assembly::heaps::{HeapKey, Heaps, Part};
 use skyhaul_core::placement::{Nanos, Reject};
@@ -16,6 +17,14 @@ pub(super) struct Sender {
     pub(super) address: SocketAddr,
     /// Part of a heap's key: 0 where heaps are known by their counter alone.
     pub(super) number: u64,
+    /// Which reader has it.
+    pub(super) reader: usize,
+}
+
+impl Sender {
+    fn who(&self) -> (usize, SocketAddr) {
+        (self.reader, self.address)
+    }
 }
 
 /// A heap that comes as one long packet, filled outside of the table.
@@ -35,6 +44,7 @@ pub(super) struct Table<G: Goal> {
     pub(super) goal: G,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
+    rows: Rows,
     /// Looked at between two packets, and not handed on yet.
     settled: VecDeque<G::Out>,
     rules: Rules,
@@ -127,6 +137,11 @@ impl<'a> Run<'a> {
         Refused { why, packets }
     }
 
+    /// Why the table has no place for it; `room`: why there was no room, if there was none.
+    fn without_place(&self, why: Reject, room: Reject, is_sized: bool) -> Refused {
+        if why == Reject::NoBuffer { self.without_room(room, is_sized) } else { self.refused(why) }
+    }
+
     /// A reason that was found when room for its heap was asked for.
     fn without_room(&self, why: Reject, is_sized: bool) -> Refused {
         match why {
@@ -155,6 +170,7 @@ impl<G: Goal> Table<G> {
             goal,
             senders: HashMap::new(),
             stopped: HashSet::new(),
+            rows: Rows::default(),
             rules: Rules {
                 key: config.key,
                 stop: config.stop,
@@ -183,10 +199,15 @@ impl<G: Goal> Table<G> {
         self.heaps.live()
     }
 
-    /// Who that is.
-    pub(super) fn sender(&mut self, address: SocketAddr) -> Result<Sender, Reject> {
+    /// Heaps of which nothing came.
+    pub(super) fn missing(&self) -> Missing {
+        self.rows.missing()
+    }
+
+    /// Who that is, for this reader.
+    pub(super) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
         if self.rules.key == Key::Counter {
-            return Ok(Sender { address, number: 0 });
+            return Ok(Sender { address, number: 0, reader });
         }
         let next = self.senders.len() as u64 + 1;
         let number = match self.senders.get(&address) {
@@ -194,7 +215,7 @@ impl<G: Goal> Table<G> {
             None if self.senders.len() >= self.rules.senders => return Err(Reject::TooManyStreams),
             None => *self.senders.entry(address).or_insert(next),
         };
-        Ok(Sender { address, number })
+        Ok(Sender { address, number, reader })
     }
 
     /// Put the payloads of a run, which begin `at` bytes into that of a packet with this head, where they belong. Returns of
@@ -222,15 +243,11 @@ impl<G: Goal> Table<G> {
             return Ok(1);
         }
         let key = HeapKey { source: from.number, counter: head.counter };
-        if head.control == Some(0) {
-            self.heaps.forget(key, now);
+        if head.control == Some(0) && self.heaps.forget(key, now) {
+            self.rows.begin(from.who());
         }
-        let part = Part {
-            offset: head.offset + at,
-            length: run.length(),
-            size: head.size,
-            counter_bits: head.flavour.address_bits(),
-        };
+        let (offset, counter_bits) = (head.offset + at, head.flavour.address_bits());
+        let part = Part { offset, length: run.length(), size: head.size, counter_bits };
         let goal = &mut self.goal;
         let mut why = Reject::NoBuffer;
         let room = |bytes, old| {
@@ -241,9 +258,14 @@ impl<G: Goal> Table<G> {
         };
         let mut slot = match self.heaps.reserve(key, part, now, room) {
             Ok(slot) => slot,
-            Err(Reject::NoBuffer) => return Err(run.without_room(why, head.size.is_some())),
-            Err(reason) => return Err(run.refused(self.refused(reason, counts))),
+            Err(reason) => {
+                self.refused(reason, head, from, counts);
+                return Err(run.without_place(reason, why, head.size.is_some()));
+            }
         };
+        if slot.is_first() {
+            self.rows.note(from.who(), head);
+        }
         let (mut to, mut placed) = (part.offset, 0);
         for payload in run.payloads() {
             match self.goal.write(slot.block(), head, to, payload) {
@@ -258,8 +280,8 @@ impl<G: Goal> Table<G> {
             placed += 1;
         }
         slot.commit(now);
-        let last = at + run.length() == head.length;
-        counts.single_packet_heaps += u64::from(last && head.size == Some(head.length));
+        let is_whole = at + run.length() == head.length && head.size == Some(head.length);
+        counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);
         if G::EAGER {
             self.settle(counts);
@@ -283,9 +305,12 @@ impl<G: Goal> Table<G> {
 
     /// A packet is refused: count what that tells of its heap.
     #[cold]
-    fn refused(&mut self, why: Reject, counts: &mut Counts) -> Reject {
+    fn refused(&mut self, why: Reject, head: &Head<'_>, from: &Sender, counts: &mut Counts) {
+        if !matches!(why, Reject::Duplicate | Reject::Late) {
+            // It came, though it has no place.
+            self.rows.note(from.who(), head);
+        }
         counts.repeated_heaps += self.heaps.take_repeated();
-        why
     }
 
     /// Look at finished heaps though nothing is to be handed on yet.
@@ -315,6 +340,7 @@ impl<G: Goal> Table<G> {
         }
         let mut block = self.goal.room(head, from, head.length, None).ok()?;
         counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
+        self.rows.note(from.who(), head);
         let key = HeapKey { source: from.number, counter: head.counter };
         let counter_bits = head.flavour.address_bits();
         Some(Whole { key, counter_bits, block, bytes: head.length, filled: 0 })
@@ -338,7 +364,10 @@ impl<G: Goal> Table<G> {
             old => Err(old),
         }) {
             Ok(slot) => slot,
-            Err(reason) => return Err(self.refused(reason, counts)),
+            Err(reason) => {
+                counts.repeated_heaps += self.heaps.take_repeated();
+                return Err(reason);
+            }
         };
         let began = slot.is_first();
         if let Some(mut block) = block.take() {
@@ -386,6 +415,7 @@ impl<G: Goal> Table<G> {
         if self.ended.is_none() {
             self.ended = Some(why);
             self.heaps.finish(now);
+            self.rows.finish();
         }
     }
 

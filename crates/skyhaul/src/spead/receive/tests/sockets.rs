@@ -76,6 +76,66 @@ fn a_stop_that_is_lost_hangs_nobody() {
 }
 
 #[test]
+fn what_a_full_ring_has_no_room_for_is_held_and_the_stop_is_heard() {
+    let stream = Stream::new(&StreamConfig { ring: 2, full: Full::Wait, overflow: 8 << 20, ..config() });
+    let at: Endpoint = "udp://127.0.0.1:0?rcvbuf=64KiB".parse().unwrap();
+    let to = stream.add_udp(&at, &UdpOptions::default()).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for n in 0..40 {
+        packets(n, 30_000, 1472).iter().for_each(|packet| assert!(sender.send_to(packet, to).is_ok()));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    sender.send_to(&stop_heap(40), to).unwrap();
+    // The user is busy until now: without it the kernel threw most of this away, and the stop.
+    let until = std::time::Instant::now() + Duration::from_secs(20);
+    while stream.ended().is_none() && std::time::Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stream.ended(), Some(Ended::StopItem));
+    assert_eq!(all(&stream).len(), 40);
+    let stats = stream.stats();
+    assert_eq!((stats.missing.known(), stats.kernel_drops()), (Some(0), 0));
+}
+
+#[test]
+fn a_stream_that_has_ended_takes_no_reader() {
+    let stream = Stream::new(&config());
+    stream.stop();
+    let error = stream.add_udp(&any_port(), &UdpOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("has ended; hint: "), "{error}");
+    assert!(stream.add_bytes(Vec::new()).is_err());
+    assert!(stream.stats().readers.is_empty());
+}
+
+#[test]
+fn heaps_of_which_nothing_came_are_counted() {
+    let stream = Stream::new(&config());
+    let to = stream.add_udp(&any_port(), &UdpOptions::default()).unwrap();
+    let senders = [UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap()];
+    let mut sent = 0;
+    for n in 0..200u64 {
+        // Two senders in steps of two, and of one of them every tenth is lost, and one more; of some only a part comes.
+        if n % 20 == 6 || n == 101 {
+            continue;
+        }
+        let whole = packets(n, 3000, 1472);
+        let some = if n % 50 == 11 { 1 } else { whole.len() };
+        whole[..some].iter().for_each(|packet| {
+            assert!(senders[(n % 2) as usize].send_to(packet, to).is_ok());
+        });
+        sent += u64::from(some == whole.len());
+        if sent % 20 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+    senders[0].send_to(&stop_heap(200), to).unwrap();
+    assert_eq!(all(&stream).len() as u64, sent);
+    let stats = stream.stats();
+    assert_eq!(stats.missing, Missing { heaps: 11, senders: 2, unknown_senders: 0 });
+    assert_eq!(stats.named().find(|(name, _)| name == "missing_heaps").unwrap().1, 11);
+}
+
+#[test]
 fn dropping_the_last_handle_closes_the_sockets() {
     let stream = Stream::new(&config());
     let at = stream.add_udp(&any_port(), &UdpOptions::default()).unwrap();
