@@ -6,7 +6,7 @@
 //! Held: a record that was read writes back to itself; a scan opens, checks and reads whatever its index says, and no
 //! chunk is called proven that is not there.
 
-use skyhaul::recording::{CheckOptions, ReadOptions, Record, Recording};
+use skyhaul::recording::{CheckOptions, Missing, ReadOptions, Record, Recording};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -52,7 +52,8 @@ pub(crate) fn recording(bytes: &[u8]) {
         assert!(proven <= 2, "{proven} chunks proven, and there are two");
     }
     for datastream in 0..recording.datastreams.len() {
-        let options = ReadOptions { unacknowledged: true, read_bytes: 4096, ..ReadOptions::default() };
+        let options =
+            ReadOptions { verify: false, missing: Missing::Skip, read_bytes: 4096, ..ReadOptions::default() };
         if let Ok(mut reader) = recording.reader(datastream, &options) {
             while let Ok(Some(piece)) = reader.next_piece() {
                 assert!(piece.bytes().len() <= 64);

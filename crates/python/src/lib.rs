@@ -23,6 +23,7 @@
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
+//! | `recording` | recordings on disks, chunk by chunk |
 //! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
 #![allow(
@@ -40,6 +41,7 @@ mod inproc;
 mod own_socket;
 mod place;
 mod receive;
+mod recording;
 mod send;
 mod wait;
 
@@ -54,6 +56,12 @@ pyo3::create_exception!(
     "The stream has ended, and all of its heaps are taken."
 );
 pyo3::create_exception!(_native, Full, PyBlockingIOError, "As many heaps wait to be sent as may.");
+pyo3::create_exception!(
+    _native,
+    Damaged,
+    PyOSError,
+    "A chunk of a recording is missing, damaged or unproven."
+);
 pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of it was sent.");
 
 /// The module as Python sees it.
@@ -78,9 +86,11 @@ mod _native {
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
+    use crate::recording::{ChunkReader, Recording};
+    #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
     #[pymodule_export]
-    use crate::{Cancelled, Empty, Full, Stopped};
+    use crate::{Cancelled, Damaged, Empty, Full, Stopped};
 
     /// The version of the package.
     #[pymodule_export]

@@ -14,7 +14,8 @@
 //!   vanished one nothing; what was under way to it is written elsewhere, from memory, under the same number.
 //! * A chunk is *acknowledged* when its data and its index record are durable. Opening after `kill -9` or power
 //!   loss finds every acknowledged chunk and names what is not.
-//! * A [`Recording`] reads, follows, lists and proves scans, with or without an index (plain FlexBuff).
+//! * A [`Recording`] reads, follows, lists and proves scans, with or without an index (plain FlexBuff). All readers walk
+//!   one plan of what there must be: what is missing, damaged or unproven is a [`Gap`], and never left out in silence.
 //!
 //! Limits: at most 10⁸ chunks a datastream (eight digits in the file name); a label has no `.` or `/`.
 
@@ -53,7 +54,7 @@ pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
 pub use prove::{FrameReader, FrameSeen};
-pub use read::{Account, Damaged, Missing, Piece, ReadOptions, Reader};
+pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };

@@ -437,7 +437,10 @@ fn play(seed: u64) -> (bool, bool) {
     let mut trial = Trial::new(directory.path(), &mut random);
     let wanted = trial.wanted();
     let times = 1 + random.below(3);
-    let provable = (0..times).map(|_| trial.damage(&mut random)).fold(true, |all, one| all && one);
+    let provable = (0..times).filter(|_| !trial.damage(&mut random)).count() == 0;
+    // What follows a chunk is told from it only under its own name.
+    let extended = trial.done.len() > 1 && trial.done.iter().any(|what| what.starts_with("extend"));
+    let provable = provable && !extended;
     let said = format!("seed {seed}, killed {}: {:#?}", trial.killed, trial.done);
     if std::env::var("SKYHAUL_SEED").is_ok() {
         println!("{said}");

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     }
     let mut out = std::io::stdout().lock();
     for scan in scans {
-        let state = format!("{:?}", scan.state).to_lowercase();
+        let state = scan.state.name();
         writeln!(
             out,
             "{:<40} {:>10} {:>7} chunks  {} streams  {} disks  {state}{}{}{}",

@@ -12,8 +12,9 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkStream", "Empty", "Full", "Heap", "InprocQueue", "ReceiveConfig",
-    "OpenChunk", "PlaceFunction", "Placer", "ReceiveStream", "SendConfig", "SendHeap",
+    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Heap",
+    "InprocQueue", "OpenChunk", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
+    "SendHeap",
     "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
@@ -27,6 +28,9 @@ class Stopped(Exception):
 
 class Full(BlockingIOError):
     """As many heaps wait to be sent as may."""
+
+class Damaged(OSError):
+    """A chunk of a recording is missing, damaged or unproven."""
 
 class Cancelled(OSError):
     """Cancelled before all of it was sent."""
@@ -122,6 +126,44 @@ class InprocQueue:
     @property
     def waiting(self) -> int:
         """Packets that wait to be received."""
+
+# Unix second and frame number.
+_Time: TypeAlias = tuple[int, int]
+
+@final
+class Recording:
+    """A scan on its disks."""
+
+    def __new__(cls, disks: list[str | os.PathLike[str]], name: str) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The scan's label."""
+    @property
+    def state(self) -> str:
+        """How its recorder is: live, ended, interrupted or unindexed."""
+    @property
+    def missing_disks(self) -> list[Any]:
+        """Disks of the recording that were not given."""
+    @property
+    def streams(self) -> list[tuple[str, int, int | None, str]]:
+        """Its datastreams: name, bytes of a frame, frames per second, format."""
+    @property
+    def findings(self) -> list[tuple[str, Any, str]]:
+        """What was found amiss by names, lengths and indexes alone: verdict, path, text."""
+
+    def reader(self, stream: int, missing: str, verify: bool = True, follow: bool = False) -> ChunkReader:
+        """Read a datastream, by its place in `streams`."""
+
+@final
+class ChunkReader:
+    """The chunks of a datastream, in order."""
+
+    def next(self) -> tuple[int, bool, bytes, _Time | None, _Time | None] | None:
+        """The next chunk: number, filled, bytes, times of its first and last frame. None at the end."""
+    def gaps(
+        self, first: int = 0
+    ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:
+        """The gaps that were met so far, from number `first` on."""
 
 @final
 class ReceiveConfig:

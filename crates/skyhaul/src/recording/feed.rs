@@ -50,6 +50,8 @@ pub(super) struct Feeder {
 pub(super) struct Gone;
 
 type Given = Result<(), Gone>;
+/// Of a chunk's first and last frame.
+type Times = (Option<Time>, Option<Time>);
 
 /// The thread.
 pub(super) struct Feed {
@@ -92,11 +94,12 @@ impl Feeder {
     }
 
     /// Bytes that lie in no buffer: waits until the consumer has taken others.
-    fn in_memory(&self, number: u32, filled: bool, bytes: Vec<u8>) -> Piece {
+    fn in_memory(&self, number: u32, filled: bool, times: Times, bytes: Vec<u8>) -> Piece {
         while self.is_wanted() && self.in_memory.pieces() >= MOST_IN_MEMORY {
             std::thread::sleep(PAUSE);
         }
-        Piece { number, filled, data: Data::Memory { bytes, held: self.in_memory.clone() } }
+        let data = Data::Memory { bytes, held: self.in_memory.clone() };
+        Piece { number, filled, last: true, times, data }
     }
 
     /// A buffer: waits until the consumer gives one back.
@@ -175,8 +178,10 @@ impl Feed {
                         continue;
                     };
                     self.feeder.from_memory.fetch_add(1, Ordering::Relaxed);
-                    self.last_time = entry.record.and_then(|record| record.meta.last_time);
-                    self.give(self.feeder.in_memory(entry.number, false, bytes))?;
+                    let meta = entry.record.map(|record| record.meta).unwrap_or_default();
+                    self.last_time = meta.last_time;
+                    let times = (meta.first_time, meta.last_time);
+                    self.give(self.feeder.in_memory(entry.number, false, times, bytes))?;
                 }
             }
         };
@@ -260,12 +265,15 @@ impl Feed {
         let (from, to) = times.unwrap_or((loaded.seen.first_time, loaded.seen.last_time));
         self.last_time = to.or(self.last_time);
         if loaded.held {
-            for (block, length) in loaded.blocks {
-                self.give(Piece { number, filled: false, data: Data::Disk(block, length) })?;
+            let pieces = loaded.blocks.len();
+            for (at, (block, length)) in loaded.blocks.into_iter().enumerate() {
+                let last = at + 1 == pieces;
+                let data = Data::Disk(block, length);
+                self.give(Piece { number, filled: false, last, times: (from, to), data })?;
             }
             return Ok(());
         }
-        let again = self.stream(number, path, bytes)?;
+        let again = self.stream(number, path, bytes, (from, to))?;
         if again.crc32c == loaded.seen.crc32c && again.read == bytes {
             return Ok(());
         }
@@ -275,8 +283,8 @@ impl Feed {
     }
 
     /// Give a file as it is read.
-    fn stream(&mut self, number: u32, path: &Path, most: u64) -> Result<Seen, Gone> {
-        let mut gone = false;
+    fn stream(&mut self, number: u32, path: &Path, most: u64, times: Times) -> Result<Seen, Gone> {
+        let (mut gone, mut given) = (false, 0);
         // The closures share what they need of `self`.
         let this = std::cell::RefCell::new(&mut *self);
         let seen = read_file(
@@ -285,7 +293,9 @@ impl Feed {
             None,
             || this.borrow().feeder.buffer(),
             |block, length| {
-                let piece = Piece { number, filled: false, data: Data::Disk(block, length) };
+                given += length as u64;
+                let (last, data) = (given == most, Data::Disk(block, length));
+                let piece = Piece { number, filled: false, last, times, data };
                 gone |= this.borrow_mut().give(piece).is_err();
             },
         );
@@ -347,7 +357,7 @@ impl Feed {
     fn as_it_lies(&mut self, gap: Gap, path: &Path) -> Given {
         let number = gap.chunks.0;
         self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
-        self.stream(number, path, MOST_UNRECORDED).map(|_| ())
+        self.stream(number, path, MOST_UNRECORDED, (None, None)).map(|_| ())
     }
 
     /// Name a gap; fill it if that is wanted.
@@ -382,7 +392,7 @@ impl Feed {
                 break;
             }
             left -= made.len() as u64;
-            self.feeder.send(self.feeder.in_memory(number, true, made))?;
+            self.feeder.send(self.feeder.in_memory(number, true, (None, None), made))?;
         }
         self.filling = Some(filling);
         Ok(())

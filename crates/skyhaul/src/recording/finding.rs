@@ -21,6 +21,19 @@ pub enum Verdict {
     Damaged,
 }
 
+impl Verdict {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Whole => "whole",
+            Verdict::Holes => "holes",
+            Verdict::Unproven => "unproven",
+            Verdict::Damaged => "damaged",
+        }
+    }
+}
+
 /// One thing that is not as it should be (or, as `whole` or `holes`, should be known).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {

@@ -29,6 +29,23 @@ pub enum Lack {
     Ambiguous,
 }
 
+impl Lack {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lack::Missing => "missing",
+            Lack::Lost => "lost",
+            Lack::Unfinished => "unfinished",
+            Lack::Damaged => "damaged",
+            Lack::Unproven => "unproven",
+            Lack::HeadersOnly => "headers_only",
+            Lack::OpenEnd => "open_end",
+            Lack::Ambiguous => "ambiguous",
+        }
+    }
+}
+
 /// What stands in the place of a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -40,6 +57,18 @@ pub enum Instead {
     Filled,
     /// What lies on the disk.
     AsItIs,
+}
+
+impl Instead {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Instead::LeftOut => "left_out",
+            Instead::Filled => "filled",
+            Instead::AsItIs => "as_it_is",
+        }
+    }
 }
 
 /// A part of a datastream that is missing, damaged or unproven.

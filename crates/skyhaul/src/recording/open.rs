@@ -38,6 +38,19 @@ pub enum State {
     Unindexed,
 }
 
+impl State {
+    /// Its name in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            State::Live => "live",
+            State::Ended => "ended",
+            State::Interrupted => "interrupted",
+            State::Unindexed => "unindexed",
+        }
+    }
+}
+
 /// One chunk of a datastream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChunkEntry {
@@ -206,8 +219,9 @@ impl Recording {
         }
         let state = match (&gathered.indexes[..], gathered.live, &report) {
             ([], ..) => State::Unindexed,
-            (_, true, _) => State::Live,
-            (_, false, Some(_)) => State::Ended,
+            // A recorder that has said its last word may still hold its lock.
+            (_, _, Some(_)) => State::Ended,
+            (_, true, None) => State::Live,
             (_, false, None) => State::Interrupted,
         };
         gathered.judge_indexes(state);

@@ -74,6 +74,8 @@ struct Planner<'a> {
     recording: &'a Recording,
     stream: &'a DatastreamEntry,
     steps: Vec<Step>,
+    /// Records in order of their numbers.
+    records: Vec<&'a ChunkRecord>,
     /// Next number that has no step.
     next: u32,
     /// One past the last number that there must be.
@@ -99,22 +101,22 @@ impl<'a> Planner<'a> {
         for &number in account.into_iter().flat_map(|account| &account.unacknowledged) {
             told.insert(number, (Lack::Unfinished, "was still under way when the recorder ended".to_owned()));
         }
-        let with_record = stream.chunks.values().filter(|chunk| chunk.record.is_some());
-        let recorded = with_record.clone().next_back().map_or(0, |chunk| chunk.number + 1);
+        let records: Vec<&ChunkRecord> =
+            stream.chunks.values().filter_map(|chunk| chunk.record.as_ref()).collect();
+        let recorded = records.last().map_or(0, |record| record.number + 1);
         let last_told = told.keys().next_back().map_or(0, |&number| number.saturating_add(1));
         let given =
             account.map_or(0, |a| u32::try_from(a.submitted).unwrap_or(u32::MAX).min(LAST_NUMBER + 1));
         let end = recorded.max(given).max(last_told.min(LAST_NUMBER + 1));
         // Recorders number without gaps; only where there are more numbers than chunks given, some were left out.
         let adopted = recording.report.as_ref().is_some_and(|report| report.adopted);
-        let by_recorder =
-            |c: &&ChunkEntry| adopted || c.record.as_ref().is_some_and(|record| !record.adopted);
+        let by_recorder = records.iter().filter(|record| adopted || !record.adopted).count();
         let sparse = account.is_some_and(|account| {
             let all_named = account.lost <= account.lost_numbers.len() as u64;
-            let all_here = with_record.filter(by_recorder).count() as u64 >= account.acknowledged;
+            let all_here = by_recorder as u64 >= account.acknowledged;
             end > given && all_named && all_here
         });
-        Planner { recording, stream, steps: Vec::new(), next: 0, end, bytes: 0, told, sparse }
+        Planner { recording, stream, steps: Vec::new(), records, next: 0, end, bytes: 0, told, sparse }
     }
 
     /// A file that cannot be a chunk of this recording.
@@ -124,12 +126,12 @@ impl<'a> Planner<'a> {
     }
 
     fn recorded_after(&self, number: u32) -> Option<&'a ChunkRecord> {
-        // A chunk or two further on in all but the worst of recordings.
-        self.stream.chunks.range(number + 1..).find_map(|(_, chunk)| chunk.record.as_ref())
+        self.records.get(self.records.partition_point(|record| record.number <= number)).copied()
     }
 
     fn recorded_before(&self, number: u32) -> Option<&'a ChunkRecord> {
-        self.stream.chunks.range(..number).rev().find_map(|(_, chunk)| chunk.record.as_ref())
+        let behind = self.records.partition_point(|record| record.number < number);
+        self.records.get(behind.checked_sub(1)?).copied()
     }
 
     /// Of chunks that have no step: where in time they lie.

@@ -11,9 +11,10 @@
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::{ALIGN, Block};
@@ -60,6 +61,8 @@ impl Default for ReadOptions {
 const AHEAD: usize = 7;
 /// Longer chunks are not held in memory while they are proven, in bytes.
 const MOST_HELD: u64 = 512 << 20;
+/// Between two looks of who waits for as long as it takes.
+const LONG: Duration = Duration::from_secs(3600);
 /// Gaps that are kept; more are counted only.
 const MOST_GAPS: usize = 100_000;
 
@@ -70,6 +73,10 @@ pub struct Piece {
     pub number: u32,
     /// Made in the place of a missing chunk.
     pub filled: bool,
+    /// Nothing of its chunk follows. (Of a chunk that is given as it is read, that may be told by none.)
+    pub last: bool,
+    /// Unix second and frame number of the chunk's first and last frame, where they are known.
+    pub times: (Option<(i64, u32)>, Option<(i64, u32)>),
     pub(super) data: Data,
 }
 
@@ -103,6 +110,17 @@ impl Piece {
             Data::Memory { bytes, .. } => bytes,
         }
     }
+}
+
+/// What a reader has next.
+#[derive(Debug)]
+pub enum Next {
+    /// Bytes.
+    Piece(Piece),
+    /// Nothing in the time given.
+    NotYet,
+    /// Nothing more.
+    End,
 }
 
 /// What a reader met besides bytes.
@@ -213,23 +231,38 @@ impl Reader {
     /// # Errors
     /// With [`Missing::Refuse`] the first gap, as [`Damaged`].
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
-        let Some(pieces) = &self.pieces else { return Ok(None) };
-        match pieces.recv() {
-            Ok(Ok(piece)) => Ok(Some(piece)),
+        loop {
+            match self.next_within(LONG)? {
+                Next::Piece(piece) => return Ok(Some(piece)),
+                Next::End => return Ok(None),
+                Next::NotYet => {}
+            }
+        }
+    }
+
+    /// The next bytes in order, if they come within `wait`.
+    ///
+    /// # Errors
+    /// As [`Reader::next_piece`].
+    pub fn next_within(&mut self, wait: Duration) -> io::Result<Next> {
+        let Some(pieces) = &self.pieces else { return Ok(Next::End) };
+        match pieces.recv_timeout(wait) {
+            Ok(Ok(piece)) => Ok(Next::Piece(piece)),
             Ok(Err(error)) => {
                 self.pieces = None;
                 Err(error)
             }
-            Err(_) => self.ended(),
+            Err(RecvTimeoutError::Timeout) => Ok(Next::NotYet),
+            Err(RecvTimeoutError::Disconnected) => self.ended(),
         }
     }
 
     /// The thread is over: a stream that it did not bring to its end must not look whole.
-    fn ended(&mut self) -> io::Result<Option<Piece>> {
+    fn ended(&mut self) -> io::Result<Next> {
         self.pieces = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Err(_)) => Err(io::Error::other("the thread that reads ahead failed")),
-            _ => Ok(None),
+            _ => Ok(Next::End),
         }
     }
 

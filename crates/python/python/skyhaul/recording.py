@@ -1,0 +1,187 @@
+"""Recordings on disks: chunk by chunk, each proven before it is given.
+
+```python
+from skyhaul import recording
+
+scan = recording.open(["/data/d1", "/data/d2"], "exp_st_no0001")
+for chunk in scan.streams[0].chunks():
+    use(chunk.data)             # whole frames with their headers
+```
+
+A chunk is given when its bytes are what its index record says, wherever on the disks they lie. What is missing, damaged
+or unproven raises `Damaged`, unless the caller asks for something else; it is then in `gaps`:
+
+```python
+chunks = scan.streams[0].chunks(missing="fill")     # frames marked invalid in its place; "skip" leaves it out
+for chunk in chunks:
+    use(chunk.data, chunk.filled)
+if chunks.gaps:
+    print(*chunks.gaps, sep="\\n")
+```
+
+A stream that ends without an exception and without gaps was given whole, to its last byte.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from . import _native
+
+__all__ = ["Chunk", "Chunks", "Damaged", "Finding", "Gap", "Recording", "Stream", "open"]
+
+# Unix second and frame number.
+Time: TypeAlias = tuple[int, int]
+_Disks: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A part of a stream that is missing, damaged or unproven."""
+
+    stream: str
+    """The stream's name on disk."""
+    first: int
+    """Its first chunk."""
+    end: int
+    """One past its last chunk: equal to `first` where it is none of known chunks."""
+    lack: str
+    """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end or ambiguous."""
+    start_time: Time | None
+    """Unix second and frame number of its first frame, or of the last one before it."""
+    end_time: Time | None
+    """Unix second and frame number of its last frame, or of the first one behind it."""
+    length: int | None
+    """How many bytes it is long, as far as that can be told."""
+    instead: str
+    """What is given in its place: left_out, filled or as_it_is."""
+    text: str
+    """All of this in words."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something amiss that names, lengths and indexes alone tell."""
+
+    verdict: str
+    """How bad: whole or holes (no harm), unproven, damaged."""
+    path: str | None
+    """The file it is about."""
+    text: str
+    """What it is."""
+
+
+class Damaged(_native.Damaged):
+    """A chunk of a recording is missing, damaged or unproven."""
+
+    gap: Gap
+    """Which one, and why."""
+
+    def __init__(self, text: str, gap: Gap) -> None:
+        super().__init__(text)
+        self.gap = gap
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Whole frames of a stream, one after the other."""
+
+    number: int
+    """Its number; of fill, the first number of the gap."""
+    filled: bool
+    """Made in the place of what is missing: frames marked invalid, in pieces of at most 4 MiB."""
+    data: bytes
+    """The frames, with their headers."""
+    start_time: Time | None
+    """Unix second and frame number of its first frame."""
+    end_time: Time | None
+    """Unix second and frame number of its last frame."""
+
+
+class Chunks(Iterator[Chunk]):
+    """The chunks of a stream, in order."""
+
+    def __init__(self, reader: _native.ChunkReader) -> None:
+        self._reader = reader
+        self._gaps: list[Gap] = []
+
+    def __next__(self) -> Chunk:
+        try:
+            found = self._reader.next()
+        except _native.Damaged as error:
+            raise Damaged(str(error), self.gaps[-1]) from None
+        if found is None:
+            raise StopIteration
+        return Chunk(*found)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps met so far; after the end, all of them."""
+        self._gaps += [Gap(*raw) for raw in self._reader.gaps(len(self._gaps))]
+        return list(self._gaps)
+
+
+class Stream:
+    """A datastream of a recording."""
+
+    def __init__(self, recording: _native.Recording, at: int) -> None:
+        self._recording, self._at = recording, at
+        self.name, self.frame_bytes, self.frames_per_second, self.format = recording.streams[at]
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes a frame>"
+
+    def chunks(
+        self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
+    ) -> Chunks:
+        """Its chunks in order.
+
+        `missing` says what to do where one is missing, damaged or unproven. `verify=False` gives damaged and unproven
+        chunks as they lie (they are gaps all the same). `follow` waits for what is still to be recorded.
+        """
+        return Chunks(self._recording.reader(self._at, missing, verify, follow))
+
+
+class Recording:
+    """A scan on its disks."""
+
+    def __init__(self, disks: _Disks, name: str) -> None:
+        given = [disks] if isinstance(disks, (str, os.PathLike)) else list(disks)
+        self._native = _native.Recording(given, name)
+        self.streams = [Stream(self._native, at) for at in range(len(self._native.streams))]
+        """Its datastreams, in order of their names."""
+
+    def __repr__(self) -> str:
+        return f"<Recording {self.name!r}, {self.state}, {len(self.streams)} streams>"
+
+    @property
+    def name(self) -> str:
+        """Its label."""
+        return self._native.name
+
+    @property
+    def state(self) -> str:
+        """How its recorder is: live, ended, interrupted or unindexed."""
+        return self._native.state
+
+    @property
+    def missing_disks(self) -> list[str]:
+        """Disks of the recording that were not given."""
+        return [str(path) for path in self._native.missing_disks]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is amiss by names, lengths and indexes alone. No data are read for it: `skyhaul check` does that."""
+        found = self._native.findings
+        return [Finding(verdict, None if path is None else str(path), text) for verdict, path, text in found]
+
+
+def open(disks: _Disks, name: str) -> Recording:
+    """Open the scan `name` on `disks`: the directories that were given to the recorder, mounted anywhere."""
+    return Recording(disks, name)

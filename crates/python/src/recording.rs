@@ -1,0 +1,217 @@
+//! Recordings on disks, as Python reads them: the same reader as that of `skyhaul cat`.
+//!
+//! A chunk is copied into an object of Python's own once it is proven, so that nothing of the reader's few buffers stays
+//! with the program. Waiting (for a disk, or for a recorder) leaves other threads running and hears Ctrl-C.
+
+use crate::wait;
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use skyhaul::recording::{self, Account, Gap, Missing, Next, OpenError, Piece, ReadOptions, Reader};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Unix second and frame number.
+type Time = Option<(i64, u32)>;
+/// A gap: datastream, first chunk, one past the last, lack, from, to, bytes, instead, text.
+type RawGap = (String, u32, u32, &'static str, Time, Time, Option<u64>, &'static str, String);
+/// A datastream: name, bytes of a frame, frames per second, format.
+type RawStream = (String, u32, Option<u32>, String);
+/// A finding: verdict, path, text.
+type RawFinding = (&'static str, Option<std::path::PathBuf>, String);
+/// A chunk: number, filled, bytes, times of its first and last frame.
+type RawChunk<'py> = (u32, bool, Bound<'py, PyBytes>, Time, Time);
+
+/// A scan on its disks.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Recording(recording::Recording);
+
+#[pymethods]
+impl Recording {
+    #[new]
+    fn new(py: Python<'_>, disks: Vec<std::path::PathBuf>, name: &str) -> PyResult<Self> {
+        if disks.is_empty() {
+            return Err(PyValueError::new_err("no disks; hint: give the directories that hold the scan"));
+        }
+        match py.detach(|| recording::Recording::open(disks, name)) {
+            Ok(recording) => Ok(Self(recording)),
+            Err(OpenError::Label(error)) => Err(PyValueError::new_err(error.to_string())),
+            Err(error @ OpenError::NotFound(_)) => Err(PyFileNotFoundError::new_err(error.to_string())),
+            Err(OpenError::NoDisk { error, .. }) => Err(error.into()),
+        }
+    }
+
+    /// The scan's label.
+    #[getter]
+    fn name(&self) -> &str {
+        self.0.label.as_str()
+    }
+
+    /// How its recorder is: live, ended, interrupted or unindexed.
+    #[getter]
+    fn state(&self) -> &'static str {
+        self.0.state.name()
+    }
+
+    /// Disks of the recording that were not given.
+    #[getter]
+    fn missing_disks(&self) -> Vec<std::path::PathBuf> {
+        self.0.missing_disks.clone()
+    }
+
+    /// Its datastreams.
+    #[getter]
+    fn streams(&self) -> Vec<RawStream> {
+        let raw = |(at, stream): (usize, &recording::DatastreamEntry)| {
+            let info = self.0.about(at).map(|about| about.info).unwrap_or_default();
+            let format =
+                info.format.get("format").and_then(|name| name.as_str()).unwrap_or_default().to_owned();
+            (stream.name.clone(), info.unit_bytes, info.frames_per_second, format)
+        };
+        self.0.datastreams.iter().enumerate().map(raw).collect()
+    }
+
+    /// What was found amiss by names, lengths and indexes alone.
+    #[getter]
+    fn findings(&self) -> Vec<RawFinding> {
+        let raw = |f: &recording::Finding| (f.verdict.name(), f.path.clone(), f.text.clone());
+        self.0.findings.iter().map(raw).collect()
+    }
+
+    /// Read a datastream, by its place in `streams`.
+    #[pyo3(signature = (stream, missing, verify = true, follow = false))]
+    fn reader(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<ChunkReader> {
+        if stream >= self.0.datastreams.len() {
+            return Err(PyIndexError::new_err("there is no such stream"));
+        }
+        let missing = match missing {
+            "raise" => Missing::Refuse,
+            "skip" => Missing::Skip,
+            "fill" => Missing::Fill,
+            other => {
+                let text = format!("missing={other:?}; hint: \"raise\", \"skip\" or \"fill\"");
+                return Err(PyValueError::new_err(text));
+            }
+        };
+        let options = ReadOptions { missing, verify, follow, ..ReadOptions::default() };
+        let reader = self.0.reader(stream, &options)?;
+        let account = reader.account();
+        let reading = Reading { reader, chunk: None, ahead: None, ended: false };
+        Ok(ChunkReader { reading: Mutex::new(reading), account, process: std::process::id() })
+    }
+}
+
+/// The chunks of a datastream, in order.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct ChunkReader {
+    reading: Mutex<Reading>,
+    account: Account,
+    /// The process that has the reading thread.
+    process: u32,
+}
+
+struct Reading {
+    reader: Reader,
+    /// The chunk that is put together.
+    chunk: Option<Gathered>,
+    /// The first piece of the chunk behind it.
+    ahead: Option<Piece>,
+    ended: bool,
+}
+
+/// The bytes of a chunk as they are put together.
+struct Gathered {
+    number: u32,
+    filled: bool,
+    bytes: Vec<u8>,
+    times: (Time, Time),
+}
+
+impl Reading {
+    /// Go on with a chunk, waiting at most `wait` for each of its pieces; `None` where it is not whole yet.
+    fn go_on(&mut self, wait: Duration) -> Option<io::Result<Option<Gathered>>> {
+        loop {
+            let next = match self.ahead.take() {
+                Some(piece) => Ok(Next::Piece(piece)),
+                None if self.ended => Ok(Next::End),
+                None => self.reader.next_within(wait),
+            };
+            let piece = match next {
+                Ok(Next::Piece(piece)) => piece,
+                Ok(Next::NotYet) => return None,
+                Ok(Next::End) => {
+                    self.ended = true;
+                    return Some(Ok(self.chunk.take()));
+                }
+                Err(error) => {
+                    self.ended = true;
+                    return Some(Err(error));
+                }
+            };
+            match &mut self.chunk {
+                Some(chunk) if (chunk.number, chunk.filled) != (piece.number, piece.filled) => {
+                    self.ahead = Some(piece);
+                    return Some(Ok(self.chunk.take()));
+                }
+                Some(chunk) => chunk.bytes.extend_from_slice(piece.bytes()),
+                None => {
+                    self.chunk = Some(Gathered {
+                        number: piece.number,
+                        filled: piece.filled,
+                        bytes: piece.bytes().to_vec(),
+                        times: piece.times,
+                    });
+                }
+            }
+            if piece.last {
+                return Some(Ok(self.chunk.take()));
+            }
+        }
+    }
+}
+
+impl ChunkReader {
+    fn reading(&self) -> MutexGuard<'_, Reading> {
+        // What the lock guards is sound at every step.
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl ChunkReader {
+    /// The next chunk: number, filled, bytes, times of its first and last frame. None at the end.
+    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<RawChunk<'py>>> {
+        if self.process != std::process::id() {
+            return Err(PyRuntimeError::new_err(
+                "this process was forked from the one that reads; hint: open the recording here",
+            ));
+        }
+        let Some(next) = wait::in_slices(py, None, |wait| self.reading().go_on(wait))? else {
+            return Ok(None);
+        };
+        let chunk = match next {
+            Ok(chunk) => chunk,
+            Err(error) if error.get_ref().is_some_and(|inner| inner.is::<recording::Damaged>()) => {
+                return Err(crate::Damaged::new_err(error.to_string()));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let raw = |chunk: Gathered| {
+            let (first, last) = chunk.times;
+            (chunk.number, chunk.filled, PyBytes::new(py, &chunk.bytes), first, last)
+        };
+        Ok(chunk.map(raw))
+    }
+
+    /// The gaps that were met so far, from number `first` on.
+    #[pyo3(signature = (first = 0))]
+    fn gaps(&self, first: usize) -> Vec<RawGap> {
+        let raw = |gap: Gap| {
+            let (from, end) = gap.chunks;
+            let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
+            (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
+        };
+        self.account.gaps_from(first).into_iter().map(raw).collect()
+    }
+}
