@@ -125,7 +125,7 @@ struct Gathered {
     number: u32,
     filled: bool,
     bytes: Vec<u8>,
-    times: (Time, Time),
+    times: recording::Times,
 }
 
 impl Reading {

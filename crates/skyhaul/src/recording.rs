@@ -30,6 +30,7 @@ mod follow;
 mod gap;
 mod gather;
 mod index;
+mod judge;
 mod lane;
 mod ledger;
 mod list;
@@ -54,7 +55,7 @@ pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
 pub use prove::{FrameReader, FrameSeen};
-pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader};
+pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader, Times};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };

@@ -31,5 +31,5 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     if args.follow {
         eprintln!("{} chunks came from the recorder's memory", reader.chunks_from_memory());
     }
-    Ok(if met.gaps() == 0 { Outcome::Done } else { Outcome::Failed })
+    Ok(if met.end(&mut progress) == 0 { Outcome::Done } else { Outcome::Failed })
 }

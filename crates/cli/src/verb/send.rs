@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
-use skyhaul::recording::{Account, Missing, ReadOptions, Recording, State, Verdict};
+use skyhaul::recording::{Account, Gap, Missing, ReadOptions, Recording, State, Verdict};
 use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
     SynthOptions, SynthSupply,
@@ -62,7 +62,9 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
         }
     }
     progress.clear();
-    met.iter_mut().for_each(|met| met.tell(&mut progress));
+    for met in met {
+        met.end(&mut progress);
+    }
     let mut reports = Vec::new();
     for thread in threads {
         reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
@@ -230,11 +232,14 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     Ok(Box::new(supply))
 }
 
-/// Says on standard error what a reader of a recording meets, as it meets it.
+/// Says on standard error what a reader of a recording meets: the first gap of a kind as it is met, those that follow it
+/// one after the other together when their row ends.
 pub(crate) struct Met {
     account: Account,
     gaps: usize,
     notes: usize,
+    /// Where the last gap that was met ended, and what is still to be said of its row.
+    row: Option<(Gap, bool)>,
 }
 
 impl Met {
@@ -243,7 +248,7 @@ impl Met {
         for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {
             eprintln!("note: {}", print::finding(finding));
         }
-        Self { account, gaps: 0, notes: 0 }
+        Self { account, gaps: 0, notes: 0, row: None }
     }
 
     /// Say what was met since the last time.
@@ -254,13 +259,43 @@ impl Met {
         }
         progress.clear();
         notes.iter().for_each(|note| eprintln!("note: {}", print::finding(note)));
-        gaps.iter().for_each(|gap| eprintln!("{gap}"));
         self.notes += notes.len();
         self.gaps += gaps.len();
+        gaps.into_iter().for_each(|gap| self.gap(gap));
     }
 
-    /// How many gaps there are.
-    pub(crate) fn gaps(&self) -> u64 {
+    fn gap(&mut self, gap: Gap) {
+        let goes_on = |row: &Gap| {
+            row.has_chunks()
+                && gap.has_chunks()
+                && row.chunks.1 == gap.chunks.0
+                && (row.lack, row.instead, &row.why) == (gap.lack, gap.instead, &gap.why)
+        };
+        match &mut self.row {
+            Some((row, waiting)) if goes_on(row) => {
+                if !*waiting {
+                    (row.chunks.0, row.from) = (gap.chunks.0, gap.from);
+                }
+                (row.chunks.1, row.to, *waiting) = (gap.chunks.1, gap.to, true);
+            }
+            _ => {
+                self.end_row();
+                eprintln!("{gap}");
+                self.row = Some((gap, false));
+            }
+        }
+    }
+
+    fn end_row(&mut self) {
+        if let Some((row, true)) = self.row.take() {
+            eprintln!("{row}");
+        }
+    }
+
+    /// Say the last; how many gaps there were.
+    pub(crate) fn end(mut self, progress: &mut Progress) -> u64 {
+        self.tell(progress);
+        self.end_row();
         self.account.gaps()
     }
 }

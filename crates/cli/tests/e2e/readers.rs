@@ -217,7 +217,7 @@ const INDEXES: [Row; 13] = [
         "a bit of a record",
         record_bit,
         [1, 1, 1, 1],
-        "no index knows it; its frame headers",
+        "no index knows it: its frame headers",
         "no index record: its frame headers",
     ),
     row(

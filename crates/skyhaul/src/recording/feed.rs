@@ -21,7 +21,7 @@ use super::gap::{Gap, Instead, Lack, Time};
 use super::open::{ChunkEntry, Recording};
 use super::plan::{self, Step};
 use super::prove::{Search, Seen, cutter, read_file};
-use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions};
+use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions, Times};
 use super::record::Datastream;
 
 /// Time between looks for a free buffer.
@@ -50,8 +50,6 @@ pub(super) struct Feeder {
 pub(super) struct Gone;
 
 type Given = Result<(), Gone>;
-/// Of a chunk's first and last frame.
-type Times = (Option<Time>, Option<Time>);
 
 /// The thread.
 pub(super) struct Feed {

@@ -44,8 +44,10 @@ impl ScanSummary {
     /// Whether nothing is amiss, as far as a list can tell: `check` reads every byte.
     #[must_use]
     pub fn looks_whole(&self) -> bool {
+        let acknowledged = self.unacknowledged == 0 || self.state != State::Ended;
         self.missing == 0
             && self.lost == 0
+            && acknowledged
             && self.findings.iter().all(|finding| finding.verdict <= Verdict::Holes)
     }
 }

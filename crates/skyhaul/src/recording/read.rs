@@ -66,6 +66,9 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Gaps that are kept; more are counted only.
 const MOST_GAPS: usize = 100_000;
 
+/// Unix second and frame number of a chunk's first and of its last frame, where they are known.
+pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
+
 /// Bytes of a chunk.
 #[derive(Debug)]
 pub struct Piece {
@@ -75,8 +78,8 @@ pub struct Piece {
     pub filled: bool,
     /// Nothing of its chunk follows. (Of a chunk that is given as it is read, that may be told by none.)
     pub last: bool,
-    /// Unix second and frame number of the chunk's first and last frame, where they are known.
-    pub times: (Option<(i64, u32)>, Option<(i64, u32)>),
+    /// When its chunk begins and ends.
+    pub times: Times,
     pub(super) data: Data,
 }
 

@@ -1,0 +1,261 @@
+//! Judging a datastream: each step of its plan against what reading its files gave.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use super::check::DatastreamCheck;
+use super::finding::{Findings, Verdict};
+use super::gap::{Gap, Lack, Time};
+use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
+use super::plan::{self, Step, steps_between};
+use super::prove::{Search, Seen};
+use super::record::Datastream;
+
+/// How bad a gap is.
+pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
+    match lack {
+        Lack::Lost | Lack::Damaged => Verdict::Damaged,
+        Lack::Unfinished
+            if recording.state == State::Ended && !recording.report.as_ref().is_some_and(|r| r.adopted) =>
+        {
+            Verdict::Damaged
+        }
+        // A disk that is not here explains what is missing; a killed recorder may have numbered chunks that it never
+        // could acknowledge. Otherwise somebody took them away.
+        Lack::Missing if recording.missing_disks.is_empty() && recording.state == State::Ended => {
+            Verdict::Damaged
+        }
+        Lack::OpenEnd if recording.state == State::Live => Verdict::Holes,
+        Lack::Missing
+        | Lack::Unfinished
+        | Lack::Unproven
+        | Lack::HeadersOnly
+        | Lack::OpenEnd
+        | Lack::Ambiguous => Verdict::Unproven,
+    }
+}
+
+/// The check of one datastream.
+pub(super) struct StreamCheck<'a> {
+    pub(super) recording: &'a Recording,
+    pub(super) stream: &'a DatastreamEntry,
+    pub(super) about: Option<&'a Datastream>,
+    pub(super) seen: &'a HashMap<PathBuf, Seen>,
+    pub(super) search: &'a mut Search,
+    pub(super) findings: &'a mut Findings,
+    pub(super) sum: DatastreamCheck,
+    /// When the chunk before ended.
+    pub(super) before: Option<Time>,
+    /// Chunks one behind the other of which the same is to be said.
+    pub(super) unknown: Option<Unknown>,
+}
+
+/// Chunks without a record.
+pub(super) struct Unknown {
+    first: PathBuf,
+    last: u32,
+    count: u32,
+    text: String,
+}
+
+impl StreamCheck<'_> {
+    pub(super) fn run(mut self) -> DatastreamCheck {
+        for step in plan::steps(self.recording, self.stream, 0) {
+            match step {
+                Step::Gap(gap) => self.gap(&gap),
+                Step::Chunk { entry, upto, .. } => self.chunk(&entry, upto),
+                Step::Foreign(entry) => {
+                    self.sum.unacknowledged.push(entry.number);
+                    self.findings.add(Verdict::Unproven, Some(&entry.path), plan::FOREIGN);
+                }
+            }
+        }
+        self.tell_unknown();
+        for copy in &self.stream.copies {
+            self.copy(copy);
+        }
+        for path in &self.stream.partial {
+            let text = "it was being written when the recorder died (safe to remove)";
+            let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
+            self.findings.add(verdict, Some(path), text);
+        }
+        self.sum
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        let (first, end) = gap.chunks;
+        match gap.lack {
+            Lack::Lost => self.sum.lost.extend(first..end),
+            Lack::Unproven => self.sum.unacknowledged.extend(first..end),
+            _ if gap.has_chunks() => self.sum.gaps.push((first, end)),
+            _ => {}
+        }
+        self.findings.add(verdict_of(self.recording, gap.lack), None, gap.to_string());
+    }
+
+    fn chunk(&mut self, chunk: &ChunkEntry, upto: Option<Time>) {
+        let nothing = Seen::default();
+        let seen = self.seen.get(&chunk.path).unwrap_or(&nothing);
+        let path = Some(&chunk.path);
+        self.sum.chunks += u64::from(chunk.bytes.is_some());
+        self.sum.frames_seen += seen.frames;
+        self.sum.illegal_frames += seen.illegal;
+        self.sum.filled_frames += seen.filled;
+        if let Some(why) = seen.illegal_why {
+            self.findings.add(
+                Verdict::Damaged,
+                path,
+                format!("{} frames are not legal: {why}", seen.illegal),
+            );
+        }
+        let meta = chunk.record.as_ref().map(|record| &record.meta);
+        let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
+        match &chunk.record {
+            Some(_) => self.recorded(chunk, seen),
+            None => {
+                self.sum.unacknowledged.push(chunk.number);
+                let text = match seen.proven_by_frames(self.before, upto) {
+                    _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
+                    Ok(()) => "its frame headers prove its place, nothing its samples".to_owned(),
+                    Err(why) => why,
+                };
+                self.unknown(chunk, text);
+            }
+        }
+        self.time(chunk, first);
+        self.before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
+    }
+
+    /// Note a chunk that no index knows; many in a row are one finding.
+    fn unknown(&mut self, chunk: &ChunkEntry, text: String) {
+        match &mut self.unknown {
+            Some(run) if run.last.checked_add(1) == Some(chunk.number) && run.text == text => {
+                run.last = chunk.number;
+                run.count += 1;
+            }
+            _ => {
+                self.tell_unknown();
+                self.unknown =
+                    Some(Unknown { first: chunk.path.clone(), last: chunk.number, count: 1, text });
+            }
+        }
+    }
+
+    fn tell_unknown(&mut self) {
+        let Some(run) = self.unknown.take() else { return };
+        let text = match run.count {
+            1 => format!("no index knows it: {}", run.text),
+            n => format!("no index knows it, nor the {} chunks behind it: {}", n - 1, run.text),
+        };
+        self.findings.add(Verdict::Unproven, Some(&run.first), text);
+    }
+
+    /// A chunk with a record: is it what was promised?
+    fn recorded(&mut self, chunk: &ChunkEntry, seen: &Seen) {
+        let Some(record) = &chunk.record else { return };
+        let path = Some(&chunk.path);
+        self.sum.units += u64::from(record.meta.units);
+        let missing = record.meta.missing_units();
+        self.sum.missing_units += missing;
+        let proof = match chunk.bytes {
+            None => Err("the index promises it, but it is not there".to_owned()),
+            Some(_) => seen.proves(record),
+        };
+        match proof {
+            Ok(()) => {
+                self.sum.proven += 1;
+                if chunk.moved {
+                    self.findings.add(Verdict::Holes, path, "its record is in the index of another disk");
+                }
+                if seen.bytes > record.bytes {
+                    let text = format!("{} bytes follow the end of the chunk", seen.bytes - record.bytes);
+                    self.findings.add(Verdict::Damaged, path, text);
+                }
+            }
+            Err(why) => {
+                match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
+                    Some(other) => {
+                        self.sum.proven += 1;
+                        let text = format!("{why}; what was recorded lies in {}", other.display());
+                        self.findings.add(Verdict::Damaged, path, text);
+                    }
+                    None => {
+                        self.sum.damaged.push(chunk.number);
+                        self.findings.add(Verdict::Damaged, path, why);
+                    }
+                }
+            }
+        }
+        if missing > 0 {
+            let text = format!("{missing} of {} units never arrived", record.meta.units);
+            self.findings.add(Verdict::Holes, path, text);
+        }
+        if seen.frames > 0 && seen.filled < missing {
+            let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
+            self.findings.add(Verdict::Damaged, path, text);
+        }
+    }
+
+    /// Does the time go on from the chunk before?
+    fn time(&mut self, chunk: &ChunkEntry, first: Option<Time>) {
+        let rate = self.about.and_then(|about| about.info.frames_per_second);
+        let (Some(rate), Some(before), Some(first)) = (rate, self.before, first) else { return };
+        let step = steps_between(before, first, rate);
+        // A chunk may begin within the frame number that the one before ended in, where threads share it.
+        if (0..=1).contains(&step) {
+            return;
+        }
+        self.sum.time_breaks += 1;
+        let text = if step > 1 {
+            let between = u64::try_from(step - 1).unwrap_or(u64::MAX);
+            self.sum.missing_between = self.sum.missing_between.saturating_add(between);
+            format!("{} frame numbers before it are in no chunk", step - 1)
+        } else {
+            format!("its time is {} frames before the end of the chunk before it", -step)
+        };
+        self.findings.add(Verdict::Holes, Some(&chunk.path), text);
+    }
+
+    /// What a further file or record of a number means.
+    fn copy(&mut self, copy: &ChunkEntry) {
+        self.sum.copies += 1;
+        let number = copy.number;
+        let counted = self.stream.chunks.get(&number);
+        let promised = counted.and_then(|chunk| chunk.record.as_ref());
+        let differs = copy
+            .record
+            .as_ref()
+            .zip(promised)
+            .is_some_and(|(a, b)| (a.bytes, a.crc32c) != (b.bytes, b.crc32c));
+        let seen = self.seen.get(&copy.path);
+        let same = match (promised, counted.and_then(|chunk| self.seen.get(&chunk.path))) {
+            (Some(record), _) => {
+                seen.is_some_and(|seen| seen.proves(record).is_ok() && seen.bytes == record.bytes)
+            }
+            (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
+            (None, None) => false,
+        };
+        let (verdict, text) = match (copy.bytes, same) {
+            _ if differs => {
+                (Verdict::Damaged, format!("the index of another disk says otherwise of chunk {number}"))
+            }
+            (None, _) => {
+                (Verdict::Whole, "recorded again on another disk, because this one failed".to_owned())
+            }
+            (Some(_), true) if copy.record.is_some() => {
+                (Verdict::Holes, format!("chunk {number} is on another disk, too: both were acknowledged"))
+            }
+            (Some(_), true) => (
+                Verdict::Unproven,
+                format!(
+                    "a copy of chunk {number}, which is on another disk: concatenated by name it would be read twice"
+                ),
+            ),
+            (Some(_), false) => (
+                Verdict::Unproven,
+                format!("it has the number of chunk {number}, and other bytes: it is not used"),
+            ),
+        };
+        self.findings.add(verdict, Some(&copy.path), text);
+    }
+}
