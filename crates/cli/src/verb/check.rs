@@ -46,7 +46,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
 
 /// The verdict in an operator's words: what the network lost is no fault of the recording.
 fn verdict(report: &CheckReport) -> String {
-    let missing: u64 = report.datastreams.iter().map(|d| d.missing_units + d.missing_between).sum();
+    let missing = report
+        .datastreams
+        .iter()
+        .fold(0, |sum: u64, d| sum.saturating_add(d.missing_units).saturating_add(d.missing_between));
     let never = match missing {
         0 => String::new(),
         1 => "; 1 frame was never received".to_owned(),

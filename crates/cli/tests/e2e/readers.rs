@@ -237,7 +237,7 @@ const INDEXES: [Row; 13] = [
     row("stale index", stale, [1, 1, 1, 1], "no index knows it", "no index record: its frame headers"),
     row("index of another recording", foreign, [1, 1, 1, 1], "of another recording", "of another recording"),
     row("FIFO for an index", |r| special(&r.index(0), "fifo"), [1, 1, 1, 1], "it is a FIFO", "it is a FIFO"),
-    row("both indexes gone", unindexed, [1, 1, 1, 1], "there is no index", "there is no index"),
+    row("both indexes gone", unindexed, [0, 1, 1, 1], "there is no index", "there is no index"),
     row("kill -9", Recorded::kill, [0, 1, 1, 1], "did not end in order", "did not end in order"),
     row(
         "kill -9, and the tail gone",

@@ -9,13 +9,16 @@
 use std::ops::Range;
 
 use skyhaul_core::wire::vdif::FILL;
-use skyhaul_core::wire::{Filler, Octets};
+use skyhaul_core::wire::{Filler, Octets, StreamFormat};
 
 use super::record::Datastream;
 use crate::frames;
 
 /// Bytes made at once.
 const PIECE: usize = 4 << 20;
+
+/// More is not kept to predict from, whatever an index says of threads and frames.
+const MOST_KEPT: usize = 64 << 20;
 
 /// Makes what stands in the place of missing chunks.
 #[derive(Debug)]
@@ -29,15 +32,16 @@ pub(super) struct Filling {
 
 impl Filling {
     pub(super) fn new(about: Option<&Datastream>) -> Filling {
-        let format = about.and_then(frames::stream_format);
+        let bounded = |format: &StreamFormat| format.group().saturating_mul(format.packet_bytes) <= MOST_KEPT;
+        let format = about.and_then(frames::stream_format).filter(bounded);
         let unit = about.map_or(0, |about| about.info.unit_bytes as usize);
-        let group = format.as_ref().map_or(1, skyhaul_core::wire::StreamFormat::group);
+        let group = format.as_ref().map_or(1, StreamFormat::group);
         Filling { filler: format.map(Filler::new), unit, last: Vec::new(), group }
     }
 
     /// Bytes from which frames are predicted.
     pub(super) fn needed(&self) -> usize {
-        self.unit * self.group
+        if self.filler.is_some() { self.unit * self.group } else { 0 }
     }
 
     /// Remember the end of what was given: at most the last [`Filling::needed`] bytes of it count.
@@ -88,7 +92,7 @@ fn once(units: Range<u32>) -> [Range<u32>; 1] {
 
 /// What nothing can be predicted for.
 fn plain(left: u64, unit: usize) -> Vec<u8> {
-    let most = PIECE.checked_div(unit).map_or(PIECE, |units| units.max(1) * unit);
+    let most = PIECE.checked_div(unit).filter(|&units| units > 0).map_or(PIECE, |units| units * unit);
     let length = usize::try_from(left).unwrap_or(usize::MAX).min(most);
     FILL.iter().copied().cycle().take(length).collect()
 }

@@ -53,7 +53,7 @@ pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) 
                 (upto, plan.hole_bytes(&(entry.number..entry.number + 1), 1))
             }
         };
-        plan.bytes += length.or(entry.bytes).unwrap_or_default();
+        plan.bytes = plan.bytes.saturating_add(length.or(entry.bytes).unwrap_or_default());
         plan.steps.push(Step::Chunk { entry: Box::new(entry.clone()), upto, length });
     }
     plan.hole(plan.end);
@@ -181,7 +181,7 @@ impl<'a> Planner<'a> {
     fn lack(&mut self, chunks: std::ops::Range<u32>, lack: Lack, why: &str) {
         let count = chunks.end - chunks.start;
         let bytes = self.hole_bytes(&chunks, count);
-        self.bytes += bytes.unwrap_or_default();
+        self.bytes = self.bytes.saturating_add(bytes.unwrap_or_default());
         let gap = Gap { bytes, ..self.gap(chunks, lack, why) };
         self.steps.push(Step::Gap(gap));
     }
@@ -193,7 +193,7 @@ impl<'a> Planner<'a> {
         let (before, after) = (self.recorded_before(chunks.start), self.recorded_after(chunks.end - 1));
         let unit = u64::from(info.unit_bytes);
         let whole = if info.units > 0 { Some(info.units) } else { before.or(after).map(|r| r.meta.units) }?;
-        let most = u64::from(count) * u64::from(whole) * unit;
+        let most = (u64::from(count) * u64::from(whole)).saturating_mul(unit);
         let account = self.stream.account.as_ref().filter(|account| !account.name.is_empty());
         if let (None, Some(account)) = (after, account) {
             let left = account.submitted_bytes.saturating_sub(self.bytes);
@@ -209,7 +209,7 @@ impl<'a> Planner<'a> {
         let lanes = u64::from(info.lanes.max(1));
         let by_time = u64::try_from(frames).unwrap_or_default().saturating_mul(lanes).saturating_mul(unit);
         // Neighbours may begin and end within a frame number that threads share.
-        Some(if most.abs_diff(by_time) < 2 * lanes * unit { most } else { by_time.min(most) })
+        Some(if most.abs_diff(by_time) < (2 * lanes).saturating_mul(unit) { most } else { by_time.min(most) })
     }
 
     /// What nobody can tell.

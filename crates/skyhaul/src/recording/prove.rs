@@ -281,6 +281,9 @@ impl Search {
 /// Whether the first frame of a file may have this time.
 fn begins_at(path: &Path, time: Option<Time>, frames: Option<&FramesOf>, unit: usize) -> bool {
     let (Some(time), Some(frames)) = (time, frames) else { return true };
+    if unit > READ_BYTES {
+        return true;
+    }
     let mut frame = vec![0; unit];
     let read =
         open_regular(path).and_then(|file| std::os::unix::fs::FileExt::read_exact_at(&file, &mut frame, 0));

@@ -200,13 +200,19 @@ impl Reader {
         };
         let about = recording.about(datastream);
         let steps = plan::steps(recording, stream, 0);
+        // A record may claim any length: what is there bounds what is held.
         let lengths = steps.iter().filter_map(|step| match step {
-            Step::Chunk { entry, .. } => entry.record.as_ref().map(|record| record.bytes).or(entry.bytes),
+            Step::Chunk { entry, .. } => {
+                Some(entry.record.as_ref().map_or(u64::MAX, |record| record.bytes).min(entry.bytes?))
+            }
             Step::Gap(_) | Step::Foreign(_) => None,
         });
-        let info = about.as_ref().map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
+        let nominal = about
+            .as_ref()
+            .filter(|_| options.follow)
+            .map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
         let longest =
-            lengths.filter(|&bytes| bytes <= MOST_HELD).chain(info).max().unwrap_or(0).min(MOST_HELD);
+            lengths.filter(|&bytes| bytes <= MOST_HELD).max().or(nominal).unwrap_or(0).min(MOST_HELD);
         // Small chunks need no large buffers.
         let piece =
             options.read_bytes.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);

@@ -23,6 +23,9 @@ use super::report::RecordingReport;
 /// First number of datastreams that no recorder numbered: far from those that a recorder gives.
 pub(super) const ADOPTED: u32 = 1_000_000;
 
+/// A recording of which more chunks are missing is not closed: they would all have to be listed.
+const MOST_MISSING: u64 = 10_000;
+
 /// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repaired {
@@ -63,7 +66,9 @@ pub fn repair(recording: &Recording) -> io::Result<Repaired> {
         })?;
     let open = matches!(again.state, State::Interrupted | State::Unindexed);
     let sound = again.findings.iter().all(|finding| finding.verdict <= Verdict::Holes);
-    if open && sound && again.missing_disks.is_empty() && !again.ambiguous {
+    let known = again.datastreams.iter().map(|stream| u64::from(missing(&again, stream))).sum::<u64>()
+        <= MOST_MISSING;
+    if open && sound && known && again.missing_disks.is_empty() && !again.ambiguous {
         let line = Record::End(Box::new(account(&again))).to_line();
         for path in again.disks.iter().filter(|path| again.label.index(path).exists()) {
             append(&again, path, &line)?;
@@ -158,6 +163,15 @@ fn session(recording: &Recording, disk: &Path) -> Option<String> {
     Some(Record::Session(Session { disk: number, memory: None, ..known.clone() }).to_line())
 }
 
+/// Chunks of which there is nothing.
+fn missing(recording: &Recording, stream: &DatastreamEntry) -> u32 {
+    let gaps = plan::steps(recording, stream, 0).into_iter().filter_map(|step| match step {
+        Step::Gap(gap) => Some(gap.chunks.1 - gap.chunks.0),
+        _ => None,
+    });
+    gaps.fold(0, u32::saturating_add)
+}
+
 /// What there is of a recording, as its recorder would have said it at the end.
 fn account(recording: &Recording) -> RecordingReport {
     let of = |stream: &DatastreamEntry| {
@@ -175,10 +189,10 @@ fn account(recording: &Recording) -> RecordingReport {
                 Step::Gap(gap) => (gap.chunks.0..gap.chunks.1, gap.bytes.unwrap_or(0), false),
             };
             sum.submitted += u64::from(numbers.end - numbers.start);
-            sum.submitted_bytes += bytes;
+            sum.submitted_bytes = sum.submitted_bytes.saturating_add(bytes);
             if is_there {
                 sum.acknowledged += 1;
-                sum.acknowledged_bytes += bytes;
+                sum.acknowledged_bytes = sum.acknowledged_bytes.saturating_add(bytes);
             } else {
                 sum.unacknowledged.extend(numbers);
             }
