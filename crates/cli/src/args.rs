@@ -305,6 +305,9 @@ pub(crate) struct RecordArgs {
     /// Name of the recording, like exp_st_no0001
     #[arg(long, value_name = "NAME")]
     pub(crate) scan: String,
+    /// Room that is left free on each disk
+    #[arg(long, default_value = "64MiB", value_name = "SIZE")]
+    pub(crate) reserve: Size,
     /// When data count as safe on a disk
     #[arg(long, value_enum, default_value_t = SyncArg::Interval)]
     pub(crate) sync: SyncArg,

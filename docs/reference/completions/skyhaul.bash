@@ -875,7 +875,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --sync --disk-engine --exists --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --reserve --sync --disk-engine --exists --no-fill --disk-faults --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1012,6 +1012,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --scan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reserve)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -188,6 +188,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-at -d 'S
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l scan -d 'Name of the recording, like exp_st_no0001' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l reserve -d 'Room that is left free on each disk' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data count as safe on a disk' -r -f -a "chunk\t'Every chunk by itself'
 interval\t'Together, several times a second'
 none\t'Whenever the system likes'"

@@ -60,6 +60,7 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
         SyncArg::Interval => SyncPolicy::Interval(Duration::from_millis(200)),
         SyncArg::None => SyncPolicy::None,
     };
+    writer.reserve_bytes = args.reserve.bytes();
     writer.engine = match args.disk_engine {
         DiskEngine::Auto => Engine::Auto,
         DiskEngine::Uring => Engine::Uring,

@@ -53,6 +53,21 @@ fn with_fault(spec: &str) -> (Site, Done, Value) {
     (site, done, sent)
 }
 
+/// What was told to be left free is, though that leaves no disk.
+#[test]
+fn room_that_is_to_be_left_free() {
+    let site = Site::new(2);
+    let mut recorder = site.record(&format!("{ANY} --reserve 9000000TiB"));
+    send(&recorder.address(), &format!("{LINE} --packets 3000"));
+    let report = recorder.stop().expect(1).json();
+    let recording = &report["recording"];
+    assert_eq!(sum(&recording["disks"], "chunks"), 0, "{recording}");
+    let stream = &recording["datastreams"][0];
+    assert!(number(&stream["lost"]) > 0 && stream["lost"] == stream["submitted"], "{recording}");
+    let events = recording["events"].as_array().unwrap();
+    assert!(events.iter().any(|event| event["kind"] == "disk_full"), "{recording}");
+}
+
 #[test]
 fn a_disk_that_is_full() {
     let (site, done, sent) = with_fault("enospc=8MiB");
