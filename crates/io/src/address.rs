@@ -123,6 +123,19 @@ impl Endpoint {
         Self { address, ..self.clone() }
     }
 
+    /// Whether something can be sent there at all.
+    ///
+    /// # Errors
+    /// Port 0 is where a receiver gets a port that is free, and nobody's own.
+    pub fn check_destination(&self) -> io::Result<()> {
+        if self.address.port() != 0 {
+            return Ok(());
+        }
+        let text =
+            format!("open {self}: port 0 is no port to send to; hint: take the one the receiver listens on");
+        Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+    }
+
     /// Whether the address is a group.
     #[must_use]
     pub fn is_multicast(&self) -> bool {

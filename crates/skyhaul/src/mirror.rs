@@ -154,6 +154,8 @@ impl Mirror {
     /// # Errors
     /// A socket that cannot be opened, or a thread that cannot be started.
     pub fn open(targets: &[Endpoint]) -> io::Result<Self> {
+        // Before any is connected to: one that cannot be would be tried for ever.
+        targets.iter().try_for_each(Endpoint::check_destination)?;
         let mut mirror = Mirror::default();
         for endpoint in targets {
             let shared = Arc::new(Shared {

@@ -19,6 +19,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     }
     receiving::check_format(&args.common, "receive")?;
     receiving::check_times(&args.common)?;
+    let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     let output = args.output_file.as_deref().map(receiving::open_output).transpose()?;
@@ -27,7 +28,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let mut options = receiving::options(&args.common);
     options.learn.object_bytes = pool.block_bytes() as u64;
     let mut receiver = Receiver::open(options, pool.clone())?;
-    add_capture(&args.common, &mut receiver)?;
+    add_capture(&args.common, capture, &mut receiver);
     let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
     receiving::say_listening("receiving", &addresses, &pool, &args.common);
     let collector = match output.is_some() || args.verify {
@@ -79,10 +80,14 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     Ok(if right { Outcome::Done } else { Outcome::Failed })
 }
 
+/// The capture file that is to be received from, opened before anything is made for what is in it.
+pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
+    Ok(args.pcap.as_ref().map(|path| PcapSource::open(path, None)).transpose()?)
+}
+
 /// A capture file becomes one more source.
-pub(crate) fn add_capture(args: &ReceiveCommon, receiver: &mut Receiver) -> Result<()> {
-    if let Some(path) = &args.pcap {
-        receiver.add_source(path.display().to_string(), Box::new(PcapSource::open(path, None)?));
+pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
+    if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
+        receiver.add_source(path.display().to_string(), Box::new(capture));
     }
-    Ok(())
 }

@@ -20,10 +20,11 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     receiving::check_times(&args.common)?;
     let options = options(args)?;
     options.writer.check()?;
+    let capture = super::receive::capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
     let mut recorder = Recorder::open(options)?;
-    super::receive::add_capture(&args.common, recorder.receiver())?;
+    super::receive::add_capture(&args.common, capture, recorder.receiver());
     let addresses: Vec<_> = recorder.receiver().addresses().map(str::to_string).collect();
     let what = format!("recording {}", recorder.scan());
     receiving::say_listening(&what, &addresses, recorder.pool(), &args.common);

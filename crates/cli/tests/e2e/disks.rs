@@ -68,6 +68,28 @@ fn room_that_is_to_be_left_free() {
     assert!(events.iter().any(|event| event["kind"] == "disk_full"), "{recording}");
 }
 
+/// An attempt that fails takes no name from the next one.
+#[test]
+fn an_attempt_that_fails_leaves_nothing_behind() {
+    let site = Site::new(2);
+    let read_only = site.disks[1].join("file");
+    std::fs::write(&read_only, "").unwrap();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for line in [
+        "--pcap /nonexistent".to_owned(),
+        "--pcap /dev/null".to_owned(),
+        format!("--listen udp://{}", taken.local_addr().unwrap()),
+        format!("{ANY} --disk {}", site.disks[0].display()),
+        format!("{ANY} --disk {}", read_only.display()),
+        format!("{ANY} --forward tcp://127.0.0.1:0"),
+        format!("{ANY} --disk-faults {}:x=1", site.disks[0].display()),
+    ] {
+        let done = site.run(&format!("record --scan trial --memory 64MiB --chunk 1MiB {line}"));
+        assert_eq!(done.code, Some(2), "{line}: {}", done.stderr);
+        assert!(!site.disks[0].join("trial").exists(), "{line}: {}", done.stderr);
+    }
+}
+
 #[test]
 fn a_disk_that_is_full() {
     let (site, done, sent) = with_fault("enospc=8MiB");

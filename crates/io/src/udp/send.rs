@@ -144,12 +144,7 @@ impl UdpSender {
     /// # Errors
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, options: &SendOptions) -> io::Result<Self> {
-        if at.address.port() == 0 {
-            let text = format!(
-                "open {at}: port 0 is no port to send to; hint: take the one the receiver listens on"
-            );
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
+        at.check_destination()?;
         let socket = Socket::new(Domain::for_address(at.address), Type::DGRAM, Some(Protocol::UDP))
             .map_err(at.failing("open a socket for"))?;
         let asked = at.sndbuf.unwrap_or(options.buffer).bytes();
