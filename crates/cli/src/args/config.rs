@@ -93,7 +93,8 @@ pub(super) struct Merged {
 /// Add to `words` what the file says that counts. `command` is built.
 pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) -> Result<Merged> {
     let mut merged = Merged { words, from_file: BTreeMap::new(), shown: None };
-    let Some((at, verb)) = find_verb(command, &merged.words) else { return Ok(merged) };
+    let verb = find_verb(command, &merged.words).filter(|(_, verb)| !verb.is_hide_set());
+    let Some((at, verb)) = verb else { return Ok(merged) };
     let before = typed(command, &merged.words[1..at]);
     let behind = typed(verb, &merged.words[at + 1..]);
     let Ok(missing) = missing(command, &merged.words) else {

@@ -45,16 +45,23 @@ fn nothing_came() {
     assert_eq!(number(&done.json()["strangers"]), 0);
 }
 
-/// Data time is exact to the frame, over sequence numbers and over times.
+/// A UNIX second as another program writes it.
+fn written(second: i64, form: &str) -> String {
+    let date = std::process::Command::new("date").args(["-u", "-d", &format!("@{second}"), form]).output();
+    String::from_utf8(date.unwrap().stdout).unwrap().trim().to_owned()
+}
+
+/// Data time is exact to the frame, over sequence numbers and over times, and as a schedule writes it.
 #[test]
 fn start_and_stop_on_data_time() {
-    for place in ["sequence", "time"] {
+    for (place, form) in [("sequence", "+%Yy%jd%Hh%Mm%Ss"), ("time", "+%Y-%m-%dT%H:%M:%SZ")] {
         let site = Site::new(1);
         let now =
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64;
         let (start, stop) = (now + 4, now + 6);
         // 3000 frames of data time a second, sent about three times as fast.
-        let line = format!("{ANY} --place {place} --frame-rate 3000 --start {start} --stop {stop}");
+        let (from, to) = (written(start, form), written(stop, form));
+        let line = format!("{ANY} --place {place} --frame-rate 3000 --start {from} --stop {to}");
         let mut recorder = site.record(&line);
         let line = "send --json --pattern --payload 2000 --rate 150Mbps --frame-rate 3000 --to";
         let sender = Job::start(&words(&format!("{line} {}", recorder.address())));
@@ -217,6 +224,8 @@ fn wrong_use_is_told_with_a_hint() {
         (format!("receive {ANY} --receive-threads 1000"), "from 1 to 256"),
         (format!("receive {ANY} --start 100 --stop 50"), "hint: both are times of the data"),
         (format!("receive {ANY} --stop-at 1"), "date -u"),
+        (format!("receive {ANY} --stop-at 1970y001d00h00m01s"), "date -u"),
+        (format!("receive {ANY} --start 2026y366d00h"), "2026 has 365 days, and there is no day 366"),
         (format!("receive {ANY} --memory 1MiB --chunk 2MiB"), "hint: more --memory"),
         ("receive --pcap /".to_owned(), "hint: that is a directory"),
         (format!("record --scan s --disk {disk} --disk {disk}/. {ANY}"), "hint: name each disk once"),

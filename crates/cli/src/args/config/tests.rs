@@ -153,6 +153,15 @@ fn help_and_mistakes_on_the_command_line_come_before_the_file() {
     assert!(said("disk = 'd'", "record --listen udp://:0").contains("--scan"));
 }
 
+proptest::proptest! {
+    #[test]
+    fn no_file_panics(text in "\\PC*", key in "[a-z-]{0,8}", value in "[\\[{'\"]?[0-9a-z.:-]{0,8}[]}'\"]?") {
+        for text in [text, format!("{key} = {value}"), format!("[record]\nmemory = {value}\n[{key}]\n{value} = 1")] {
+            let _ = read(&text, "record --scan s --disk d --listen udp://:0");
+        }
+    }
+}
+
 #[test]
 fn a_file_that_is_named_must_be_there() {
     let (file, places) = places("memory = '1MiB'");
