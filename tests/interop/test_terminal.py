@@ -1,11 +1,14 @@
 """What an operator sees while it runs: the line that a terminal shows."""
 
 import contextlib
+import fcntl
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 
 import pytest
@@ -18,8 +21,9 @@ VDIF = ("--pattern", "--payload", "1000", "--packets", "20000", "--rate", "80Mbp
 class Watched:
     """The command with a terminal as its standard error; what was written there is read as it comes."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, columns=200):
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         os.set_blocking(master, False)
         self.process = subprocess.Popen([BINARY, *map(str, words)], stdin=subprocess.DEVNULL,
                                         stdout=subprocess.DEVNULL, stderr=slave)
@@ -82,3 +86,18 @@ def test_the_progress_line_of_heaps_names_what_was_refused(skyhaul):
     finally:
         text = watched.end()
     assert re.search(r"packets refused: duplicates [1-9]", text), text
+
+
+def test_the_progress_line_stays_in_its_row(skyhaul, tmp_path):
+    """A longer one would leave a row behind each time it is drawn over."""
+    port = free_port()
+    watched = Watched("record", "--listen", f"udp://127.0.0.1:{port}", "--memory", "128MiB", "--disk", tmp_path, "--scan",
+                      "narrow", columns=50)
+    try:
+        assert wait_until_bound(port, watched.process)
+        skyhaul.run("send", "--to", f"udp://127.0.0.1:{port}", *VDIF, "--quiet")
+        watched.until(r"\x1b\[2K *\d+\.\d s .*…")
+    finally:
+        text = watched.end()
+    drawn = re.findall(r"\x1b\[2K( *\d+\.\d s [^\r\n]*)", text)
+    assert max(map(len, drawn)) == 49, drawn

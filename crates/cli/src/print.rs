@@ -105,6 +105,9 @@ impl Progress {
 
     pub(crate) fn show(&mut self, line: &str) {
         if self.live {
+            // Asked each time: windows change their size.
+            let width = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| width.0);
+            let line = fitted(line, usize::from(width.unwrap_or(u16::MAX)));
             let mut err = std::io::stderr().lock();
             let _ = write!(err, "\r\x1b[2K{line}");
             let _ = err.flush();
@@ -118,6 +121,14 @@ impl Progress {
             self.shown = false;
         }
     }
+}
+
+/// As much of a line as one row shows: a second row would stay when the line is drawn over.
+fn fitted(line: &str, width: usize) -> String {
+    if width == 0 || line.chars().count() < width {
+        return line.to_owned();
+    }
+    line.chars().take(width.saturating_sub(2)).chain(['…']).collect()
 }
 
 /// What every sender tells at its end, whatever it sent.
@@ -309,6 +320,14 @@ mod tests {
             (rejects(&RejectCounts::new()), live_rejects(&RejectCounts::new())),
             ("none".into(), String::new())
         );
+    }
+
+    #[test]
+    fn a_line_has_no_more_than_its_row() {
+        assert_eq!(fitted("1234567", 8), "1234567");
+        assert_eq!(fitted("12345678", 8), "123456…");
+        assert_eq!(fitted("ååååååååå", 8), "åååååå…");
+        assert_eq!((fitted("x", 1), fitted("xyz", 0)), ("…".into(), "xyz".into()));
     }
 
     #[test]
