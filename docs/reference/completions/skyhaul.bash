@@ -225,7 +225,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__cat)
-            opts="-o -h -V --disk --stream --follow --no-check --output-file --config --show-config --help --version"
+            opts="-o -h -V --disk --stream --follow --fill --no-check --output-file --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -665,7 +665,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --config --show-config --help --version"
+            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -747,6 +747,14 @@ _skyhaul() {
                     return 0
                     ;;
                 --max-streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --station)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -875,7 +883,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --reserve --sync --disk-engine --exists --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --reserve --sync --disk-engine --exists --no-fill --disk-faults --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -957,6 +965,14 @@ _skyhaul() {
                     return 0
                     ;;
                 --max-streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --station)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1058,7 +1074,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --to --format --input --scan --disk --stream --follow --pattern --noise --loop --packets --duration --rate --faults --payload --threads --frame-rate --sequence --first --mode --senders --cpu --json --quiet --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --config --show-config --help --version"
+            opts="-q -h -V --to --format --input --scan --disk --stream --follow --fill --pattern --noise --loop --packets --duration --rate --faults --payload --threads --frame-rate --sequence --first --mode --senders --cpu --json --quiet --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -85,6 +85,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first-heap -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-step -d 'From one heap\'s counter to the next' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l follow -d 'Go on while the recording is being made'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l fill -d 'Send invalid frames where chunks of the recording are missing or damaged, instead of nothing'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l json -d 'Print one JSON report on standard output at the end'
@@ -119,6 +120,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l memory -d 'M
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l chunk -d 'Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l window -d 'Blocks under construction for each stream: how much reordering is put right' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l max-streams -d 'Most senders followed at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l from -d 'Let in only this sender, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010 or :5000; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l station -d 'Take only streams of this station (VDIF): two letters or a number, as `inspect` shows it; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
@@ -127,7 +130,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop -d 'Let
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l duration -d 'Stop this long after the first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l idle -d 'Stop when nothing came for this long, once something came' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l wait -d 'Give up when nothing came for this long from the start' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin listening at this wall time, written as for --start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin receiving at this wall time, written as for --start; what comes earlier is counted and let go' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
@@ -175,6 +178,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l memory -d 'Me
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l chunk -d 'Size of a chunk file and of the blocks in memory (default: 1/256 of the memory, 1 MiB to 256 MiB)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l window -d 'Blocks under construction for each stream: how much reordering is put right' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l max-streams -d 'Most senders followed at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l from -d 'Let in only this sender, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010 or :5000; may be given several times' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l station -d 'Take only streams of this station (VDIF): two letters or a number, as `inspect` shows it; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l flush -d 'How old a slow stream\'s data may grow in memory' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l forward -d 'Send everything on to this address as it arrives; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l faults -d 'Damage what arrives on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7' -r
@@ -183,7 +188,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop -d 'Let 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l duration -d 'Stop this long after the first packet' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l idle -d 'Stop when nothing came for this long, once something came' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l wait -d 'Give up when nothing came for this long from the start' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin listening at this wall time, written as for --start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin receiving at this wall time, written as for --start; what comes earlier is counted and let go' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
@@ -228,7 +233,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l stream -d 'Which
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s o -l output-file -d 'Write here instead of to standard output' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l follow -d 'Go on while it is being recorded'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Do not compare checksums while reading'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l fill -d 'Write invalid frames where chunks are missing or damaged, so that length and time stay right'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Write damaged and unproven chunks as they lie (they are named all the same)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s V -l version -d 'Print version'
