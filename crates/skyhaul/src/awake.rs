@@ -9,7 +9,7 @@
 //!   awake  ──┬──┬──┬─ 0.5 s ─┬──┬──▶            the rest is no time, and reported as a pause
 //! ```
 //!
-//! Limits: what is shorter than [`Awake::TURN`] cannot be told from a long turn and counts as time.
+//! Limits: what is shorter than a turn may be ([`Awake::TURN`]) cannot be told from one and counts as time.
 
 use skyhaul_core::placement::Nanos;
 use std::time::{Duration, Instant};
@@ -20,16 +20,24 @@ pub struct Awake {
     /// Time in which the loop ran, up to `seen`.
     ran: Duration,
     seen: Instant,
+    /// The longest turn that is no pause.
+    turn: Duration,
 }
 
 impl Awake {
-    /// The longest that a turn may take; what is longer is a pause.
+    /// The longest that a turn may take, usually; what is longer is a pause.
     pub const TURN: Duration = Duration::from_millis(500);
 
     /// A clock that begins now with 0.
     #[must_use]
     pub fn start() -> Self {
-        Self { ran: Duration::ZERO, seen: Instant::now() }
+        Self::with_turns(Self::TURN)
+    }
+
+    /// The same for a loop whose turns take at most `turn`.
+    #[must_use]
+    pub fn with_turns(turn: Duration) -> Self {
+        Self { ran: Duration::ZERO, seen: Instant::now(), turn }
     }
 
     /// Once in each turn: how long the program did not run since the last, if that was a pause.
@@ -40,14 +48,14 @@ impl Awake {
     fn turn_at(&mut self, now: Instant) -> Option<Duration> {
         let gone = now.saturating_duration_since(self.seen);
         self.seen = now;
-        self.ran += gone.min(Self::TURN);
-        (gone > Self::TURN).then(|| gone - Self::TURN)
+        self.ran += gone.min(self.turn);
+        (gone > self.turn).then(|| gone - self.turn)
     }
 
     /// Time in which the loop ran.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
-        self.ran + self.seen.elapsed().min(Self::TURN)
+        self.ran + self.seen.elapsed().min(self.turn)
     }
 
     /// The same, as engines take it.
@@ -64,7 +72,7 @@ mod tests {
     #[test]
     fn a_pause_is_no_time_and_time_never_goes_back() {
         let begin = Instant::now();
-        let mut clock = Awake { ran: Duration::ZERO, seen: begin };
+        let mut clock = Awake { ran: Duration::ZERO, seen: begin, turn: Awake::TURN };
         let at = |ms| begin + Duration::from_millis(ms);
         assert_eq!(clock.turn_at(at(20)), None);
         assert_eq!(clock.turn_at(at(500)), None, "a long turn");

@@ -19,6 +19,7 @@ mod gate;
 mod learning;
 mod reader;
 mod receiver;
+mod route;
 mod sets;
 mod sinks;
 mod strangers;
@@ -43,6 +44,8 @@ pub trait Sink: Send {
     fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
     /// Nothing more will come of `stream`: it gave way to another sender.
     fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
+    /// The program did not run for this long.
+    fn paused(&mut self, _: std::time::Duration) {}
     /// The receiver has stopped; this was all.
     fn finished(&mut self) {}
 }
@@ -56,6 +59,9 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
     fn stream_ended(&mut self, stream: &std::sync::Arc<StreamInfo>) {
         (**self).stream_ended(stream);
+    }
+    fn paused(&mut self, time: std::time::Duration) {
+        (**self).paused(time);
     }
     fn finished(&mut self) {
         (**self).finished();

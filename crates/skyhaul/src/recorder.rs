@@ -221,6 +221,10 @@ impl Sink for RecordSink {
         }
     }
 
+    fn paused(&mut self, time: Duration) {
+        self.writer.paused(time);
+    }
+
     fn stream_ended(&mut self, stream: &Arc<StreamInfo>) {
         self.streams.remove(&stream.id);
     }

@@ -6,6 +6,7 @@ use super::Sink;
 use super::admission::{Places, share};
 use super::allow::Allow;
 use super::gate::Gate;
+use super::route::{Route, Split};
 use super::strangers::{Claim, Conclusion, LEAST, Strangers};
 use super::stream::{Begin, Stream, StreamInfo};
 use super::tally::{Past, Tally};
@@ -44,24 +45,6 @@ pub struct EngineOptions {
     pub keep_partial_sets: bool,
     /// Numbers streams over all engines of a receiver.
     pub next_stream: Arc<AtomicU32>,
-}
-
-/// Which of the streams a sender's packets belong to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Route {
-    /// One stream.
-    One(usize),
-    /// A stream for each VDIF thread: index of the table.
-    Split(usize),
-}
-
-/// The streams of a sender whose threads are kept apart.
-#[derive(Debug)]
-struct Split {
-    /// Octets in front of the frame.
-    network: usize,
-    /// The stream of each thread; the first stands for the sender where a packet has none.
-    streams: Vec<(u16, usize)>,
 }
 
 /// Senders of too few packets that are streams all the same when nothing else came.
@@ -423,6 +406,11 @@ impl<K: Sink> Engine<K> {
         for (at, share) in live.into_iter().zip(shares) {
             self.streams[at].leaves = share.leaves;
         }
+    }
+
+    /// The program did not run for `time`.
+    pub fn paused(&mut self, time: std::time::Duration) {
+        self.sink.paused(time);
     }
 
     /// What an operator should know, one by one.

@@ -183,6 +183,16 @@ struct Turns {
     memory_told: bool,
 }
 
+impl Turns {
+    /// A pause is over, if there was one.
+    fn paused(&mut self, length: Option<Duration>) {
+        let Some(length) = length else { return };
+        let drops_before = self.pause.map_or(self.drops, |pause| pause.drops_before);
+        let before = self.pause.map_or(Duration::ZERO, |pause| pause.length);
+        self.pause = Some(Pause { length: before + length, drops_before, over: Instant::now() });
+    }
+}
+
 impl Reader {
     pub(super) fn run(mut self, cpu: Option<usize>, realtime: Option<u8>) {
         let notes = privileges(cpu, realtime);
@@ -251,13 +261,19 @@ impl Reader {
     }
 
     fn poll(&mut self, wait: Duration, turns: &mut Turns) -> io::Result<usize> {
-        let (engine, clock) = (&mut self.engine, &self.clock);
-        let mut bytes = 0;
+        let (engine, clock) = (&mut self.engine, &mut self.clock);
+        let (mut bytes, mut pause) = (0, None);
         let polled = Instant::now();
         let packets = self.source.poll(wait, &mut |train| {
+            if bytes == 0 {
+                // Before anything is handed on: what follows must not be judged by the clock on the wall.
+                pause = clock.turn();
+                pause.into_iter().for_each(|pause| engine.paused(pause));
+            }
             bytes += train.bytes.len() as u64;
             engine.handle_train(&train, clock.now());
         })?;
+        turns.paused(pause);
         if packets > 0 {
             self.board.count(packets as u64, bytes);
             turns.idle = Duration::ZERO;
@@ -285,11 +301,9 @@ impl Reader {
 
     /// What is to be done now and then.
     fn turn(&mut self, turns: &mut Turns) {
-        if let Some(length) = self.clock.turn() {
-            let drops_before = turns.pause.map_or(turns.drops, |pause| pause.drops_before);
-            let before = turns.pause.map_or(Duration::ZERO, |pause| pause.length);
-            turns.pause = Some(Pause { length: before + length, drops_before, over: Instant::now() });
-        }
+        let pause = self.clock.turn();
+        pause.into_iter().for_each(|pause| self.engine.paused(pause));
+        turns.paused(pause);
         if turns.tick.elapsed() < TICK {
             return;
         }

@@ -297,7 +297,13 @@ impl Dispatch {
     /// Time in which no disk's thread ran, because this program was paused, counts against no disk.
     fn forgive_pause(&self) {
         let pause = self.turns.lock().unwrap_or_else(PoisonError::into_inner).turn();
-        let Some(pause) = pause else { return };
+        if let Some(pause) = pause {
+            self.forgive(pause);
+        }
+    }
+
+    /// Count `pause` against no disk.
+    pub(super) fn forgive(&self, pause: Duration) {
         let now = Instant::now();
         let later = |time: Instant| time.checked_add(pause).map_or(now, |time| time.min(now));
         for lane in &self.lanes {

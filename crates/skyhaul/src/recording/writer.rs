@@ -344,6 +344,11 @@ impl Writer {
         self.dispatch.event(event, None);
     }
 
+    /// The program did not run for `time`: that makes no disk slow.
+    pub fn paused(&self, time: Duration) {
+        self.dispatch.forgive(time);
+    }
+
     /// Each disk as it is now.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {

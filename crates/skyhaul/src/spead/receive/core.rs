@@ -12,6 +12,7 @@ pub(super) use super::own::Reader;
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::table::{Sender, Table};
+use crate::awake::Awake;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapMemory;
@@ -35,6 +36,8 @@ const NAP: Duration = Duration::from_millis(1);
 pub(super) const WAIT: Duration = Duration::from_millis(20);
 /// Shortest time between two looks at the clock's business.
 const TICK: Nanos = Nanos(2_000_000);
+/// The longest time between two looks at the clock while anybody reads, several times over.
+const TURN: Duration = Duration::from_millis(100);
 /// Trains between two looks at the clock itself.
 const TRAINS_PER_LOOK: u32 = 16;
 /// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
@@ -77,7 +80,11 @@ pub(super) struct Core<G: Goal> {
     pub(super) patience: Option<Nanos>,
     cpus: Vec<usize>,
     /// The stream's time zero.
-    clock: Instant,
+    begun: Instant,
+    /// Ends it, by the clock on the wall.
+    deadline: Option<Duration>,
+    /// Time in which it was looked at: while nobody reads, packets wait, and no heap is late for that.
+    clock: Mutex<Awake>,
     table: Mutex<Table<G>>,
     pub(super) ring: Arc<Ring<G::Out>>,
     /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
@@ -100,7 +107,7 @@ pub(super) struct Core<G: Goal> {
 }
 
 impl<G: Goal> Core<G> {
-    pub(super) fn new(config: &StreamConfig, clock: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
+    pub(super) fn new(config: &StreamConfig, begun: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
         ring.join();
         let finished = goal.finished();
         Self {
@@ -114,7 +121,9 @@ impl<G: Goal> Core<G> {
             ends_idle: config.idle_timeout.is_some(),
             patience: config.heaps.timeout,
             cpus: config.cpus.clone(),
-            clock,
+            begun,
+            deadline: config.deadline,
+            clock: Mutex::new(Awake::with_turns(TURN)),
             table: Mutex::new(Table::new(config, goal)),
             ring,
             started: (Mutex::new(!config.explicit_start), Condvar::new()),
@@ -131,7 +140,14 @@ impl<G: Goal> Core<G> {
     }
 
     pub(super) fn now(&self) -> Nanos {
-        Nanos(u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX))
+        self.turn().0
+    }
+
+    /// The time, and whether nobody had looked at it for long: the program was paused.
+    fn turn(&self) -> (Nanos, bool) {
+        let mut clock = lock(&self.clock);
+        let paused = clock.turn().is_some();
+        (clock.now(), paused)
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table<G>> {
@@ -323,8 +339,10 @@ impl<G: Goal> Core<G> {
             me.counts.max_batch = me.counts.max_batch.max(packets as u64);
         }
         me.looks = 0;
-        me.now = self.now();
-        if packets == 0 || me.now.since(me.ticked) >= TICK {
+        let (now, paused) = self.turn();
+        me.now = now;
+        // Behind a pause an empty look is one from before: what waits now is seen by the next.
+        if !paused && (packets == 0 || now.since(me.ticked) >= TICK) {
             self.tick(me);
         }
         // Whoever gets a heap finds it counted.
@@ -352,6 +370,9 @@ impl<G: Goal> Core<G> {
         me.ticked = me.now;
         let mut table = self.table();
         table.handle_timeout(me.now);
+        if self.deadline.is_some_and(|deadline| self.begun.elapsed() >= deadline) {
+            table.end(Ended::Deadline, me.now);
+        }
         let next = table.poll_timeout().map_or(WAIT, |then| Duration::from_nanos(then.since(me.now).0));
         me.wait = next.clamp(NAP, WAIT);
         self.take_finished(table, me);

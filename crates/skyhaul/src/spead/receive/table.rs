@@ -61,7 +61,6 @@ struct Rules {
     key: Key,
     stop: StopRule,
     idle: Option<Nanos>,
-    deadline: Option<Nanos>,
     heap_limit: u64,
     byte_limit: u64,
     start_at: u64,
@@ -175,7 +174,6 @@ impl<G: Goal> Table<G> {
                 key: config.key,
                 stop: config.stop,
                 idle: config.idle_timeout.map(nanos),
-                deadline: config.deadline.map(nanos),
                 heap_limit: config.heap_limit.unwrap_or(u64::MAX),
                 byte_limit: config.byte_limit.unwrap_or(u64::MAX),
                 start_at: config.start_at.unwrap_or(0),
@@ -423,9 +421,7 @@ impl<G: Goal> Table<G> {
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         self.heaps.handle_timeout(now);
         let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
-        if self.rules.deadline.is_some_and(|deadline| now >= deadline) {
-            self.end(Ended::Deadline, now);
-        } else if idle {
+        if idle {
             self.end(Ended::Idle, now);
         }
     }
@@ -433,7 +429,7 @@ impl<G: Goal> Table<G> {
     /// When [`handle_timeout`](Self::handle_timeout) has something to do, if nothing comes before.
     pub(super) fn poll_timeout(&self) -> Option<Nanos> {
         let idle = self.rules.idle.zip(self.last).map(|(idle, last)| last.plus(idle));
-        [self.heaps.poll_timeout(), idle, self.rules.deadline].into_iter().flatten().min()
+        [self.heaps.poll_timeout(), idle].into_iter().flatten().min()
     }
 
     /// Hand on what is finished.
