@@ -125,11 +125,15 @@ impl Dispatch {
         for ((disk, datastream), numbers) in by_disk {
             let name = names.get(datastream as usize).map_or("", String::as_str);
             let (count, which) = (numbers.len(), in_words(&numbers));
-            let text = format!("{count} acknowledged chunks of {name} are no longer on this disk: {which}");
+            let disk_path = self.lanes[disk].path.display();
+            let text = format!("{count} acknowledged chunks of {name} are no longer on {disk_path}: {which}");
             self.event(Event::now("chunks_gone", Some(self.lanes[disk].path.clone()), text), None);
         }
         for (disk, why) in gone.blind {
-            let text = format!("its acknowledged chunks could not be looked for: {why}");
+            let text = format!(
+                "what {} acknowledged could not be looked for: {why}",
+                self.lanes[disk].path.display()
+            );
             self.event(Event::now("not_looked_at", Some(self.lanes[disk].path.clone()), text), None);
         }
     }

@@ -454,7 +454,10 @@ fn what_somebody_removed_while_it_was_recorded_is_missed_at_the_end() {
         assert!(gone > 0 && !report.is_whole());
         let told = report.events.iter().find(|event| event.kind == "chunks_gone").unwrap();
         assert_eq!(told.disk.as_ref(), Some(&world.disks[1]));
-        let named = format!("{gone} acknowledged chunks of exp_st_no0001 are no longer on this disk: ");
+        let named = format!(
+            "{gone} acknowledged chunks of exp_st_no0001 are no longer on {}: ",
+            world.disks[1].display()
+        );
         assert!(told.text.starts_with(&named), "{}", told.text);
         assert_eq!(stream.gone_numbers.len() as u64, gone);
         // The index that is left says so, too.
