@@ -345,7 +345,7 @@ mod tests {
     fn each_refusal() {
         let mut frame = vec![0; 8032];
         frame[..16].copy_from_slice(&WORDS);
-        assert!(Header::read(&frame).is_ok());
+        assert_eq!(Header::read(&frame).unwrap().vdif.write(), WORDS);
         assert_eq!(Header::read(&frame[..15]), Err(Reject::Truncated));
         assert_eq!(Header::read(&frame[..8031]), Err(Reject::Truncated));
         frame[8..11].copy_from_slice(&[4, 0, 0]);

@@ -185,7 +185,8 @@ fn mark5b_whole_and_in_halves() {
             (format.format, format.phase, format.frames_per_second),
             (Format::Fila10g, Some(phase), Some(6400))
         );
-        assert!(format.layout().unwrap().place(&half(9, 9 + u32::from(phase == Phase::Odd))).is_ok());
+        let place = format.layout().unwrap().place(&half(9, 9 + u32::from(phase == Phase::Odd))).unwrap();
+        assert_eq!((place.start, place.length, place.offset % 10_016), (8, 5008, 5008), "a second half");
     }
 }
 

@@ -237,7 +237,8 @@ mod tests {
     fn each_refusal() {
         let layout = timed(Some(5), &[(0, 0)]);
         let good = packet(None, at(0, 0, 0));
-        assert!(layout.place(&good).is_ok());
+        let place = layout.place(&good).unwrap();
+        assert_eq!((place.start, place.length), (0, SHAPE as u32));
         let refusal = |p: &[u8]| layout.place(p).unwrap_err();
         assert_eq!(refusal(&good[..31]), Reject::Truncated, "no whole header");
         assert_eq!(refusal(&good[..39]), Reject::Truncated, "less than it claims");
@@ -259,7 +260,8 @@ mod tests {
         assert_eq!(make(&[(0, 0)], Some(0)), Reject::BadField);
         assert_eq!(make(&[(0, i64::MAX)], None), Reject::BadField);
         let latest = timed(Some(1 << 30), &[(0, SHIFT)]);
-        assert!(latest.place(&packet(None, Vdif { seconds: u32::MAX, epoch: 63, ..shape() })).is_ok());
+        let last = latest.place(&packet(None, Vdif { seconds: u32::MAX, epoch: 63, ..shape() })).unwrap();
+        assert!(last.object > latest.place(&packet(None, at(0, 0, 0))).unwrap().object, "{last:?}");
     }
 
     proptest! {

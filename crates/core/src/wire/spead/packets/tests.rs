@@ -97,7 +97,7 @@ fn dummies_come_after_the_payload() {
 #[test]
 fn too_small_packets_are_refused() {
     assert_eq!(packets(shape(&[], 9, 55)), Err(PacketError::TooSmall { packet_bytes: 55 }));
-    assert!(packets(shape(&[], 9, 56)).is_ok());
+    assert_eq!(packets(shape(&[], 9, 56)).unwrap().iter().map(Vec::len).collect::<Vec<_>>(), [49]);
     let pointers = [flavour().immediate(0x1000, 1); 10];
     let repeat = |packet_bytes| HeapShape { repeat_pointers: true, ..shape(&pointers, 9, packet_bytes) };
     let refused = PacketError::CannotRepeat { packet_bytes: 135, needed: 136 };
@@ -106,7 +106,8 @@ fn too_small_packets_are_refused() {
     assert!(refused.to_string().ends_with("hint: a packet size of at least 136, or do not repeat them"));
     let narrow = HeapShape { flavour: Flavour::new(8).unwrap(), ..shape(&[], 256, 1472) };
     assert_eq!(packets(narrow), Err(PacketError::TooLarge { bytes: 256, most: 255 }));
-    assert!(packets(HeapShape { payload_bytes: 255, ..narrow }).is_ok());
+    let widest = packets(HeapShape { payload_bytes: 255, ..narrow }).unwrap();
+    assert_eq!(widest.iter().map(Vec::len).collect::<Vec<_>>(), [295]);
     let many = vec![pointers[0]; 70_000];
     let all = HeapShape { repeat_pointers: true, ..shape(&many, 9, 1 << 30) };
     assert_eq!(packets(all), Err(PacketError::CannotRepeat { packet_bytes: 1 << 30, needed: 0 }));

@@ -50,7 +50,9 @@ fn ipv6_is_received_as_ipv4_is() {
     };
     let stream = Stream::new(&config());
     let to = stream.add_udp(&"udp://[::1]:0".parse().unwrap(), &UdpOptions::default()).unwrap();
-    packets(1, 20_000, 1472).iter().for_each(|packet| assert!(sender.send_to(packet, to).is_ok()));
+    for packet in packets(1, 20_000, 1472) {
+        assert_eq!(sender.send_to(&packet, to).unwrap(), packet.len());
+    }
     let heap = stream.get(LONG).unwrap();
     check(&heap);
     assert_eq!((heap.sender, heap.complete), (sender.local_addr().unwrap(), true));
