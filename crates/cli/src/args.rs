@@ -320,7 +320,7 @@ pub(crate) struct RecordArgs {
     /// Leave holes as they are instead of filling them with frames marked invalid
     #[arg(long)]
     pub(crate) no_fill: bool,
-    /// Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`
+    /// Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`
     #[arg(long, value_name = "PATH:SPEC", hide_short_help = true)]
     pub(crate) disk_faults: Vec<String>,
 }

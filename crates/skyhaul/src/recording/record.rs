@@ -178,7 +178,7 @@ pub struct LostChunk {
 pub struct Event {
     /// When (RFC 3339).
     pub at: String,
-    /// A short name: `disk_failed`, `disk_full`, `disk_stalled`, `restart`, …
+    /// A short name: `disk_failed`, `disk_full`, `disk_stalled`, `disk_resumed`, `restart`, …
     pub kind: String,
     /// The disk, if it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
