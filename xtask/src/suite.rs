@@ -1,7 +1,8 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark) ─▶ cargo test ─▶ wasm32, man pages ─▶ fuzz ─▶ release binary ─▶ Python package ─▶ interop
+//!   prepare (.venv, tshark) ─▶ cargo test ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ fuzz ─▶ man pages ─▶ release binary
+//!     ─▶ Python package ─▶ interop
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -11,6 +12,7 @@
 //! step is kept in `target/suite/`.
 
 pub(crate) mod prepare;
+mod sanitize;
 mod step;
 mod tally;
 
@@ -31,6 +33,7 @@ pub(crate) fn run() -> Result<bool> {
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
         .minutes(20)
         .run(&mut tally)?;
+    sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
     Step::new("fuzz: every target for a moment", "cargo")
         .args([

@@ -41,7 +41,9 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
 /// A whole file, mapped for reading.
 ///
 /// Limits: the bytes are those of the file as it is; a file that another program cuts short meanwhile ends this
-/// process with `SIGBUS` when the part that is gone is read. Recordings and captures are never cut.
+/// process with `SIGBUS` when the part that is gone is read. Recordings and captures are never cut. Nor may another
+/// program write to the file meanwhile: Linux has no mapping that forbids it, and no copy of some hundred GB is made to
+/// be safe from it. A chunk file has its name only when it is whole, and is not written again.
 #[derive(Debug)]
 pub struct MappedFile {
     start: *const u8,
@@ -88,7 +90,8 @@ impl Deref for MappedFile {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the mapping is `len` bytes long and lives as long as `self`.
+        // SAFETY: the mapping is `len` bytes long, lives as long as `self`, and this process writes to no file that it
+        // maps; that no other does is asked of the user above.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 }

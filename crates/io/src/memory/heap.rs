@@ -360,7 +360,7 @@ impl Drop for HeapBytes {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(miri, sanitized))))]
 mod model;
 #[cfg(test)]
 mod tests;

@@ -74,17 +74,14 @@ impl Mapping {
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let whole = len.next_multiple_of(HUGE);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
-        let huge = unsafe {
-            rustix::mm::mmap_anonymous(
-                ptr::null_mut(),
-                whole,
-                protection,
-                MapFlags::PRIVATE | MapFlags::HUGETLB,
-            )
-        };
-        if let Ok(raw) = huge {
-            return Self::finish(raw, whole, len, Pages::Huge, None);
+        // Miri, which proves what is done with the memory, knows one kind of mapping and no advice.
+        if !cfg!(miri) {
+            let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
+            // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
+            let huge = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), whole, protection, flags) };
+            if let Ok(raw) = huge {
+                return Self::finish(raw, whole, len, Pages::Huge, None);
+            }
         }
         // Ask for 2 MiB more, so that an aligned part of `len` bytes is in it.
         let raw_len = whole + HUGE;
@@ -130,7 +127,7 @@ impl Mapping {
         let base = NonNull::new(raw.cast::<u8>().wrapping_add(skip)).ok_or(io::ErrorKind::OutOfMemory)?;
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = Mapping { raw, raw_len, base, len, pages, file };
-        if pages == Pages::Transparent {
+        if pages == Pages::Transparent && !cfg!(miri) {
             // SAFETY: the range is our own mapping; the advice changes no contents.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
@@ -139,6 +136,9 @@ impl Mapping {
 
     /// Make the kernel give every page of `range` now, large ones if it can. Nothing of it may be in use yet.
     pub(super) fn touch(&self, range: Range<usize>) -> io::Result<()> {
+        if cfg!(miri) {
+            return Ok(());
+        }
         if self.pages == Pages::Transparent && self.file.is_some() {
             self.collapse(range.clone());
         }
@@ -234,7 +234,8 @@ impl Mapping {
 
     /// What it lies on, as its first `touched` bytes tell.
     pub(super) fn pages(&self, touched: usize) -> Pages {
-        if self.pages == Pages::Transparent && !self.is_huge(touched) { Pages::Small } else { self.pages }
+        let is_huge = || !cfg!(miri) && self.is_huge(touched);
+        if self.pages == Pages::Transparent && !is_huge() { Pages::Small } else { self.pages }
     }
 
     pub(super) fn file(&self) -> Option<BorrowedFd<'_>> {

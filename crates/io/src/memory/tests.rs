@@ -2,6 +2,7 @@ use std::os::fd::AsRawFd;
 
 use super::peek::{Label, Peek};
 use super::*;
+use crate::copy;
 
 fn pool(blocks: u64) -> Pool {
     Pool::new(&PoolOptions { total_bytes: blocks * 8192, block_bytes: 8192, shared: false }).unwrap()
@@ -59,6 +60,7 @@ fn what_was_shown_once_is_not_written_again() {
 
 /// Every byte that some view showed, and no other, is refused to the writer: held against a plain map of bytes.
 #[test]
+#[cfg_attr(miri, ignore = "too many bytes for Miri")]
 fn exactly_what_is_shown_is_refused() {
     const BYTES: usize = 65_536;
     let options = PoolOptions { total_bytes: BYTES as u64, block_bytes: BYTES, shared: false };
@@ -139,7 +141,7 @@ fn blocks_cross_threads_and_none_is_lost() {
         for thread in 0..4u8 {
             let pool = pool.clone();
             scope.spawn(move || {
-                for round in 0..2000 {
+                for round in 0..if cfg!(miri) { 20 } else { 2000 } {
                     let Some(mut block) = pool.take() else { continue };
                     block.place(0, &[thread; 64]);
                     let view =
@@ -153,6 +155,7 @@ fn blocks_cross_threads_and_none_is_lost() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no memory files")]
 fn a_shared_pool_is_read_from_outside_until_its_block_is_taken_again() {
     let options = PoolOptions { total_bytes: 4 * 8192, block_bytes: 8192, shared: true };
     let pool = Pool::new(&options).unwrap();
@@ -173,10 +176,73 @@ fn a_shared_pool_is_read_from_outside_until_its_block_is_taken_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has no memory files")]
+fn a_chunk_is_read_from_outside_wherever_it_begins_and_ends() {
+    let pool = Pool::new(&PoolOptions { total_bytes: 8192, block_bytes: 8192, shared: true }).unwrap();
+    let (fd, id) = pool.shared().unwrap();
+    let peek = Peek::open(std::process::id(), fd.as_raw_fd(), id).unwrap();
+    let bytes: Vec<u8> = (0..64).map(|n| n as u8 ^ 0x5A).collect();
+    let mut block = pool.take().unwrap();
+    block.place(4000, &bytes);
+    let mut out = Vec::new();
+    for start in 0..16 {
+        for end in start..40 {
+            let label = Label { stream: 7, number: 1, start: 4000 + start, length: end - start };
+            block.publish(label);
+            assert!(peek.read(7, 1, &mut out));
+            assert_eq!(out, bytes[start as usize..end as usize], "{start}..{end}");
+        }
+    }
+    // A label that leads out of the block, as a broken or hostile writer might leave it.
+    for (start, length) in [(8192, 1), (8191, 2), (u64::MAX, 1), (1, u64::MAX)] {
+        block.publish(Label { stream: 7, number: 1, start, length });
+        assert!(!peek.read(7, 1, &mut out), "{start} {length}");
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "Miri has no memory files")]
 fn only_sealed_pools_are_mapped() {
     let file = tempfile::tempfile().unwrap();
     file.set_len(4 << 20).unwrap();
     assert!(Peek::open(std::process::id(), file.as_raw_fd(), 0).is_err());
+}
+
+/// What holding each write against what is shown costs: the same copies without a block, in turns.
+#[test]
+#[ignore = "a measurement, not a test"]
+fn how_long_a_place_takes() {
+    const BYTES: usize = 16 << 20;
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: 2 * BYTES as u64, block_bytes: BYTES, shared: false }).unwrap();
+    for frame in [1000, 8032] {
+        let payload = vec![7; frame];
+        let frames = BYTES / frame;
+        let timed = |mut write: Box<dyn FnMut(usize) + '_>, numbers: &mut dyn Iterator<Item = usize>| {
+            let (begun, mut count) = (std::time::Instant::now(), 0);
+            numbers.for_each(|n| {
+                write(n * frame);
+                count += 1;
+            });
+            copy::fence();
+            begun.elapsed().as_nanos() as f64 / f64::from(count)
+        };
+        let (mut slice, mut held, mut holes, mut kept) = (f64::MAX, f64::MAX, f64::MAX, 0);
+        for _ in 0..30 {
+            let mut block = pool.take().unwrap();
+            let raw: &mut [u8] = &mut block;
+            let write = |at| copy::place(&mut raw[at..at + frame], &payload);
+            slice = slice.min(timed(Box::new(write), &mut (0..frames)));
+            held = held.min(timed(Box::new(|at| block.place(at, &payload)), &mut (0..frames)));
+            // Every second frame is shown; the holes are filled between them.
+            kept = (0..frames).step_by(2).map_while(|n| block.view(n * frame..(n + 1) * frame)).count();
+            let between = &mut (0..kept).map(|n| 2 * n + 1);
+            holes = holes.min(timed(Box::new(|at| block.place(at, &payload)), between));
+        }
+        println!(
+            "{frame} bytes: slice {slice:.1} ns, block {held:.1} ns, between {kept} views {holes:.1} ns"
+        );
+    }
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub(super) const SMALLEST: usize = UNIT;
 
 /// Bytes of a span of heaps from 1 MiB on, at most: of one heap when that is larger.
 pub(super) const LARGE_SPAN: usize = 16 << 20;
-/// Bytes of a span of smaller heaps, at most.
-const SMALL_SPAN: usize = 2 << 20;
+/// Bytes of a span of smaller heaps, at most: in Miri's time, which is a thousand times ours, some blocks.
+const SMALL_SPAN: usize = if cfg!(miri) { 16 << 10 } else { 2 << 20 };
 
 /// Which class is for `bytes`: 64, 128, 192, 256, then four to each doubling.
 #[inline]

@@ -180,6 +180,8 @@ impl Supply {
 
     /// The keeper's thread.
     fn keep(&self) {
+        // However it ends, those who wait for it are told.
+        let _gone = Gone(self);
         let mut state = self.lock();
         let mut first = true;
         while !state.closed {
@@ -207,9 +209,8 @@ impl Supply {
                 }
                 _ => self.gave_back(bytes as u64),
             }
-            // The system has no more: those who need some ask it themselves, and are told.
-            state.kept &= !gone;
             self.changed.notify_all();
+            // The system has no more: those who need some ask it themselves, and are told.
             if gone {
                 return;
             }
@@ -231,5 +232,15 @@ impl Supply {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Ends the keeping: without a keeper nobody waits for one.
+struct Gone<'a>(&'a Supply);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        self.0.lock().kept = false;
+        self.0.changed.notify_all();
     }
 }

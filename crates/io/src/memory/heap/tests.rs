@@ -108,7 +108,7 @@ fn any_thread_returns_while_others_take() {
             let (send, receive) = mpsc::sync_channel::<HeapBytes>(100);
             let memory = memory.clone();
             scope.spawn(move || {
-                for n in 0..20_000usize {
+                for n in 0..if cfg!(miri) { 100 } else { 20_000usize } {
                     let Some(mut heap) = memory.take(100 + n % 5000) else { continue };
                     let mark = taker ^ n as u8;
                     heap[0] = mark;
@@ -129,7 +129,7 @@ fn any_thread_returns_while_others_take() {
 
 #[test]
 fn handles_and_heaps_may_go_in_any_order_on_any_thread() {
-    for _ in 0..200 {
+    for _ in 0..if cfg!(miri) { 5 } else { 200 } {
         let memory = HeapMemory::new(1 << 20);
         let heaps: Vec<_> = (0..4).map(|_| memory.take(5000).unwrap()).collect();
         std::thread::scope(|scope| {
