@@ -70,6 +70,8 @@ fn miri(tally: &mut Tally) -> Result<()> {
         // Those of the heaps in which few blocks are enough.
         .args(["heap::tests::heaps_outlive", "heap::tests::handles_and", "heap::tests::any_thread"])
         .env("MIRIFLAGS", Path::new("-Zmiri-disable-isolation"))
+        // Tests that are to panic would each interpret a backtrace.
+        .env("RUST_BACKTRACE", Path::new("0"))
         .minutes(10)
         .run(tally)?;
     Ok(())
