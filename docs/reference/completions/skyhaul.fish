@@ -202,7 +202,7 @@ uring\t'io_uring'
 plain\t'Plain pwrite calls'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do when the scan exists already' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
 error\t'Refuse'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l keep-partial-sets -d 'Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending with whole sets, as readers of VDIF need it'
