@@ -125,7 +125,9 @@ impl BareReceiver {
         let headers = vectors.iter_mut().map(header).collect();
         let memory =
             PoolOptions { total_bytes: options.memory as u64, block_bytes: options.memory, shared: false };
-        let ring = Pool::new(&memory)?.take().ok_or(io::ErrorKind::OutOfMemory)?;
+        let pool = Pool::new(&memory)?;
+        pool.wait_until_touched()?;
+        let ring = pool.take().ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { socket, local, options: *options, scratch, headers, _vectors: vectors, ring, at: 0 })
     }
 

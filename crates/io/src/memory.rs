@@ -99,6 +99,15 @@ fn meminfo(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
+/// However touching ends, whoever waits for the rest must not wait for ever.
+struct EndOfTouching<'a>(&'a AtomicBool);
+
+impl Drop for EndOfTouching<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// How much of a pool's memory is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
@@ -198,11 +207,10 @@ impl Pool {
 
     /// Touch and free the blocks from `index` on, as long as anybody else has the pool.
     fn touch_rest(&self, index: u32) {
+        let _end = EndOfTouching(&self.0.given_up);
         for index in index..self.0.slots.len() as u32 {
             let start = self.0.first + index as usize * self.0.block_bytes;
             if !self.touch(start..start + self.0.block_bytes) {
-                // Whoever waits for the rest must not wait for ever.
-                self.0.given_up.store(true, Ordering::Release);
                 return;
             }
             let _ = self.0.free.push(index);

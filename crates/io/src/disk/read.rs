@@ -118,5 +118,8 @@ pub fn only_regular(kind: FileType) -> io::Result<()> {
 /// As [`Pool::new`].
 pub fn read_buffers(count: usize, bytes: usize) -> io::Result<Pool> {
     let block_bytes = bytes.next_multiple_of(ALIGN);
-    Pool::new(&PoolOptions { total_bytes: (count * block_bytes) as u64, block_bytes, shared: false })
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: (count * block_bytes) as u64, block_bytes, shared: false })?;
+    pool.wait_until_touched()?;
+    Ok(pool)
 }

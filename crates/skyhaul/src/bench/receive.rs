@@ -205,6 +205,7 @@ fn engine(
         block_bytes: (memory / 16).max(1 << 20),
         shared: false,
     })?;
+    pool.wait_until_touched()?;
     let mut engine = Engine::new(engine_options(pool.block_bytes(), at), pool, Nowhere, None);
     let _ = ready.send(source.local());
     let clock = Instant::now();
