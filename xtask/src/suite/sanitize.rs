@@ -69,6 +69,7 @@ fn miri(tally: &mut Tally) -> Result<()> {
         .args(["--target-dir", "target/miri", "--", "--show-output", "memory::tests::"])
         // Those of the heaps in which few blocks are enough.
         .args(["heap::tests::heaps_outlive", "heap::tests::handles_and", "heap::tests::any_thread"])
+        .args(["heap::tests::spans_that_are_idle"])
         .env("MIRIFLAGS", Path::new("-Zmiri-disable-isolation"))
         // Tests that are to panic would each interpret a backtrace.
         .env("RUST_BACKTRACE", Path::new("0"))

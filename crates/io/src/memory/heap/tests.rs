@@ -88,6 +88,20 @@ fn idle_classes_give_back_to_those_that_need() {
     }
 }
 
+/// Few blocks, so that Miri follows: spans are removed while nodes of others stay in the lists.
+#[test]
+fn spans_that_are_idle_go_to_another_class() {
+    let memory = HeapMemory::new(64 << 10);
+    for _ in 0..2 {
+        let small: Vec<_> = (0..64).map_while(|_| memory.take(1024)).collect();
+        assert!(small.len() > 30, "{}", small.len());
+        drop(small);
+        let large = memory.take(20 << 10).expect("nothing is in use");
+        assert!(memory.used() <= memory.limit() && memory.given_back() > 0);
+        drop(large);
+    }
+}
+
 #[test]
 fn heaps_outlive_their_memory() {
     let memory = HeapMemory::new(1 << 20);
