@@ -38,7 +38,7 @@ use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
-use std::{mem, slice};
+use std::{io, mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
 pub(crate) struct Payload {
@@ -223,7 +223,19 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     }
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
-    Ok(borrowed.try_clone_to_owned()?)
+    Ok(borrowed.try_clone_to_owned().map_err(|error| not_adopted(fd, "an open socket", error))?)
+}
+
+/// What was wrong with a descriptor of the program's, and what it should have been.
+pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
+    let text = error.to_string();
+    if text.contains("hint: ") {
+        return error;
+    }
+    io::Error::new(
+        error.kind(),
+        format!("adopt descriptor {fd}: {text}; hint: pass socket.fileno() of {what}"),
+    )
 }
 
 /// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.

@@ -8,19 +8,19 @@
 //! it, at its own risk of half a heap.
 
 use crate::Empty;
-use crate::buffer::{Packets, SharedMut, duplicate};
+use crate::buffer::{Packets, SharedMut, duplicate, not_adopted};
 use crate::config::{ReceiveConfig, unknown};
 use crate::inproc::InprocQueue;
 use crate::place::PlaceFunction;
-use crate::receive::{account, endpoint, stopped, tcp_options, udp};
-use crate::wait::{self, Threaded};
+use crate::receive::{account, endpoint, not_added, stopped, tcp_options, udp};
+use crate::wait::{self, Threaded, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use skyhaul::io::udp::UdpOptions;
 use skyhaul::spead::receive::GetError;
 use skyhaul::spead::receive::chunk::{
-    self, ChunkConfig, ChunkGroup, ChunkRule, ChunkWindow, Eviction, Tally,
+    self, ChunkConfig, ChunkGroup, ChunkRule, ChunkWindow, EXTRA, Eviction, Tally,
 };
 use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
@@ -63,7 +63,12 @@ impl Chunk {
     /// A chunk of a writable array, for so many heaps, with so many bytes of notes.
     #[new]
     #[pyo3(signature = (data, heaps, extra = 0))]
-    fn new(py: Python<'_>, data: &Bound<'_, PyAny>, heaps: usize, extra: usize) -> PyResult<Self> {
+    fn new(
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = whole)] heaps: usize,
+        #[pyo3(from_py_with = whole)] extra: usize,
+    ) -> PyResult<Self> {
         if heaps > MOST_HEAPS || extra > MOST_NOTES {
             let text = format!(
                 "a chunk for {heaps} heaps and {extra} bytes of notes; hint: at most {MOST_HEAPS} and {MOST_NOTES}"
@@ -159,12 +164,12 @@ impl ChunkStream {
         extra_at: Option<&str>,
         extra: Vec<Note>,
         counters: Vec<Counter>,
-        max_chunks: usize,
-        max_bytes: Option<u64>,
-        ahead: u64,
+        #[pyo3(from_py_with = whole)] max_chunks: usize,
+        #[pyo3(from_py_with = whole)] max_bytes: Option<u64>,
+        #[pyo3(from_py_with = whole)] ahead: u64,
         lossless: bool,
-        streams: usize,
-        stream_id: u64,
+        #[pyo3(from_py_with = whole)] streams: usize,
+        #[pyo3(from_py_with = whole)] stream_id: u64,
     ) -> PyResult<Self> {
         let wrong = |error: chunk::ExprError| PyValueError::new_err(error.to_string());
         if max_chunks == 0 || streams == 0 {
@@ -180,6 +185,11 @@ impl ChunkStream {
         if extra_at.is_none() && !extra.is_empty() {
             return Err(PyValueError::new_err("notes without a place; hint: extra_at says where they go"));
         }
+        let noted: usize = extra.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
+        if noted > EXTRA || extra.iter().any(|(_, bytes)| !(1..=8).contains(bytes)) {
+            let text = format!("notes of {noted} bytes; hint: 1 to 8 for each, {EXTRA} for all of a heap");
+            return Err(PyValueError::new_err(text));
+        }
         let mut rule = match rule {
             Rule::Declared(chunk, index, offset) => {
                 ChunkRule::declared(&chunk, &index, &offset).map_err(wrong)?
@@ -190,7 +200,11 @@ impl ChunkStream {
             let values: Vec<(&str, usize)> = extra.iter().map(|(value, bytes)| (&**value, *bytes)).collect();
             rule = rule.with_extra(at, &values).map_err(wrong)?;
         }
-        for (name, tally, value) in &counters {
+        for (n, (name, tally, value)) in counters.iter().enumerate() {
+            if counters[..n].iter().any(|(other, ..)| other == name) {
+                let text = format!("two counters are named {name:?}; hint: give each a name of its own");
+                return Err(PyValueError::new_err(text));
+            }
             let tally = match &**tally {
                 "sum" => Tally::Sum,
                 "max" => Tally::Max,
@@ -221,7 +235,7 @@ impl ChunkStream {
         buffer: Option<u64>,
         reuse_port: bool,
         feedback: bool,
-        stream: usize,
+        #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<String> {
         let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
         let stream = self.one(stream)?;
@@ -229,18 +243,25 @@ impl ChunkStream {
             true => stream.add_udp_answering(&at, &options),
             false => stream.add_udp(&at, &options),
         };
-        Ok(py.detach(add)?.to_string())
+        Ok(py.detach(add).map_err(|error| not_added(stream.ended(), error))?.to_string())
     }
 
     /// As `ReceiveStream.add_udp_fd`, for one of the streams.
     #[pyo3(signature = (fd, *, feedback = false, stream = 0))]
-    fn add_udp_fd(&self, py: Python<'_>, fd: i32, feedback: bool, stream: usize) -> PyResult<String> {
+    fn add_udp_fd(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = whole)] fd: i32,
+        feedback: bool,
+        #[pyo3(from_py_with = whole)] stream: usize,
+    ) -> PyResult<String> {
         let (socket, options, stream) = (duplicate(fd)?, UdpOptions::default(), self.one(stream)?);
         let add = || match feedback {
             true => stream.add_udp_socket_answering(socket, &options),
             false => stream.add_udp_socket(socket, &options),
         };
-        Ok(py.detach(add)?.to_string())
+        let added = py.detach(add).map_err(|error| not_adopted(fd, "a bound UDP socket", error));
+        Ok(added.map_err(|error| not_added(stream.ended(), error))?.to_string())
     }
 
     /// As `ReceiveStream.add_tcp`, for one of the streams.
@@ -252,26 +273,37 @@ impl ChunkStream {
         connections: Option<u64>,
         end_with_last: bool,
         keepalive: f64,
-        stream: usize,
+        #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<String> {
         let at = endpoint("tcp", address)?;
         let options = tcp_options(connections, end_with_last, keepalive)?;
         let stream = self.one(stream)?;
-        Ok(py.detach(|| stream.add_tcp(&at, &options))?.to_string())
+        let added = py.detach(|| stream.add_tcp(&at, &options));
+        Ok(added.map_err(|error| not_added(stream.ended(), error))?.to_string())
     }
 
     /// Read packets that lie in memory one after the other.
     #[pyo3(signature = (data, *, stream = 0))]
-    fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>, stream: usize) -> PyResult<()> {
+    fn add_bytes(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = whole)] stream: usize,
+    ) -> PyResult<()> {
         let (data, stream) = (Packets::of(data)?, self.one(stream)?);
-        Ok(py.detach(|| stream.add_bytes(data))?)
+        py.detach(|| stream.add_bytes(data)).map_err(|error| not_added(stream.ended(), error))
     }
 
     /// Take the packets of a queue, until it is closed.
     #[pyo3(signature = (queue, *, stream = 0))]
-    fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue, stream: usize) -> PyResult<()> {
+    fn add_inproc(
+        &self,
+        py: Python<'_>,
+        queue: &InprocQueue,
+        #[pyo3(from_py_with = whole)] stream: usize,
+    ) -> PyResult<()> {
         let (queue, stream) = (queue.0.clone(), self.one(stream)?);
-        Ok(py.detach(|| stream.add_inproc(queue))?)
+        py.detach(|| stream.add_inproc(queue)).map_err(|error| not_added(stream.ended(), error))
     }
 
     /// Give a chunk to be filled: a new one, or one that was got and is done with.

@@ -1,10 +1,11 @@
 //! What a receiving stream is told, as keywords.
 
-use crate::wait;
+use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::assembly::heaps::HeapsConfig;
 use skyhaul::core::placement::Nanos;
+use skyhaul::io::host::thread::pin;
 use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::spead::receive::{Full, Key, StopRule, StreamConfig};
 use std::time::Duration;
@@ -20,32 +21,34 @@ impl ReceiveConfig {
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (*, window = 16, substreams = 1, in_order = false, unsized_heaps = true, largest = 1 << 30,
         heap_timeout = Some(1.0), key = "counter", stop = None, idle_timeout = None, deadline = None, heap_limit = None,
-        byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", memory = None,
+        byte_limit = None, start_at = None, incomplete = false, ring = 4096, full = "auto", overflow = 0,
+        memory = None,
         remember = 4096, remember_for = 1.0, runs = 1024, senders = 65536, cpus = Vec::new(), name = "spead".to_owned(),
         explicit_start = false))]
     fn new(
-        window: usize,
-        substreams: u64,
+        #[pyo3(from_py_with = whole)] window: usize,
+        #[pyo3(from_py_with = whole)] substreams: u64,
         in_order: bool,
         unsized_heaps: bool,
-        largest: u64,
+        #[pyo3(from_py_with = whole)] largest: u64,
         heap_timeout: Option<f64>,
         key: &str,
         stop: Option<StopChoice>,
         idle_timeout: Option<f64>,
         deadline: Option<f64>,
-        heap_limit: Option<u64>,
-        byte_limit: Option<u64>,
-        start_at: Option<u64>,
+        #[pyo3(from_py_with = whole)] heap_limit: Option<u64>,
+        #[pyo3(from_py_with = whole)] byte_limit: Option<u64>,
+        #[pyo3(from_py_with = whole)] start_at: Option<u64>,
         incomplete: bool,
-        ring: usize,
+        #[pyo3(from_py_with = whole)] ring: usize,
         full: &str,
-        memory: Option<u64>,
-        remember: usize,
+        #[pyo3(from_py_with = whole)] overflow: u64,
+        #[pyo3(from_py_with = whole)] memory: Option<u64>,
+        #[pyo3(from_py_with = whole)] remember: usize,
         remember_for: f64,
-        runs: u32,
-        senders: usize,
-        cpus: Vec<usize>,
+        #[pyo3(from_py_with = whole)] runs: u32,
+        #[pyo3(from_py_with = whole)] senders: usize,
+        #[pyo3(from_py_with = whole)] cpus: Vec<usize>,
         name: String,
         explicit_start: bool,
     ) -> PyResult<Self> {
@@ -55,27 +58,27 @@ impl ReceiveConfig {
             in_order,
             unsized_heaps,
             largest,
-            timeout: wait::seconds(heap_timeout)?.map(nanos),
+            timeout: wait::duration(heap_timeout)?.map(nanos),
             remember,
-            remember_for: wait::seconds(Some(remember_for))?.map_or(Nanos(u64::MAX), nanos),
+            remember_for: wait::duration(Some(remember_for))?.map_or(Nanos(u64::MAX), nanos),
             runs,
         };
         heaps.check().map_err(|why| PyValueError::new_err(format!("{why}; hint: change that argument")))?;
-        if ring == 0 {
-            return Err(PyValueError::new_err("a ring of 0 heaps; hint: ring=1 or more"));
-        }
+        let none = [("ring", ring as u64), ("senders", senders as u64), ("largest", largest)];
+        check(none.into_iter().chain(memory.map(|memory| ("memory", memory))), &name, &cpus)?;
         let config = StreamConfig {
             heaps,
             key: key_of(key)?,
             stop: stop.unwrap_or(StopChoice(StopRule::First)).0,
-            idle_timeout: wait::seconds(idle_timeout)?,
-            deadline: wait::seconds(deadline)?,
+            idle_timeout: wait::duration(idle_timeout)?,
+            deadline: wait::duration(deadline)?,
             heap_limit,
             byte_limit,
             start_at,
             incomplete,
             ring,
             full: full_of(full)?,
+            overflow,
             memory: memory.map_or_else(HeapMemory::default, HeapMemory::new),
             senders,
             cpus,
@@ -101,6 +104,32 @@ impl<'py> FromPyObject<'_, 'py> for StopChoice {
             Ok("never") => Ok(Self(StopRule::Never)),
             Ok("first") => Ok(Self(StopRule::First)),
             _ => Err(unknown("stop", &given.to_string(), "'never', 'first', or a number of senders")),
+        }
+    }
+}
+
+/// What would have a stream receive nothing, or not be what was asked for.
+fn check<'a>(mut none: impl Iterator<Item = (&'a str, u64)>, name: &str, cpus: &[usize]) -> PyResult<()> {
+    if let Some((name, _)) = none.find(|(_, n)| *n == 0) {
+        return Err(PyValueError::new_err(format!(
+            "{name} is 0: no heap could come; hint: {name}=1 or more"
+        )));
+    }
+    if name.contains('\0') {
+        return Err(PyValueError::new_err(format!("name is {name:?}; hint: a name of letters and digits")));
+    }
+    if cpus.is_empty() { Ok(()) } else { bindable(cpus) }
+}
+
+/// Processors to which a thread of this process can be bound: one that cannot runs anywhere, and nobody would know.
+pub(crate) fn bindable(cpus: &[usize]) -> PyResult<()> {
+    let cpus = cpus.to_vec();
+    // On a thread of its own, which stays where it is bound to.
+    let tried = std::thread::spawn(move || cpus.into_iter().try_for_each(pin)).join();
+    match tried {
+        Ok(bound) => bound.map_err(|error| PyValueError::new_err(error.to_string())),
+        Err(_) => {
+            Err(PyValueError::new_err("bind a thread to a processor: it panicked; hint: leave out cpus"))
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Descriptors and bit-packed values: the library's, as tuples and bytes.
 
 use crate::buffer::Packets;
+use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
@@ -38,7 +39,10 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
 /// Read a descriptor as it lies in item 5 of a heap.
 #[pyfunction]
 #[pyo3(signature = (packet, bug_compat = 0))]
-pub(crate) fn read_descriptor(packet: &Bound<'_, PyAny>, bug_compat: u8) -> PyResult<RawDescriptor> {
+pub(crate) fn read_descriptor(
+    packet: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = whole)] bug_compat: u8,
+) -> PyResult<RawDescriptor> {
     let packet = Packets::of(packet)?;
     Descriptor::read(packet.as_ref(), compat(bug_compat)?).map(raw).map_err(wrong)
 }
@@ -49,7 +53,7 @@ pub(crate) fn read_descriptor(packet: &Bound<'_, PyAny>, bug_compat: u8) -> PyRe
 #[pyo3(signature = (id, name, description, shape, format, numpy, address_bits = 48, bug_compat = 0))]
 pub(crate) fn write_descriptor<'py>(
     py: Python<'py>,
-    id: u64,
+    #[pyo3(from_py_with = whole)] id: u64,
     name: String,
     description: String,
     shape: Vec<Option<u64>>,
@@ -69,7 +73,7 @@ pub(crate) fn unpack_bits<'py>(
     py: Python<'py>,
     data: &Bound<'_, PyAny>,
     format: Vec<(char, u32)>,
-    elements: usize,
+    #[pyo3(from_py_with = whole)] elements: usize,
 ) -> PyResult<Bound<'py, PyByteArray>> {
     let (format, data) = (BitFormat::new(&format).map_err(wrong)?, Packets::of(data)?);
     let needed = format.wire_bytes(elements as u64).map_err(wrong)?;
@@ -89,7 +93,7 @@ pub(crate) fn pack_bits<'py>(
     py: Python<'py>,
     records: &Bound<'_, PyAny>,
     format: Vec<(char, u32)>,
-    elements: usize,
+    #[pyo3(from_py_with = whole)] elements: usize,
 ) -> PyResult<Bound<'py, PyBytes>> {
     let (format, records) = (BitFormat::new(&format).map_err(wrong)?, Packets::of(records)?);
     let bytes = usize::try_from(format.wire_bytes(elements as u64).map_err(wrong)?)?;

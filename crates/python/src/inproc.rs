@@ -1,7 +1,7 @@
 //! Queues of packets inside the process.
 
 use crate::buffer::Packets;
-use crate::wait;
+use crate::wait::{self, whole};
 use pyo3::prelude::*;
 use skyhaul::spead::inproc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ impl InprocQueue {
     /// A queue that holds up to `limit` bytes of packets.
     #[new]
     #[pyo3(signature = (limit = 64 << 20))]
-    fn new(limit: usize) -> Self {
+    fn new(#[pyo3(from_py_with = whole)] limit: usize) -> Self {
         Self(inproc::InprocQueue::new(limit))
     }
 

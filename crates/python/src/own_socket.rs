@@ -24,6 +24,9 @@ pub(crate) struct Datagrams {
 impl Datagrams {
     /// From a bound or fresh UDP socket that is not connected.
     pub(crate) fn new(socket: OwnedFd, to: Vec<SocketAddr>) -> io::Result<Self> {
+        if rustix::net::sockopt::socket_type(&socket)? != rustix::net::SocketType::DGRAM {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it sends no datagrams"));
+        }
         let socket = UdpSocket::from(socket);
         socket.set_nonblocking(false)?;
         Ok(Self { socket, to, packet: Vec::new() })

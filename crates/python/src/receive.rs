@@ -1,10 +1,10 @@
 //! Receiving streams.
 
-use crate::buffer::{Packets, duplicate};
+use crate::buffer::{Packets, duplicate, not_adopted};
 use crate::config::{ReceiveConfig, unknown};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
-use crate::wait::{self, Threaded};
+use crate::wait::{self, Threaded, whole};
 use crate::{Empty, Stopped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +12,8 @@ use pyo3::types::PyDict;
 use skyhaul::io::address::{Endpoint, NotAnEndpoint};
 use skyhaul::io::quantity::Size;
 use skyhaul::io::udp::UdpOptions;
-use skyhaul::spead::receive::{Counts, GetError, Stats, Stream, TcpReaderOptions};
+use skyhaul::spead::receive::{Counts, Ended, GetError, Stats, Stream, TcpReaderOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ impl ReceiveStream {
         address: &str,
         interface: Option<String>,
         source: Option<&str>,
-        buffer: Option<u64>,
+        #[pyo3(from_py_with = whole)] buffer: Option<u64>,
         reuse_port: bool,
         feedback: bool,
     ) -> PyResult<String> {
@@ -60,18 +61,24 @@ impl ReceiveStream {
             true => self.stream.add_udp_answering(&at, &options),
             false => self.stream.add_udp(&at, &options),
         };
-        Ok(py.detach(add)?.to_string())
+        Ok(self.added(py.detach(add))?.to_string())
     }
 
     /// Take the datagrams of a bound UDP socket. The descriptor is duplicated, so that the socket may be closed.
     #[pyo3(signature = (fd, *, feedback = false))]
-    fn add_udp_fd(&self, py: Python<'_>, fd: i32, feedback: bool) -> PyResult<String> {
+    fn add_udp_fd(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = whole)] fd: i32,
+        feedback: bool,
+    ) -> PyResult<String> {
         let (socket, options) = (duplicate(fd)?, UdpOptions::default());
         let add = || match feedback {
             true => self.stream.add_udp_socket_answering(socket, &options),
             false => self.stream.add_udp_socket(socket, &options),
         };
-        Ok(py.detach(add)?.to_string())
+        let added = py.detach(add).map_err(|error| not_adopted(fd, "a bound UDP socket", error));
+        Ok(self.added(added)?.to_string())
     }
 
     /// Listen on a TCP address. `connections`: accept so many, and end when they are closed; without it any number may
@@ -84,12 +91,12 @@ impl ReceiveStream {
         connections: Option<u64>,
         end_with_last: bool,
         keepalive: f64,
-        buffer: Option<u64>,
+        #[pyo3(from_py_with = whole)] buffer: Option<u64>,
     ) -> PyResult<String> {
         let mut at = endpoint("tcp", address)?;
         at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
         let options = tcp_options(connections, end_with_last, keepalive)?;
-        Ok(py.detach(|| self.stream.add_tcp(&at, &options))?.to_string())
+        Ok(self.added(py.detach(|| self.stream.add_tcp(&at, &options)))?.to_string())
     }
 
     /// Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated.
@@ -97,33 +104,41 @@ impl ReceiveStream {
     fn add_tcp_fd(
         &self,
         py: Python<'_>,
-        fd: i32,
+        #[pyo3(from_py_with = whole)] fd: i32,
         connections: Option<u64>,
         end_with_last: bool,
         keepalive: f64,
     ) -> PyResult<String> {
         let socket = duplicate(fd)?;
         let options = tcp_options(connections, end_with_last, keepalive)?;
-        Ok(py.detach(|| self.stream.add_tcp_socket(socket, &options))?.to_string())
+        let added = py.detach(|| self.stream.add_tcp_socket(socket, &options));
+        let added =
+            added.map_err(|error| not_adopted(fd, "a TCP socket that listens or is connected", error));
+        Ok(self.added(added)?.to_string())
     }
 
     /// Read packets that lie in memory one after the other. `bytes` are kept until they are read; of anything else, which may
     /// be written to meanwhile, a copy is made.
     fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = Packets::of(data)?;
-        Ok(py.detach(|| self.stream.add_bytes(data))?)
+        self.added(py.detach(|| self.stream.add_bytes(data)))
     }
 
     /// Read the UDP packets of a capture file, or those to one port.
     #[pyo3(signature = (path, port = None))]
-    fn add_pcap(&self, py: Python<'_>, path: std::path::PathBuf, port: Option<u16>) -> PyResult<()> {
-        Ok(py.detach(|| self.stream.add_pcap(&path, port))?)
+    fn add_pcap(
+        &self,
+        py: Python<'_>,
+        path: std::path::PathBuf,
+        #[pyo3(from_py_with = whole)] port: Option<u16>,
+    ) -> PyResult<()> {
+        self.added(py.detach(|| self.stream.add_pcap(&path, port)))
     }
 
     /// Take the packets of a queue, until it is closed.
     fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue) -> PyResult<()> {
         let queue = queue.0.clone();
-        Ok(py.detach(|| self.stream.add_inproc(queue))?)
+        self.added(py.detach(|| self.stream.add_inproc(queue)))
     }
 
     /// Let the readers begin, with `explicit_start`.
@@ -160,9 +175,9 @@ impl ReceiveStream {
     fn get_many(
         &self,
         py: Python<'_>,
-        most: usize,
+        #[pyo3(from_py_with = whole)] most: usize,
         timeout: Option<f64>,
-        bytes: usize,
+        #[pyo3(from_py_with = whole)] bytes: usize,
     ) -> PyResult<Vec<Py<Heap>>> {
         let first = self.get(py, timeout)?;
         let fit = (bytes / first.bytes().max(1)).min(most);
@@ -199,6 +214,11 @@ impl ReceiveStream {
 }
 
 impl ReceiveStream {
+    /// What adding a reader came to.
+    fn added<T>(&self, added: io::Result<T>) -> PyResult<T> {
+        added.map_err(|error| not_added(self.stream.ended(), error))
+    }
+
     /// For those who take heaps without Python: the next one, and whatever else is there.
     pub(crate) fn wait(&self, wait: Duration) -> Result<skyhaul::spead::receive::Heap, GetError> {
         self.stream.get(Some(wait))
@@ -222,6 +242,16 @@ impl ReceiveStream {
         };
         let found = wait::in_slices(py, wait::seconds(timeout)?, step)?;
         Ok(found.unwrap_or(Err(GetError::Empty)).map(Heap::new))
+    }
+}
+
+/// A stream that has ended takes no readers.
+pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
+    match ended {
+        Some(why) if error.kind() == io::ErrorKind::NotConnected => {
+            Stopped::new_err(format!("{error} (it ended: {})", why.name()))
+        }
+        _ => error.into(),
     }
 }
 
@@ -280,7 +310,12 @@ pub(crate) fn tcp_options(
     end_with_last: bool,
     keepalive: f64,
 ) -> PyResult<TcpReaderOptions> {
-    let keepalive = wait::seconds(Some(keepalive))?.unwrap_or(Duration::MAX);
+    if connections == Some(0) {
+        return Err(PyValueError::new_err(
+            "no connections are to be taken; hint: connections=1 or more, or None",
+        ));
+    }
+    let keepalive = wait::duration(Some(keepalive))?.unwrap_or(Duration::MAX);
     Ok(TcpReaderOptions { connections, end_with_last, keepalive, ..TcpReaderOptions::default() })
 }
 
@@ -288,6 +323,8 @@ pub(crate) fn tcp_options(
 pub(crate) fn account<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py, PyDict>> {
     let all = counts(py, &stats.total)?;
     all.set_item("kernel_drops", stats.kernel_drops())?;
+    all.set_item("missing_heaps", stats.missing.known())?;
+    all.set_item("unknown_senders", stats.missing.unknown_senders)?;
     all.set_item("live_heaps", stats.live)?;
     all.set_item("waiting_heaps", stats.waiting)?;
     all.set_item("memory_used", stats.memory_used)?;

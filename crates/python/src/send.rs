@@ -6,13 +6,13 @@ mod settings;
 pub(crate) use heap::{Batch, SendHeap};
 pub(crate) use settings::Settings;
 
-use crate::buffer::duplicate;
+use crate::buffer::{duplicate, not_adopted};
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
 use crate::receive::{endpoint, one_receiver, route};
-use crate::wait::{self, Threaded};
+use crate::wait::{self, Threaded, whole};
 use crate::{Cancelled, Full};
-use heap::{bits_per_second, options};
+use heap::{bits_per_second, fits, options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -75,8 +75,8 @@ impl SendStream {
         config: &Settings,
         interface: Option<String>,
         source: Option<&str>,
-        ttl: Option<u8>,
-        buffer: Option<u64>,
+        #[pyo3(from_py_with = whole)] ttl: Option<u8>,
+        #[pyo3(from_py_with = whole)] buffer: Option<u64>,
     ) -> PyResult<Self> {
         let mut to = Vec::new();
         for target in &targets {
@@ -103,30 +103,38 @@ impl SendStream {
         timeout: f64,
         interface: Option<String>,
         source: Option<&str>,
-        buffer: Option<u64>,
+        #[pyo3(from_py_with = whole)] buffer: Option<u64>,
     ) -> PyResult<Self> {
         let mut at = endpoint("tcp", target)?;
         route(&mut at, interface, source)?;
         at.sndbuf = buffer.map(Size::from_bytes).or(at.sndbuf);
         let mut how = TcpSendOptions::default();
-        how.patience = wait::seconds(Some(timeout))?.unwrap_or(how.patience);
+        how.patience = wait::duration(Some(timeout))?.unwrap_or(how.patience);
         let outlet = py.detach(|| Outlet::tcp(&at, &how))?;
         Self::open(outlet, None, config, true)
     }
 
     /// Over UDP from a socket of the program, unconnected; a system call for each packet. The descriptor is duplicated.
     #[staticmethod]
-    fn udp_fd(fd: i32, targets: Vec<String>, config: &Settings) -> PyResult<Self> {
+    fn udp_fd(
+        #[pyo3(from_py_with = whole)] fd: i32,
+        targets: Vec<String>,
+        config: &Settings,
+    ) -> PyResult<Self> {
         let to =
             targets.iter().map(|target| Ok(endpoint("udp", target)?.address)).collect::<PyResult<_>>()?;
-        let outlet = Outlet::Custom(Box::new(Datagrams::new(duplicate(fd)?, to)?));
+        let outlet = Outlet::Custom(Box::new(
+            Datagrams::new(duplicate(fd)?, to).map_err(|error| not_adopted(fd, "a UDP socket", error))?,
+        ));
         Self::open(outlet, None, config, true)
     }
 
     /// Over a connection of the program. The descriptor is duplicated.
     #[staticmethod]
-    fn tcp_fd(fd: i32, config: &Settings) -> PyResult<Self> {
-        let tcp = TcpSender::from_stream(duplicate(fd)?.into(), &TcpSendOptions::default())?;
+    fn tcp_fd(#[pyo3(from_py_with = whole)] fd: i32, config: &Settings) -> PyResult<Self> {
+        let adopted = |error| not_adopted(fd, "a connected TCP socket", error);
+        let tcp =
+            TcpSender::from_stream(duplicate(fd)?.into(), &TcpSendOptions::default()).map_err(adopted)?;
         Self::open(Outlet::Tcp(Box::new(tcp)), None, config, true)
     }
 
@@ -156,11 +164,12 @@ impl SendStream {
         &self,
         py: Python<'_>,
         heap: &SendHeap,
-        counter: Option<u64>,
-        substream: usize,
+        #[pyo3(from_py_with = whole)] counter: Option<u64>,
+        #[pyo3(from_py_with = whole)] substream: usize,
         rate: Option<f64>,
     ) -> PyResult<u64> {
         let (heap, options) = (heap.now(), options(counter, substream, rate)?);
+        fits(&heap, counter)?;
         let bytes = heap.payload_bytes();
         self.interruptibly(py, bytes, options.rate, |stream| stream.send(&heap, &options))
     }
@@ -198,7 +207,11 @@ impl SendStream {
     }
 
     /// Counters of heaps that have none of their own.
-    fn set_counter_sequence(&self, first: u64, step: u64) -> PyResult<()> {
+    fn set_counter_sequence(
+        &self,
+        #[pyo3(from_py_with = whole)] first: u64,
+        #[pyo3(from_py_with = whole)] step: u64,
+    ) -> PyResult<()> {
         self.stream()?.set_counter_sequence(first, step);
         Ok(())
     }
@@ -288,6 +301,9 @@ impl SendStream {
 /// What takes longer than this can be interrupted.
 const LONG_SECONDS: f64 = 0.1;
 
+/// How long a send that was cancelled has to end.
+const CANCEL_AGAIN: Duration = Duration::from_millis(5);
+
 impl SendStream {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Threaded<Stream>>>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
@@ -345,15 +361,17 @@ impl SendStream {
         }
         let sent = std::thread::scope(|scope| {
             let (done, when) = std::sync::mpsc::channel();
-            scope.spawn(move || done.send(work(stream)));
+            let working = scope.spawn(move || done.send(work(stream)));
             let step = move |wait: Duration| match when.recv_timeout(wait) {
                 Ok(outcome) => Some(outcome),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => Some(Err(SendError::Cancelled)),
             };
             let outcome = wait::in_slices(py, None, step);
-            if outcome.is_err() {
+            // It may not have begun yet, and what begins after it was cancelled is sent.
+            while outcome.is_err() && !working.is_finished() {
                 stream.cancel();
+                py.detach(|| std::thread::sleep(CANCEL_AGAIN));
             }
             outcome
         })?;

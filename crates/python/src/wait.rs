@@ -1,7 +1,7 @@
 //! Waiting from Python: seconds as numbers, other threads running meanwhile, Ctrl-C heard.
 
 use crate::ending;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,6 +20,28 @@ pub(crate) fn seconds(given: Option<f64>) -> PyResult<Option<Duration>> {
         Some(time) if time < CENTURY => Ok(Some(Duration::from_secs_f64(time.max(0.0)))),
         _ => Ok(None),
     }
+}
+
+/// The same for a setting, where a negative time is a mistake.
+pub(crate) fn duration(given: Option<f64>) -> PyResult<Option<Duration>> {
+    if let Some(time) = given.filter(|&time| time < 0.0) {
+        let text = format!("a time of {time} seconds; hint: 0 or more, or None for no limit");
+        return Err(PyValueError::new_err(text));
+    }
+    seconds(given)
+}
+
+/// A number of Python's. One that is negative or too large is a wrong value, and no arithmetic that failed.
+pub(crate) fn whole<'a, 'py, T: FromPyObject<'a, 'py>>(given: &'a Bound<'py, PyAny>) -> PyResult<T> {
+    given.extract().map_err(|error: T::Error| {
+        let error: PyErr = error.into();
+        if !error.is_instance_of::<PyOverflowError>(given.py()) {
+            return error;
+        }
+        PyValueError::new_err(format!(
+            "{given} is out of range; hint: a whole number from 0 on, and not as large"
+        ))
+    })
 }
 
 /// Call `step` with how long it may wait, again and again, until it has something or `timeout` is over. Then its last

@@ -185,6 +185,7 @@ class ReceiveConfig:
     | `incomplete` | hand on incomplete heaps too |
     | `ring` | heaps that may wait to be taken |
     | `full` | then: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
+    | `overflow` | bytes of finished heaps that a reader of UDP holds with "wait" before it stops reading (at most 1024 heaps) |
     | `memory` | bytes for heaps, those that the program still holds included |
     | `remember`, `remember_for` | finished heaps whose late packets are known, and for how many seconds |
     | `runs` | separate ranges of one heap that are kept apart |
@@ -213,6 +214,7 @@ class ReceiveConfig:
         incomplete: bool = False,
         ring: int = 4096,
         full: str = "auto",
+        overflow: int = 0,
         memory: int | None = None,
         remember: int = 4096,
         remember_for: float = 1.0,

@@ -2,10 +2,12 @@
 
 use crate::buffer::Sent;
 use crate::descriptor::flavour;
+use crate::wait::whole;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::spead::send::{Heap, HeapOptions, Split};
+use skyhaul::wire::spead::id;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A heap to be sent. The bytes of its items are read when it is sent, from where they lie.
@@ -28,23 +30,33 @@ impl SendHeap {
     /// A heap without items.
     #[new]
     #[pyo3(signature = (address_bits = 48))]
-    fn new(address_bits: u8) -> PyResult<Self> {
+    fn new(#[pyo3(from_py_with = whole)] address_bits: u8) -> PyResult<Self> {
         Ok(Self(Mutex::new(Arc::new(Heap::new(flavour(address_bits)?)))))
     }
 
     /// Add an item of the bytes of an object, which is kept.
-    fn add_item(&self, id: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn add_item(&self, #[pyo3(from_py_with = whole)] id: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        not_of_the_packet(id)?;
         let data = Arc::new(Sent::of(data)?);
         Arc::make_mut(&mut self.lock()).add_item(id, data).map_err(wrong)
     }
 
     /// Add an item whose value is in its pointer. Returns its number, for `set_immediate`.
-    fn add_immediate(&self, id: u64, value: u64) -> PyResult<usize> {
+    fn add_immediate(
+        &self,
+        #[pyo3(from_py_with = whole)] id: u64,
+        #[pyo3(from_py_with = whole)] value: u64,
+    ) -> PyResult<usize> {
+        not_of_the_packet(id)?;
         Arc::make_mut(&mut self.lock()).add_immediate(id, value).map_err(wrong)
     }
 
     /// Change the value of an immediate item.
-    fn set_immediate(&self, index: usize, value: u64) -> PyResult<()> {
+    fn set_immediate(
+        &self,
+        #[pyo3(from_py_with = whole)] index: usize,
+        #[pyo3(from_py_with = whole)] value: u64,
+    ) -> PyResult<()> {
         Arc::make_mut(&mut self.lock()).set_immediate(index, value).map_err(wrong)
     }
 
@@ -59,7 +71,7 @@ impl SendHeap {
     }
 
     /// Add a stream control item: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed.
-    fn add_control(&self, value: u64) {
+    fn add_control(&self, #[pyo3(from_py_with = whole)] value: u64) {
         Arc::make_mut(&mut self.lock()).add_control(value);
     }
 
@@ -91,11 +103,12 @@ impl SendHeap {
     fn packets<'py>(
         &self,
         py: Python<'py>,
-        counter: u64,
-        max_packet: usize,
+        #[pyo3(from_py_with = whole)] counter: u64,
+        #[pyo3(from_py_with = whole)] max_packet: usize,
         split: &str,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
         let (heap, split) = (self.now(), split_of(split)?);
+        fits(&heap, Some(counter))?;
         let packets = py.detach(|| heap.packets(counter, max_packet, split)).map_err(wrong)?;
         Ok(packets.iter().map(|packet| PyBytes::new(py, packet)).collect())
     }
@@ -103,6 +116,16 @@ impl SendHeap {
     fn __repr__(&self) -> String {
         let heap = self.lock();
         format!("<heap to send: {} pointers, {} bytes>", heap.pointers().len(), heap.payload_bytes())
+    }
+}
+
+/// Items that every packet has of its own would be there twice, and the heap another one.
+fn not_of_the_packet(id: u64) -> PyResult<()> {
+    match id {
+        id::HEAP_COUNTER | id::HEAP_SIZE | id::HEAP_OFFSET | id::PAYLOAD_LENGTH => {
+            Err(wrong(format!("item {id:#x} is the packet's own; hint: an id from 0x1000 on")))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -131,6 +154,7 @@ impl Batch {
     #[new]
     fn new(heaps: Vec<Given<'_>>) -> PyResult<Self> {
         let one = |(heap, counter, substream, rate): Given<'_>| {
+            fits(&heap.get().now(), counter)?;
             Ok((heap.unbind(), options(counter, substream, rate)?))
         };
         heaps.into_iter().map(one).collect::<PyResult<_>>().map(Self)
@@ -147,12 +171,25 @@ impl Batch {
     }
 }
 
+/// A counter that was asked for is not cut to the bits that there are.
+pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
+    let most = heap.flavour().max_value();
+    match counter {
+        Some(counter) if counter > most => Err(wrong(format!(
+            "heap counter {counter} is larger than {most}, the largest of this flavour; hint: a smaller one, or a flavour \
+             with more bits of address"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn bits_per_second(rate: f64) -> PyResult<u64> {
     if !(0.0..1e18).contains(&rate) {
         let why = format!("rate is {rate}; hint: bits per second, such as 8e9, or 0 for as fast as possible");
         return Err(PyValueError::new_err(why));
     }
-    Ok(rate as u64)
+    // Less than one is not none, which is no limit.
+    Ok(rate.ceil() as u64)
 }
 
 pub(super) fn options(counter: Option<u64>, substream: usize, rate: Option<f64>) -> PyResult<HeapOptions> {

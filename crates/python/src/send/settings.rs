@@ -1,8 +1,8 @@
 //! How a stream sends: the keywords of Python, checked.
 
 use super::heap::{bits_per_second, split_of};
-use crate::config::unknown;
-use crate::wait;
+use crate::config::{bindable, unknown};
+use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::core::control::ControlConfig;
@@ -32,17 +32,23 @@ impl Settings {
         split = "even", linger = 10.0, cpu = None), text_signature = "(*, packet=1472, payload=None, rate=0.0, \
         rate_start=None, rate_bounds=None, burst=65536, max_heaps=4, split='even', linger=10.0, cpu=None)")]
     fn new(
-        packet: usize,
-        payload: Option<usize>,
+        #[pyo3(from_py_with = whole)] packet: usize,
+        #[pyo3(from_py_with = whole)] payload: Option<usize>,
         rate: Rate,
         rate_start: Option<f64>,
         rate_bounds: Option<(f64, f64)>,
-        burst: usize,
-        max_heaps: usize,
+        #[pyo3(from_py_with = whole)] burst: usize,
+        #[pyo3(from_py_with = whole)] max_heaps: usize,
         split: &str,
         linger: f64,
-        cpu: Option<usize>,
+        #[pyo3(from_py_with = whole)] cpu: Option<usize>,
     ) -> PyResult<Self> {
+        if max_heaps == 0 {
+            return Err(PyValueError::new_err(
+                "max_heaps is 0: none could be queued; hint: max_heaps=1 or more",
+            ));
+        }
+        cpu.map_or(Ok(()), |cpu| bindable(&[cpu]))?;
         let size = match (payload, packet) {
             (Some(bytes), _) => PacketSize::Payload(bytes),
             (None, 0) => PacketSize::Heap,
@@ -63,7 +69,7 @@ impl Settings {
             auto,
             burst_bytes: burst,
             max_heaps,
-            linger: wait::seconds(Some(linger))?.unwrap_or(Duration::MAX),
+            linger: wait::duration(Some(linger))?.unwrap_or(Duration::MAX),
             cpu,
             ..SendConfig::default()
         }))

@@ -209,7 +209,9 @@ class Codec:
         if self.bits is not None:
             return np.frombuffer(_native.pack_bits(np.ascontiguousarray(array), list(self.format), array.size), np.uint8)
         # In Fortran order the bytes are those of the transposed array in C order.
-        return np.ascontiguousarray(array.T if self.order == "F" else array)
+        octets = np.ascontiguousarray(array.T if self.order == "F" else array)
+        # Dates do not show their memory themselves.
+        return octets.view("i8") if octets.dtype.kind in "mM" else octets
 
     def immediate(self, encoded: npt.NDArray[Any], address_bits: int) -> int | None:
         """The value as a number for a pointer, if it can be sent so: a fixed shape of whole bytes that fit."""

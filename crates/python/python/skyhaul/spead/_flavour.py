@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import operator
 from dataclasses import dataclass
 
 
@@ -29,6 +30,8 @@ class Flavour:
     bug_compat: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("address_bits", "bug_compat"):
+            object.__setattr__(self, name, operator.index(getattr(self, name)))
         if self.address_bits % 8 or not 8 <= self.address_bits <= 56:
             raise ValueError(f"address_bits is {self.address_bits}; hint: a multiple of 8 from 8 to 56, usually 48")
         if not 0 <= self.bug_compat <= 7:

@@ -29,6 +29,8 @@ class HeapGenerator:
     def __init__(
         self, group: ItemGroup, flavour: Flavour = Flavour(), descriptor_frequency: int | None = None
     ) -> None:
+        if descriptor_frequency is not None and descriptor_frequency < 1:
+            raise ValueError(f"descriptors with every {descriptor_frequency} heaps; hint: 1 or more, or None for once")
         self.group, self.flavour, self.descriptor_frequency = group, flavour, descriptor_frequency
         self._heaps = 0
         # By id, what was sent: the item and the heap of its descriptor, and the item and the version of its value.

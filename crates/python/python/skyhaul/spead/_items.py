@@ -11,6 +11,7 @@ group belongs to one thread at a time.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,33 @@ __all__ = ["Descriptor", "Item", "ItemError", "ItemGroup", "UpdateError"]
 
 #: The first id that a group gives by itself; smaller ones are reserved or commonly fixed by agreements.
 FIRST_ID = 0x1000
+#: The largest of any flavour.
+LARGEST_ID = (1 << 55) - 1
+
+
+def _id(id: int | None, name: str) -> int | None:
+    """A number that some flavour has."""
+    number = None if id is None else operator.index(id)
+    if number is not None and not 0 <= number <= LARGEST_ID:
+        hint = f"hint: up to {LARGEST_ID:#x}, usually from {FIRST_ID:#x} on, or None for a free one"
+        raise ItemError(f"item {name!r}: no flavour has the id {number:#x}; {hint}")
+    return number
+
+
+def _text(text: str) -> str:
+    """A text that can be told. Whether a descriptor can carry it shows when it is written."""
+    if not isinstance(text, str):
+        raise TypeError(f"names and descriptions are text, not {text!r}")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise ItemError(f"{text!r} holds half a character (a lone surrogate); hint: ASCII letters")
+    return text
+
+
+def _size(size: int, name: str) -> int:
+    number = operator.index(size)
+    if not 0 <= number < 1 << 63:
+        raise ItemError(f"item {name!r}: {number} elements in a dimension; hint: 0 or more, None for as many as come")
+    return number
 
 
 class Descriptor:
@@ -55,8 +83,8 @@ class Descriptor:
             raise ItemError(f"item {name!r}: give either dtype or format; hint: dtype='>u2', or format=[('u', 12)]")
         if order not in ("C", "F"):
             raise ItemError(f"item {name!r}: order is {order!r}; hint: 'C' or 'F'")
-        self.id, self.name, self.description, self.order = id, name, description, order
-        self.shape: Shape = tuple(shape)
+        self.id, self.name, self.description, self.order = _id(id, name), _text(name), _text(description), order
+        self.shape: Shape = tuple(None if size is None else _size(size, name) for size in shape)
         given = None if dtype is None else np.dtype(dtype)
         if given is not None and given.hasobject:
             raise ItemError(f"item {name!r}: dtype {given} holds Python objects; hint: give the dtype of the numbers")

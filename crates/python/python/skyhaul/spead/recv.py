@@ -47,6 +47,7 @@ class Options(TypedDict, total=False):
     incomplete: bool
     ring: int
     full: str
+    overflow: int
     memory: int | None
     remember: int
     remember_for: float

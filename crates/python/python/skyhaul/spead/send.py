@@ -133,6 +133,8 @@ class Stream:
 
     def set_counter_sequence(self, first: int, step: int = 1) -> None:
         """Heaps without a counter of their own get `first`, `first + step`, … Senders to one receiver must differ."""
+        if step == 0:
+            raise ValueError("heaps in steps of 0 would all be the same one; hint: step=1 or more")
         self.native.set_counter_sequence(first, step)
 
     def set_rate(self, rate: float) -> None:

@@ -21,6 +21,7 @@ from . import _codec
 from . import _flavour as spead
 from ._codec import Format
 from ._flavour import Flavour
+from ._settings import whole
 
 #: A NumPy header longer than this is refused before it is parsed.
 _LONGEST_HEADER = 1 << 16
@@ -55,7 +56,12 @@ class Descriptor:
         order: str = "C",
         format: Format | None = None,
     ) -> None:
-        shape = tuple(shape)
+        shape = tuple(None if size is None else _size(size) for size in shape)
+        if not 0 <= whole(id) < 1 << 63:
+            raise ValueError(f"item {id}: no flavour has such an id; hint: 0x1000 or larger")
+        for text in (name, description):
+            if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
+                raise ValueError(f"{text!r} holds half a character (a lone surrogate); hint: ASCII letters")
         if (dtype is None) == (format is None):
             raise ValueError("give a dtype or a format, and not both")
         if order not in ("C", "F"):
@@ -151,6 +157,13 @@ class Descriptor:
         else:
             raw.format = list(self._fields)
         return raw
+
+
+def _size(size: int) -> int:
+    number = whole(size)
+    if number < 0:
+        raise ValueError(f"a dimension of {number} elements; hint: 0 or more, None for as many as come")
+    return number
 
 
 def _parse_header(header: bytes) -> tuple[tuple[int, ...], str, np.dtype[Any]]:

@@ -7,12 +7,14 @@ A full ring makes the readers wait, as spead2's do; what a UDP socket receives m
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ... import _native
 from .. import _network
+from .._errors import Stopped
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
 from .._settings import whole
@@ -23,6 +25,7 @@ from ._stats import StreamStats
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+_logger = logging.getLogger(__name__)
 AnyHeap = Heap | IncompleteHeap
 #: Finished heaps of which copies are known.
 _REMEMBERED = 4096
@@ -44,7 +47,7 @@ class _Stream:
             raise TypeError(f"not a StreamConfig: {config!r}")
         self._pool = thread_pool
         self._config = config._copy()
-        self._started = False
+        self._started = self._stopped = False
         self._native = _native.ReceiveStream(
             window=config.max_heaps,
             substreams=config.substreams,
@@ -58,6 +61,7 @@ class _Stream:
             remember=_REMEMBERED if config.stop_on_stop_item else 0,
             remember_for=1.0,
             full="wait",
+            overflow=self.DEFAULT_UDP_BUFFER_SIZE,
             explicit_start=config.explicit_start,
             cpus=thread_pool._affinity,
             **settings,
@@ -80,16 +84,19 @@ class _Stream:
 
     def stop(self) -> None:
         """End the stream: readers stop, heaps in the ring can still be taken."""
+        self._stopped = True
         self._native.stop()
 
     def _may_add(self) -> None:
+        if self._stopped:
+            raise RuntimeError("a reader cannot be added after stop(); hint: make a new stream")
         if self._started and self._config.explicit_start:
             raise RuntimeError("a reader cannot be added after start(); hint: add all readers before it")
 
     def add_buffer_reader(self, buffer: Buffer) -> None:
         """Take packets that stand one after the other in a buffer."""
         self._may_add()
-        self._native.add_bytes(buffer)
+        self._opened(self._native.add_bytes, buffer)
 
     def add_udp_reader(self, *args: Any, **kwargs: Any) -> None:
         """Take packets from a UDP port, or from a socket.
@@ -149,14 +156,20 @@ class _Stream:
         self._may_add()
         if not isinstance(queue, InprocQueue):
             raise TypeError(f"not an InprocQueue: {queue!r}")
-        self._native.add_inproc(queue._native)
+        self._opened(self._native.add_inproc, queue._native)
 
-    @staticmethod
-    def _opened(add: Callable[..., object], *args: Any, **options: Any) -> None:
+    def _opened(self, add: Callable[..., object], *args: Any, **options: Any) -> None:
         try:
             add(*args, **options)
+        except Stopped as error:
+            # As in spead2, where a stop item may come at any moment; but told.
+            _logger.warning("%s", error)
         except OSError as error:
             raise _network.TransportError(*error.args) from error
+        else:
+            reader = self._native.stats()["readers"][-1]
+            for remedy in reader["remedies"]:
+                _logger.warning("%s: %s", reader["name"], remedy)
 
 
 def _named(
