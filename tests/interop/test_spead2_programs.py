@@ -25,6 +25,7 @@ from conftest import ROOT, socket_queue
 
 EXITS = int(os.environ.get("EXITS", "6"))
 SOON = 60.0
+pytestmark = pytest.mark.timeout(240 + 20 * EXITS)
 sys.path.insert(0, str(ROOT / "tests/spead2-suite"))
 
 #: Program and the words it takes, {port} being where the packets go.
