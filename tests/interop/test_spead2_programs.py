@@ -10,6 +10,7 @@ Those in C++ and CUDA are linked to spead2's own library, so they cannot be run 
 import concurrent.futures
 import functools
 import importlib.util
+import itertools
 import os
 import pathlib
 import re
@@ -76,12 +77,12 @@ class Programs:
     """Copies of the programs, ours and real ones."""
 
     def __init__(self, directory):
-        self.directory, self.source = directory, examples()
+        self.directory, self.source, self.number = directory, examples(), itertools.count()
 
     def start(self, name, ours, port):
         text = (self.source / name).read_text(encoding="utf-8").replace("8888", str(port))
         text = with_our_imports(text) if ours else text
-        path = self.directory / f"{'ours' if ours else 'real'}_{port}_{pathlib.Path(name).name}"
+        path = self.directory / f"{'ours' if ours else 'real'}_{next(self.number)}_{pathlib.Path(name).name}"
         path.write_text(text, encoding="utf-8")
         words = [word.format(port=port) for word in {**SENDERS, **RECEIVERS}[name]]
         return subprocess.Popen([sys.executable, path, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
