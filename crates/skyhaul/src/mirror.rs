@@ -212,8 +212,14 @@ impl Mirror {
             shared.ended.store(true, Ordering::Release);
             shared.wake();
         }
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
+        for (thread, shared) in self.threads.drain(..).zip(&self.targets) {
+            if thread.join().is_err() {
+                shared.counters.note(&io::Error::other("a fault in this program ended sending to it"));
+            }
+            // What a thread that died left behind was not sent.
+            while let Some(run) = shared.queue.pop() {
+                shared.counters.dropped.fetch_add(run.frames(), Ordering::Relaxed);
+            }
         }
         self.report()
     }

@@ -211,7 +211,8 @@ impl<K: Sink> Engine<K> {
             }
         };
         if !self.has_place(sender, now) {
-            if self.strangers.wait(sender, now) {
+            // Who waits for memory alone is not refused.
+            if self.strangers.wait(sender, now) && self.senders.len() >= self.options.max_streams {
                 self.places.refused(1, now);
             }
             return None;

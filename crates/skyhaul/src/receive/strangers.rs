@@ -197,12 +197,10 @@ impl Strangers {
                 State::Learning { .. } if stranger.seen < LEAST => {
                     old.extend((now.since(stranger.since) >= FORGET).then_some(sender));
                 }
-                State::Learning { learning, retry_at, waits } if now >= *retry_at => {
-                    if *waits && silent {
-                        old.push(sender);
-                    } else if let Some(format) = learning.conclusion(now, false) {
-                        concluded.push((sender, format));
-                    }
+                // Who waits for a place claims it with each packet, and is forgotten without.
+                State::Learning { waits: true, .. } => old.extend(silent.then_some(sender)),
+                State::Learning { learning, .. } => {
+                    concluded.extend(learning.conclusion(now, false).map(|format| (sender, format)));
                 }
                 State::Refused { .. } if silent => old.push(sender),
                 _ => {}
