@@ -82,7 +82,7 @@ def test_the_progress_line_of_heaps_names_what_was_refused(skyhaul):
         assert wait_until_bound(port, watched.process)
         skyhaul.run("send", "--format", "spead", "--pattern", "--heap-size", "64KiB", "--heaps", "200",
                     "--rate", "80Mbps", "--to", f"udp://127.0.0.1:{port}", "--quiet")
-        watched.until(r"incomplete \d[\d ]*  duplicates [1-9]")
+        watched.until(r"incomplete \d[\d ]*  missing \d[\d ]*  duplicates [1-9]")
     finally:
         text = watched.end()
     assert re.search(r"packets refused: duplicates [1-9]", text), text

@@ -7,7 +7,7 @@
 //! soon as it is not the poorest.
 //!
 //! Memory goes the same way ([`share`]): the richest, as many as it has room for, may use all of the pool; the others
-//! leave free what those have not taken yet.
+//! leave free what those have not taken yet, and hand on early what they hold when it runs short.
 
 use super::strangers::{LONG, rate};
 use super::stream::StreamInfo;
@@ -22,10 +22,10 @@ const RICHER: f64 = 2.0;
 const BURST: u32 = 32;
 /// See [`BURST`].
 const ONE_MORE: Nanos = Nanos(50_000_000);
-/// A newcomer that sent so many packets need not wait for its turn.
-const PLENTY: u64 = 1000;
 /// Blocks of the pool for each of the richest: what a window holds, and as much for what waits for the disks.
 const BLOCKS: usize = 4;
+/// Time between two occasions on which streams hand on early what they have.
+const RELIEF: Nanos = Nanos(200_000_000);
 /// Time between two events of one kind.
 const QUIET: Nanos = Nanos(10_000_000_000);
 
@@ -56,6 +56,8 @@ pub(super) struct Places {
     poorest: f64,
     /// What memory a newcomer finds.
     bar: Bar,
+    /// When memory was made last.
+    relieved: Nanos,
     /// Streams that may give way now.
     tokens: u32,
     refilled: Nanos,
@@ -71,6 +73,7 @@ impl Places {
             most,
             poorest: 0.0,
             bar: Bar::default(),
+            relieved: Nanos::default(),
             tokens: BURST,
             refilled: Nanos::default(),
             refused: Often::default(),
@@ -80,15 +83,16 @@ impl Places {
         }
     }
 
-    /// Whether it is worth looking for one that is poorer than a newcomer of this rate and so many packets.
-    pub(super) fn may_claim(&mut self, rate: f64, packets: u64, now: Nanos) -> bool {
+    /// Whether it is worth looking for one that is poorer than a newcomer of this rate. One that sent plenty need not
+    /// wait for its turn.
+    pub(super) fn may_claim(&mut self, rate: f64, plenty: bool, now: Nanos) -> bool {
         let more = now.since(self.refilled).0 / ONE_MORE.0;
         if more > 0 {
             self.tokens =
                 u32::try_from(more).map_or(BURST, |more| self.tokens.saturating_add(more).min(BURST));
             self.refilled = now;
         }
-        (self.tokens > 0 || packets >= PLENTY) && rate >= RICHER * self.poorest
+        (self.tokens > 0 || plenty) && rate >= RICHER * self.poorest
     }
 
     /// Whether the poorest gives way to a newcomer.
@@ -107,7 +111,7 @@ impl Places {
             self.event(
                 "stream_gave_way",
                 format!(
-                    "stream {} of {} ({packets} packets) gave way to {newcomer}: {} streams are followed; {count} gave \
+                    "stream {} of {} ({packets} packets) gave way to {newcomer}, for at most {} are followed; {count} gave \
                      way so far{}",
                     info.id, info.sender, self.most, self.hint()
                 ),
@@ -121,7 +125,7 @@ impl Places {
             self.event(
                 "senders_refused",
                 format!(
-                    "{count} refused for want of a place: {} streams are followed{}",
+                    "senders refused so far: {count}, for at most {} are followed{}",
                     self.most,
                     self.hint()
                 ),
@@ -154,6 +158,15 @@ impl Places {
     pub(super) fn look(&mut self, streams: &[Share], bar: Bar) {
         self.poorest = streams.iter().map(|s| s.rate).min_by(f64::total_cmp).unwrap_or(0.0);
         self.bar = bar;
+    }
+
+    /// Whether memory is so short that all but the richest hand on what they have, not more than a few times a second.
+    pub(super) fn is_short(&mut self, free: usize, blocks: usize, now: Nanos) -> bool {
+        let short = self.bar.leaves > 0 && free < blocks / BLOCKS && now.since(self.relieved) >= RELIEF;
+        if short {
+            self.relieved = now;
+        }
+        short
     }
 
     /// Blocks of the pool that a newcomer of this rate must leave free.
@@ -206,7 +219,9 @@ pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar 
     let mut ranks: Vec<usize> = (0..streams.len()).collect();
     ranks.sort_by(|&a, &b| worth(&streams[b]).total_cmp(&worth(&streams[a])).then(a.cmp(&b)));
     let (rich, poor) = ranks.split_at(room);
-    let reserve: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
+    // Also those who hold all they fill need the next block soon.
+    let wanted: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
+    let reserve = wanted.max(blocks / BLOCKS / 2);
     let last = rich.last().map_or(0.0, |&at| streams[at].rate);
     rich.iter().for_each(|&at| streams[at].leaves = 0);
     poor.iter().for_each(|&at| streams[at].leaves = reserve.max(1));
@@ -285,14 +300,14 @@ mod tests {
         places.look(&[Share { rate: 10.0, held: 0, leaves: 0 }], Bar { rate: 50.0, leaves: 7 });
         assert!(places.has_memory(50.0, 1) && !places.has_memory(50.0, 0));
         assert!(places.has_memory(49.0, 8) && !places.has_memory(49.0, 7));
-        assert!(!places.may_claim(19.0, 100, Nanos(0)) && places.may_claim(20.0, 100, Nanos(0)));
+        assert!(!places.may_claim(19.0, false, Nanos(0)) && places.may_claim(20.0, false, Nanos(0)));
         assert!(places.gives_way(10.0, 20.0) && !places.gives_way(10.0, 19.0));
         for _ in 1..BURST {
-            assert!(places.may_claim(99.0, 100, Nanos(0)) && places.gives_way(10.0, 99.0));
+            assert!(places.may_claim(99.0, false, Nanos(0)) && places.gives_way(10.0, 99.0));
         }
-        assert!(!places.may_claim(99.0, 100, Nanos(0)), "a wave of newcomers waits");
-        assert!(places.may_claim(99.0, PLENTY, Nanos(0)), "a stream does not");
-        assert!(places.may_claim(99.0, 100, ONE_MORE));
+        assert!(!places.may_claim(99.0, false, Nanos(0)), "a wave of newcomers waits");
+        assert!(places.may_claim(99.0, true, Nanos(0)), "a stream does not");
+        assert!(places.may_claim(99.0, false, ONE_MORE));
     }
 
     #[test]
@@ -325,7 +340,7 @@ mod tests {
         places.refused(1, QUIET);
         let said: Vec<_> = std::iter::from_fn(|| places.poll_event()).collect();
         assert_eq!(said.len(), 2);
-        assert!(said[0].text.starts_with("1 refused") && said[1].text.starts_with("101 refused"));
+        assert!(said[0].text.starts_with("senders refused so far: 1,") && said[1].text.contains(": 101,"));
         assert!(said[1].text.contains("--from"));
     }
 }

@@ -212,7 +212,7 @@ impl<K: Sink> Engine<K> {
         };
         if !self.has_place(sender, now) {
             // Who waits for memory alone is not refused.
-            if self.strangers.wait(sender, now) && self.senders.len() >= self.options.max_streams {
+            if self.strangers.wait(sender, format, now) && self.senders.len() >= self.options.max_streams {
                 self.places.refused(1, now);
             }
             return None;
@@ -255,7 +255,7 @@ impl<K: Sink> Engine<K> {
 
     /// Whether there is a place among the streams for `sender`: one that is free, or that of the poorest.
     fn has_place(&mut self, sender: SocketAddr, now: Nanos) -> bool {
-        let Claim { rate, seen, full } = self.strangers.claim(sender, now);
+        let Claim { rate, full, plenty, .. } = self.strangers.claim(sender, now);
         if !full && !self.places.has_memory(rate, self.pool.free()) {
             // Its packets are held as long as that can be.
             return false;
@@ -263,7 +263,7 @@ impl<K: Sink> Engine<K> {
         if self.senders.len() < self.options.max_streams {
             return true;
         }
-        if !self.places.may_claim(rate, seen, now) {
+        if !self.places.may_claim(rate, plenty, now) {
             return false;
         }
         let rates = self.senders.iter().map(|(&sender, &route)| (sender, self.rate(route, now)));
@@ -404,8 +404,13 @@ impl<K: Sink> Engine<K> {
         let mut shares: Vec<_> = live.iter().map(|&at| self.streams[at].share(now)).collect();
         let bar = share(&mut shares, self.pool.blocks(), self.options.assembly.window);
         self.places.look(&shares, bar);
+        let short = self.places.is_short(self.pool.free(), self.pool.blocks(), now);
         for (at, share) in live.into_iter().zip(shares) {
             self.streams[at].leaves = share.leaves;
+            if short && share.leaves > 0 && share.held > 0 {
+                self.streams[at].relieve(now);
+                self.drain(at);
+            }
         }
     }
 

@@ -45,6 +45,11 @@ impl Learning {
         self.bytes.len() >= HOLD_BYTES
     }
 
+    /// Whether half of what can be held is.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.bytes.len() >= HOLD_BYTES / 2
+    }
+
     /// Whether the packets agree so well that time and want of room had no part in the conclusion.
     pub(super) fn is_sure(&self) -> bool {
         matches!(self.learner.conclude(false), Some(Ok(_)))

@@ -53,8 +53,8 @@ enum State {
         learning: Box<Learning>,
         /// No conclusion before then.
         retry_at: Nanos,
-        /// It is a stream, and there is no place for it.
-        waits: bool,
+        /// It is a stream, and there is no place for it. Concluding again with each packet would cost more than all else.
+        waits: Option<Box<StreamFormat>>,
     },
     /// It is no stream; looked at afresh after a while.
     Refused { why: Reject, since: Nanos },
@@ -79,6 +79,8 @@ pub(super) struct Claim {
     pub(super) seen: u64,
     /// No more of its packets can be held.
     pub(super) full: bool,
+    /// It sent so much that it soon cannot be held any more.
+    pub(super) plenty: bool,
 }
 
 /// Packets of senders that were forgotten, by reason.
@@ -124,13 +126,18 @@ impl Strangers {
             stranger.state = State::fresh(options, now);
         }
         stranger.seen += 1;
-        let State::Learning { learning, retry_at, .. } = &mut stranger.state else { return (Ok(()), None) };
+        let State::Learning { learning, retry_at, waits } = &mut stranger.state else {
+            return (Ok(()), None);
+        };
         let held = learning.hold(packet);
         if held {
             self.held_bytes += packet.len();
         }
-        let asks = now >= *retry_at;
-        let concluded = asks.then(|| learning.conclusion(now, crowded)).flatten();
+        let conclude = || match &*waits {
+            Some(format) => Some(Ok((**format).clone())),
+            None => learning.conclusion(now, crowded),
+        };
+        let concluded = if now >= *retry_at { conclude() } else { None };
         let concluded = concluded.filter(|format| format.is_err() || stranger.seen >= LEAST);
         (if held { Ok(()) } else { Err(Reject::TooManyStreams) }, concluded)
     }
@@ -138,18 +145,21 @@ impl Strangers {
     /// What `sender` can say for itself.
     pub(super) fn claim(&self, sender: SocketAddr, now: Nanos) -> Claim {
         let Some(stranger) = self.table.get(&sender) else { return Claim::default() };
-        let full = matches!(&stranger.state, State::Learning { learning, .. } if learning.is_full());
-        Claim { rate: rate(stranger.seen, now.since(stranger.since)), seen: stranger.seen, full }
+        let (full, plenty) = match &stranger.state {
+            State::Learning { learning, .. } => (learning.is_full(), learning.is_half_full()),
+            State::Refused { .. } => (false, false),
+        };
+        Claim { rate: rate(stranger.seen, now.since(stranger.since)), seen: stranger.seen, full, plenty }
     }
 
     /// There is no place among the streams for `sender` now: it may ask again soon. True for the first time.
-    pub(super) fn wait(&mut self, sender: SocketAddr, now: Nanos) -> bool {
+    pub(super) fn wait(&mut self, sender: SocketAddr, format: StreamFormat, now: Nanos) -> bool {
         let Some(State::Learning { retry_at, waits, .. }) = self.table.get_mut(&sender).map(|s| &mut s.state)
         else {
             return false;
         };
         *retry_at = now.plus(RETRY);
-        !std::mem::replace(waits, true)
+        waits.replace(Box::new(format)).is_none()
     }
 
     /// `sender` becomes a stream.
@@ -198,7 +208,7 @@ impl Strangers {
                     old.extend((now.since(stranger.since) >= FORGET).then_some(sender));
                 }
                 // Who waits for a place claims it with each packet, and is forgotten without.
-                State::Learning { waits: true, .. } => old.extend(silent.then_some(sender)),
+                State::Learning { waits: Some(_), .. } => old.extend(silent.then_some(sender)),
                 State::Learning { learning, .. } => {
                     concluded.extend(learning.conclusion(now, false).map(|format| (sender, format)));
                 }
@@ -252,7 +262,10 @@ impl Strangers {
     }
 
     fn waited(&self, sender: SocketAddr) -> bool {
-        matches!(self.table.get(&sender), Some(Stranger { state: State::Learning { waits: true, .. }, .. }))
+        matches!(
+            self.table.get(&sender),
+            Some(Stranger { state: State::Learning { waits: Some(_), .. }, .. })
+        )
     }
 
     /// Forget `sender`; how many packets of it were held.
@@ -271,7 +284,7 @@ impl State {
         State::Learning {
             learning: Box::new(Learning::new(options, now)),
             retry_at: Nanos::default(),
-            waits: false,
+            waits: None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::admission::{Share, Worth};
 use super::gate::Gate;
 use super::sets::Sets;
+use super::strangers::LONG;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
@@ -275,6 +276,11 @@ impl Stream {
             self.worth.handle_timeout(self.report.packets, now);
             self.assembly.handle_timeout(now);
         }
+    }
+
+    /// Memory is short: hand on what is there, as if nothing more came for long.
+    pub(super) fn relieve(&mut self, now: Nanos) {
+        self.assembly.handle_timeout(now.plus(LONG));
     }
 
     pub(super) fn finish(&mut self) {
