@@ -286,7 +286,8 @@ impl Tap {
     fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
         self.flush();
         let pool = block.pool();
-        if pool.free() < pool.blocks() / RESERVE {
+        // Memory that is still being prepared is not short.
+        if pool.is_touched() && pool.free() < pool.blocks() / RESERVE {
             self.relieve();
         }
         let Some(&Mirrored { unit, network, .. }) = self.streams.iter().find(|s| s.stream == stream) else {
@@ -319,7 +320,7 @@ impl Tap {
         copy::fence();
         let frames = run.frames();
         let pool = run.view.pool();
-        let scarce = pool.free() < pool.blocks() / FREE_PART;
+        let scarce = pool.is_touched() && pool.free() < pool.blocks() / FREE_PART;
         for target in &self.targets {
             let copy = Run { view: run.view.clone(), ..run };
             let full = scarce && target.queue.len() >= ALWAYS;
