@@ -8,9 +8,9 @@
 //! Held: a block is never written out of turn (its bytes verify), parts retire in order and each once, what was
 //! committed is what retires, blocks in use stay within the window and one suspect.
 
-use skyhaul_core::assembly::{Assembly, Cause, Config, Retired};
+use skyhaul_core::assembly::{Cause, Ordered, OrderedConfig, Retired, Slot, Window};
 use skyhaul_core::pattern;
-use skyhaul_core::placement::{Geometry, Grain, Nanos, ObjectId, Placement, Reject};
+use skyhaul_core::placement::{Geometry, Grain, Key, Nanos, Placement, Reject};
 use std::cell::Cell;
 
 const UNIT: u64 = 16;
@@ -20,25 +20,24 @@ const OBJECT: u64 = UNIT * UNITS;
 /// Equal parts, as frames are.
 pub(crate) fn units(script: &[u8]) {
     run(script, Grain::Units(UNIT as u32), |n, _| Placement {
-        object: ObjectId(n / UNITS),
+        key: Key::of(n / UNITS),
         offset: n % UNITS * UNIT,
-        start: 0,
-        length: UNIT as u32,
-        size: None,
+        length: UNIT,
+        ..Placement::default()
     });
 }
 
 /// Any byte ranges, as heaps have. Every packet agrees on its object's size, but not every packet tells it.
 pub(crate) fn bytes(script: &[u8]) {
     run(script, Grain::Bytes(4), |n, what| {
-        let object = ObjectId(n / 8);
+        let object = n / 8;
         // Some objects are one packet: they retire as soon as they come.
-        let single = object.0 % 3 == 2;
-        let size = if single { 7 } else { OBJECT - (object.0 & 1) };
+        let single = object % 3 == 2;
+        let size = if single { 7 } else { OBJECT - (object & 1) };
         let offset = if single { 0 } else { n.wrapping_mul(7) % (OBJECT + 3) };
-        let length = if single { 7 } else { 1 + u32::from(what >> 3) };
-        let told = single || what & 0x40 != 0 || offset + u64::from(length) > size;
-        Placement { object, offset, start: 0, length, size: told.then_some(size) }
+        let length = if single { 7 } else { 1 + u64::from(what >> 3) };
+        let told = single || what & 0x40 != 0 || offset + length > size;
+        Placement { key: Key::of(object), offset, length, size: told.then_some(size), ..Placement::default() }
     });
 }
 
@@ -54,8 +53,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn run(script: &[u8], grain: Grain, place: impl Fn(u64, u8) -> Placement) {
-    let config = Config { window: 3, resync: 8, ..Config::new(Geometry { object_bytes: OBJECT, grain }) };
-    let mut assembly = Assembly::<Vec<u8>>::new(config);
+    let config = OrderedConfig { window: 3, resync: 8, ..OrderedConfig::new(Geometry { object_bytes: OBJECT, grain }) };
+    let mut assembly = Ordered::<Vec<u8>>::new(config);
     let mut world = World::default();
     let (mut at, mut now, mut free) = (1000u64, Nanos(0), true);
     for step in script.chunks_exact(3) {
@@ -76,7 +75,7 @@ fn run(script: &[u8], grain: Grain, place: impl Fn(u64, u8) -> Placement) {
             world.take_back(&part);
         }
     }
-    assembly.finish();
+    assembly.finish(now);
     while let Some(part) = assembly.poll_retired() {
         world.take_back(&part);
     }
@@ -91,22 +90,22 @@ struct World {
     /// Blocks in the assembly's hands.
     out: Cell<usize>,
     /// Where the last part of the stream ended: epoch, object, byte.
-    last: Option<(u32, ObjectId, u64)>,
+    last: Option<(u32, u64, u64)>,
 }
 
 impl World {
-    fn put(&mut self, assembly: &mut Assembly<Vec<u8>>, placement: Placement, now: Nanos, free: bool) {
-        let take = || {
+    fn put(&mut self, assembly: &mut Ordered<Vec<u8>>, placement: Placement, now: Nanos, free: bool) {
+        let room = |bytes: u64, old| {
             self.out.set(self.out.get() + usize::from(free));
-            free.then(|| vec![0; OBJECT as usize])
+            if free { Ok(vec![0; bytes as usize]) } else { Err(old) }
         };
-        match assembly.reserve(placement, now, take) {
+        match assembly.reserve(placement, now, room) {
             Ok(mut slot) => {
-                let range = slot.range();
+                let range = slot.range().start as usize..slot.range().end as usize;
                 assert_eq!(range.len(), placement.length as usize);
-                pattern::fill(placement.object.0, placement.offset, &mut slot.block()[range]);
+                pattern::fill(placement.key.number, placement.offset, &mut slot.block()[range]);
                 slot.commit(now);
-                self.committed += u64::from(placement.length);
+                self.committed += placement.length;
             }
             Err(Reject::NoBuffer) => assert!(!free, "refused a block that was free"),
             Err(_) => {}
@@ -118,7 +117,7 @@ impl World {
     fn take_back(&mut self, part: &Retired<Vec<u8>>) {
         self.retired += part.received();
         let mut expected = vec![0; OBJECT as usize];
-        pattern::fill(part.object.0, 0, &mut expected);
+        pattern::fill(part.key.number, 0, &mut expected);
         let mut from = part.range.start;
         for hole in part.missing.iter().cloned().chain(std::iter::once(part.range.end..part.range.end)) {
             assert!(from <= hole.start && hole.end <= part.range.end, "{part:?}");
@@ -127,9 +126,9 @@ impl World {
             from = hole.end;
         }
         if part.cause != Cause::Stray {
-            let begins = (part.epoch, part.object, part.range.start);
+            let begins = (part.epoch, part.key.number, part.range.start);
             assert!(self.last.is_none_or(|last| last <= begins), "{begins:?} after {:?}", self.last);
-            self.last = Some((part.epoch, part.object, part.range.end));
+            self.last = Some((part.epoch, part.key.number, part.range.end));
         }
         // A slowly filling object retires in parts, each with a block of its own.
         self.out.set(self.out.get() - 1);

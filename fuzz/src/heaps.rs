@@ -8,9 +8,9 @@
 //! Held: bytes lie where they belong, what was committed is what retires, what is missing is what was not committed, a
 //! window never holds more than it may, nothing waits past its deadline, and no remembered heap comes twice.
 
-use skyhaul_core::assembly::heaps::{HeapCause, HeapKey, Heaps, HeapsConfig, Part, RetiredHeap};
+use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Retired, Slot, Window};
 use skyhaul_core::pattern;
-use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -31,35 +31,35 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 
 pub(crate) fn run(bytes: &[u8]) {
     let Some((&[first, second, remember], script)) = bytes.split_first_chunk() else { return };
-    let config = HeapsConfig {
+    let config = KeyedConfig {
         window: usize::from(first & 7) + 1,
         substreams: u64::from(first >> 3 & 3) + 1,
         in_order: first & 0xE0 == 0xE0,
-        unsized_heaps: second & 1 == 0,
+        unsized_objects: second & 1 == 0,
         largest: LARGEST,
         timeout: (second & 0x10 != 0).then_some(Nanos(u64::from(second >> 5) * STEP)),
         remember: usize::from(remember),
         remember_for: Nanos(if second & 2 == 0 { u64::MAX } else { 40 * STEP }),
         runs: u32::from(second >> 2 & 3) + 1,
     };
-    let mut heaps = Heaps::<Vec<u8>>::new(config);
+    let mut heaps = Keyed::<Vec<u8>>::new(config);
     let mut world = World { config, ..World::default() };
     for step in script.chunks_exact(5) {
         let [what, which, offset, length, size] = [0, 1, 2, 3, 4].map(|at| u64::from(step[at]));
         // Few sources, heaps near each other.
-        let key = HeapKey { source: which >> 6, counter: 1000 + (which & 0x3F) };
-        let told = 1 + key.counter * 7 % (LARGEST - 1);
+        let key = Key { source: which >> 6, number: 1000 + (which & 0x3F) };
+        let told = 1 + key.number * 7 % (LARGEST - 1);
         match what & 7 {
             0..4 => {
                 let offset = offset.min(told);
                 let size = (size & 1 == 0).then_some(told);
                 let length = length.min(told - offset);
-                world.put(&mut heaps, key, Part { offset, length, size, ..Part::default() });
+                world.put(&mut heaps, Placement { key, offset, length, size, ..Placement::default() });
             }
             4 => {
                 let size = (what & 8 != 0).then_some(size * 2);
                 let offset = if what & 16 != 0 { u64::MAX - offset } else { offset };
-                world.put(&mut heaps, key, Part { offset, length, size, ..Part::default() });
+                world.put(&mut heaps, Placement { key, offset, length, size, ..Placement::default() });
             }
             5 => {
                 world.now = world.now.plus(Nanos(offset * STEP / 4));
@@ -88,19 +88,20 @@ pub(crate) fn run(bytes: &[u8]) {
 
 #[derive(Default)]
 struct World {
-    config: HeapsConfig,
+    config: KeyedConfig,
     now: Nanos,
     full: bool,
     /// Blocks that the table has.
     blocks: Cell<usize>,
     /// Of each heap that is not handed on yet, the bytes that were committed.
-    there: BTreeMap<HeapKey, Vec<bool>>,
+    there: BTreeMap<Key, Vec<bool>>,
     /// When heaps were handed on, in order, since something was last forgotten.
-    given: Vec<(HeapKey, Nanos)>,
+    given: Vec<(Key, Nanos)>,
 }
 
 impl World {
-    fn put(&mut self, heaps: &mut Heaps<Vec<u8>>, key: HeapKey, part: Part) {
+    fn put(&mut self, heaps: &mut Keyed<Vec<u8>>, part: Placement) {
+        let key = part.key;
         let (full, blocks) = (self.full, &self.blocks);
         let room = |bytes: u64, old: Option<Vec<u8>>| {
             if full {
@@ -112,12 +113,12 @@ impl World {
             block.resize(bytes as usize, 0);
             Ok(block)
         };
-        match heaps.reserve(key, part, self.now, room) {
+        match heaps.reserve(part, self.now, room) {
             Ok(mut slot) => {
                 let range = slot.range();
                 assert_eq!(range, part.offset..part.offset + part.length);
                 let range = range.start as usize..range.end as usize;
-                pattern::fill(key.counter, part.offset, &mut slot.block()[range.clone()]);
+                pattern::fill(key.number, part.offset, &mut slot.block()[range.clone()]);
                 slot.commit(self.now);
                 if !self.there.contains_key(&key) {
                     assert!(!self.remembers(key), "{key:?} was handed on, and begins again");
@@ -136,17 +137,17 @@ impl World {
     }
 
     /// Whether it is among the last that were handed on.
-    fn remembers(&self, key: HeapKey) -> bool {
+    fn remembers(&self, key: Key) -> bool {
         let from = self.given.len().saturating_sub(self.config.remember);
         let fresh = |when| self.now.since(when) < self.config.remember_for;
         self.given[from..].iter().any(|&(given, when)| given == key && fresh(when))
     }
 
-    fn take_back(&mut self, heap: &RetiredHeap<Vec<u8>>) {
+    fn take_back(&mut self, heap: &Retired<Vec<u8>>) {
         let there = self.there.remove(&heap.key).expect("something of it came");
-        let mut told = vec![true; heap.bytes as usize];
+        let mut told = vec![true; heap.range.end as usize];
         for hole in &heap.missing {
-            assert!(!hole.is_empty() && hole.end <= heap.bytes, "{heap:?}");
+            assert!(!hole.is_empty() && hole.end <= heap.range.end, "{heap:?}");
             told[hole.start as usize..hole.end as usize].fill(false);
         }
         let (within, beyond) = there.split_at(told.len());
@@ -156,10 +157,10 @@ impl World {
             heap.key,
             heap.missing
         );
-        assert_eq!(heap.received, within.iter().filter(|&&there| there).count() as u64);
-        assert_eq!(heap.cause == HeapCause::Complete, heap.size == Some(heap.received), "{heap:?}");
+        assert_eq!(heap.received(), within.iter().filter(|&&there| there).count() as u64);
+        assert_eq!(heap.cause == Cause::Complete, heap.size == Some(heap.received()), "{heap:?}");
         let mut want = vec![0; told.len()];
-        pattern::fill(heap.key.counter, 0, &mut want);
+        pattern::fill(heap.key.number, 0, &mut want);
         assert!((0..told.len()).all(|at| !told[at] || heap.block[at] == want[at]), "bytes out of place");
         self.given.push((heap.key, self.now));
         self.blocks.set(self.blocks.get() - 1);

@@ -32,23 +32,40 @@ impl Nanos {
     }
 }
 
-/// The number of an object in its stream: heap, tick, or block of frames. Ascending in stream time.
+/// What makes an object that object and no other: heap, event, message, or block of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ObjectId(pub u64);
+pub struct Key {
+    /// Which of several sources that use the same numbers; 0 where there is one.
+    pub source: u64,
+    /// Its number: heap counter, tick, or place in the stream. In an ordered stream it ascends with the stream's time.
+    pub number: u64,
+}
+
+impl Key {
+    /// The key of the object with this number, of the one source there is.
+    #[must_use]
+    pub fn of(number: u64) -> Key {
+        Key { source: 0, number }
+    }
+}
 
 /// Where one payload belongs: said by the packet, never remembered by the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// A packet that is marked as the last of its object says its size: `offset + length`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The object it is part of.
-    pub object: ObjectId,
+    pub key: Key,
     /// First byte of its place in the object.
     pub offset: u64,
     /// First byte in the packet that belongs into the object.
     pub start: u32,
-    /// How many bytes belong there.
-    pub length: u32,
-    /// Size of the whole object in bytes, where the packet knows it.
+    /// How many bytes belong there. May be 0 for a keyed object: such a part only begins it, or says its size.
+    pub length: u64,
+    /// Size of the whole object in bytes, where the packet says it.
     pub size: Option<u64>,
+    /// Bits of the object's number, so that numbers that come round are not taken for old ones; 0: they never do.
+    pub number_bits: u8,
 }
 
 /// How a stream divides into objects.
@@ -80,9 +97,9 @@ pub trait Layout {
     /// How this stream divides into objects.
     fn geometry(&self) -> Geometry;
 
-    /// How many grains (frames) lie between the start of `from` and the start of `to` in stream order, where
-    /// the layout knows. Used to count objects of which nothing arrived.
-    fn units_between(&self, from: ObjectId, to: ObjectId) -> Option<u64>;
+    /// How many grains (frames) lie between the start of object `from` and the start of object `to` in stream order,
+    /// where the layout knows. Used to count objects of which nothing arrived.
+    fn units_between(&self, from: u64, to: u64) -> Option<u64>;
 }
 
 macro_rules! rejects {

@@ -3,11 +3,11 @@
 use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use skyhaul::core::assembly::heaps::HeapsConfig;
+use skyhaul::core::assembly::keyed::KeyedConfig;
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::host::thread::pin;
 use skyhaul::io::memory::heap::HeapMemory;
-use skyhaul::spead::receive::{Full, Key, StopRule, StreamConfig};
+use skyhaul::spead::receive::{Full, KeyedBy, StopRule, StreamConfig};
 use std::time::Duration;
 
 /// Every limit of a stream.
@@ -52,11 +52,11 @@ impl ReceiveConfig {
         name: String,
         explicit_start: bool,
     ) -> PyResult<Self> {
-        let heaps = HeapsConfig {
+        let heaps = KeyedConfig {
             window,
             substreams,
             in_order,
-            unsized_heaps,
+            unsized_objects: unsized_heaps,
             largest,
             timeout: wait::duration(heap_timeout)?.map(nanos),
             remember,
@@ -134,10 +134,10 @@ pub(crate) fn bindable(cpus: &[usize]) -> PyResult<()> {
     }
 }
 
-fn key_of(word: &str) -> PyResult<Key> {
+fn key_of(word: &str) -> PyResult<KeyedBy> {
     match word {
-        "counter" => Ok(Key::Counter),
-        "sender" => Ok(Key::SenderAndCounter),
+        "counter" => Ok(KeyedBy::Counter),
+        "sender" => Ok(KeyedBy::SenderAndCounter),
         _ => Err(unknown("key", word, "'counter' or 'sender'")),
     }
 }

@@ -50,7 +50,7 @@ pub struct Model {
 impl Model {
     /// A payload was accepted at this place.
     pub fn accept(&mut self, placement: &Placement, payload: &[u8]) {
-        let key = (placement.object.0, placement.offset);
+        let key = (placement.key.number, placement.offset);
         self.ever.insert(key);
         self.waiting.entry(key).or_default().push(payload.to_vec());
         self.accepted += 1;
@@ -59,7 +59,7 @@ impl Model {
     /// Whether something was accepted at this place before.
     #[must_use]
     pub fn knows(&self, placement: &Placement) -> bool {
-        self.ever.contains(&(placement.object.0, placement.offset))
+        self.ever.contains(&(placement.key.number, placement.offset))
     }
 
     /// A part, or a stray, came out.
@@ -81,14 +81,18 @@ impl Model {
             bytes == part.received(),
             "{} bytes told of object {:?}, {bytes} accepted",
             part.received(),
-            part.object
+            part.key
         );
         if part.cause == Cause::Stray {
             self.strays += count;
             return Ok(());
         }
         self.retired += count;
-        hold!(part.cause != Cause::Complete || part.is_complete(), "complete with holes: {:?}", part.missing);
+        hold!(
+            part.cause != Cause::Complete || part.missing.is_empty(),
+            "complete with holes: {:?}",
+            part.missing
+        );
         self.in_order(part)?;
         if sender.counts_gaps() { self.tell_positions(part, sender) } else { Ok(()) }
     }
@@ -96,7 +100,7 @@ impl Model {
     /// Take what lies in the part from what waits: how many payloads, of how many bytes.
     fn take(&mut self, part: &Retired<Vec<u8>>) -> Held<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
-        let object = part.object.0;
+        let object = part.key.number;
         let mut emptied = Vec::new();
         for (&(_, offset), payloads) in
             self.waiting.range_mut((object, part.range.start)..(object, part.range.end))
@@ -123,8 +127,8 @@ impl Model {
     }
 
     fn in_order(&mut self, part: &Retired<Vec<u8>>) -> Held {
-        let start = Mark { object: part.object, offset: part.range.start };
-        let end = Mark { object: part.object, offset: part.range.end };
+        let start = Mark { number: part.key.number, offset: part.range.start };
+        let end = Mark { number: part.key.number, offset: part.range.end };
         match self.last {
             Some((epoch, last)) if epoch == part.epoch => {
                 hold!(last <= start, "out of order: {start:?} after {last:?}");
@@ -147,10 +151,10 @@ impl Model {
 
     fn tell_positions(&mut self, part: &Retired<Vec<u8>>, sender: &Sender) -> Held {
         let unit = sender.object_bytes() / sender.units;
-        let linear = |mark: Mark| mark.object.0.wrapping_mul(sender.units).wrapping_add(mark.offset / unit);
-        let start = Mark { object: part.object, offset: part.range.start };
+        let linear = |mark: Mark| mark.number.wrapping_mul(sender.units).wrapping_add(mark.offset / unit);
+        let start = Mark { number: part.key.number, offset: part.range.start };
         if let Some(after) = part.after {
-            let gap = sender.layout.units_between(after.object, start.object);
+            let gap = sender.layout.units_between(after.number, start.number);
             let told = gap.map(|gap| gap.wrapping_add(start.offset / unit).wrapping_sub(after.offset / unit));
             let counted = linear(start).wrapping_sub(linear(after));
             hold!(told.is_none_or(|told| told == counted), "a gap of {counted} is told as {told:?}");
@@ -158,10 +162,10 @@ impl Model {
             self.miss(linear(after)..linear(start));
         }
         for hole in &part.missing {
-            let at = |offset| linear(Mark { object: part.object, offset });
+            let at = |offset| linear(Mark { number: part.key.number, offset });
             self.miss(at(hole.start)..at(hole.end));
         }
-        self.end = Some(linear(Mark { object: part.object, offset: part.range.end }));
+        self.end = Some(linear(Mark { number: part.key.number, offset: part.range.end }));
         Ok(())
     }
 

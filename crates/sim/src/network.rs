@@ -173,7 +173,7 @@ fn hostile(position: u64, seed: u64, sender: &Sender) -> Vec<u8> {
     let packet = forged(position, seed, sender);
     let near = sender.spot(position).object;
     match sender.layout.place(&packet) {
-        Ok(placed) if placed.object.0.abs_diff(near) < 1000 => vec![0xEE; packet.len() / 2],
+        Ok(placed) if placed.key.number.abs_diff(near) < 1000 => vec![0xEE; packet.len() / 2],
         _ => packet,
     }
 }

@@ -23,8 +23,8 @@ use crate::world::Log;
 use judge::Judge;
 use network::{Arrival, Faults, What};
 use sender::{Shape, Stream};
-use skyhaul_core::assembly::heaps::{HeapKey, Heaps, HeapsConfig, Part};
-use skyhaul_core::placement::{Nanos, Reject, Rejects};
+use skyhaul_core::assembly::{Keyed, KeyedConfig, Slot, Window};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject, Rejects};
 use skyhaul_core::wire::spead::Head;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,7 +42,7 @@ pub struct SpeadWorld {
     /// Nothing is forged and nothing cut.
     pub honest: bool,
     /// The receiver's limits.
-    pub config: HeapsConfig,
+    pub config: KeyedConfig,
     /// Heaps are keyed by their sender too.
     pub keyed: bool,
     /// The stream ends when so many senders said so; 0: never.
@@ -153,11 +153,11 @@ impl SpeadWorld {
         let stream = Stream::new(&shape, random.pick(&[40, 48, 56]), &mut random.fork());
         let faults = Faults::random(&mut random);
         let arrivals = network::carry(&faults, &stream, gap, &mut random.fork());
-        let config = HeapsConfig {
+        let config = KeyedConfig {
             window: random.pick(&[1, 2, 4, 16, 16]),
             substreams: random.pick(&[1, 1, 2, 8]),
             in_order: random.chance(0.15),
-            unsized_heaps: random.chance(0.8),
+            unsized_objects: random.chance(0.8),
             largest: 1 << 16,
             timeout: random.pick(&[None, Some(second), Some(second), Some(second / 10)]).map(Nanos),
             remember: random.pick(&[0, 8, 4096, 4096, 4096]),
@@ -207,12 +207,12 @@ impl SpeadWorld {
         let depth = random.pick(&[0, 1, 4]);
         let faults = Faults { loss, duplicate, depth, ..Faults::default() };
         let arrivals = network::carry(&faults, &stream, gap, &mut random.fork());
-        let config = HeapsConfig {
+        let config = KeyedConfig {
             in_order: random.chance(0.15),
             timeout: None,
             remember_for: Nanos(u64::MAX),
             window: random.pick(&[4, 16, 64]),
-            ..HeapsConfig::default()
+            ..KeyedConfig::default()
         };
         SpeadWorld {
             seed,
@@ -237,8 +237,8 @@ impl SpeadWorld {
 
     /// The key of a heap of this sender.
     #[must_use]
-    pub fn key(&self, sender: u64, counter: u64) -> HeapKey {
-        HeapKey { source: if self.keyed { sender + 1 } else { 0 }, counter }
+    pub fn key(&self, sender: u64, counter: u64) -> Key {
+        Key { source: if self.keyed { sender + 1 } else { 0 }, number: counter }
     }
 
     /// Play it to its end.
@@ -249,7 +249,7 @@ impl SpeadWorld {
         let free = Rc::new(Cell::new(self.memory));
         let mut receiver = Receiver {
             world: self,
-            heaps: Heaps::new(self.config),
+            heaps: Keyed::new(self.config),
             judge: Judge::new(self.config, self.stream.flavour.max_value()),
             tally: SpeadTally { worlds: 1, ..SpeadTally::default() },
             free: Rc::clone(&free),
@@ -275,7 +275,7 @@ impl SpeadWorld {
 
 struct Receiver<'a> {
     world: &'a SpeadWorld,
-    heaps: Heaps<Block>,
+    heaps: Keyed<Block>,
     judge: Judge,
     tally: SpeadTally,
     free: Rc<Cell<u64>>,
@@ -355,43 +355,32 @@ impl Receiver<'_> {
     }
 
     /// The heap that a packet is of: its counter tells only the low bits.
-    fn meant(&self, key: HeapKey, plan: Option<usize>) -> HeapKey {
-        plan.map_or(key, |plan| HeapKey { counter: self.world.stream.plans[plan].counter, ..key })
+    fn meant(&self, key: Key, plan: Option<usize>) -> Key {
+        plan.map_or(key, |plan| Key { number: self.world.stream.plans[plan].counter, ..key })
     }
 
     /// Hand a payload in, in pieces if it must be.
-    fn put(
-        &mut self,
-        key: HeapKey,
-        head: &Head<'_>,
-        payload: &[u8],
-        plan: Option<usize>,
-        log: Log<'_>,
-    ) -> Held {
+    fn put(&mut self, key: Key, head: &Head<'_>, payload: &[u8], plan: Option<usize>, log: Log<'_>) -> Held {
         let piece = if self.world.piece == 0 { u64::MAX } else { self.world.piece };
         let mut at = 0u64;
         loop {
             let length = piece.min(payload.len() as u64 - at);
             let bytes = &payload[at as usize..(at + length) as usize];
-            let part = Part {
-                offset: head.offset.saturating_add(at),
-                length,
-                size: head.size,
-                counter_bits: head.flavour.address_bits(),
-            };
-            let outcome = self.place(key, part, bytes);
-            log(&|| format!("{:>14} {key:?} {part:?} of {plan:?} -> {outcome:?}", self.now.0));
-            let key = self.meant(key, plan);
+            let offset = head.offset.saturating_add(at);
+            let part = Placement { key, offset, length, ..head.placement(key.source) };
+            let outcome = self.place(part, bytes);
+            log(&|| format!("{:>14} {part:?} of {plan:?} -> {outcome:?}", self.now.0));
+            let part = Placement { key: self.meant(key, plan), ..part };
             match outcome {
                 Ok(()) => {
                     self.tally.accepted += u64::from(length > 0);
-                    self.judge.accept(key, part, bytes, plan, self.now)?;
+                    self.judge.accept(part, bytes, plan, self.now)?;
                 }
                 Err(why) => {
                     self.tally.rejects.add(why);
-                    self.judge.refuse(key, part, why, self.now, self.world.is_alone())?;
+                    self.judge.refuse(part, why, self.now, self.world.is_alone())?;
                     if why == Reject::OutOfOrder {
-                        self.judge.miss(key, part, plan, self.now)?;
+                        self.judge.miss(part, plan, self.now)?;
                     }
                 }
             }
@@ -404,9 +393,9 @@ impl Receiver<'_> {
         }
     }
 
-    fn place(&mut self, key: HeapKey, part: Part, bytes: &[u8]) -> Result<(), Reject> {
+    fn place(&mut self, part: Placement, bytes: &[u8]) -> Result<(), Reject> {
         let (free, now) = (&self.free, self.now);
-        let mut slot = self.heaps.reserve(key, part, now, |bytes, old| Block::take(bytes, old, free))?;
+        let mut slot = self.heaps.reserve(part, now, |bytes, old| Block::take(bytes, old, free))?;
         let range = slot.range();
         slot.block().bytes[range.start as usize..range.end as usize].copy_from_slice(bytes);
         slot.commit(now);

@@ -11,7 +11,7 @@ use crate::model::{Held, Model, hold};
 use crate::network::{self, Arrival, Network, Origin};
 use crate::random::Random;
 use crate::sender::{Sender, Spot};
-use skyhaul_core::assembly::{Assembly, Cause, Config};
+use skyhaul_core::assembly::{Cause, Ordered, OrderedConfig, Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject, Rejects};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub struct World {
     /// Between two packets.
     pub gap: Nanos,
     /// The receiver's limits.
-    pub config: Config,
+    pub config: OrderedConfig,
     /// The receiver's blocks.
     pub blocks: usize,
     /// The receiver looks at its clock this often; 0: exactly when it should.
@@ -78,19 +78,6 @@ impl Tally {
     }
 }
 
-fn name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Complete => "complete",
-        Cause::Window => "window",
-        Cause::Linger => "linger",
-        Cause::Idle => "idle",
-        Cause::Flush => "flush",
-        Cause::Restart => "restart",
-        Cause::Stray => "stray",
-        Cause::Finish => "finish",
-    }
-}
-
 /// Takes one line for each event.
 pub type Log<'a> = &'a mut dyn FnMut(&dyn Fn() -> String);
 
@@ -105,12 +92,12 @@ impl World {
         let packets = random.between(50, if large { 400 } else { 3000 });
         let network = Network::random(&mut random, packets);
         let window = random.between(1, 5) as usize;
-        let config = Config {
+        let config = OrderedConfig {
             window,
             ahead: sender.ahead().max(random.pick(&[1, 1, 4, 64])),
             resync: random.pick(&[64, 256, 256]),
             open_ended: sender.layout.short_objects(),
-            ..Config::new(sender.layout.geometry())
+            ..OrderedConfig::new(sender.layout.geometry())
         };
         let blocks = window + 1 + random.pick(&[0, 1, 4, 16]);
         let gap = Nanos(random.pick(&[1_000, 1_000, 50_000, 2_000_000, 300_000_000]));
@@ -129,7 +116,7 @@ impl World {
         let memory = Memory::random(&mut random.fork(), self.blocks, self.sender.object_bytes() as usize);
         let mut receiver = Receiver {
             world: self,
-            assembly: Assembly::new(self.config),
+            assembly: Ordered::new(self.config),
             memory,
             model: Model::default(),
             tally: Tally { worlds: 1, ..Tally::default() },
@@ -144,7 +131,7 @@ impl World {
         }
         receiver.pass(receiver.now.plus(Nanos(30_000_000_000)), log)?;
         hold!(receiver.assembly.poll_timeout().is_none(), "something waits for ever");
-        receiver.assembly.finish();
+        receiver.assembly.finish(receiver.now);
         receiver.drain(log)?;
         receiver.judge(&arrivals, &sent)
     }
@@ -166,7 +153,7 @@ impl World {
 
 struct Receiver<'a> {
     world: &'a World,
-    assembly: Assembly<Vec<u8>>,
+    assembly: Ordered<Vec<u8>>,
     memory: Memory,
     model: Model,
     tally: Tally,
@@ -208,7 +195,8 @@ impl Receiver<'_> {
         let placed = sender.layout.place(&packet);
         if let Origin::Sent(position) = arrival.origin {
             let want = sender.spot(position);
-            let got = placed.map(|p| Spot { object: p.object.0, offset: p.offset, length: p.length });
+            let got =
+                placed.map(|p| Spot { object: p.key.number, offset: p.offset, length: p.length as u32 });
             hold!(got == Ok(want), "position {position} belongs to {want:?}, the layout says {got:?}");
         }
         let outcome = placed.and_then(|placement| self.put(&placement, &packet));
@@ -236,12 +224,12 @@ impl Receiver<'_> {
         let start = placement.start as usize;
         let payload = &packet[start..start + placement.length as usize];
         let memory = &mut self.memory;
-        let mut slot = self.assembly.reserve(*placement, self.now, || memory.take())?;
-        let range = slot.range();
+        let mut slot = self.assembly.reserve(*placement, self.now, |_, old| memory.take().ok_or(old))?;
+        let range = slot.range().start as usize..slot.range().end as usize;
         slot.block()[range].copy_from_slice(payload);
         slot.commit(self.now);
         self.model.accept(placement, payload);
-        self.highest = self.highest.max(placement.object.0);
+        self.highest = self.highest.max(placement.key.number);
         Ok(())
     }
 
@@ -251,7 +239,7 @@ impl Receiver<'_> {
         self.refused |= !known;
         let just = match why {
             Reject::Duplicate => known || !self.world.network.is_honest(),
-            Reject::Late => placement.object.0 <= self.highest,
+            Reject::Late => placement.key.number <= self.highest,
             Reject::NoBuffer => self.memory.is_empty(),
             Reject::Stray => true,
             _ => !self.world.network.is_honest(),
@@ -266,10 +254,10 @@ impl Receiver<'_> {
                 let missing = part.missing.len();
                 format!(
                     "{:>14} retired {:?} {:?} of epoch {} after {:?}, {missing} holes, {:?}",
-                    self.now.0, part.object, part.range, part.epoch, part.after, part.cause
+                    self.now.0, part.key.number, part.range, part.epoch, part.after, part.cause
                 )
             });
-            *self.tally.causes.entry(name(part.cause)).or_default() += 1;
+            *self.tally.causes.entry(part.cause.name()).or_default() += 1;
             self.model.retire(&part, &self.world.sender)?;
             match part.cause {
                 Cause::Stray => self.memory.give_back(part.block),

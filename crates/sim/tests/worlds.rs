@@ -1,6 +1,6 @@
 //! Many worlds, and the ones that a user was promised.
 
-use skyhaul_core::assembly::Config;
+use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Layout, Nanos, Reject};
 use skyhaul_core::wire::Order;
 use skyhaul_core::wire::fila10g::Phase;
@@ -45,10 +45,10 @@ fn a_seed_plays_the_same_world_again() {
 
 fn world(seed: u64, family: Family, network: Network) -> World {
     let sender = Sender::new(family, 1000, 123_456);
-    let config = Config {
+    let config = OrderedConfig {
         ahead: sender.ahead(),
         open_ended: sender.layout.short_objects(),
-        ..Config::new(sender.layout.geometry())
+        ..OrderedConfig::new(sender.layout.geometry())
     };
     World { seed, sender, network, packets: 20_000, gap: Nanos(2_000), config, blocks: 64, tick: Nanos(0) }
 }

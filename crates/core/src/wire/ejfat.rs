@@ -12,7 +12,7 @@
 //! tick *of one data id*: [`data_id`] tells the streams apart.
 
 use super::spead::RUNS;
-use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};
+use crate::placement::{Geometry, Grain, Key, Layout, Placement, Reject};
 
 crate::header! {
     /// Load balancer header, version 2.
@@ -108,11 +108,12 @@ impl Layout for EjfatLayout {
         }
         let start = (packet.len() - payload.len()) as u32;
         Ok(Placement {
-            object: ObjectId(header.tick),
+            key: Key { source: u64::from(header.data_id), number: header.tick },
             offset,
             start,
-            length: payload.len() as u32,
+            length: payload.len() as u64,
             size: Some(size),
+            number_bits: 0,
         })
     }
 
@@ -121,7 +122,7 @@ impl Layout for EjfatLayout {
     }
 
     /// Unknown: ticks are often microseconds.
-    fn units_between(&self, _: ObjectId, _: ObjectId) -> Option<u64> {
+    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
         None
     }
 }
@@ -150,8 +151,14 @@ mod tests {
     fn every_version_in_use_is_placed() {
         for nibble in 0..3 {
             let bare = packet(nibble, 100, 1000, 50);
-            let place =
-                Placement { object: ObjectId(77), offset: 100, start: 20, length: 50, size: Some(1000) };
+            let place = Placement {
+                key: Key { source: 0x1234, number: 77 },
+                offset: 100,
+                start: 20,
+                length: 50,
+                size: Some(1000),
+                number_bits: 0,
+            };
             assert_eq!(LAYOUT.place(&bare), Ok(place));
             assert_eq!(data_id(&bare), Some(0x1234));
             let v2 = BalancerV2 {
@@ -204,7 +211,7 @@ mod tests {
         assert_eq!(other.place(&packet(1, 0, 10, 10)), Err(Reject::UnknownThread));
         let v4 = BalancerV2 { magic: MAGIC, version: 4, protocol: 1, ..BalancerV2::default() };
         assert_eq!(LAYOUT.place(&[&v4.write()[..], &packet(1, 0, 10, 10)].concat()), Err(Reject::BadVersion));
-        assert_eq!(LAYOUT.units_between(ObjectId(1), ObjectId(2)), None);
+        assert_eq!(LAYOUT.units_between(1, 2), None);
     }
 
     proptest! {
@@ -212,8 +219,8 @@ mod tests {
         fn any_octets_are_placed_inside_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..100), offset: u32, length: u32, made: bool) {
             let raw = if made { packet(1, offset % 2000, length % 2000, raw.len()) } else { raw };
             if let Ok(place) = (EjfatLayout { data_id: None, ..LAYOUT }).place(&raw) {
-                prop_assert_eq!((place.start + place.length) as usize, raw.len());
-                prop_assert!(place.offset + u64::from(place.length) <= place.size.unwrap());
+                prop_assert_eq!(u64::from(place.start) + place.length, raw.len() as u64);
+                prop_assert!(place.offset + place.length <= place.size.unwrap());
             }
         }
     }

@@ -16,7 +16,7 @@ use super::{
     layout::{Blocks, wrong_size},
     mark5b,
 };
-use crate::placement::{Geometry, Layout, ObjectId, Placement, Reject};
+use crate::placement::{Geometry, Layout, Placement, Reject};
 
 crate::header! {
     /// What precedes each half frame.
@@ -103,7 +103,7 @@ impl Layout for Fila10gLayout {
         self.blocks.geometry()
     }
 
-    fn units_between(&self, from: ObjectId, to: ObjectId) -> Option<u64> {
+    fn units_between(&self, from: u64, to: u64) -> Option<u64> {
         self.blocks.between(from, to)
     }
 }
@@ -135,12 +135,12 @@ mod tests {
             let layout = layout(phase);
             let first = layout.place(&datagram(counter, true)).unwrap();
             let second = layout.place(&datagram(counter + 1, false)).unwrap();
-            assert_eq!((first.object.0, first.offset, first.start), (2, 2 * HALF as u64, 8));
-            assert_eq!((second.object.0, second.offset), (2, 3 * HALF as u64));
+            assert_eq!((first.key.number, first.offset, first.start), (2, 2 * HALF as u64, 8));
+            assert_eq!((second.key.number, second.offset), (2, 3 * HALF as u64));
             assert_eq!(Phase::of(counter), phase);
         }
         assert_eq!(layout(Phase::Even).geometry().object_bytes, 20 * HALF as u64);
-        assert_eq!(layout(Phase::Even).units_between(ObjectId(1), ObjectId(3)), Some(40));
+        assert_eq!(layout(Phase::Even).units_between(1, 3), Some(40));
     }
 
     #[test]

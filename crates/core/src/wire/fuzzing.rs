@@ -26,9 +26,9 @@ fn place(layout: &AnyLayout, packet: &[u8]) {
     assert!(place.size.unwrap_or(geometry.object_bytes) <= geometry.object_bytes);
     assert!(place.offset + u64::from(place.length) <= place.size.unwrap_or(geometry.object_bytes));
     if let Grain::Units(unit) = geometry.grain {
-        assert!(place.length == unit && place.offset.is_multiple_of(u64::from(unit)));
+        assert!(place.length == u64::from(unit) && place.offset.is_multiple_of(u64::from(unit)));
     }
-    assert_eq!(layout.units_between(place.object, place.object).unwrap_or_default(), 0);
+    assert_eq!(layout.units_between(place.key.number, place.key.number).unwrap_or_default(), 0);
 }
 
 /// VDIF by time and by number; the first octet chooses.

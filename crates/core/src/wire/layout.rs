@@ -13,7 +13,7 @@
 use super::{
     ejfat::EjfatLayout, fila10g::Fila10gLayout, mark5b::Mark5bLayout, spead::SpeadLayout, vdif::VdifLayout,
 };
-use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};
+use crate::placement::{Geometry, Grain, Key, Layout, Placement, Reject};
 
 /// Which octets of a datagram are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -116,11 +116,12 @@ impl Blocks {
         let (object, index) = self.divisor.split(position);
         let unit = u64::from(self.unit());
         Placement {
-            object: ObjectId(first.wrapping_add(object)),
+            key: Key::of(first.wrapping_add(object)),
             offset: index * unit,
             start: self.start,
-            length: self.unit(),
+            length: unit,
             size: Some(self.units * unit),
+            number_bits: 0,
         }
     }
 
@@ -132,8 +133,8 @@ impl Blocks {
 
     /// Units between the starts of two objects of a stream without gaps in its positions.
     #[must_use]
-    pub fn between(&self, from: ObjectId, to: ObjectId) -> Option<u64> {
-        to.0.checked_sub(from.0)?.checked_mul(self.units)
+    pub fn between(&self, from: u64, to: u64) -> Option<u64> {
+        to.checked_sub(from)?.checked_mul(self.units)
     }
 }
 
@@ -187,9 +188,9 @@ impl Rate {
     }
 
     /// Units between two objects; unknown across seconds where the rate is.
-    pub(crate) fn between(self, blocks: &Blocks, from: ObjectId, to: ObjectId) -> Option<u64> {
+    pub(crate) fn between(self, blocks: &Blocks, from: u64, to: u64) -> Option<u64> {
         match self {
-            Rate::Stride(objects) if from.0 / objects != to.0 / objects => None,
+            Rate::Stride(objects) if from / objects != to / objects => None,
             _ => blocks.between(from, to),
         }
     }
@@ -261,7 +262,7 @@ impl Layout for AnyLayout {
         }
     }
 
-    fn units_between(&self, from: ObjectId, to: ObjectId) -> Option<u64> {
+    fn units_between(&self, from: u64, to: u64) -> Option<u64> {
         match self {
             AnyLayout::Vdif(layout) => layout.units_between(from, to),
             AnyLayout::Mark5b(layout) => layout.units_between(from, to),
@@ -296,10 +297,10 @@ mod tests {
             let Ok(blocks) = Blocks::new(packet, start, group, capacity) else { return Ok(()) };
             let (place, size) = (blocks.place(0, position), blocks.geometry().object_bytes);
             prop_assert!(size <= capacity && blocks.units.is_multiple_of(group as u64));
-            prop_assert!(place.offset + u64::from(place.length) <= size);
-            prop_assert_eq!((place.start + place.length) as usize, packet);
+            prop_assert!(place.offset + place.length <= size);
+            prop_assert_eq!(u64::from(place.start) + place.length, packet as u64);
             let unit = u64::from(blocks.unit());
-            prop_assert_eq!(u128::from(place.object.0) * u128::from(blocks.units) + u128::from(place.offset / unit), u128::from(position));
+            prop_assert_eq!(u128::from(place.key.number) * u128::from(blocks.units) + u128::from(place.offset / unit), u128::from(position));
         }
     }
 

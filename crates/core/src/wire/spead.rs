@@ -33,7 +33,7 @@ pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
 
-use crate::placement::{Geometry, Grain, Layout, ObjectId, Placement, Reject};
+use crate::placement::{Geometry, Grain, Layout, Placement, Reject};
 
 crate::header! {
     /// Packet header (§8.1).
@@ -278,13 +278,7 @@ impl Layout for SpeadLayout {
         if most > self.heap_bytes || head.offset + head.length > most {
             return Err(Reject::Outside);
         }
-        Ok(Placement {
-            object: ObjectId(head.counter),
-            offset: head.offset,
-            start: head.start as u32,
-            length: head.length as u32,
-            size: head.size,
-        })
+        Ok(head.placement(0))
     }
 
     fn geometry(&self) -> Geometry {
@@ -292,7 +286,7 @@ impl Layout for SpeadLayout {
     }
 
     /// Unknown: heap counters need not be consecutive.
-    fn units_between(&self, _: ObjectId, _: ObjectId) -> Option<u64> {
+    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
         None
     }
 }
@@ -329,15 +323,16 @@ mod tests {
 
     #[test]
     fn golden_packets_are_placed() {
-        let place = |start, length| Placement {
-            object: ObjectId(7),
+        let place = |start, length, bits| Placement {
+            key: crate::placement::Key::of(7),
             offset: 0,
             start,
             length,
-            size: Some(u64::from(length)),
+            size: Some(length),
+            number_bits: bits,
         };
-        assert_eq!(layout(48).place(&bytes(EMPTY)), Ok(place(48, 1)));
-        assert_eq!(layout(40).place(&bytes(ITEMS)), Ok(place(56, 2)));
+        assert_eq!(layout(48).place(&bytes(EMPTY)), Ok(place(48, 1, 48)));
+        assert_eq!(layout(40).place(&bytes(ITEMS)), Ok(place(56, 2, 40)));
         let packet = bytes(ITEMS);
         let items: Vec<Item> = Packet::read(&packet).unwrap().items().collect();
         assert_eq!(items[4], Item { immediate: true, id: 0x1001, value: 0x01_0203 });
@@ -407,7 +402,7 @@ mod tests {
             "no size, beyond the block"
         );
         assert_eq!(place(&[(4, 6), (3, 4), (1, 7)], 6).unwrap().size, None);
-        assert_eq!(layout.units_between(ObjectId(1), ObjectId(2)), None);
+        assert_eq!(layout.units_between(1, 2), None);
     }
 
     proptest! {
@@ -424,8 +419,8 @@ mod tests {
                 items in proptest::collection::vec((0u64..6, 0u64..200), 0..8), payload in 0usize..50, made: bool) {
             let raw = if made { packet(48, &items, payload) } else { raw };
             if let Ok(place) = layout(48).place(&raw) {
-                prop_assert!((place.start + place.length) as usize == raw.len());
-                prop_assert!(place.offset + u64::from(place.length) <= place.size.unwrap_or(1 << 20));
+                prop_assert!(u64::from(place.start) + place.length == raw.len() as u64);
+                prop_assert!(place.offset + place.length <= place.size.unwrap_or(1 << 20));
             }
         }
     }

@@ -9,8 +9,7 @@ use super::network::What;
 use super::sender::Plan;
 use super::{SpeadTally, SpeadWorld};
 use crate::model::{Held, hold};
-use skyhaul_core::assembly::heaps::HeapKey;
-use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::placement::{Key, Nanos, Reject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -133,7 +132,7 @@ fn every_heap_is_there(
             hold!(given.plans == BTreeSet::from([plan]), "{key:?} holds bytes of {:?}", given.plans);
         }
     }
-    let keys: BTreeSet<HeapKey> = came
+    let keys: BTreeSet<Key> = came
         .keys()
         .map(|&plan| world.key(world.stream.plans[plan].sender, world.stream.plans[plan].counter))
         .collect();
@@ -151,7 +150,7 @@ fn is_orderly(world: &SpeadWorld, came: &BTreeMap<usize, Came>) -> bool {
             return false;
         }
         let key = world.key(plan.sender, plan.counter);
-        let by = if key.source == 0 { key.counter } else { key.source };
+        let by = if key.source == 0 { key.number } else { key.source };
         let until = if came.is_whole(plan) { came.last() } else { due.plus(world.tick) };
         let changes = changes.entry(by % world.config.substreams).or_default();
         // Ends count after beginnings of the same moment: more may be open then than are.

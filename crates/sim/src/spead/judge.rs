@@ -2,8 +2,8 @@
 //! handed on, and which of them must still be remembered.
 
 use crate::model::{Held, hold};
-use skyhaul_core::assembly::heaps::{HeapCause, HeapKey, HeapsConfig, Part, RetiredHeap};
-use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::assembly::{Cause, KeyedConfig, Retired};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -61,32 +61,32 @@ pub struct Given {
     /// The plans that its parts are of.
     pub plans: BTreeSet<usize>,
     /// Why it was handed on.
-    pub cause: HeapCause,
+    pub cause: Cause,
 }
 
 /// Everything that was accepted, and what came of it.
 #[derive(Debug)]
 pub struct Judge {
-    config: HeapsConfig,
+    config: KeyedConfig,
     /// The highest counter that a packet can tell; heaps are kept by all of theirs.
     highest: u64,
-    open: BTreeMap<HeapKey, Open>,
+    open: BTreeMap<Key, Open>,
     opened: u64,
     /// When each heap was handed on, in order, and whether it was complete.
     done: Vec<(Nanos, bool)>,
-    latest: BTreeMap<HeapKey, usize>,
+    latest: BTreeMap<Key, usize>,
     /// Of each source, how many of `done` are forgotten.
     forgotten: BTreeMap<u64, usize>,
     /// Something was forgotten before its time: the start of its sender came late, or again.
     pub forgot: bool,
     /// Each heap that was handed on, by its key: more than once where it was not remembered.
-    pub given: BTreeMap<HeapKey, Vec<Given>>,
+    pub given: BTreeMap<Key, Vec<Given>>,
 }
 
 impl Judge {
     /// Nothing was accepted.
     #[must_use]
-    pub fn new(config: HeapsConfig, highest: u64) -> Judge {
+    pub fn new(config: KeyedConfig, highest: u64) -> Judge {
         Judge {
             config,
             highest,
@@ -102,7 +102,7 @@ impl Judge {
 
     /// Whether the heap is finished and must be remembered at `now`; then, whether it was complete.
     #[must_use]
-    pub fn remembers(&self, key: HeapKey, now: Nanos) -> Option<bool> {
+    pub fn remembers(&self, key: Key, now: Nanos) -> Option<bool> {
         let &at = self.latest.get(&key)?;
         let from = self.done.len().saturating_sub(self.config.remember);
         let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
@@ -112,21 +112,21 @@ impl Judge {
 
     /// The whole counter of the heap that is handed on with this one: of two laps, the older.
     #[must_use]
-    pub fn known_as(&self, told: HeapKey) -> HeapKey {
+    pub fn known_as(&self, told: Key) -> Key {
         let like = self.open.iter().filter(|(key, _)| self.is_like(**key, told));
         like.min_by_key(|(_, open)| open.number).map_or(told, |(key, _)| *key)
     }
 
     /// Whether packets tell the same counter for both.
-    fn is_like(&self, one: HeapKey, other: HeapKey) -> bool {
-        one.source == other.source && (one.counter ^ other.counter) & self.highest == 0
+    fn is_like(&self, one: Key, other: Key) -> bool {
+        one.source == other.source && (one.number ^ other.number) & self.highest == 0
     }
 
-    fn substream(&self, key: HeapKey) -> u64 {
-        (if key.source == 0 { key.counter } else { key.source }) % self.config.substreams
+    fn substream(&self, key: Key) -> u64 {
+        (if key.source == 0 { key.number } else { key.source }) % self.config.substreams
     }
 
-    fn beside(&self, key: HeapKey) -> impl Iterator<Item = &Open> {
+    fn beside(&self, key: Key) -> impl Iterator<Item = &Open> {
         let substream = self.substream(key);
         self.open.iter().filter(move |(other, _)| self.substream(**other) == substream).map(|(_, open)| open)
     }
@@ -135,14 +135,8 @@ impl Judge {
     ///
     /// # Errors
     /// What does not hold.
-    pub fn accept(
-        &mut self,
-        key: HeapKey,
-        part: Part,
-        bytes: &[u8],
-        plan: Option<usize>,
-        now: Nanos,
-    ) -> Held {
+    pub fn accept(&mut self, part: Placement, bytes: &[u8], plan: Option<usize>, now: Nanos) -> Held {
+        let key = part.key;
         let in_order = self.config.in_order;
         let open = self.begin(key, now)?;
         let range = part.offset..part.offset + part.length;
@@ -164,7 +158,7 @@ impl Judge {
     }
 
     /// The heap of this key, which begins here if it is not under construction.
-    fn begin(&mut self, key: HeapKey, now: Nanos) -> Held<&mut Open> {
+    fn begin(&mut self, key: Key, now: Nanos) -> Held<&mut Open> {
         if !self.open.contains_key(&key) {
             hold!(self.remembers(key, now).is_none(), "{key:?} is finished, and begins again");
             self.opened += 1;
@@ -185,8 +179,8 @@ impl Judge {
     ///
     /// # Errors
     /// What does not hold.
-    pub fn miss(&mut self, key: HeapKey, part: Part, plan: Option<usize>, now: Nanos) -> Held {
-        let open = self.begin(key, now)?;
+    pub fn miss(&mut self, part: Placement, plan: Option<usize>, now: Nanos) -> Held {
+        let open = self.begin(part.key, now)?;
         open.missed = open.missed.max(part.offset + part.length);
         open.size = open.size.or(part.size);
         open.plans.extend(plan);
@@ -197,7 +191,8 @@ impl Judge {
     ///
     /// # Errors
     /// What does not hold.
-    pub fn refuse(&self, key: HeapKey, part: Part, why: Reject, now: Nanos, honest: bool) -> Held {
+    pub fn refuse(&self, part: Placement, why: Reject, now: Nanos, honest: bool) -> Held {
+        let key = part.key;
         let open = self.open.get(&key);
         let end = part.offset.saturating_add(part.length);
         let there = |open: &Open| {
@@ -209,7 +204,7 @@ impl Judge {
             Reject::Late => open.is_none() && remembered == Some(false),
             Reject::Overlap => open.is_some_and(there),
             Reject::OutOfOrder => self.config.in_order && part.offset != open.map_or(0, Open::high),
-            Reject::Unsized => !self.config.unsized_heaps && open.is_none() && part.size.is_none(),
+            Reject::Unsized => !self.config.unsized_objects && open.is_none() && part.size.is_none(),
             Reject::Fragmented => open.is_some_and(|open| open.parts.len() >= self.config.runs as usize),
             Reject::WrongSize => {
                 !honest && open.is_some_and(|open| open.size.is_some() && open.size != part.size)
@@ -226,15 +221,15 @@ impl Judge {
     ///
     /// # Errors
     /// What does not hold.
-    pub fn retire(&mut self, heap: &RetiredHeap<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
+    pub fn retire(&mut self, heap: &Retired<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
         let key = heap.key;
         self.has_cause(heap, now, exact)?;
         let Some(open) = self.open.remove(&key) else {
             return Err(format!("{key:?} is handed on, and nothing of it was accepted"));
         };
-        hold!(heap.received == open.received(), "{key:?}: {} bytes told", heap.received);
+        hold!(heap.received() == open.received(), "{key:?}: {} bytes told", heap.received());
         hold!(heap.size == open.size, "{key:?}: size {:?} is told as {:?}", open.size, heap.size);
-        hold!(heap.bytes == open.bytes(), "{key:?}: {} bytes long", heap.bytes);
+        hold!(heap.range.end == open.bytes(), "{key:?}: {} bytes long", heap.range.end);
         hold!((heap.first, heap.last) == (open.first, open.last), "{key:?}: times");
         let missing = open.missing();
         hold!(heap.missing == missing, "{key:?}: {missing:?} is missing, {:?} told", heap.missing);
@@ -250,13 +245,13 @@ impl Judge {
         Ok(())
     }
 
-    fn has_cause(&self, heap: &RetiredHeap<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
+    fn has_cause(&self, heap: &Retired<impl AsRef<[u8]>>, now: Nanos, exact: bool) -> Held {
         let Some(open) = self.open.get(&heap.key) else { return Ok(()) };
         let whole = open.size == Some(open.received());
         hold!(whole == heap.is_complete(), "{:?} is handed on for {}", heap.key, heap.cause.name());
         let just = match heap.cause {
             // Its counter came round.
-            HeapCause::Window
+            Cause::Window
                 if self
                     .open
                     .iter()
@@ -264,15 +259,16 @@ impl Judge {
             {
                 true
             }
-            HeapCause::Window => {
+            Cause::Window => {
                 self.beside(heap.key).count() >= self.config.window
                     && self.beside(heap.key).all(|other| other.number >= open.number)
             }
-            HeapCause::Timeout => self.config.timeout.is_some_and(|timeout| {
+            Cause::Timeout => self.config.timeout.is_some_and(|timeout| {
                 let due = open.first.plus(timeout);
                 if exact { now == due } else { now >= due }
             }),
-            HeapCause::Complete | HeapCause::Finish => true,
+            Cause::Complete | Cause::Finish => true,
+            Cause::Linger | Cause::Idle | Cause::Flush | Cause::Restart | Cause::Stray => false,
         };
         hold!(just, "{:?} is handed on for {} at {}: {open:?}", heap.key, heap.cause.name(), now.0);
         Ok(())
@@ -297,7 +293,7 @@ impl Judge {
     /// A packet says that its sender begins with heap `start`. Whether that is news; what then comes out of heaps that
     /// the sender left behind is still to be handed to [`retire`](Self::retire), before [`forget`](Self::forget).
     #[must_use]
-    pub fn begins(&self, start: HeapKey, now: Nanos) -> bool {
+    pub fn begins(&self, start: Key, now: Nanos) -> bool {
         let long = |since: Nanos| now.since(since) >= Nanos(100_000_000);
         let finished = self.latest.get(&start).filter(|_| self.remembers(start, now).is_some());
         let fresh = finished.is_some_and(|&at| !long(self.done[at].0));

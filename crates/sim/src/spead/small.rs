@@ -8,7 +8,7 @@ use super::SpeadWorld;
 use super::network::{Arrival, What};
 use super::sender::{Shape, Stream, Told};
 use crate::random::Random;
-use skyhaul_core::assembly::heaps::HeapsConfig;
+use skyhaul_core::assembly::keyed::KeyedConfig;
 use skyhaul_core::placement::Nanos;
 
 /// What happens to one packet.
@@ -79,15 +79,15 @@ pub fn streams() -> Vec<Stream> {
 
 /// Every choice of limits.
 #[must_use]
-pub fn limits() -> Vec<HeapsConfig> {
+pub fn limits() -> Vec<KeyedConfig> {
     let mut out = Vec::new();
     for window in [1, 2, 16] {
         for in_order in [false, true] {
             for timeout in [None, Some(Nanos::SECOND)] {
-                for (unsized_heaps, remember) in [(true, 64), (false, 64), (true, 0)] {
+                for (unsized_objects, remember) in [(true, 64), (false, 64), (true, 0)] {
                     let limits =
-                        HeapsConfig { window, in_order, timeout, unsized_heaps, ..HeapsConfig::default() };
-                    out.push(HeapsConfig { remember, remember_for: Nanos(u64::MAX), ..limits });
+                        KeyedConfig { window, in_order, timeout, unsized_objects, ..KeyedConfig::default() };
+                    out.push(KeyedConfig { remember, remember_for: Nanos(u64::MAX), ..limits });
                 }
             }
         }
@@ -99,7 +99,7 @@ pub fn limits() -> Vec<HeapsConfig> {
 #[must_use]
 pub fn world(
     stream: &Stream,
-    config: HeapsConfig,
+    config: KeyedConfig,
     first: Option<Fault>,
     second: Option<Fault>,
 ) -> SpeadWorld {

@@ -4,7 +4,7 @@ use super::flow::{Flow, Throttle};
 use super::packets::Packets;
 use super::{BenchOptions, Load, Ran, Run, What, search};
 use crate::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
-use skyhaul_core::assembly::Config;
+use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
@@ -243,7 +243,7 @@ fn engine(
 fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
     EngineOptions {
         learn: LearnOptions { object_bytes: block_bytes as u64, ..LearnOptions::default() },
-        assembly: Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
+        assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
         gate: Gate::default(),
         allow: Allow::default(),
         max_streams: 16,

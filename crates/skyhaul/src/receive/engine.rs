@@ -12,7 +12,7 @@ use super::stream::{Begin, Stream, StreamInfo};
 use super::tally::{Past, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
-use skyhaul_core::assembly::Config;
+use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Grain, Layout, Nanos, Reject};
 use skyhaul_core::wire::vdif::Vdif;
 use skyhaul_core::wire::{Format, LearnOptions, Place, StreamFormat};
@@ -30,7 +30,7 @@ pub struct EngineOptions {
     /// How streams are recognised and placed.
     pub learn: LearnOptions,
     /// Limits of each stream's assembly; the geometry is the stream's own.
-    pub assembly: Config,
+    pub assembly: OrderedConfig,
     /// Data time to let through.
     pub gate: Gate,
     /// Who may send.
@@ -340,7 +340,7 @@ impl<K: Sink> Engine<K> {
             format,
             unit_bytes,
         });
-        let config = Config { geometry: layout.geometry(), ..self.options.assembly };
+        let config = OrderedConfig { geometry: layout.geometry(), ..self.options.assembly };
         if let Some(tap) = &mut self.tap {
             tap.stream_began(&info);
         }

@@ -13,7 +13,7 @@ use super::reader::{Board, Reader};
 use crate::awake::Awake;
 use crate::mirror::Mirror;
 use crate::report::{Cpu, ReceiveReport, VERSION};
-use skyhaul_core::assembly::Config;
+use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::{Endpoint, Transport};
@@ -207,10 +207,10 @@ impl Receiver {
         for (at, (name, source)) in sources.into_iter().enumerate() {
             let engine_options = EngineOptions {
                 learn: options.learn.clone(),
-                assembly: Config {
+                assembly: OrderedConfig {
                     window: options.window.max(1),
                     flush: Nanos(options.flush.as_nanos().min(u128::from(u64::MAX / 4)) as u64),
-                    ..Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) })
+                    ..OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) })
                 },
                 gate: options.gate,
                 split_threads: options.split_threads,

@@ -140,7 +140,7 @@ fn keep<B>(part: &mut Retired<B>, range: Range<u64>) {
 mod tests {
     use super::*;
     use skyhaul_core::assembly::Mark;
-    use skyhaul_core::placement::{Nanos, ObjectId};
+    use skyhaul_core::placement::{Key, Nanos};
     use skyhaul_core::wire::vdif::Vdif;
     use skyhaul_core::wire::{LearnOptions, Learner, Order, vtp};
 
@@ -176,12 +176,13 @@ mod tests {
         let ends = came.windows(2).filter(|pair| pair[0] + 1 < pair[1]);
         let missing = ends.map(|pair| (pair[0] + 1 + shift) * UNIT..(pair[1] + shift) * UNIT).collect();
         Retired {
-            object: ObjectId(0),
+            key: Key::of(0),
             epoch: 0,
             block,
             range: low * UNIT..high * UNIT,
+            size: None,
             missing,
-            after: Some(Mark { object: ObjectId(0), offset: 0 }),
+            after: Some(Mark { number: 0, offset: 0 }),
             first: Nanos(0),
             last: Nanos(0),
             cause,

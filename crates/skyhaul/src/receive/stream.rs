@@ -5,7 +5,7 @@ use super::gate::Gate;
 use super::sets::Sets;
 use super::strangers::LONG;
 use crate::mirror::Tap;
-use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
+use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Slot, Window};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
 use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
 use skyhaul_core::wire::{AnyLayout, FrameTime, Place, RateWatch, StreamFormat};
@@ -129,7 +129,7 @@ pub(super) struct Begin {
 pub(super) struct Stream {
     pub(super) info: Arc<StreamInfo>,
     layout: AnyLayout,
-    assembly: Assembly<Block>,
+    assembly: Ordered<Block>,
     pub(super) report: StreamReport,
     /// Frames of one object.
     per_object: u64,
@@ -165,7 +165,7 @@ impl Stream {
     pub(super) fn new(
         info: Arc<StreamInfo>,
         layout: AnyLayout,
-        mut config: Config,
+        mut config: OrderedConfig,
         begin: Begin,
         loss_ranges: Arc<AtomicU32>,
     ) -> Self {
@@ -178,7 +178,7 @@ impl Stream {
         Self {
             info,
             layout,
-            assembly: Assembly::new(config),
+            assembly: Ordered::new(config),
             report,
             per_object,
             last_train: Nanos::default(),
@@ -250,23 +250,28 @@ impl Stream {
         }
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
         // Until a stream is proven, half of the pool is for others.
-        let block = || {
+        let room = |_: u64, old: Option<Block>| {
             let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
             let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
-            (pool.free() > leaves).then(|| pool.take()).flatten()
+            (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
         };
-        let mut slot = self.assembly.reserve(placement, now, block)?;
-        let range = slot.range();
+        let mut slot = self.assembly.reserve(placement, now, room)?;
+        let range = slot.range().start as usize..slot.range().end as usize;
         slot.block().place(range.start, payload);
         if let Some(tap) = tap {
-            tap.frame(self.info.id, slot.block(), range, placement.object.0.saturating_mul(self.per_object));
+            tap.frame(
+                self.info.id,
+                slot.block(),
+                range,
+                placement.key.number.saturating_mul(self.per_object),
+            );
         }
         slot.commit(now);
         self.report.placed += 1;
         let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
         self.report
             .sequence
-            .arrived(placement.object.0.saturating_mul(self.per_object).saturating_add(within));
+            .arrived(placement.key.number.saturating_mul(self.per_object).saturating_add(within));
         self.report.last_arrival = now;
         Ok(())
     }
@@ -284,7 +289,7 @@ impl Stream {
     }
 
     pub(super) fn finish(&mut self) {
-        self.assembly.finish();
+        self.assembly.finish(Nanos::default());
     }
 
     /// The next part that is finished.
@@ -310,7 +315,8 @@ impl Stream {
 
     /// Enter a finished object into the books.
     fn account(&mut self, retired: Retired<Block>, unit: u64) -> Part {
-        let Retired { object, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
+        let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
             self.report.epochs = epoch;
@@ -328,9 +334,9 @@ impl Stream {
         };
         let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
         // Numbers are 64 bits, whatever a sender puts there: the last ones are all one.
-        let first_number = object.0.saturating_mul(self.per_object);
+        let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
-        let from = Mark { object, offset: range.start };
+        let from = Mark { number: object, offset: range.start };
         let gap = after.map_or(0, |after| self.gap(after, from, unit, first_time, first));
         if gap > 0 {
             let end = number(range.start);
@@ -350,7 +356,7 @@ impl Stream {
             self.learn_rate(time, number(range.start).saturating_add(u64::from(last)));
         }
         let frames_per_second = self.report.frames_per_second;
-        let (range, object) = (start..range.end as usize, object.0);
+        let range = start..range.end as usize;
         Part {
             block,
             range,
@@ -402,7 +408,7 @@ impl Stream {
         if from >= to {
             return 0;
         }
-        match self.layout.units_between(from.object, to.object) {
+        match self.layout.units_between(from.number, to.number) {
             Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
             // Across the end of a second whose length the layout does not know; we may by now.
             None => {

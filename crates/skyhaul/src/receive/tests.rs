@@ -6,7 +6,7 @@ use super::engine::{Engine, EngineOptions};
 use super::{Allow, Gate, Part, Sink, StreamInfo};
 use crate::frames::FramesOf;
 use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
-use skyhaul_core::assembly::Config;
+use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
 use skyhaul_core::wire::{Format, LearnOptions, Order, Place};
 use skyhaul_io::memory::{Pool, PoolOptions};
@@ -72,7 +72,7 @@ impl Bed {
             Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: BLOCK, shared: false }).unwrap();
         let mut options = EngineOptions {
             learn: LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() },
-            assembly: Config::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
+            assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
             gate: Gate::default(),
             allow: Allow::default(),
             max_streams: 4,

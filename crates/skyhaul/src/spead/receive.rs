@@ -39,7 +39,7 @@
 //! # Limits
 //!
 //! Memory: that of the heaps ([`StreamConfig::memory`]), some hundred bytes for each entry of ring and window, and what
-//! `remember` and `senders` say. A heap that claims more than [`HeapsConfig::largest`] is refused before it gets any.
+//! `remember` and `senders` say. A heap that claims more than [`KeyedConfig::largest`] is refused before it gets any.
 //! The clock is looked at every 16 trains; a timeout may come 20 ms late. The time is kept by the readers: a stream
 //! without one is looked after by [`Stream::get`].
 
@@ -62,11 +62,11 @@ mod table;
 mod tests;
 mod train;
 
-pub use config::{Full, Key, StopRule, StreamConfig, TcpReaderOptions};
+pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
 pub use heap::Heap;
 pub use ring::GetError;
 pub use rows::Missing;
-pub use skyhaul_core::assembly::heaps::{HeapCause, HeapsConfig};
+pub use skyhaul_core::assembly::{Cause, KeyedConfig};
 pub use skyhaul_io::memory::heap::{HeapBytes, HeapMemory};
 pub use stats::{Counts, Ended, ReaderStats, Stats};
 pub use stream::Stream;

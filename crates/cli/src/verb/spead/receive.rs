@@ -16,7 +16,7 @@ use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
 use skyhaul::report::reject_counts;
 use skyhaul::spead::receive::{
-    Counts, Ended, GetError, Heap, Key, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
+    Counts, Ended, GetError, Heap, KeyedBy, Stats, StopRule, Stream, StreamConfig, TcpReaderOptions,
 };
 use skyhaul::wire::spead::id;
 use std::io::Write;
@@ -131,7 +131,7 @@ fn config(args: &ReceiveArgs) -> StreamConfig {
     let memory = common.memory.map_or(MEMORY.min(skyhaul::io::memory::default_bytes()), |m| m.bytes());
     StreamConfig {
         heaps,
-        key: if spead.by_sender { Key::SenderAndCounter } else { Key::Counter },
+        key: if spead.by_sender { KeyedBy::SenderAndCounter } else { KeyedBy::Counter },
         stop: match spead.stop_items {
             StopArg::Never => StopRule::Never,
             StopArg::After(1) => StopRule::First,

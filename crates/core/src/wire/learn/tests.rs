@@ -110,7 +110,7 @@ fn clocks_of_threads_are_set_right() {
     let units = layout.geometry().object_bytes / 5032;
     let linear = |p: &Vec<u8>| {
         let at = layout.place(p).unwrap();
-        at.object.0 * units + at.offset / 5032
+        at.key.number * units + at.offset / 5032
     };
     assert!(packets.windows(2).all(|pair| linear(&pair[0]) + 1 == linear(&pair[1])));
     let time = |p: &Vec<u8>| format.frame_time(p).unwrap();

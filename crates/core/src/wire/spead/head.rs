@@ -16,7 +16,7 @@
 //! sixth of the receiver's time with packets of 1472 octets. A length of 0 is legal here, for a heap of immediate items only; spead2 never sends it and takes it.
 
 use super::{Control, Flavour, Spead, id};
-use crate::placement::Reject;
+use crate::placement::{Key, Placement, Reject};
 
 /// What a packet says about itself (§8.1, §8.2). Where an item occurs more than once, the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +104,20 @@ impl<'a> Head<'a> {
         let most = ((u64::MAX >> (64 - bits)) - self.offset) / self.length;
         let octets = packet.get(..self.start)?;
         Some(Sequel { octets, at: at + 1, length: self.length, most: most.saturating_sub(1) })
+    }
+
+    /// Where its payload belongs, of the heaps of sender number `source`.
+    #[inline(always)]
+    #[must_use]
+    pub fn placement(&self, source: u64) -> Placement {
+        Placement {
+            key: Key { source, number: self.counter },
+            offset: self.offset,
+            start: self.start as u32,
+            length: self.length,
+            size: self.size,
+            number_bits: self.flavour.address_bits,
+        }
     }
 
     /// Octets of the whole packet.

@@ -1,7 +1,7 @@
 //! Where a VDIF frame belongs in its stream: by the sequence number before it, or by its time and thread.
 
 use crate::{
-    placement::{Geometry, Layout, ObjectId, Placement, Reject},
+    placement::{Geometry, Layout, Placement, Reject},
     wire::{
         header::Order,
         layout::{Blocks, Rate, wrong_size},
@@ -147,7 +147,7 @@ impl Layout for VdifLayout {
         self.blocks.geometry()
     }
 
-    fn units_between(&self, from: ObjectId, to: ObjectId) -> Option<u64> {
+    fn units_between(&self, from: u64, to: u64) -> Option<u64> {
         match &self.by {
             By::Sequence(_) => self.blocks.between(from, to),
             By::Time { rate, .. } => rate.between(&self.blocks, from, to),
@@ -187,10 +187,17 @@ mod tests {
         let blocks = Blocks::new(48, 8, 1, 400).unwrap();
         let layout = VdifLayout::by_sequence(blocks, &shape(), Order::Little).unwrap();
         let place = layout.place(&packet(Some(23), at(9, 9, 9))).unwrap();
-        let want = Placement { object: ObjectId(2), offset: 120, start: 8, length: 40, size: Some(400) };
+        let want = Placement {
+            key: crate::placement::Key::of(2),
+            offset: 120,
+            start: 8,
+            length: 40,
+            size: Some(400),
+            ..Placement::default()
+        };
         assert_eq!(place, want);
-        assert_eq!(layout.units_between(ObjectId(2), ObjectId(4)), Some(20));
-        assert_eq!(layout.units_between(ObjectId(4), ObjectId(2)), None);
+        assert_eq!(layout.units_between(2, 4), Some(20));
+        assert_eq!(layout.units_between(4, 2), None);
         let bare = Blocks::new(40, 0, 1, 400).unwrap();
         assert_eq!(VdifLayout::by_sequence(bare, &shape(), Order::Big).unwrap_err(), Reject::WrongSize);
     }
@@ -200,7 +207,7 @@ mod tests {
         let layout = timed(Some(5), &[(3, 0), (700, 0)]);
         let linear = |vdif| {
             let place = layout.place(&packet(None, vdif)).unwrap();
-            place.object.0 * 10 + place.offset / 40
+            place.key.number * 10 + place.offset / 40
         };
         let first = linear(at(0, 0, 3));
         assert_eq!(linear(at(0, 0, 700)), first + 1);
@@ -213,12 +220,12 @@ mod tests {
         let layout = timed(None, &[(0, 0), (1, 0)]);
         let place = |s, f, t| layout.place(&packet(None, at(s, f, t))).unwrap();
         assert!(layout.short_objects());
-        assert_eq!(place(0, 7, 1).object.0, place(0, 0, 0).object.0 + 1);
+        assert_eq!(place(0, 7, 1).key.number, place(0, 0, 0).key.number + 1);
         assert_eq!((place(1, 0, 0).offset, place(0, 7, 1).offset), (0, 200));
-        assert!(place(1, 0, 0).object > place(0, 0xFF_FFFF, 1).object, "numbers ascend");
-        let same = layout.units_between(place(0, 0, 0).object, place(0, 20, 0).object);
+        assert!(place(1, 0, 0).key.number > place(0, 0xFF_FFFF, 1).key.number, "numbers ascend");
+        let same = layout.units_between(place(0, 0, 0).key.number, place(0, 20, 0).key.number);
         assert_eq!(
-            (same, layout.units_between(place(0, 0, 0).object, place(1, 0, 0).object)),
+            (same, layout.units_between(place(0, 0, 0).key.number, place(1, 0, 0).key.number)),
             (Some(40), None)
         );
     }
@@ -228,7 +235,7 @@ mod tests {
         let layout = timed(Some(5), &[(0, 0), (1, 1000)]);
         let even = layout.place(&packet(None, at(2000, 3, 0))).unwrap();
         let odd = layout.place(&packet(None, at(1000, 3, 1))).unwrap();
-        assert_eq!((even.object, even.offset + 40), (odd.object, odd.offset));
+        assert_eq!((even.key, even.offset + 40), (odd.key, odd.offset));
         let hopeless = timed(Some(5), &[(0, -SHIFT)]);
         assert_eq!(hopeless.place(&packet(None, at(0, 0, 0))), Err(Reject::BadField));
     }
@@ -238,7 +245,7 @@ mod tests {
         let layout = timed(Some(5), &[(0, 0)]);
         let good = packet(None, at(0, 0, 0));
         let place = layout.place(&good).unwrap();
-        assert_eq!((place.start, place.length), (0, SHAPE as u32));
+        assert_eq!((place.start, place.length), (0, SHAPE as u64));
         let refusal = |p: &[u8]| layout.place(p).unwrap_err();
         assert_eq!(refusal(&good[..31]), Reject::Truncated, "no whole header");
         assert_eq!(refusal(&good[..39]), Reject::Truncated, "less than it claims");
@@ -261,7 +268,7 @@ mod tests {
         assert_eq!(make(&[(0, i64::MAX)], None), Reject::BadField);
         let latest = timed(Some(1 << 30), &[(0, SHIFT)]);
         let last = latest.place(&packet(None, Vdif { seconds: u32::MAX, epoch: 63, ..shape() })).unwrap();
-        assert!(last.object > latest.place(&packet(None, at(0, 0, 0))).unwrap().object, "{last:?}");
+        assert!(last.key > latest.place(&packet(None, at(0, 0, 0))).unwrap().key, "{last:?}");
     }
 
     proptest! {
@@ -277,8 +284,8 @@ mod tests {
                 raw.resize(SHAPE, 0);
             }
             if let Ok(place) = layout.place(&raw) {
-                prop_assert!(place.offset + u64::from(place.length) <= place.size.unwrap());
-                prop_assert!((place.start + place.length) as usize <= raw.len());
+                prop_assert!(place.offset + place.length <= place.size.unwrap());
+                prop_assert!(u64::from(place.start) + place.length <= raw.len() as u64);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::memo::Way;
 use crate::bench::receive::join;
 use crate::bench::{Spread, Stop};
-use crate::spead::receive::{GetError, Key, Stream as Receiver, StreamConfig, TcpReaderOptions};
+use crate::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use crate::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::spead::Flavour;
@@ -257,7 +257,7 @@ fn receive_heaps(
     let memory = (options.heap_bytes as u64 * HEAPS).clamp(64 << 20, 2 << 30);
     let config = StreamConfig {
         heaps,
-        key: Key::Counter,
+        key: KeyedBy::Counter,
         idle_timeout: Some(SILENCE),
         memory: HeapMemory::new(memory),
         ..default

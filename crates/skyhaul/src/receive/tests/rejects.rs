@@ -77,7 +77,7 @@ fn provoke(why: Reject) -> Rejects {
         Reject::Overlap => parts(|_| {}, &[(Some(100), 0..16), (Some(100), 8..24)]),
         Reject::Fragmented => parts(|c| c.heaps.runs = 1, &[(Some(100), 0..8), (Some(100), 16..24)]),
         Reject::OutOfOrder => parts(|c| c.heaps.in_order = true, &[(Some(100), 0..8), (Some(100), 16..24)]),
-        Reject::Unsized => parts(|c| c.heaps.unsized_heaps = false, &[(None, 0..8)]),
+        Reject::Unsized => parts(|c| c.heaps.unsized_objects = false, &[(None, 0..8)]),
     }
 }
 

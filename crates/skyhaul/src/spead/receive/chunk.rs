@@ -151,7 +151,7 @@ impl ChunkStream {
 
     fn numbered(config: &StreamConfig, shared: &Arc<Shared>, number: usize) -> ChunkStream {
         let mut config = config.clone();
-        config.heaps.unsized_heaps = false;
+        config.heaps.unsized_objects = false;
         // What is not complete is in its chunk as far as it came; only `present` tells.
         config.incomplete = false;
         // Chunks are the user's memory.

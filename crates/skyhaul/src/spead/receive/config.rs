@@ -1,12 +1,12 @@
 //! What a receiving stream is told before it begins: every limit, every end.
 
-use skyhaul_core::assembly::heaps::HeapsConfig;
+use skyhaul_core::assembly::KeyedConfig;
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
 
 /// What makes two heaps with one counter the same heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Key {
+pub enum KeyedBy {
     /// The counter alone: packets of one heap may come from several addresses.
     #[default]
     Counter,
@@ -43,9 +43,9 @@ pub enum Full {
 pub struct StreamConfig {
     /// Window, substreams, order, unsized heaps, largest heap, the time a heap may take, what is remembered of
     /// finished ones. The largest heap is never larger than the memory.
-    pub heaps: HeapsConfig,
+    pub heaps: KeyedConfig,
     /// What identifies a heap.
-    pub key: Key,
+    pub key: KeyedBy,
     /// What a stop item does.
     pub stop: StopRule,
     /// Without a packet for so long (after the first), the stream ends. Packets that are refused do not count.
@@ -87,8 +87,8 @@ impl Default for StreamConfig {
     /// quarter of the machine's, at most 4 GiB), 64 MiB of it ahead.
     fn default() -> Self {
         Self {
-            heaps: HeapsConfig::default(),
-            key: Key::default(),
+            heaps: KeyedConfig::default(),
+            key: KeyedBy::default(),
             stop: StopRule::default(),
             idle_timeout: None,
             deadline: None,

@@ -2,7 +2,7 @@
 
 use super::heap::{Heap, Kept, Partial};
 use super::table::Sender;
-use skyhaul_core::assembly::heaps::RetiredHeap;
+use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::spead::Head;
 use skyhaul_io::memory::heap::HeapCache;
@@ -70,7 +70,7 @@ pub(super) trait Goal: Send + 'static {
     }
 
     /// A heap is finished.
-    fn retired(&mut self, heap: RetiredHeap<Self::Block>, out: &mut VecDeque<Self::Out>);
+    fn retired(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
 
     /// Where streams that share a ring put what is ready, so that its order is kept. `None`: into `out`.
     fn finished(&self) -> Option<Finished<Self::Out>> {
@@ -88,7 +88,7 @@ pub(super) trait Goal: Send + 'static {
     }
 
     /// A heap ended that is not handed on.
-    fn dropped(&mut self, heap: RetiredHeap<Self::Block>) {
+    fn dropped(&mut self, heap: Retired<Self::Block>) {
         drop(heap);
     }
 }
@@ -162,7 +162,7 @@ impl Goal for OwnMemory {
     }
 
     #[inline]
-    fn retired(&mut self, heap: RetiredHeap<Partial>, out: &mut VecDeque<Heap>) {
+    fn retired(&mut self, heap: Retired<Partial>, out: &mut VecDeque<Heap>) {
         out.push_back(Heap::new(heap, self.wall));
     }
 }

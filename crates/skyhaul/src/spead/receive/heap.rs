@@ -1,6 +1,6 @@
 //! A received heap, and what it is while its packets come.
 
-use skyhaul_core::assembly::heaps::{HeapCause, RetiredHeap};
+use skyhaul_core::assembly::{Cause, Retired};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::spead::{BugCompat, Descriptor, DescriptorError};
 use skyhaul_core::wire::spead::{Flavour, Head, RawItem, id, items};
@@ -31,7 +31,7 @@ pub struct Heap {
     /// When its last packet came.
     pub last: Nanos,
     /// Why it was handed on.
-    pub cause: HeapCause,
+    pub cause: Cause,
     kept: Kept,
     payload: HeapBytes,
 }
@@ -115,12 +115,13 @@ impl Heap {
         }
     }
 
-    pub(super) fn new(retired: RetiredHeap<Partial>, wall: Nanos) -> Heap {
-        let RetiredHeap { key, block, size, bytes, received, missing, first, last, cause } = retired;
+    pub(super) fn new(retired: Retired<Partial>, wall: Nanos) -> Heap {
+        let (received, bytes) = (retired.received(), retired.range.end);
+        let Retired { key, block, size, missing, first, last, cause, .. } = retired;
         let Partial { bytes: mut payload, kept, flavour, sender } = block;
         payload.set_len((bytes as usize).min(payload.capacity()));
         Heap {
-            counter: key.counter,
+            counter: key.number,
             flavour,
             sender,
             complete: missing.is_empty(),

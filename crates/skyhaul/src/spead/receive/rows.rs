@@ -12,7 +12,7 @@
 //! Limits: [`MOST`] senders are followed at a time. One more, and another, who sent nothing since the others did, is
 //! forgotten; what it missed stays counted.
 
-use skyhaul_core::assembly::heaps::Sequence;
+use skyhaul_core::assembly::Sequence;
 use skyhaul_core::wire::spead::Head;
 use std::collections::HashMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What a stream counts. Nothing that is not handed on goes uncounted, and every reason has a name.
 
 use super::rows::Missing;
-use skyhaul_core::assembly::heaps::HeapCause;
+use skyhaul_core::assembly::Cause;
 use skyhaul_core::placement::{Reject, Rejects};
 use skyhaul_io::source::SourceStats;
 use skyhaul_io::tcp::pieces::{End, PieceStats};
@@ -15,8 +15,8 @@ macro_rules! counts {
             $( $(#[$doc])* pub $name: u64, )+
             /// Most packets that came in one batch.
             pub max_batch: u64,
-            /// Heaps that retired, by [`HeapCause`] in the order of [`HeapCause::ALL`].
-            pub retired: [u64; HeapCause::ALL.len()],
+            /// Heaps that retired, by [`Cause`] in the order of [`Cause::KEYED`].
+            pub retired: [u64; Cause::KEYED.len()],
             /// Packets that were refused, by reason.
             pub rejects: Rejects,
         }
@@ -33,7 +33,7 @@ macro_rules! counts {
             /// Every counter with its name, zeros too.
             pub fn named(&self) -> impl Iterator<Item = (String, u64)> + '_ {
                 let own = [$( (stringify!($name), self.$name) ),+];
-                let retired = HeapCause::ALL.iter().zip(self.retired);
+                let retired = Cause::KEYED.iter().zip(self.retired);
                 own.into_iter()
                     .chain([("max_batch", self.max_batch)])
                     .map(|(name, n)| (name.to_owned(), n))
@@ -98,7 +98,7 @@ counts! {
 impl Counts {
     /// Heaps that retired for this reason.
     #[must_use]
-    pub fn retired(&self, cause: HeapCause) -> u64 {
+    pub fn retired(&self, cause: Cause) -> u64 {
         self.retired[cause as usize]
     }
 

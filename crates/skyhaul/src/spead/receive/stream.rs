@@ -46,7 +46,7 @@ impl Stream {
     ///
     /// # Panics
     /// If its limits are none: see
-    /// [`HeapsConfig::check`](skyhaul_core::assembly::heaps::HeapsConfig::check).
+    /// [`KeyedConfig::check`](skyhaul_core::assembly::KeyedConfig::check).
     #[must_use]
     pub fn new(config: &StreamConfig) -> Stream {
         let goal = OwnMemory { memory: config.memory.cache(), wall: wall() };

@@ -1,11 +1,11 @@
 //! What the readers of one stream share under its lock: the heaps under construction, the ends, the senders.
 
-use super::config::{Key, StopRule, StreamConfig};
+use super::config::{KeyedBy, StopRule, StreamConfig};
 use super::goal::Goal;
 use super::rows::{Missing, Rows};
 use super::stats::{Counts, Ended};
-use skyhaul_core::assembly::heaps::{HeapKey, Heaps, Part};
-use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::assembly::{Keyed, Slot, Window};
+use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::spead::Head;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -29,8 +29,7 @@ impl Sender {
 
 /// A heap that comes as one long packet, filled outside of the table.
 pub(super) struct Whole<B> {
-    key: HeapKey,
-    counter_bits: u8,
+    placement: Placement,
     pub(super) block: B,
     /// Its size.
     pub(super) bytes: u64,
@@ -40,7 +39,7 @@ pub(super) struct Whole<B> {
 
 /// Shared by the readers of a stream.
 pub(super) struct Table<G: Goal> {
-    heaps: Heaps<G::Block>,
+    heaps: Keyed<G::Block>,
     pub(super) goal: G,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
@@ -58,7 +57,7 @@ pub(super) struct Table<G: Goal> {
 
 /// The part of the configuration that is looked at for packets and heaps.
 struct Rules {
-    key: Key,
+    key: KeyedBy,
     stop: StopRule,
     idle: Option<Nanos>,
     heap_limit: u64,
@@ -165,7 +164,7 @@ impl<G: Goal> Table<G> {
         let mut heaps = config.heaps;
         heaps.largest = heaps.largest.min(config.memory.limit());
         Self {
-            heaps: Heaps::new(heaps),
+            heaps: Keyed::new(heaps),
             goal,
             senders: HashMap::new(),
             stopped: HashSet::new(),
@@ -204,7 +203,7 @@ impl<G: Goal> Table<G> {
 
     /// Who that is, for this reader.
     pub(super) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
-        if self.rules.key == Key::Counter {
+        if self.rules.key == KeyedBy::Counter {
             return Ok(Sender { address, number: 0, reader });
         }
         let next = self.senders.len() as u64 + 1;
@@ -240,12 +239,11 @@ impl<G: Goal> Table<G> {
             }
             return Ok(1);
         }
-        let key = HeapKey { source: from.number, counter: head.counter };
-        if head.control == Some(0) && self.heaps.forget(key, now) {
+        let placement = head.placement(from.number);
+        if head.control == Some(0) && self.heaps.forget(placement.key, now) {
             self.rows.begin(from.who());
         }
-        let (offset, counter_bits) = (head.offset + at, head.flavour.address_bits());
-        let part = Part { offset, length: run.length(), size: head.size, counter_bits };
+        let part = Placement { offset: placement.offset + at, length: run.length(), ..placement };
         let goal = &mut self.goal;
         let mut why = Reject::NoBuffer;
         let room = |bytes, old| {
@@ -254,7 +252,7 @@ impl<G: Goal> Table<G> {
                 old
             })
         };
-        let mut slot = match self.heaps.reserve(key, part, now, room) {
+        let mut slot = match self.heaps.reserve(part, now, room) {
             Ok(slot) => slot,
             Err(reason) => {
                 self.refused(reason, head, from, counts);
@@ -339,9 +337,7 @@ impl<G: Goal> Table<G> {
         let mut block = self.goal.room(head, from, head.length, None).ok()?;
         counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
         self.rows.note(from.who(), head);
-        let key = HeapKey { source: from.number, counter: head.counter };
-        let counter_bits = head.flavour.address_bits();
-        Some(Whole { key, counter_bits, block, bytes: head.length, filled: 0 })
+        Some(Whole { placement: head.placement(from.number), block, bytes: head.length, filled: 0 })
     }
 
     /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
@@ -353,11 +349,12 @@ impl<G: Goal> Table<G> {
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        let Whole { key, counter_bits, block, bytes, filled } = whole;
-        let part = Part { offset: 0, length: filled, size: Some(bytes), counter_bits };
+        let Whole { placement, block, bytes, filled } = whole;
+        let key = placement.key;
+        let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
         let mut block = Some(block);
         // Not in place of what a heap without a size has already: those bytes would be lost.
-        let mut slot = match self.heaps.reserve(key, part, now, |_, old| match old {
+        let mut slot = match self.heaps.reserve(part, now, |_, old| match old {
             None => block.take().ok_or(None),
             old => Err(old),
         }) {
@@ -457,7 +454,7 @@ impl<G: Goal> Table<G> {
                 self.goal.dropped(heap);
                 continue;
             }
-            let (bytes, last) = (heap.bytes, heap.last);
+            let (bytes, last) = (heap.range.end, heap.last);
             self.handed_heaps += 1;
             self.handed_bytes += bytes;
             counts.heaps += 1;

@@ -170,7 +170,7 @@ fn the_first_stop_item_ends_and_its_heap_is_not_handed_on() {
 #[test]
 fn with_several_senders_each_may_stop() {
     let stream =
-        Stream::new(&StreamConfig { stop: StopRule::All(2), key: Key::SenderAndCounter, ..config() });
+        Stream::new(&StreamConfig { stop: StopRule::All(2), key: KeyedBy::SenderAndCounter, ..config() });
     let queue = InprocQueue::default();
     stream.add_inproc(queue.clone()).unwrap();
     let senders = [queue.as_sender(1), queue.as_sender(2)];
@@ -297,10 +297,10 @@ fn a_heap_with_a_lost_packet_ends_by_its_time() {
     sent.iter().for_each(|packet| assert!(queue.push(packet, Duration::ZERO).unwrap()));
     let heap = stream.get(LONG).unwrap();
     check(&heap);
-    assert_eq!((heap.complete, heap.cause, heap.missing.len()), (false, HeapCause::Timeout, 1));
+    assert_eq!((heap.complete, heap.cause, heap.missing.len()), (false, Cause::Timeout, 1));
     assert_eq!(heap.received + heap.missing[0].end - heap.missing[0].start, 4000);
     let total = stream.stats().total;
-    assert_eq!((total.incomplete_heaps, total.retired(HeapCause::Timeout)), (1, 1));
+    assert_eq!((total.incomplete_heaps, total.retired(Cause::Timeout)), (1, 1));
 }
 
 #[test]

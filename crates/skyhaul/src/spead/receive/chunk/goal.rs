@@ -5,7 +5,7 @@ use super::super::goal::{Finished, Goal};
 use super::super::table::Sender;
 use super::rule::HeapHead;
 use super::{Chunk, Shared};
-use skyhaul_core::assembly::heaps::RetiredHeap;
+use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::{Flavour, Head};
 use std::collections::VecDeque;
@@ -85,7 +85,7 @@ impl Goal for InChunks {
         Ok(0)
     }
 
-    fn retired(&mut self, heap: RetiredHeap<InChunk>, _: &mut VecDeque<Chunk>) {
+    fn retired(&mut self, heap: Retired<InChunk>, _: &mut VecDeque<Chunk>) {
         let InChunk { serial, index, bytes, .. } = heap.block;
         lock(&self.shared.window).complete(serial, index, bytes);
     }

@@ -96,7 +96,7 @@ fn a_whole_heap_on_its_way_is_handed_on_when_the_stream_ends() {
         }
         let heap = stream.get(LONG).unwrap();
         check(&heap);
-        assert_eq!((heap.counter, heap.complete, heap.cause), (1, false, HeapCause::Finish), "{stop_item}");
+        assert_eq!((heap.counter, heap.complete, heap.cause), (1, false, Cause::Finish), "{stop_item}");
         assert!(heap.received > 590_000);
         assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
     }

@@ -147,7 +147,7 @@ fn strangers_cannot_use_up_memory_or_senders() {
     assert_eq!((heaps.len(), stats.total.rejects.get(Reject::NoBuffer)), (1, 0));
     assert_eq!(stats.total.incomplete_dropped, 500);
 
-    let stream = Stream::new(&StreamConfig { key: Key::SenderAndCounter, senders: 3, ..config() });
+    let stream = Stream::new(&StreamConfig { key: KeyedBy::SenderAndCounter, senders: 3, ..config() });
     let queue = InprocQueue::default();
     for sender in 1..=5 {
         queue.as_sender(sender).push(&packets(1, 10, 1472)[0], Duration::ZERO).unwrap();

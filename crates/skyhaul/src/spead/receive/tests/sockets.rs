@@ -194,7 +194,7 @@ fn tcp_carries_packets_of_any_length_and_whole_heaps() {
 
 #[test]
 fn many_connections_fill_one_stream_and_the_last_ends_it() {
-    let stream = Stream::new(&StreamConfig { key: Key::SenderAndCounter, ..config() });
+    let stream = Stream::new(&StreamConfig { key: KeyedBy::SenderAndCounter, ..config() });
     let at = stream
         .add_tcp(
             &"tcp://127.0.0.1:0".parse().unwrap(),
@@ -260,7 +260,7 @@ fn a_whole_heap_that_stalls_is_handed_on_in_time_and_garbage_is_passed_over() {
     connection.write_all(&bytes[..300_000]).unwrap();
     let heap = stream.get(LONG).unwrap();
     check(&heap);
-    assert_eq!((heap.counter, heap.cause, heap.complete), (3, HeapCause::Timeout, false));
+    assert_eq!((heap.counter, heap.cause, heap.complete), (3, Cause::Timeout, false));
     connection.write_all(&bytes[300_000..]).unwrap();
     connection.write_all(b"12345").unwrap();
     connection.write_all(&[packets(4, 100, 1472), packets(5, 100, 1472)].concat().concat()).unwrap();

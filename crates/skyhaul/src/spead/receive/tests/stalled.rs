@@ -50,7 +50,7 @@ fn a_stalled_heap_that_holds_the_memory_is_given_up_and_the_rest_goes_on() {
     let heap = stream.get(LONG).unwrap();
     check(&heap);
     let held = 1_000_000 - (bytes.len() - LARGE) as u64;
-    assert_eq!((heap.counter, heap.cause, heap.received), (1, HeapCause::Timeout, held));
+    assert_eq!((heap.counter, heap.cause, heap.received), (1, Cause::Timeout, held));
     assert_eq!((heap.missing.len(), &heap.missing[0]), (1, &(held..LARGE as u64)));
     drop(heap);
     for n in 2..5 {

@@ -7,12 +7,12 @@ use crate::pattern;
 
 const SECOND: u64 = Nanos::SECOND.0;
 
-fn heaps(config: HeapsConfig) -> Heaps<Vec<u8>> {
-    Heaps::new(config)
+fn heaps(config: KeyedConfig) -> Keyed<Vec<u8>> {
+    Keyed::new(config)
 }
 
-fn key(counter: u64) -> HeapKey {
-    HeapKey { source: 0, counter }
+fn key(counter: u64) -> Key {
+    Key::of(counter)
 }
 
 fn enough(bytes: u64, old: Option<Vec<u8>>) -> Result<Vec<u8>, Option<Vec<u8>>> {
@@ -21,38 +21,38 @@ fn enough(bytes: u64, old: Option<Vec<u8>>) -> Result<Vec<u8>, Option<Vec<u8>>> 
     Ok(block)
 }
 
-fn put_at(h: &mut Heaps<Vec<u8>>, key: HeapKey, part: Part, now: u64) -> Result<(), Reject> {
-    let mut slot = h.reserve(key, part, Nanos(now), enough)?;
+fn put_at(h: &mut Keyed<Vec<u8>>, key: Key, part: Placement, now: u64) -> Result<(), Reject> {
+    let mut slot = h.reserve(Placement { key, ..part }, Nanos(now), enough)?;
     let range = slot.range();
-    pattern::fill(key.counter, range.start, &mut slot.block()[range.start as usize..range.end as usize]);
+    pattern::fill(key.number, range.start, &mut slot.block()[range.start as usize..range.end as usize]);
     slot.commit(Nanos(now));
     Ok(())
 }
 
 /// A part of heap `counter`, at 0 s.
 fn put(
-    h: &mut Heaps<Vec<u8>>,
+    h: &mut Keyed<Vec<u8>>,
     counter: u64,
     offset: u64,
     length: u64,
     size: impl Into<Option<u64>>,
 ) -> Result<(), Reject> {
-    put_at(h, key(counter), Part { offset, length, size: size.into(), ..Part::default() }, 0)
+    put_at(h, key(counter), Placement { offset, length, size: size.into(), ..Placement::default() }, 0)
 }
 
-fn next(h: &mut Heaps<Vec<u8>>) -> (u64, HeapCause, Vec<Range<u64>>) {
+fn next(h: &mut Keyed<Vec<u8>>) -> (u64, Cause, Vec<Range<u64>>) {
     let heap = h.poll_retired().expect("a heap retired");
-    (heap.key.counter, heap.cause, heap.missing)
+    (heap.key.number, heap.cause, heap.missing)
 }
 
 #[test]
 fn a_heap_of_one_part_retires_at_once_and_never_again() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     put(&mut h, 7, 0, 100, 100).unwrap();
     assert_eq!(h.live(), 0);
     let heap = h.poll_retired().unwrap();
     assert!(heap.is_complete() && heap.is_contiguous());
-    assert_eq!((heap.bytes, heap.received, heap.block.len()), (100, 100, 100));
+    assert_eq!((heap.range.end, heap.received(), heap.block.len()), (100, 100, 100));
     assert_eq!(put(&mut h, 7, 0, 100, 100), Err(Reject::Duplicate));
     assert_eq!(put(&mut h, 7, 3, 5, None), Err(Reject::Duplicate));
     assert!(h.poll_retired().is_none());
@@ -60,34 +60,34 @@ fn a_heap_of_one_part_retires_at_once_and_never_again() {
 
 #[test]
 fn heaps_retire_when_complete_whatever_is_before_them() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     put(&mut h, 1, 0, 10, 20).unwrap();
     put(&mut h, 3, 10, 10, 20).unwrap();
     put(&mut h, 3, 0, 10, None).unwrap();
     put(&mut h, 2, 0, 20, 20).unwrap();
-    assert_eq!(next(&mut h), (3, HeapCause::Complete, vec![]));
-    assert_eq!(next(&mut h), (2, HeapCause::Complete, vec![]));
+    assert_eq!(next(&mut h), (3, Cause::Complete, vec![]));
+    assert_eq!(next(&mut h), (2, Cause::Complete, vec![]));
     put(&mut h, 1, 10, 10, 20).unwrap();
     assert_eq!(next(&mut h).0, 1);
 }
 
 #[test]
 fn one_heap_too_many_retires_the_oldest_with_what_is_missing() {
-    let mut h = heaps(HeapsConfig { window: 2, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { window: 2, ..KeyedConfig::default() });
     for counter in [9, 8, 7] {
         put(&mut h, counter, 10, 10, 40).unwrap();
     }
-    assert_eq!(next(&mut h), (9, HeapCause::Window, vec![0..10, 20..40]));
+    assert_eq!(next(&mut h), (9, Cause::Window, vec![0..10, 20..40]));
     assert_eq!(h.live(), 2);
     // It was not complete: this part was perhaps never there.
     assert_eq!(put(&mut h, 9, 0, 10, 40), Err(Reject::Late));
     h.finish(Nanos(5));
-    assert_eq!([next(&mut h).1, next(&mut h).1], [HeapCause::Finish; 2]);
+    assert_eq!([next(&mut h).1, next(&mut h).1], [Cause::Finish; 2]);
 }
 
 #[test]
 fn substreams_have_windows_of_their_own() {
-    let config = HeapsConfig { window: 1, substreams: 2, ..HeapsConfig::default() };
+    let config = KeyedConfig { window: 1, substreams: 2, ..KeyedConfig::default() };
     let mut h = heaps(config);
     for counter in [2, 5, 7] {
         put(&mut h, counter, 0, 1, 2).unwrap();
@@ -98,20 +98,20 @@ fn substreams_have_windows_of_their_own() {
     for (source, counter) in [(1, 1), (2, 1), (2, 2)] {
         put_at(
             &mut h,
-            HeapKey { source, counter },
-            Part { offset: 0, length: 1, size: Some(2), ..Part::default() },
+            Key { source, number: counter },
+            Placement { offset: 0, length: 1, size: Some(2), ..Placement::default() },
             0,
         )
         .unwrap();
     }
-    assert_eq!(h.poll_retired().map(|heap| heap.key), Some(HeapKey { source: 2, counter: 1 }));
+    assert_eq!(h.poll_retired().map(|heap| heap.key), Some(Key { source: 2, number: 1 }));
     assert!(h.poll_retired().is_none());
 }
 
 #[test]
 fn a_deadline_counts_from_the_first_part() {
-    let mut h = heaps(HeapsConfig::default());
-    let part = |offset| Part { offset, length: 10, size: Some(100), ..Part::default() };
+    let mut h = heaps(KeyedConfig::default());
+    let part = |offset| Placement { offset, length: 10, size: Some(100), ..Placement::default() };
     put_at(&mut h, key(1), part(0), SECOND).unwrap();
     put_at(&mut h, key(2), part(0), SECOND + 1).unwrap();
     put_at(&mut h, key(1), part(10), 2 * SECOND - 1).unwrap();
@@ -120,8 +120,8 @@ fn a_deadline_counts_from_the_first_part() {
     assert!(h.poll_retired().is_none());
     h.handle_timeout(Nanos(2 * SECOND));
     let heap = h.poll_retired().unwrap();
-    assert_eq!((heap.cause, heap.first.0, heap.last.0), (HeapCause::Timeout, SECOND, 2 * SECOND - 1));
-    assert_eq!((heap.received, heap.missing), (20, std::iter::once(20..100).collect::<Vec<_>>()));
+    assert_eq!((heap.cause, heap.first.0, heap.last.0), (Cause::Timeout, SECOND, 2 * SECOND - 1));
+    assert_eq!((heap.received(), heap.missing), (20, std::iter::once(20..100).collect::<Vec<_>>()));
     assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND + 1)));
     assert_eq!(put_at(&mut h, key(1), part(20), 2 * SECOND), Err(Reject::Late));
     h.handle_timeout(Nanos(u64::MAX));
@@ -130,8 +130,8 @@ fn a_deadline_counts_from_the_first_part() {
 
 #[test]
 fn a_clock_that_steps_back_moves_no_deadline() {
-    let mut h = heaps(HeapsConfig::default());
-    let part = Part { offset: 0, length: 10, size: Some(100), ..Part::default() };
+    let mut h = heaps(KeyedConfig::default());
+    let part = Placement { offset: 0, length: 10, size: Some(100), ..Placement::default() };
     put_at(&mut h, key(1), part, SECOND).unwrap();
     put_at(&mut h, key(2), part, 5).unwrap();
     assert_eq!(h.poll_timeout(), Some(Nanos(2 * SECOND)));
@@ -141,7 +141,7 @@ fn a_clock_that_steps_back_moves_no_deadline() {
 
 #[test]
 fn without_a_deadline_nothing_is_due() {
-    let mut h = heaps(HeapsConfig { timeout: None, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { timeout: None, ..KeyedConfig::default() });
     put(&mut h, 1, 0, 1, 2).unwrap();
     h.handle_timeout(Nanos(u64::MAX));
     assert_eq!((h.poll_timeout(), h.live()), (None, 1));
@@ -149,7 +149,7 @@ fn without_a_deadline_nothing_is_due() {
 
 #[test]
 fn what_is_there_is_refused() {
-    let mut h = heaps(HeapsConfig { runs: 2, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { runs: 2, ..KeyedConfig::default() });
     put(&mut h, 1, 10, 10, 100).unwrap();
     assert_eq!(put(&mut h, 1, 10, 10, 100), Err(Reject::Duplicate));
     assert_eq!(put(&mut h, 1, 15, 10, 100), Err(Reject::Overlap));
@@ -161,7 +161,7 @@ fn what_is_there_is_refused() {
 
 #[test]
 fn sizes_must_agree_and_hold_what_came() {
-    let mut h = heaps(HeapsConfig { largest: 1000, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { largest: 1000, ..KeyedConfig::default() });
     assert_eq!(put(&mut h, 1, 0, 10, 1001), Err(Reject::Outside));
     assert_eq!(put(&mut h, 1, 995, 10, None), Err(Reject::Outside));
     assert_eq!(put(&mut h, 1, u64::MAX, 10, None), Err(Reject::Outside));
@@ -174,12 +174,12 @@ fn sizes_must_agree_and_hold_what_came() {
     assert_eq!(put(&mut h, 1, 75, 25, 200), Err(Reject::WrongSize));
     assert_eq!(put(&mut h, 1, 75, 26, None), Err(Reject::Outside));
     put(&mut h, 1, 75, 25, None).unwrap();
-    assert_eq!(next(&mut h).1, HeapCause::Complete);
+    assert_eq!(next(&mut h).1, Cause::Complete);
 }
 
 #[test]
 fn in_order_takes_only_the_next_part() {
-    let mut h = heaps(HeapsConfig { in_order: true, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { in_order: true, ..KeyedConfig::default() });
     assert_eq!(put(&mut h, 1, 10, 10, 30), Err(Reject::OutOfOrder));
     put(&mut h, 1, 0, 10, 30).unwrap();
     assert_eq!(put(&mut h, 1, 20, 10, 30), Err(Reject::OutOfOrder));
@@ -193,7 +193,7 @@ fn in_order_takes_only_the_next_part() {
 
 #[test]
 fn a_heap_whose_first_part_is_lost_is_told_in_order_too() {
-    let mut h = heaps(HeapsConfig { in_order: true, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { in_order: true, ..KeyedConfig::default() });
     for offset in [10, 20] {
         assert_eq!(put(&mut h, 1, offset, 10, 30), Err(Reject::OutOfOrder));
     }
@@ -209,24 +209,24 @@ fn a_heap_whose_first_part_is_lost_is_told_in_order_too() {
         [(1, 0, Some(30), 0..30), (2, 0, None, 0..20), (3, 10, None, 10..30), (4, 10, Some(40), 10..40)]
     {
         let heap = h.poll_retired().unwrap();
-        assert_eq!((heap.key.counter, heap.received, heap.size), (counter, received, size));
-        assert_eq!((heap.missing, heap.bytes), (vec![missing.clone()], missing.end));
-        assert!(heap.block.len() as u64 >= heap.bytes, "who takes it reads no byte that is not there");
+        assert_eq!((heap.key.number, heap.received(), heap.size), (counter, received, size));
+        assert_eq!((heap.missing, heap.range.end), (vec![missing.clone()], missing.end));
+        assert!(heap.block.len() as u64 >= heap.range.end, "who takes it reads no byte that is not there");
     }
     assert_eq!(put(&mut h, 1, 0, 10, 30), Err(Reject::Late));
 }
 
 /// A whole heap of a source whose counters have so many bits.
-fn whole(h: &mut Heaps<Vec<u8>>, source: u64, counter: u64, counter_bits: u8) -> Result<(), Reject> {
-    let counter = counter & ((1 << counter_bits) - 1);
-    let part = Part { length: 8, size: Some(8), counter_bits, ..Part::default() };
-    put_at(h, HeapKey { source, counter }, part, 0)
+fn whole(h: &mut Keyed<Vec<u8>>, source: u64, counter: u64, number_bits: u8) -> Result<(), Reject> {
+    let counter = counter & ((1 << number_bits) - 1);
+    let part = Placement { length: 8, size: Some(8), number_bits, ..Placement::default() };
+    put_at(h, Key { source, number: counter }, part, 0)
 }
 
 #[test]
 fn counters_that_come_round_are_new_heaps_and_copies_are_not() {
     for (bits, step) in [(8, 1u64), (8, 2), (8, 3), (8, 4), (8, 16), (8, 64), (8, 6), (16, 1), (16, 1024)] {
-        let mut h = heaps(HeapsConfig { remember: 1 << 17, ..HeapsConfig::default() });
+        let mut h = heaps(KeyedConfig { remember: 1 << 17, ..KeyedConfig::default() });
         // A control heap that is out of the row, where that is long enough to be known.
         if (1u64 << bits >> step.trailing_zeros()) > 8 {
             whole(&mut h, 0, u64::MAX, bits).unwrap();
@@ -245,7 +245,7 @@ fn counters_that_come_round_are_new_heaps_and_copies_are_not() {
 
 #[test]
 fn a_quarter_of_a_lap_is_remembered_for_each_source_whatever_else_comes() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     for n in 0..1000 {
         for source in 1..=3 {
             whole(&mut h, source, n, 8).unwrap();
@@ -256,8 +256,8 @@ fn a_quarter_of_a_lap_is_remembered_for_each_source_whatever_else_comes() {
         }
         // A byte of each: all of a heap would count as one that came again.
         for back in (0..60.min(n)).filter(|_| n % 100 == 99) {
-            let key = HeapKey { source: 2, counter: (n - back) & 0xFF };
-            let part = Part { length: 1, size: Some(8), counter_bits: 8, ..Part::default() };
+            let key = Key { source: 2, number: (n - back) & 0xFF };
+            let part = Placement { length: 1, size: Some(8), number_bits: 8, ..Placement::default() };
             assert_eq!(put_at(&mut h, key, part, 0), Err(Reject::Duplicate), "{back} back of {n}");
         }
     }
@@ -265,24 +265,24 @@ fn a_quarter_of_a_lap_is_remembered_for_each_source_whatever_else_comes() {
 
 #[test]
 fn a_heap_of_the_last_lap_that_was_not_finished_takes_nothing_of_this_one() {
-    let mut h = heaps(HeapsConfig { timeout: None, ..HeapsConfig::default() });
-    let first = Part { length: 8, size: Some(16), counter_bits: 8, ..Part::default() };
+    let mut h = heaps(KeyedConfig { timeout: None, ..KeyedConfig::default() });
+    let first = Placement { length: 8, size: Some(16), number_bits: 8, ..Placement::default() };
     put_at(&mut h, key(0), first, 0).unwrap();
     for n in 1..256 {
         whole(&mut h, 0, n, 8).unwrap();
     }
     while h.poll_retired().is_some() {}
-    put_at(&mut h, key(0), Part { offset: 8, ..first }, 0).unwrap();
-    assert_eq!(next(&mut h), (0, HeapCause::Window, std::iter::once(8..16).collect()));
+    put_at(&mut h, key(0), Placement { offset: 8, ..first }, 0).unwrap();
+    assert_eq!(next(&mut h), (0, Cause::Window, std::iter::once(8..16).collect()));
     h.finish(Nanos(0));
-    assert_eq!(next(&mut h), (0, HeapCause::Finish, std::iter::once(0..8).collect()));
+    assert_eq!(next(&mut h), (0, Cause::Finish, std::iter::once(0..8).collect()));
 }
 
 #[test]
 fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
-    let mut h = heaps(HeapsConfig { remember_for: Nanos(u64::MAX), ..HeapsConfig::default() });
-    let late = Heaps::<Vec<u8>>::RESTART.0;
-    let half = |offset| Part { offset, length: 8, size: Some(16), ..Part::default() };
+    let mut h = heaps(KeyedConfig { remember_for: Nanos(u64::MAX), ..KeyedConfig::default() });
+    let late = Keyed::<Vec<u8>>::RESTART.0;
+    let half = |offset| Placement { offset, length: 8, size: Some(16), ..Placement::default() };
     for offset in [0, 8] {
         put_at(&mut h, key(1), half(offset), 0).unwrap();
     }
@@ -299,7 +299,7 @@ fn a_heap_that_comes_again_whole_and_later_than_copies_do_is_told() {
 
 #[test]
 fn where_all_are_refused_something_still_goes_on() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     // Out of the row, then a lap of four: the row is not known when it ends.
     whole(&mut h, 0, 255, 8).unwrap();
     let taken: Vec<bool> = (0..400).map(|n| whole(&mut h, 0, n * 64, 8).is_ok()).collect();
@@ -308,7 +308,7 @@ fn where_all_are_refused_something_still_goes_on() {
 
 #[test]
 fn a_heap_must_tell_its_size_where_it_must() {
-    let mut h = heaps(HeapsConfig { unsized_heaps: false, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { unsized_objects: false, ..KeyedConfig::default() });
     assert_eq!(put(&mut h, 1, 0, 10, None), Err(Reject::Unsized));
     put(&mut h, 1, 10, 10, 20).unwrap();
     put(&mut h, 1, 0, 10, None).unwrap();
@@ -317,12 +317,12 @@ fn a_heap_must_tell_its_size_where_it_must() {
 
 #[test]
 fn a_heap_of_unknown_size_grows_and_keeps_what_it_has() {
-    let mut h = heaps(HeapsConfig { window: 1, largest: 1000, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { window: 1, largest: 1000, ..KeyedConfig::default() });
     let mut asked = Vec::new();
     for n in 0..10 {
-        let part = Part { offset: n * 100, length: 100, size: None, ..Part::default() };
+        let part = Placement { offset: n * 100, length: 100, size: None, ..Placement::default() };
         let mut slot = h
-            .reserve(key(1), part, Nanos(0), |bytes, old| {
+            .reserve(Placement { key: key(1), ..part }, Nanos(0), |bytes, old| {
                 asked.push(bytes);
                 enough(bytes, old)
             })
@@ -334,65 +334,77 @@ fn a_heap_of_unknown_size_grows_and_keeps_what_it_has() {
     assert_eq!(asked, [100, 200, 400, 800, 1000]);
     put(&mut h, 2, 0, 5, None).unwrap();
     let heap = h.poll_retired().unwrap();
-    assert_eq!((heap.size, heap.bytes, heap.cause), (None, 1000, HeapCause::Window));
+    assert_eq!((heap.size, heap.range.end, heap.cause), (None, 1000, Cause::Window));
     assert!(heap.is_contiguous() && !heap.is_complete());
     assert_eq!(pattern::first_error(1, 0, &heap.block), None);
 }
 
 #[test]
 fn a_size_that_comes_late_ends_a_heap() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     put(&mut h, 1, 0, 10, None).unwrap();
     put(&mut h, 1, 10, 0, 10).unwrap();
-    assert_eq!(next(&mut h), (1, HeapCause::Complete, vec![]));
+    assert_eq!(next(&mut h), (1, Cause::Complete, vec![]));
 }
 
 #[test]
 fn an_empty_heap_is_a_heap() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     put(&mut h, 1, 0, 0, 0).unwrap();
-    assert_eq!(next(&mut h), (1, HeapCause::Complete, vec![]));
+    assert_eq!(next(&mut h), (1, Cause::Complete, vec![]));
     put(&mut h, 2, 0, 0, None).unwrap();
     put(&mut h, 2, 0, 0, None).unwrap();
     h.finish(Nanos(0));
     let heap = h.poll_retired().unwrap();
-    assert_eq!((heap.bytes, heap.received, heap.is_contiguous()), (0, 0, true));
+    assert_eq!((heap.range.end, heap.received(), heap.is_contiguous()), (0, 0, true));
 }
 
 #[test]
 fn no_memory_is_a_refusal_and_costs_what_is_there_nothing() {
-    let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
-    let part = Part { offset: 0, length: 10, size: None, ..Part::default() };
-    assert_eq!(h.reserve(key(1), part, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    let mut h = heaps(KeyedConfig { window: 1, ..KeyedConfig::default() });
+    let part = Placement { offset: 0, length: 10, size: None, ..Placement::default() };
+    assert_eq!(
+        h.reserve(Placement { key: key(1), ..part }, Nanos(0), |_, _| Err(None)).unwrap_err(),
+        Reject::NoBuffer
+    );
     put(&mut h, 1, 0, 10, None).unwrap();
-    let more = Part { offset: 10, length: 5, size: None, ..Part::default() };
+    let more = Placement { offset: 10, length: 5, size: None, ..Placement::default() };
     let mut asked = Vec::new();
     let full = |bytes, old| {
         asked.push(bytes);
         Err(old)
     };
-    assert_eq!(h.reserve(key(1), more, Nanos(0), full).unwrap_err(), Reject::NoBuffer);
+    assert_eq!(h.reserve(Placement { key: key(1), ..more }, Nanos(0), full).unwrap_err(), Reject::NoBuffer);
     assert_eq!(asked, [20, 15]);
     // Memory for exactly this part is enough.
     let exact = |bytes, old| if bytes == 15 { enough(bytes, old) } else { Err(old) };
-    h.reserve(key(1), more, Nanos(0), exact).unwrap().commit(Nanos(0));
+    h.reserve(Placement { key: key(1), ..more }, Nanos(0), exact).unwrap().commit(Nanos(0));
     // A whole heap needs no place in the window; one that does, and finds no memory, ends the oldest.
-    let whole = Part { offset: 0, length: 10, size: Some(10), ..Part::default() };
-    assert_eq!(h.reserve(key(2), whole, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    let whole = Placement { offset: 0, length: 10, size: Some(10), ..Placement::default() };
+    assert_eq!(
+        h.reserve(Placement { key: key(2), ..whole }, Nanos(0), |_, _| Err(None)).unwrap_err(),
+        Reject::NoBuffer
+    );
     assert_eq!(h.live(), 1);
-    let first = Part { size: Some(11), ..whole };
-    assert_eq!(h.reserve(key(3), first, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    let first = Placement { size: Some(11), ..whole };
+    assert_eq!(
+        h.reserve(Placement { key: key(3), ..first }, Nanos(0), |_, _| Err(None)).unwrap_err(),
+        Reject::NoBuffer
+    );
     let heap = h.poll_retired().unwrap();
-    assert_eq!((heap.cause, heap.received), (HeapCause::Window, 15));
+    assert_eq!((heap.cause, heap.received()), (Cause::Window, 15));
     assert_eq!(pattern::first_error(1, 0, &heap.block[..10]), None);
 }
 
 #[test]
 fn a_heap_whose_block_is_kept_is_gone() {
-    let mut h = heaps(HeapsConfig::default());
+    let mut h = heaps(KeyedConfig::default());
     put(&mut h, 1, 0, 10, None).unwrap();
-    let more = Part { offset: 10, length: 5, size: None, ..Part::default() };
-    assert_eq!(h.reserve(key(1), more, Nanos(0), |_, _| Err(None)).unwrap_err(), Reject::NoBuffer);
+    let more = Placement { offset: 10, length: 5, size: None, ..Placement::default() };
+    assert_eq!(
+        h.reserve(Placement { key: key(1), ..more }, Nanos(0), |_, _| Err(None)).unwrap_err(),
+        Reject::NoBuffer
+    );
     h.finish(Nanos(0));
     assert_eq!((h.live(), h.poll_retired().is_none()), (0, true));
     put(&mut h, 1, 0, 10, None).unwrap();
@@ -400,11 +412,11 @@ fn a_heap_whose_block_is_kept_is_gone() {
 
 #[test]
 fn a_slot_not_committed_never_happened() {
-    let mut h = heaps(HeapsConfig { window: 1, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { window: 1, ..KeyedConfig::default() });
     put(&mut h, 1, 0, 10, 20).unwrap();
     for (counter, offset) in [(2, 0), (1, 10)] {
-        let part = Part { offset, length: 10, size: Some(20), ..Part::default() };
-        let slot = h.reserve(key(counter), part, Nanos(0), enough).unwrap();
+        let part = Placement { offset, length: 10, size: Some(20), ..Placement::default() };
+        let slot = h.reserve(Placement { key: key(counter), ..part }, Nanos(0), enough).unwrap();
         assert_eq!(slot.is_first(), counter == 2);
         drop(slot);
     }
@@ -415,7 +427,7 @@ fn a_slot_not_committed_never_happened() {
 
 #[test]
 fn the_last_finished_heaps_are_remembered_and_no_other() {
-    let mut h = heaps(HeapsConfig { remember: 3, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { remember: 3, ..KeyedConfig::default() });
     for counter in 0..10 {
         put(&mut h, counter << 32, 0, 8, 8).unwrap();
     }
@@ -429,8 +441,8 @@ fn the_last_finished_heaps_are_remembered_and_no_other() {
 
 #[test]
 fn a_restarted_senders_counters_are_accepted_again() {
-    let mut h = heaps(HeapsConfig { remember_for: Nanos::SECOND, ..HeapsConfig::default() });
-    let whole = Part { offset: 0, length: 8, size: Some(8), ..Part::default() };
+    let mut h = heaps(KeyedConfig { remember_for: Nanos::SECOND, ..KeyedConfig::default() });
+    let whole = Placement { offset: 0, length: 8, size: Some(8), ..Placement::default() };
     let mut put = |counter, now| put_at(&mut h, key(counter), whole, now);
     put(1, 0).unwrap();
     assert_eq!(put(1, SECOND - 1), Err(Reject::Duplicate));
@@ -439,10 +451,10 @@ fn a_restarted_senders_counters_are_accepted_again() {
 
 #[test]
 fn a_start_lets_its_senders_counters_come_again_and_no_others() {
-    let mut h = heaps(HeapsConfig::default());
-    let whole = Part { offset: 0, length: 8, size: Some(8), ..Part::default() };
-    let key = |source, counter| HeapKey { source, counter };
-    let start = |h: &mut Heaps<Vec<u8>>, now| {
+    let mut h = heaps(KeyedConfig::default());
+    let whole = Placement { offset: 0, length: 8, size: Some(8), ..Placement::default() };
+    let key = |source, counter| Key { source, number: counter };
+    let start = |h: &mut Keyed<Vec<u8>>, now| {
         h.forget(key(1, 1), Nanos(now));
         put_at(h, key(1, 1), whole, now)
     };
@@ -454,11 +466,11 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
     assert_eq!(start(&mut h, 10), Err(Reject::Duplicate));
     assert_eq!(put_at(&mut h, key(1, 2), whole, 10), Err(Reject::Duplicate));
     // The sender comes again.
-    start(&mut h, Heaps::<Vec<u8>>::RESTART.0).unwrap();
+    start(&mut h, Keyed::<Vec<u8>>::RESTART.0).unwrap();
     put_at(&mut h, key(1, 2), whole, SECOND / 2).unwrap();
     assert_eq!(put_at(&mut h, key(2, 1), whole, SECOND / 2), Err(Reject::Duplicate));
     // A start heap that is live is being begun.
-    let part = Part { size: Some(16), ..whole };
+    let part = Placement { size: Some(16), ..whole };
     h.forget(key(1, 9), Nanos(SECOND));
     put_at(&mut h, key(1, 9), part, SECOND).unwrap();
     put_at(&mut h, key(1, 2), whole, SECOND).unwrap();
@@ -468,9 +480,9 @@ fn a_start_lets_its_senders_counters_come_again_and_no_others() {
 
 #[test]
 fn a_start_ends_what_its_sender_left_behind() {
-    let mut h = heaps(HeapsConfig::default());
-    let part = Part { offset: 0, length: 8, size: Some(16), ..Part::default() };
-    let key = |source, counter| HeapKey { source, counter };
+    let mut h = heaps(KeyedConfig::default());
+    let part = Placement { offset: 0, length: 8, size: Some(16), ..Placement::default() };
+    let key = |source, counter| Key { source, number: counter };
     for key in [key(0, 3), key(1, 3), key(2, 3)] {
         put_at(&mut h, key, part, 0).unwrap();
     }
@@ -479,14 +491,14 @@ fn a_start_ends_what_its_sender_left_behind() {
         h.forget(key(source, 1), Nanos(100_000_000));
     }
     let heap = h.poll_retired().unwrap();
-    assert_eq!((heap.key, heap.cause, heap.received), (key(1, 3), HeapCause::Finish, 8));
+    assert_eq!((heap.key, heap.cause, heap.received()), (key(1, 3), Cause::Finish, 8));
     assert!(h.poll_retired().is_none(), "the other may still be filled, and nobody knows whose 0 is");
     put_at(&mut h, key(1, 3), part, 100_000_000).unwrap();
 }
 
 #[test]
 fn no_number_of_heaps_takes_more_memory_than_the_limits_say() {
-    let mut h = heaps(HeapsConfig { window: 3, substreams: 2, remember: 20, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { window: 3, substreams: 2, remember: 20, ..KeyedConfig::default() });
     let mut before = None;
     for counter in 0..50_000u64 {
         // Whole, in two parts, never complete; now and then everything is forgotten, or ends.
@@ -510,7 +522,7 @@ fn no_number_of_heaps_takes_more_memory_than_the_limits_say() {
 
 #[test]
 fn nothing_is_remembered_where_nothing_shall_be() {
-    let mut h = heaps(HeapsConfig { remember: 0, ..HeapsConfig::default() });
+    let mut h = heaps(KeyedConfig { remember: 0, ..KeyedConfig::default() });
     put(&mut h, 1, 0, 8, 8).unwrap();
     put(&mut h, 1, 0, 8, 8).unwrap();
     h.forget(key(1), Nanos(0));
@@ -519,15 +531,15 @@ fn nothing_is_remembered_where_nothing_shall_be() {
 
 #[test]
 fn limits_are_checked() {
-    let good = HeapsConfig::default();
+    let good = KeyedConfig::default();
     assert_eq!(good.check(), Ok(()));
     for bad in [
-        HeapsConfig { window: 0, ..good },
-        HeapsConfig { runs: 0, ..good },
-        HeapsConfig { substreams: 0, ..good },
-        HeapsConfig { substreams: 1 << 21, ..good },
-        HeapsConfig { window: usize::MAX, ..good },
-        HeapsConfig { remember: usize::MAX, ..good },
+        KeyedConfig { window: 0, ..good },
+        KeyedConfig { runs: 0, ..good },
+        KeyedConfig { substreams: 0, ..good },
+        KeyedConfig { substreams: 1 << 21, ..good },
+        KeyedConfig { window: usize::MAX, ..good },
+        KeyedConfig { remember: usize::MAX, ..good },
     ] {
         assert!(bad.check().is_err(), "{bad:?}");
     }

@@ -1,5 +1,4 @@
-//! Heaps under construction, each handed on when it is complete: the unordered sibling of
-//! [`Assembly`](super::Assembly).
+//! Objects that have a key and no order (heaps, events, messages), each handed on when it is complete.
 //!
 //! ```text
 //!   packet of 41 ─┐                          window: at most so many, oldest first
@@ -9,41 +8,41 @@
 //!                 └─▶ finished: late or a duplicate
 //! ```
 //!
-//! * [`Heaps::reserve`] finds the place of a part, or says why it has none, before a byte is written;
-//!   [`HeapSlot::commit`] says the bytes are there. A slot dropped uncommitted never happened.
-//! * Heaps retire in any order, each once: a numbered heap has no place in a sequence of which one could say that it
+//! * [`reserve`](Window::reserve) finds the place of a part, or says why it has none, before a byte is written;
+//!   [`commit`](Slot::commit) says the bytes are there. A slot dropped uncommitted never happened.
+//! * Objects retire in any order, each once: a numbered object has no place in a sequence of which one could say that it
 //!   is passed, so nothing waits for another (decision 0007).
-//! * A heap without a told size grows, and ends by the window, its deadline or the end of the stream.
-//! * Heaps of which nothing came are counted by the gaps in their sender's counters: [`Sequence`].
-//! * The last `remember` heaps that retired are remembered by their whole key, so that a doubled or late packet does not
-//!   begin one again; a heap that was not finished is never refused for one that was. Where counters have few bits, no
+//! * An object without a told size grows, and ends by the window, its deadline or the end of the stream.
+//! * Objects of which nothing came are counted by the gaps in their sender's counters: [`Sequence`](super::Sequence).
+//! * The last `remember` objects that retired are remembered by their whole key, so that a doubled or late packet does not
+//!   begin one again; an object that was not finished is never refused for one that was. Where counters have few bits, no
 //!   more than a quarter of the way on which they come round is remembered.
 //!
-//! It never blocks, reads no clock, knows no format. A heap that is one part costs one look-up and no allocation; a part
-//! of the same heap as the one before costs no look-up. Memory is fixed: at most `window` heaps for each substream, each
+//! It never blocks, reads no clock, knows no format. An object that is one part costs one look-up and no allocation; a part
+//! of the same object as the one before costs no look-up. Memory is fixed: at most `window` objects for each substream, each
 //! with one block and at most `runs` ranges, and the memory of `remember` keys.
 //!
 //! ```
-//! use skyhaul_core::assembly::heaps::*;
-//! use skyhaul_core::placement::Nanos;
+//! use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Slot, Window};
+//! use skyhaul_core::placement::{Key, Nanos, Placement};
 //!
-//! let mut heaps = Heaps::<Vec<u8>>::new(HeapsConfig::default());
-//! let key = HeapKey { source: 0, counter: 7 };
+//! let mut heaps = Keyed::<Vec<u8>>::new(KeyedConfig::default());
+//! let key = Key::of(7);
 //! for offset in [4, 0] {
-//!     let part = Part { offset, length: 4, size: Some(8), ..Part::default() };
-//!     // Memory for a new heap, or more of it for one that outgrew `old`.
+//!     let part = Placement { key, offset, length: 4, size: Some(8), ..Placement::default() };
+//!     // Memory for a new object, or more of it for one that outgrew `old`.
 //!     let room = |bytes: u64, old: Option<Vec<u8>>| {
 //!         let mut block = old.unwrap_or_default();
 //!         block.resize(bytes as usize, 0);
 //!         Ok(block)
 //!     };
-//!     let mut slot = heaps.reserve(key, part, Nanos(0), room).unwrap();
+//!     let mut slot = heaps.reserve(part, Nanos(0), room).unwrap();
 //!     let range = slot.range();
 //!     slot.block()[range.start as usize..range.end as usize].fill(1);
 //!     slot.commit(Nanos(0));
 //! }
 //! let heap = heaps.poll_retired().unwrap();
-//! assert_eq!((heap.key, heap.cause, heap.block), (key, HeapCause::Complete, vec![1; 8]));
+//! assert_eq!((heap.key, heap.cause, heap.block), (key, Cause::Complete, vec![1; 8]));
 //! ```
 
 mod finished;
@@ -51,12 +50,9 @@ mod index;
 mod laps;
 mod live;
 mod retire;
-mod sequence;
 
-pub use retire::{HeapCause, RetiredHeap};
-pub use sequence::Sequence;
-
-use crate::placement::{Nanos, Reject};
+use super::{Cause, Retired, Slot, Window};
+use crate::placement::{Key, Nanos, Placement, Reject};
 use finished::Finished;
 use index::{Index, Known};
 use laps::{Laps, Turn};
@@ -64,60 +60,38 @@ use live::{NONE, Table};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What makes a heap that heap and no other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HeapKey {
-    /// 0, or the number of its sender where two senders may use one counter.
-    pub source: u64,
-    /// Its number, as its packets tell it.
-    pub counter: u64,
-}
-
-/// A part of a heap: a packet's payload, or a piece of one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// First byte of its place in the heap.
-    pub offset: u64,
-    /// Bytes; may be 0: such a part only begins its heap, or tells its size.
-    pub length: u64,
-    /// Size of the whole heap in bytes, where the packet tells it.
-    pub size: Option<u64>,
-    /// Bits of its heap's counter, so that counters that come round are not taken for old ones; 0: they never do.
-    pub counter_bits: u8,
-}
-
-/// Fixed limits of one table of heaps.
+/// Fixed limits of one table of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeapsConfig {
-    /// Most heaps under construction at a time in a substream, at least 1. One more, and the oldest retires.
+pub struct KeyedConfig {
+    /// Most objects under construction at a time in a substream, at least 1. One more, and the oldest retires.
     pub window: usize,
     /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
     pub substreams: u64,
-    /// Refuse a part that is not the next one of its heap. The order of heaps never matters. A heap whose first part is
+    /// Refuse a part that is not the next one of its object. The order of objects never matters. An object whose first part is
     /// lost begins with the first that is refused, and retires with nothing in it.
     pub in_order: bool,
-    /// Accept heaps of which no part so far told the size.
-    pub unsized_heaps: bool,
-    /// Bytes of the largest heap.
+    /// Accept objects of which no part so far told the size.
+    pub unsized_objects: bool,
+    /// Bytes of the largest object.
     pub largest: u64,
-    /// A heap retires this long after its first part came, as far as it is there. `None`: only by the window and the end.
+    /// An object retires this long after its first part came, as far as it is there. `None`: only by the window and the end.
     pub timeout: Option<Nanos>,
-    /// How many retired heaps are remembered; 0: a packet that comes again begins its heap again.
+    /// How many retired objects are remembered; 0: a packet that comes again begins its object again.
     pub remember: usize,
     /// For how long; then their counters may come again.
     pub remember_for: Nanos,
-    /// Most separate ranges of a heap that are tracked, at least 1.
+    /// Most separate ranges of an object that are tracked, at least 1.
     pub runs: u32,
 }
 
-impl Default for HeapsConfig {
-    /// Window 16, one substream, any order, unsized heaps, 1 GiB, 1 s, 4096 heaps remembered for 1 s, 1024 runs.
+impl Default for KeyedConfig {
+    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, 4096 objects remembered for 1 s, 1024 runs.
     fn default() -> Self {
         Self {
             window: 16,
             substreams: 1,
             in_order: false,
-            unsized_heaps: true,
+            unsized_objects: true,
             largest: 1 << 30,
             timeout: Some(Nanos::SECOND),
             remember: 4096,
@@ -127,10 +101,10 @@ impl Default for HeapsConfig {
     }
 }
 
-impl HeapsConfig {
+impl KeyedConfig {
     /// Most substreams.
     pub const MOST_SUBSTREAMS: u64 = 1 << 20;
-    /// Most heaps in the windows of all substreams, and most that are remembered.
+    /// Most objects in the windows of all substreams, and most that are remembered.
     pub const MOST_HEAPS: u64 = 1 << 28;
 
     /// Whether a table can have these limits.
@@ -152,32 +126,30 @@ impl HeapsConfig {
     }
 }
 
-/// Heaps under construction. See the [module](self).
+/// Objects under construction. See the [module](self).
 #[derive(Debug)]
-pub struct Heaps<B> {
-    config: HeapsConfig,
+pub struct Keyed<B> {
+    config: KeyedConfig,
     index: Index,
     table: Table<B>,
     finished: Finished,
     laps: Laps,
-    retired: VecDeque<RetiredHeap<B>>,
+    retired: VecDeque<Retired<B>>,
     /// Where the last part was put: nearly always where the next one belongs.
     hint: u32,
     /// The latest time that was told. Time never goes back, whatever several readers' clocks say.
     now: Nanos,
 }
 
-/// Room for one part in its heap. Dropped uncommitted, it never happened: the block of a heap that it would have begun
+/// Room for one part in its object. Dropped uncommitted, it never happened: the block of an object that it would have begun
 /// is dropped with it.
 #[must_use = "a slot that is not committed never happened"]
 #[derive(Debug)]
-pub struct HeapSlot<'a, B> {
-    heaps: &'a mut Heaps<B>,
-    key: HeapKey,
+pub struct KeyedSlot<'a, B> {
+    window: &'a mut Keyed<B>,
+    placement: Placement,
     at: At<B>,
     part: Range<u64>,
-    size: Option<u64>,
-    counter_bits: u8,
 }
 
 #[derive(Debug)]
@@ -186,13 +158,13 @@ enum At<B> {
     New { block: B, room: u64, first: Nanos },
 }
 
-impl<B> Heaps<B> {
-    /// No heap yet.
+impl<B> Keyed<B> {
+    /// No object yet.
     ///
     /// # Panics
-    /// If the limits are none: see [`HeapsConfig::check`]. A programmer's error.
+    /// If the limits are none: see [`KeyedConfig::check`]. A programmer's error.
     #[must_use]
-    pub fn new(config: HeapsConfig) -> Self {
+    pub fn new(config: KeyedConfig) -> Self {
         if let Err(why) = config.check() {
             panic!("{why}");
         }
@@ -209,57 +181,17 @@ impl<B> Heaps<B> {
         }
     }
 
-    /// Find the place of a part that came at `now`.
-    ///
-    /// `room(bytes, old)` hands out memory for a heap of at least `bytes`; `old` is the block that a growing heap
-    /// outgrew, whose content must be kept. `Err` gives `old` back: there is no memory. It is asked again with less if
-    /// more was asked for than this part needs. A heap whose `old` does not come back is gone, and never handed on.
-    ///
-    /// # Errors
-    /// Why it has no place; no byte was or may be written. Where a full window's next heap finds no memory, the oldest
-    /// of the window retires, so that what it held comes free.
     #[inline]
-    pub fn reserve(
-        &mut self,
-        key: HeapKey,
-        part: Part,
-        now: Nanos,
-        mut room: impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
-    ) -> Result<HeapSlot<'_, B>, Reject> {
-        let end = part.offset.checked_add(part.length).ok_or(Reject::Outside)?;
-        let most = part.size.unwrap_or(self.config.largest);
-        if end > most || most > self.config.largest {
-            return Err(Reject::Outside);
-        }
-        self.now = self.now.max(now);
-        let at = match self.table.get(self.hint) {
-            Some(live) if live.key == key => Some(self.hint),
-            _ => self.find(key, part.length)?,
-        };
-        let at = at.filter(|&at| !self.gives_way(at));
-        let range = part.offset..end;
-        let at = match at {
-            Some(at) => {
-                self.admit(at, &range, part.size, &mut room)?;
-                self.hint = at;
-                At::Live(at)
-            }
-            None => self.begin(key, &range, part, &mut room)?,
-        };
-        Ok(HeapSlot { heaps: self, key, at, part: range, size: part.size, counter_bits: part.counter_bits })
-    }
-
-    #[inline]
-    fn known(&self, key: HeapKey) -> Option<Known> {
+    fn known(&self, key: Key) -> Option<Known> {
         self.index.find(self.index.hash(key), |known| match known {
             Known::Live(at) => self.table.at(at).key == key,
             Known::Finished(at) => self.finished.is(at, key, self.now, &self.laps),
         })
     }
 
-    /// The live heap of this key. One that is finished is an error for this many bytes of it.
+    /// The live object of this key. One that is finished is an error for this many bytes of it.
     #[inline]
-    fn find(&mut self, key: HeapKey, bytes: u64) -> Result<Option<u32>, Reject> {
+    fn find(&mut self, key: Key, bytes: u64) -> Result<Option<u32>, Reject> {
         match self.known(key) {
             Some(Known::Live(at)) => Ok(Some(at)),
             Some(Known::Finished(at)) => Err(self.finished.refuse(at, bytes, self.now, &mut self.laps)),
@@ -267,24 +199,24 @@ impl<B> Heaps<B> {
         }
     }
 
-    /// Whether the live heap at `at` is of the counter's last time round: it has then retired.
+    /// Whether the live object at `at` is of the counter's last time round: it has then retired.
     #[inline]
     fn gives_way(&mut self, at: u32) -> bool {
         let live = self.table.at(at);
         let gives = self.laps.is_given_up(live.key.source, live.turn);
         if gives {
-            self.retire(at, HeapCause::Window);
+            self.retire(at, Cause::Window);
         }
         gives
     }
 
-    /// Heaps of which all bytes were refused again, the last of them [`RESTART`](Self::RESTART) or longer after they were
+    /// Objects of which all bytes were refused again, the last of them [`RESTART`](Self::RESTART) or longer after they were
     /// finished, since this was last asked. A network does not do that: counters were used again.
     pub fn take_repeated(&mut self) -> u64 {
         std::mem::take(&mut self.finished.repeated)
     }
 
-    /// Whether the part has a place in the live heap at `at`; the heap grows if it must.
+    /// Whether the part has a place in the live object at `at`; the object grows if it must.
     #[inline]
     fn admit(
         &mut self,
@@ -319,7 +251,7 @@ impl<B> Heaps<B> {
         missed
     }
 
-    /// More memory for a heap: all that it will need if its size is told, else at least twice what it has.
+    /// More memory for an object: all that it will need if its size is told, else at least twice what it has.
     #[cold]
     fn grow(
         &mut self,
@@ -346,23 +278,23 @@ impl<B> Heaps<B> {
         Err(Reject::NoBuffer)
     }
 
-    /// A block for a heap that this part begins. It is not live before the part is committed.
+    /// A block for an object that this part begins. It is not live before the part is committed.
     #[inline]
     fn begin(
         &mut self,
-        key: HeapKey,
         range: &Range<u64>,
-        part: Part,
+        part: Placement,
         room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
     ) -> Result<At<B>, Reject> {
-        if part.size.is_none() && !self.config.unsized_heaps {
+        let key = part.key;
+        if part.size.is_none() && !self.config.unsized_objects {
             return Err(Reject::Unsized);
         }
         let bytes = part.size.unwrap_or(range.end);
         match room(bytes, None) {
-            // What comes before it is lost, and with that the heap, which is to be told.
+            // What comes before it is lost, and with that the object, which is to be told.
             Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
-                let at = self.open(key, block, bytes, self.now, part.counter_bits);
+                let at = self.open(key, block, bytes, self.now, part.number_bits);
                 self.table.at_mut(at).miss(range.end, part.size);
                 Err(Reject::OutOfOrder)
             }
@@ -376,21 +308,21 @@ impl<B> Heaps<B> {
         }
     }
 
-    /// A heap is live from now on, with nothing in it.
+    /// An object is live from now on, with nothing in it.
     #[inline]
-    fn open(&mut self, key: HeapKey, block: B, room: u64, first: Nanos, counter_bits: u8) -> u32 {
+    fn open(&mut self, key: Key, block: B, room: u64, first: Nanos, number_bits: u8) -> u32 {
         self.make_way(key);
-        let turn = self.take_turn(key, counter_bits);
+        let turn = self.take_turn(key, number_bits);
         let at = self.table.open(key, block, room, first, turn);
         self.index.insert(key, Known::Live(at), self.now);
         self.hint = at;
         at
     }
 
-    /// A heap begins. Where counters come round, one with its key may be among the finished.
+    /// An object begins. Where counters come round, one with its key may be among the finished.
     #[inline]
-    fn take_turn(&mut self, key: HeapKey, counter_bits: u8) -> Turn {
-        let turn = self.laps.begin(key, counter_bits);
+    fn take_turn(&mut self, key: Key, number_bits: u8) -> Turn {
+        let turn = self.laps.begin(key, number_bits);
         if turn.is_counted() {
             let finished = &mut self.finished;
             self.index.find(self.index.hash(key), |known| {
@@ -403,29 +335,29 @@ impl<B> Heaps<B> {
         turn
     }
 
-    /// A full window gives up its oldest heap for the one of this key.
-    fn make_way(&mut self, key: HeapKey) {
+    /// A full window gives up its oldest object for the one of this key.
+    fn make_way(&mut self, key: Key) {
         if let Some(oldest) = self.table.oldest_beyond(self.config.window, key) {
-            self.retire(oldest, HeapCause::Window);
+            self.retire(oldest, Cause::Window);
         }
     }
 
-    /// How many heaps are under construction.
+    /// How many objects are under construction.
     #[must_use]
     pub fn live(&self) -> usize {
         self.table.len()
     }
 
-    /// A packet of heap `start` says that its sender begins, perhaps anew: what is finished of this source may come
+    /// A packet of object `start` says that its sender begins, perhaps anew: what is finished of this source may come
     /// again. Call it before the packet is reserved, for each such packet.
     ///
-    /// A start heap that is live or was finished within [`RESTART`](Self::RESTART) began already: this packet is more of
-    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live heaps stay as they are while
+    /// A start object that is live or was finished within [`RESTART`](Self::RESTART) began already: this packet is more of
+    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live objects stay as they are while
     /// something may be on its way for them; those of a sender with a number end, if that is `RESTART` ago, so that
     /// they are not filled up with what is sent now.
     ///
     /// Whether it is a beginning, and no packet more of one.
-    pub fn forget(&mut self, start: HeapKey, now: Nanos) -> bool {
+    pub fn forget(&mut self, start: Key, now: Nanos) -> bool {
         self.now = self.now.max(now);
         match self.known(start) {
             Some(Known::Live(at)) if !self.is_over(at, start.source) => false,
@@ -435,7 +367,7 @@ impl<B> Heaps<B> {
                 while let Some(at) = next {
                     next = self.table.newer(at);
                     if self.is_over(at, start.source) {
-                        self.retire(at, HeapCause::Finish);
+                        self.retire(at, Cause::Finish);
                     }
                 }
                 self.finished.forget(start.source);
@@ -444,13 +376,13 @@ impl<B> Heaps<B> {
         }
     }
 
-    /// Whether the heap at `at` is of this numbered source, and nothing is on its way for it any more.
+    /// Whether the object at `at` is of this numbered source, and nothing is on its way for it any more.
     fn is_over(&self, at: u32, source: u64) -> bool {
         let live = self.table.at(at);
         source != 0 && live.key.source == source && self.now.since(live.last) >= Self::RESTART
     }
 
-    /// How long after it was finished a start heap cannot be another one: longer than a network keeps a copy, shorter
+    /// How long after it was finished a start object cannot be another one: longer than a network keeps a copy, shorter
     /// than it takes to start a program again.
     pub const RESTART: Nanos = Nanos(100_000_000);
 }
@@ -466,58 +398,127 @@ fn in_order(part: &Range<u64>, there: u64) -> Result<(), Reject> {
     }
 }
 
-impl<B> HeapSlot<'_, B> {
-    /// The heap's block, to write into.
+impl<B> Window<B> for Keyed<B> {
+    type Slot<'a>
+        = KeyedSlot<'a, B>
+    where
+        B: 'a;
+
+    /// `room` is asked again with less if more was asked for than this part needs. Where a full window's next object finds
+    /// no memory, the oldest of the window retires, so that what it held comes free.
     #[inline]
-    pub fn block(&mut self) -> &mut B {
-        match &mut self.at {
-            At::Live(at) => self.heaps.table.at_mut(*at).block.as_mut().expect("a live heap has its block"),
-            At::New { block, .. } => block,
+    fn reserve(
+        &mut self,
+        placement: Placement,
+        now: Nanos,
+        mut room: impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<KeyedSlot<'_, B>, Reject> {
+        let Placement { key, offset, length, size, .. } = placement;
+        let end = offset.checked_add(length).ok_or(Reject::Outside)?;
+        let most = size.unwrap_or(self.config.largest);
+        if end > most || most > self.config.largest {
+            return Err(Reject::Outside);
+        }
+        self.now = self.now.max(now);
+        let at = match self.table.get(self.hint) {
+            Some(live) if live.key == key => Some(self.hint),
+            _ => self.find(key, length)?,
+        };
+        let at = at.filter(|&at| !self.gives_way(at));
+        let part = offset..end;
+        let at = match at {
+            Some(at) => {
+                self.admit(at, &part, size, &mut room)?;
+                self.hint = at;
+                At::Live(at)
+            }
+            None => self.begin(&part, placement, &mut room)?,
+        };
+        Ok(KeyedSlot { window: self, placement, at, part })
+    }
+
+    #[inline]
+    fn poll_retired(&mut self) -> Option<Retired<B>> {
+        self.retired.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        Some(self.table.at(self.table.oldest()?).first.plus(self.config.timeout?))
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while self.poll_timeout().is_some_and(|due| due <= self.now) {
+            let Some(oldest) = self.table.oldest() else { break };
+            self.retire(oldest, Cause::Timeout);
         }
     }
 
-    /// The bytes of the block that are this part's.
-    #[inline]
-    #[must_use]
-    pub fn range(&self) -> Range<u64> {
-        self.part.clone()
+    /// Oldest first.
+    fn finish(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while let Some(oldest) = self.table.oldest() {
+            self.retire(oldest, Cause::Finish);
+        }
     }
 
+    fn held(&self) -> usize {
+        self.table.len() + self.retired.len()
+    }
+}
+
+impl<B> KeyedSlot<'_, B> {
     /// No more than this is there, up to `end`: the part is cut.
     #[inline]
     pub fn cut(&mut self, end: u64) {
         self.part.end = end.clamp(self.part.start, self.part.end);
     }
 
-    /// Whether this part begins its heap: what the heap keeps of its packets is still to be noted.
+    /// Whether this part begins its object: what the object keeps of its packets is still to be noted.
     #[inline]
     #[must_use]
     pub fn is_first(&self) -> bool {
         matches!(self.at, At::New { .. })
     }
+}
 
-    /// The part is there. Retires its heap if it was the last, or the oldest one of the window if it was the first of
-    /// one heap too many.
+impl<B> Slot<B> for KeyedSlot<'_, B> {
     #[inline]
-    pub fn commit(self, now: Nanos) {
-        let Self { heaps, key, at, part, size, counter_bits } = self;
-        heaps.now = heaps.now.max(now);
+    fn block(&mut self) -> &mut B {
+        match &mut self.at {
+            At::Live(at) => {
+                self.window.table.at_mut(*at).block.as_mut().expect("a live object has its block")
+            }
+            At::New { block, .. } => block,
+        }
+    }
+
+    #[inline]
+    fn range(&self) -> Range<u64> {
+        self.part.clone()
+    }
+
+    /// The oldest object of the window retires if this part was the first of one too many.
+    #[inline]
+    fn commit(self, now: Nanos) {
+        let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
+        window.now = window.now.max(now);
         let at = match at {
             At::Live(at) => at,
             At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                return heaps.retire_whole(key, block, part.end, first, counter_bits);
+                return window.retire_whole(key, block, part.end, first, number_bits);
             }
-            At::New { block, room, first } => heaps.open(key, block, room, first, counter_bits),
+            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
         };
-        let now = heaps.now;
-        let live = heaps.table.at_mut(at);
+        let now = window.now;
+        let live = window.table.at_mut(at);
         live.size = live.size.or(size);
         if !part.is_empty() {
             live.seen.insert(&part);
         }
         live.last = now;
         if live.size == Some(live.seen.bytes()) {
-            heaps.retire(at, HeapCause::Complete);
+            window.retire(at, Cause::Complete);
         }
     }
 }

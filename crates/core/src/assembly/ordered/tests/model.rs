@@ -11,7 +11,7 @@ enum Op {
     Put {
         object: i64,
         offset: u64,
-        length: u32,
+        length: u64,
         size: Option<u64>,
         drop: bool,
         block: bool,
@@ -27,12 +27,12 @@ enum Op {
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let put = (-6i64..6, 0..OBJECT + 20, 0u32..40, proptest::option::weighted(0.3, 0..OBJECT + 50), 0u8..20);
+    let put = (-6i64..6, 0..OBJECT + 20, 0u64..40, proptest::option::weighted(0.3, 0..OBJECT + 50), 0u8..20);
     let put = put.prop_map(|(object, offset, length, size, odd)| Op::Put {
         object,
         // Many are whole objects of one part.
         offset: if odd > 12 { 0 } else { offset },
-        length: if odd > 12 { UNIT as u32 } else { length },
+        length: if odd > 12 { UNIT } else { length },
         size: if odd > 12 { Some(UNIT) } else { size },
         drop: odd == 0,
         block: odd != 1,
@@ -50,7 +50,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 struct Checked {
-    a: Assembly<Vec<u8>>,
+    a: Ordered<Vec<u8>>,
     grain: Grain,
     now: Nanos,
     /// How often each byte (object, offset) was committed and not yet retired: in the window and in a suspect.
@@ -63,18 +63,18 @@ struct Checked {
 impl Checked {
     fn put(&mut self, p: Placement, drop: bool, block: bool) {
         let mut taken = 0;
-        let outcome = self.a.reserve(p, self.now, || {
+        let outcome = self.a.reserve(p, self.now, |_, old| {
             taken += usize::from(block);
-            block.then(|| vec![0xDD; OBJECT as usize])
+            if block { Ok(vec![0xDD; OBJECT as usize]) } else { Err(old) }
         });
         if let Ok(mut slot) = outcome {
-            let range = slot.range();
+            let range = span(&slot);
             assert_eq!((range.start as u64, range.len()), (p.offset, p.length as usize));
             if !drop {
-                pattern::fill(p.object.0, p.offset, &mut slot.block()[range]);
+                pattern::fill(p.key.number, p.offset, &mut slot.block()[range]);
                 slot.commit(self.now);
-                for byte in p.offset..p.offset + u64::from(p.length) {
-                    *self.waiting.entry((p.object.0, byte)).or_default() += 1;
+                for byte in p.offset..p.offset + p.length {
+                    *self.waiting.entry((p.key.number, byte)).or_default() += 1;
                 }
             }
         }
@@ -82,7 +82,7 @@ impl Checked {
         self.out += taken;
         self.drain();
         assert!(self.a.live.len() <= self.window && self.out <= self.window + 1, "{} blocks", self.out);
-        assert!(self.a.live.iter().map(|l| l.object).is_sorted_by(|a, b| a < b), "the window is in order");
+        assert!(self.a.live.iter().map(|l| l.number).is_sorted_by(|a, b| a < b), "the window is in order");
     }
 
     fn drain(&mut self) {
@@ -93,15 +93,15 @@ impl Checked {
             for hole in holes.collect::<Vec<_>>() {
                 assert!(from <= hole.start && hole.end <= r.range.end, "{r:?}");
                 let here = &r.block[from as usize..hole.start as usize];
-                assert_eq!(pattern::first_error(r.object.0, from, here), None, "{r:?}");
-                self.settle(r.object.0, from..hole.start);
+                assert_eq!(pattern::first_error(r.key.number, from, here), None, "{r:?}");
+                self.settle(r.key.number, from..hole.start);
                 from = hole.end;
             }
             if r.cause == Cause::Stray {
                 continue;
             }
             let (start, end) =
-                ([r.range.start, r.range.end]).map(|offset| Mark { object: r.object, offset }).into();
+                ([r.range.start, r.range.end]).map(|offset| Mark { number: r.key.number, offset }).into();
             match self.last {
                 Some((epoch, last)) if epoch == r.epoch => {
                     assert!(
@@ -141,28 +141,32 @@ impl Checked {
             Op::Go(object) => *here = object,
             Op::Time(span) => self.pass(span),
             Op::Finish => {
-                self.a.finish();
+                self.a.finish(self.now);
                 self.drain();
                 assert_eq!(self.out, 0, "every block comes back");
                 assert!(self.waiting.values().all(|&left| left == 0), "every byte comes out");
             }
             Op::Run { every } => {
                 for unit in (0..UNITS).filter(|unit| unit % every != every - 1 || every == 1) {
-                    let object = ObjectId(*here);
-                    let p =
-                        Placement { object, offset: unit * UNIT, start: 0, length: UNIT as u32, size: None };
+                    let object = *here;
+                    let p = Placement {
+                        key: Key::of(object),
+                        offset: unit * UNIT,
+                        length: UNIT,
+                        ..Placement::default()
+                    };
                     self.put(Placement { size: Some(OBJECT), ..p }, false, true);
                 }
                 *here = here.saturating_add(1);
             }
             Op::Put { object, offset, length, size, drop, block } => {
-                let object = ObjectId(here.saturating_add_signed(object));
+                let key = Key::of(here.saturating_add_signed(object));
                 // Units are whole most of the time, so that most are taken.
                 let (offset, length) = match self.grain {
-                    Grain::Units(_) if length > 4 => (offset / UNIT * UNIT, UNIT as u32),
+                    Grain::Units(_) if length > 4 => (offset / UNIT * UNIT, UNIT),
                     _ => (offset, length),
                 };
-                self.put(Placement { object, offset, start: 0, length, size }, drop, block);
+                self.put(Placement { key, offset, length, size, ..Placement::default() }, drop, block);
             }
         }
     }
@@ -178,8 +182,8 @@ proptest! {
     ) {
         let grain = if bytes { Grain::Bytes(4) } else { Grain::Units(UNIT as u32) };
         let geometry = Geometry { object_bytes: OBJECT, grain };
-        let config = Config { window, ahead, confirm, resync, open_ended, ..Config::new(geometry) };
-        let a = Assembly::new(config);
+        let config = OrderedConfig { window, ahead, confirm, resync, open_ended, ..OrderedConfig::new(geometry) };
+        let a = Ordered::new(config);
         let mut checked = Checked { a, grain, now: Nanos(5), waiting: BTreeMap::new(), out: 0, window, last: None };
         let mut here = 50;
         for op in ops.iter().chain([&Op::Finish]) {

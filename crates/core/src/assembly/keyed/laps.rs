@@ -1,27 +1,27 @@
-//! Counters of few bits come round, and then a heap that is new has the counter of one that is finished.
+//! Counters of few bits come round, and then an object that is new has the counter of one that is finished.
 //!
 //! ```text
-//!   8 bits, in steps of 1:   0 ─── 64 ─── 128 ─── 192 ─── 255 ─ 0     a lap of 256 heaps
+//!   8 bits, in steps of 1:   0 ─── 64 ─── 128 ─── 192 ─── 255 ─ 0     a lap of 256 objects
 //!                  in steps of 4:   0, 4, 8, … 252, 0                 a lap of 64
 //!                                   ◀ ¼ ▶ remembered   ◀── ½ ──▶ may be under construction
 //! ```
 //!
-//! What a network delays is some heaps late, what comes round is a whole lap late: a quarter of a lap lies well between.
-//! It is counted in heaps that the source began, not in the distance of counters: several senders may share a source,
-//! and one heap with a counter far away (or a forged one) must not make the others forgotten.
+//! What a network delays is some objects late, what comes round is a whole lap late: a quarter of a lap lies well between.
+//! It is counted in objects that the source began, not in the distance of counters: several senders may share a source,
+//! and one object with a counter far away (or a forged one) must not make the others forgotten.
 
-use super::HeapKey;
+use crate::placement::Key;
 use std::collections::BTreeMap;
 
 /// Counters of more bits come round in no time that anything is remembered for.
 const FEW: u8 = 32;
-/// Heaps in which the step from counter to counter is looked at: in this stretch and the one before.
+/// Objects in which the step from counter to counter is looked at: in this stretch and the one before.
 const STRETCH: u32 = 16;
-/// Of so many steps, two may be to a heap that is out of the row and back: a control heap, a forged one.
+/// Of so many steps, two may be to an object that is out of the row and back: a control object, a forged one.
 const ENOUGH: u32 = 8;
 const OUT_OF_ROW: u32 = 2;
 
-/// Which heap of its source a heap was, where counters come round.
+/// Which object of its source an object was, where counters come round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     number: u32,
@@ -40,9 +40,9 @@ impl Turn {
 /// A source whose counters have few bits.
 #[derive(Debug)]
 struct Lap {
-    /// Heaps begun.
+    /// Objects begun.
     count: u32,
-    /// Heaps that came again whole, and were refused, since one began.
+    /// Objects that came again whole, and were refused, since one began.
     refused: u32,
     last: u64,
     /// How many steps left so many low bits as they were, in this stretch and the one before.
@@ -62,7 +62,7 @@ impl Lap {
         }
     }
 
-    /// Heaps until a counter comes again.
+    /// Objects until a counter comes again.
     fn heaps(&self, bits: u8) -> u64 {
         let steps = || self.still[0].iter().zip(&self.still[1]).map(|(a, b)| u32::from(a + b));
         let ignored = if steps().sum::<u32>() >= ENOUGH { OUT_OF_ROW } else { 0 };
@@ -83,39 +83,39 @@ pub(super) struct Laps {
 }
 
 impl Laps {
-    /// A heap that was finished came again, whole, and was refused. Where nothing but such comes, they count as begun, or
-    /// nothing would ever go on; new heaps come between the copies that a network makes.
-    pub(super) fn again(&mut self, key: HeapKey, turn: Turn) {
+    /// An object that was finished came again, whole, and was refused. Where nothing but such comes, they count as begun, or
+    /// nothing would ever go on; new objects come between the copies that a network makes.
+    pub(super) fn again(&mut self, key: Key, turn: Turn) {
         if let Some(lap) = self.sources.get_mut(&(key.source, turn.bits)) {
             let refused = lap.refused.saturating_add(1);
             if refused > STRETCH {
-                lap.begin(key.counter);
+                lap.begin(key.number);
             }
             lap.refused = refused;
         }
     }
 
-    /// A heap begins.
+    /// An object begins.
     #[inline]
-    pub(super) fn begin(&mut self, key: HeapKey, bits: u8) -> Turn {
+    pub(super) fn begin(&mut self, key: Key, bits: u8) -> Turn {
         if bits == 0 || bits > FEW { Turn::default() } else { self.count(key, bits) }
     }
 
     #[cold]
-    fn count(&mut self, key: HeapKey, bits: u8) -> Turn {
-        let fresh = || Lap { count: 0, refused: 0, last: key.counter, still: [[0; FEW as usize]; 2] };
+    fn count(&mut self, key: Key, bits: u8) -> Turn {
+        let fresh = || Lap { count: 0, refused: 0, last: key.number, still: [[0; FEW as usize]; 2] };
         let lap = self.sources.entry((key.source, bits)).or_insert_with(fresh);
-        lap.begin(key.counter);
+        lap.begin(key.number);
         Turn { number: lap.count, bits }
     }
 
-    /// Whether a finished heap is so far back that its counter may be a new heap's.
+    /// Whether a finished object is so far back that its counter may be a new object's.
     #[inline]
     pub(super) fn is_forgotten(&self, source: u64, turn: Turn) -> bool {
         turn.bits != 0 && self.is_back(source, turn, 4)
     }
 
-    /// Whether a heap under construction is so far back that a packet with its counter is of a new one.
+    /// Whether an object under construction is so far back that a packet with its counter is of a new one.
     #[inline]
     pub(super) fn is_given_up(&self, source: u64, turn: Turn) -> bool {
         turn.bits != 0 && self.is_back(source, turn, 2)

@@ -14,7 +14,7 @@ enum Op {
     Put {
         source: u64,
         beyond: u64,
-        part: Part,
+        part: Placement,
         fate: Fate,
     },
     /// The parts of a heap, from one of them on and around, but each `lost`-th.
@@ -58,7 +58,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         |((source, beyond), offset, length, size, fate)| Op::Put {
             source,
             beyond,
-            part: Part { offset, length, size, ..Part::default() },
+            part: Placement { offset, length, size, ..Placement::default() },
             fate,
         },
     );
@@ -80,16 +80,16 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     proptest::collection::vec(op, 1..150)
 }
 
-fn limits() -> impl Strategy<Value = HeapsConfig> {
+fn limits() -> impl Strategy<Value = KeyedConfig> {
     let keep = prop_oneof![0u64..900, Just(u64::MAX)];
     let times = (proptest::option::weighted(0.8, prop_oneof![0u64..500, Just(1 << 40)]), 0usize..12, keep);
     (1usize..5, 1u64..4, any::<(bool, bool, bool)>(), times, 1u32..5).prop_map(
-        |(window, substreams, (in_order, other, unsized_heaps), (timeout, remember, keep), runs)| {
-            HeapsConfig {
+        |(window, substreams, (in_order, other, unsized_objects), (timeout, remember, keep), runs)| {
+            KeyedConfig {
                 window,
                 substreams,
                 in_order: in_order && other,
-                unsized_heaps,
+                unsized_objects,
                 largest: LARGEST,
                 timeout: timeout.map(Nanos),
                 remember,
@@ -103,16 +103,16 @@ fn limits() -> impl Strategy<Value = HeapsConfig> {
 /// What is told of a retired heap.
 #[derive(Clone, Debug, PartialEq)]
 struct Told {
-    key: HeapKey,
+    key: Key,
     size: Option<u64>,
     there: Vec<bool>,
     first: u64,
     last: u64,
-    cause: HeapCause,
+    cause: Cause,
 }
 
 struct Heap {
-    key: HeapKey,
+    key: Key,
     size: Option<u64>,
     /// Which heap of its source it was.
     turn: usize,
@@ -133,13 +133,13 @@ impl Heap {
         (0..LARGEST as usize).filter(|&at| self.there[at] && (at == 0 || !self.there[at - 1])).count()
     }
 
-    fn range(part: Part) -> Range<usize> {
+    fn range(part: Placement) -> Range<usize> {
         part.offset as usize..(part.offset + part.length) as usize
     }
 }
 
 struct Done {
-    key: HeapKey,
+    key: Key,
     when: u64,
     complete: bool,
     turn: usize,
@@ -151,7 +151,7 @@ struct Done {
 }
 
 struct Model {
-    config: HeapsConfig,
+    config: KeyedConfig,
     now: u64,
     /// In order of their first parts.
     live: Vec<Heap>,
@@ -171,7 +171,7 @@ struct Model {
 }
 
 impl Model {
-    fn remembered(&self, key: HeapKey) -> Option<usize> {
+    fn remembered(&self, key: Key) -> Option<usize> {
         let from = self.done.len().saturating_sub(self.config.remember);
         let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
         let fresh = |done: &Done| self.now - done.when < self.config.remember_for.0;
@@ -197,9 +197,9 @@ impl Model {
         begun.len() - turn >= (lap / part).max(1)
     }
 
-    fn begin(&mut self, key: HeapKey) -> usize {
+    fn begin(&mut self, key: Key) -> usize {
         let begun = self.begun.entry(key.source).or_default();
-        begun.push(key.counter);
+        begun.push(key.number);
         begun.len()
     }
 
@@ -221,20 +221,20 @@ impl Model {
         why
     }
 
-    fn substream(&self, key: HeapKey) -> u64 {
-        (if key.source == 0 { key.counter } else { key.source }) % self.config.substreams
+    fn substream(&self, key: Key) -> u64 {
+        (if key.source == 0 { key.number } else { key.source }) % self.config.substreams
     }
 
-    fn oldest_beyond(&self, key: HeapKey) -> Option<usize> {
+    fn oldest_beyond(&self, key: Key) -> Option<usize> {
         let like = |heap: &&Heap| self.substream(heap.key) == self.substream(key);
         let full = self.live.iter().filter(like).count() >= self.config.window;
         if full { self.live.iter().position(|heap| like(&heap)) } else { None }
     }
 
-    fn retire(&mut self, at: usize, cause: HeapCause) {
+    fn retire(&mut self, at: usize, cause: Cause) {
         let heap = self.live.remove(at);
         let bytes = heap.size.unwrap_or(heap.high().max(heap.missed));
-        let (complete, turn) = (cause == HeapCause::Complete, heap.turn);
+        let (complete, turn) = (cause == Cause::Complete, heap.turn);
         self.done.push(Done {
             key: heap.key,
             when: self.now,
@@ -255,7 +255,7 @@ impl Model {
     }
 
     /// What the answer must be; what it changes, if the part is committed.
-    fn put(&mut self, key: HeapKey, part: Part, fate: Fate) -> Result<(), Reject> {
+    fn put(&mut self, key: Key, part: Placement, fate: Fate) -> Result<(), Reject> {
         let config = self.config;
         let end = part.offset.checked_add(part.length).ok_or(Reject::Outside)?;
         if part.size.is_some_and(|size| size > LARGEST) || end > part.size.unwrap_or(LARGEST) {
@@ -271,7 +271,7 @@ impl Model {
             && self.bits > 0
             && self.is_back(key.source, self.live[at].turn, 2)
         {
-            self.retire(at, HeapCause::Window);
+            self.retire(at, Cause::Window);
             found = None;
         }
         if let Some(at) = found {
@@ -293,12 +293,12 @@ impl Model {
                 return fits;
             }
         } else {
-            if part.size.is_none() && !config.unsized_heaps {
+            if part.size.is_none() && !config.unsized_objects {
                 return Err(Reject::Unsized);
             }
             if fate == Fate::Full {
                 if part.size != Some(part.length) {
-                    self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
+                    self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, Cause::Window));
                 }
                 return Err(Reject::NoBuffer);
             }
@@ -316,15 +316,15 @@ impl Model {
         heap.there[Heap::range(part)].fill(true);
         heap.last = self.now;
         if heap.size == Some(heap.there.iter().filter(|&&t| t).count() as u64) {
-            self.retire(at, HeapCause::Complete);
+            self.retire(at, Cause::Complete);
         }
         Ok(())
     }
 
     /// A heap with nothing in it.
-    fn open(&mut self, key: HeapKey, part: Part) -> usize {
+    fn open(&mut self, key: Key, part: Placement) -> usize {
         if part.size != Some(part.length) {
-            self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, HeapCause::Window));
+            self.oldest_beyond(key).into_iter().for_each(|at| self.retire(at, Cause::Window));
         }
         let (first, there, end) = (self.now, [false; LARGEST as usize], part.offset + part.length);
         let room = part.size.unwrap_or(end);
@@ -337,7 +337,7 @@ impl Model {
         self.live.len() - 1
     }
 
-    fn fits(config: &HeapsConfig, heap: &Heap, part: Part) -> Result<(), Reject> {
+    fn fits(config: &KeyedConfig, heap: &Heap, part: Placement) -> Result<(), Reject> {
         let range = Heap::range(part);
         if let (Some(known), Some(told)) = (heap.size, part.size)
             && known != told
@@ -372,11 +372,11 @@ impl Model {
     fn pass(&mut self, now: u64) {
         self.now = self.now.max(now);
         while self.due().is_some_and(|due| due <= self.now) {
-            self.retire(0, HeapCause::Timeout);
+            self.retire(0, Cause::Timeout);
         }
     }
 
-    fn forget(&mut self, start: HeapKey) {
+    fn forget(&mut self, start: Key) {
         let long = |since: u64, now: u64| now - since >= 100_000_000;
         let (now, source) = (self.now, start.source);
         let over = |heap: &Heap| source != 0 && heap.key.source == source && long(heap.last, now);
@@ -384,7 +384,7 @@ impl Model {
         let fresh = self.remembered(start).is_some_and(|at| !long(self.done[at].when, now));
         if !live && !fresh {
             while let Some(at) = self.live.iter().position(over) {
-                self.retire(at, HeapCause::Finish);
+                self.retire(at, Cause::Finish);
             }
             self.forgotten.insert(source, self.done.len());
         }
@@ -392,17 +392,17 @@ impl Model {
 }
 
 /// A retired heap as the model tells it; its bytes must be its own.
-fn tell(heap: &RetiredHeap<Vec<u8>>) -> Told {
-    let mut there = vec![true; heap.bytes as usize];
+fn tell(heap: &Retired<Vec<u8>>) -> Told {
+    let mut there = vec![true; heap.range.end as usize];
     let mut from = None;
     for hole in &heap.missing {
         assert!(from.is_none_or(|from| from < hole.start) && hole.start < hole.end, "{:?}", heap.missing);
         there[hole.start as usize..hole.end as usize].fill(false);
         from = Some(hole.end);
     }
-    assert_eq!(there.iter().filter(|&&t| t).count() as u64, heap.received);
+    assert_eq!(there.iter().filter(|&&t| t).count() as u64, heap.received());
     let mut want = vec![0; there.len()];
-    pattern::fill(heap.key.counter, 0, &mut want);
+    pattern::fill(heap.key.number, 0, &mut want);
     let wrong = (0..there.len()).find(|&at| there[at] && heap.block[at] != want[at]);
     assert_eq!(wrong, None, "a byte of {:?} is not its own", heap.key);
     let (first, last) = (heap.first.0, heap.last.0);
@@ -410,34 +410,38 @@ fn tell(heap: &RetiredHeap<Vec<u8>>) -> Told {
 }
 
 struct Checked {
-    heaps: Heaps<Vec<u8>>,
+    heaps: Keyed<Vec<u8>>,
     model: Model,
 }
 
 impl Checked {
-    fn put(&mut self, key: HeapKey, part: Part, fate: Fate) {
+    fn put(&mut self, key: Key, part: Placement, fate: Fate) {
         let now = Nanos(self.model.now);
-        let part = Part { counter_bits: self.model.bits, ..part };
+        let part = Placement { number_bits: self.model.bits, ..part };
         let want = self.model.put(key, part, fate);
         let room = |bytes, old| if fate == Fate::Full { Err(old) } else { enough(bytes, old) };
-        let got = self.heaps.reserve(key, part, now, room).map(|mut slot| {
+        let got = self.heaps.reserve(Placement { key, ..part }, now, room).map(|mut slot| {
             let range = slot.range();
             let bytes = &mut slot.block()[range.start as usize..range.end as usize];
             if fate != Fate::Drop {
-                pattern::fill(key.counter, range.start, bytes);
+                pattern::fill(key.number, range.start, bytes);
                 slot.commit(now);
             }
         });
         assert_eq!(got, want, "{key:?} {part:?} {fate:?}");
     }
 
-    fn run(&mut self, key: HeapKey, from: u64, lost: u64) {
-        let size = size_of(key.counter);
+    fn run(&mut self, key: Key, from: u64, lost: u64) {
+        let size = size_of(key.number);
         let count = size.div_ceil(STEP);
         for n in (0..count).map(|n| (n + from) % count).filter(|n| (n + 1) % lost != 0 || lost == 1) {
             let offset = n * STEP;
             let length = STEP.min(size - offset);
-            self.put(key, Part { offset, length, size: Some(size), ..Part::default() }, Fate::Commit);
+            self.put(
+                key,
+                Placement { offset, length, size: Some(size), ..Placement::default() },
+                Fate::Commit,
+            );
         }
     }
 
@@ -452,7 +456,7 @@ impl Checked {
     }
 }
 
-fn play(config: HeapsConfig, bits: u8, ops: &[Op]) {
+fn play(config: KeyedConfig, bits: u8, ops: &[Op]) {
     let model = Model {
         config,
         now: 0,
@@ -466,10 +470,10 @@ fn play(config: HeapsConfig, bits: u8, ops: &[Op]) {
         told: VecDeque::new(),
     };
     let mask = if bits == 0 { u64::MAX } else { (1 << bits) - 1 };
-    let mut world = Checked { heaps: Heaps::new(config), model };
+    let mut world = Checked { heaps: Keyed::new(config), model };
     let mut at = 1000u64;
     for op in ops {
-        let key = |source: u64, beyond: u64| HeapKey { source, counter: (at + beyond) & mask };
+        let key = |source: u64, beyond: u64| Key { source, number: (at + beyond) & mask };
         match *op {
             Op::Put { source, beyond, part, fate } => world.put(key(source, beyond), part, fate),
             Op::Run { source, beyond, from, lost } => world.run(key(source, beyond), from, lost),
@@ -489,7 +493,7 @@ fn play(config: HeapsConfig, bits: u8, ops: &[Op]) {
             }
             Op::Finish => {
                 while !world.model.live.is_empty() {
-                    world.model.retire(0, HeapCause::Finish);
+                    world.model.retire(0, Cause::Finish);
                 }
                 world.heaps.finish(Nanos(world.model.now));
             }

@@ -1,22 +1,22 @@
-//! The heaps that were handed on last, so that a late or doubled packet does not begin one of them again.
+//! The objects that were handed on last, so that a late or doubled packet does not begin one of them again.
 //!
 //! ```text
-//!   ring of the last `remember` heaps          ▼ next to be written over
+//!   ring of the last `remember` objects          ▼ next to be written over
 //!   │ 41 │ 40 │ 43 │ 42 │ 44 │ 36 │ 37 │ 39 │      each has an entry in the index
 //! ```
 //!
 //! Exactly the last `remember` are remembered, each for `remember_for` and no longer than for a quarter of the way on
-//! which its counter comes round, by its whole key: what was not finished is never taken for finished. A table that throws out what shares a place would need no ring, but then how long a heap is
+//! which its counter comes round, by its whole key: what was not finished is never taken for finished. A table that throws out what shares a place would need no ring, but then how long an object is
 //! remembered would be chance, and a stranger's to choose.
 
 use super::index::{Index, Known};
 use super::laps::{Laps, Turn};
-use super::{HeapKey, Heaps, HeapsConfig};
-use crate::placement::{Nanos, Reject};
+use super::{Keyed, KeyedConfig};
+use crate::placement::{Key, Nanos, Reject};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    key: HeapKey,
+    key: Key,
     when: Nanos,
     bytes: u64,
     /// Bytes refused, since all of it was the last time.
@@ -28,7 +28,7 @@ pub(super) struct Entry {
 
 impl Entry {
     #[inline]
-    pub(super) fn new(key: HeapKey, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
+    pub(super) fn new(key: Key, complete: bool, bytes: u64, turn: Turn, now: Nanos) -> Self {
         Self { key, when: now, bytes, refused: 0, turn, complete, forgotten: false }
     }
 }
@@ -43,12 +43,12 @@ pub(super) struct Finished {
     count: u64,
     /// Of this source, all before this one are forgotten.
     forgotten: (u64, u64),
-    /// Heaps that were refused whole.
+    /// Objects that were refused whole.
     pub(super) repeated: u64,
 }
 
 impl Finished {
-    pub(super) fn new(config: &HeapsConfig) -> Self {
+    pub(super) fn new(config: &KeyedConfig) -> Self {
         let ring = Vec::with_capacity(config.remember);
         let (most, keep) = (config.remember, config.remember_for);
         Self { ring, most, keep, next: 0, count: 0, forgotten: (0, 0), repeated: 0 }
@@ -56,7 +56,7 @@ impl Finished {
 
     /// Whether the entry at `at` is still remembered, and of `key`.
     #[inline]
-    pub(super) fn is(&self, at: u32, key: HeapKey, now: Nanos, laps: &Laps) -> bool {
+    pub(super) fn is(&self, at: u32, key: Key, now: Nanos, laps: &Laps) -> bool {
         let entry = &self.ring[at as usize];
         entry.key == key
             && !entry.forgotten
@@ -64,23 +64,23 @@ impl Finished {
             && !laps.is_forgotten(key.source, entry.turn)
     }
 
-    /// Another heap with this key begins: the entry at `at`, if it is of it, stays forgotten.
-    pub(super) fn give_way(&mut self, at: u32, key: HeapKey) {
+    /// Another object with this key begins: the entry at `at`, if it is of it, stays forgotten.
+    pub(super) fn give_way(&mut self, at: u32, key: Key) {
         let entry = &mut self.ring[at as usize];
         entry.forgotten |= entry.key == key;
     }
 
-    /// A packet of so many bytes of the heap at `at` is refused: why.
+    /// A packet of so many bytes of the object at `at` is refused: why.
     #[cold]
     pub(super) fn refuse(&mut self, at: u32, bytes: u64, now: Nanos, laps: &mut Laps) -> Reject {
         let entry = &mut self.ring[at as usize];
-        // Of a heap without bytes a packet is all.
+        // Of an object without bytes a packet is all.
         entry.refused = entry.refused.saturating_add(bytes.max(1));
         if entry.refused >= entry.bytes {
             entry.refused = 0;
             laps.again(entry.key, entry.turn);
             // Copies that a network makes come at once.
-            self.repeated += u64::from(now.since(entry.when) >= Heaps::<()>::RESTART);
+            self.repeated += u64::from(now.since(entry.when) >= Keyed::<()>::RESTART);
         }
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }
@@ -104,7 +104,7 @@ impl Finished {
         self.next = if self.next + 1 == self.most { 0 } else { self.next + 1 };
     }
 
-    /// When the heap at `at` was finished.
+    /// When the object at `at` was finished.
     pub(super) fn when(&self, at: u32) -> Nanos {
         self.ring[at as usize].when
     }

@@ -1,17 +1,16 @@
-//! From a key to what is known of it: one look-up finds a live heap, a finished one, or that there is neither.
+//! From a key to what is known of it: one look-up finds a live object, a finished one, or that there is neither.
 //!
 //! ```text
 //!   entry, 8 bytes:   hash of the key, 32 bits │ finished? │ number of the slot, 31 bits        0 = nothing here
 //! ```
 //!
 //! Open addressing with linear probing: eight neighbours share a cache line, and equal hashes are nearly always equal
-//! keys, so that a new heap touches nothing else. Removal moves the neighbours back: there are no tombstones to gather.
+//! keys, so that a new object touches nothing else. Removal moves the neighbours back: there are no tombstones to gather.
 //!
 //! Who knew the hash could make all keys neighbours and each look-up a walk. So the hash has a secret: the moment at which
 //! the first packet came, which a stranger does not know to the nanosecond and a simulation repeats.
 
-use super::HeapKey;
-use crate::placement::Nanos;
+use crate::placement::{Key, Nanos};
 
 /// What a key leads to, with the number of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +55,10 @@ impl Index {
 
     /// The hash of a key. Never 0, so that no entry is.
     #[inline]
-    pub(super) fn hash(&self, key: HeapKey) -> u32 {
+    pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
         let source = key.source.wrapping_mul(GOLDEN) ^ secret.rotate_left(32);
-        let product = u128::from(key.counter ^ secret) * u128::from(source | 1);
+        let product = u128::from(key.number ^ secret) * u128::from(source | 1);
         (((product >> 64) as u64 ^ product as u64) >> 32) as u32 | 1
     }
 
@@ -85,7 +84,7 @@ impl Index {
 
     /// Note where `key` leads; `now` becomes the secret if it is the first.
     #[inline]
-    pub(super) fn insert(&mut self, key: HeapKey, known: Known, now: Nanos) {
+    pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) {
         self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
         if (self.used + 1) * 3 > self.entries.len() * 2 {
             self.grow();
@@ -123,7 +122,7 @@ impl Index {
 
     /// Forget that `key` leads there. Nothing happens if it does not.
     #[inline]
-    pub(super) fn remove(&mut self, key: HeapKey, known: Known) {
+    pub(super) fn remove(&mut self, key: Key, known: Known) {
         let mask = self.entries.len() - 1;
         let hash = self.hash(key);
         let entry = u64::from(hash) << 32 | u64::from(known.word());
@@ -165,7 +164,7 @@ mod tests {
         fn it_is_a_map(first in any::<u64>(), steps in proptest::collection::vec((0u64..40, any::<bool>()), 0..400)) {
             let mut index = Index::new(4);
             let mut map = BTreeMap::new();
-            let key = |n: u64| HeapKey { source: n % 3, counter: n << 40 };
+            let key = |n: u64| Key { source: n % 3, number: n << 40 };
             for (n, insert) in steps {
                 let known = if n % 2 == 0 { Known::Live(n as u32) } else { Known::Finished(n as u32) };
                 if insert && map.insert(n, known).is_none() {

@@ -10,8 +10,8 @@
 //!   backward   late or doubled, several in a row       `resync` in a row for it or for what follows it
 //! ```
 
-use super::{Assembly, Cause, Config, Found, Live, Mark, SUSPECT};
-use crate::placement::{Nanos, ObjectId, Reject};
+use super::{Cause, Found, Live, Mark, Ordered, OrderedConfig, SUSPECT};
+use crate::placement::{Nanos, Reject};
 use std::ops::Range;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Suspect<B> {
     against: u32,
 }
 
-impl<B> Assembly<B> {
+impl<B> Ordered<B> {
     /// Late or doubled packets in a row that are only refused: single ones are everyday and must cost no block.
     fn patience(&self) -> u32 {
         (self.config.resync / 32).max(1)
@@ -36,7 +36,7 @@ impl<B> Assembly<B> {
     /// Open a suspect for a packet that was refused for `why`, or say so.
     pub(super) fn suspect(
         &mut self,
-        object: ObjectId,
+        number: u64,
         part: &Range<u64>,
         now: Nanos,
         take: &mut impl FnMut() -> Option<B>,
@@ -44,9 +44,9 @@ impl<B> Assembly<B> {
         backward: bool,
     ) -> Result<usize, Reject> {
         match &self.suspect {
-            Some(held) if held.backward == backward && held.live.object == object => return Ok(SUSPECT),
-            Some(held) if held.backward == backward && self.follows(held, object) => {
-                return self.follow_suspect(object, part, now, take, why);
+            Some(held) if held.backward == backward && held.live.number == number => return Ok(SUSPECT),
+            Some(held) if held.backward == backward && self.follows(held, number) => {
+                return self.follow_suspect(number, part, now, take, why);
             }
             Some(_) => self.disagree(why)?,
             None => {}
@@ -57,7 +57,7 @@ impl<B> Assembly<B> {
             None => {
                 // A late packet stays one where there is no block to doubt it with.
                 let none = if backward { why } else { Reject::NoBuffer };
-                let live = self.begin(object, 0, part, now, || take().ok_or(none))?;
+                let live = self.begin(number, 0, part, now, || take().ok_or(none))?;
                 self.suspect = Some(Suspect { live, backward, packets: 0, contradicted: false, against: 0 });
                 Ok(SUSPECT)
             }
@@ -66,10 +66,10 @@ impl<B> Assembly<B> {
 
     /// What follows the suspect confirms it as well as packets of its own do: the next object of a stream that
     /// jumped forward, any near one of a stream that restarted.
-    fn follows(&self, held: &Suspect<B>, object: ObjectId) -> bool {
-        let Config { ahead, resync, .. } = self.config;
+    fn follows(&self, held: &Suspect<B>, number: u64) -> bool {
+        let OrderedConfig { ahead, resync, .. } = self.config;
         let most = if held.backward { ahead.max(u64::from(resync)) } else { ahead.max(1) };
-        object.0.checked_sub(held.live.object.0).is_some_and(|beyond| (1..=most).contains(&beyond))
+        number.checked_sub(held.live.number).is_some_and(|beyond| (1..=most).contains(&beyond))
     }
 
     /// One more packet for a place that is neither the window nor the suspect. Several, and none for the suspect,
@@ -86,7 +86,7 @@ impl<B> Assembly<B> {
 
     fn follow_suspect(
         &mut self,
-        object: ObjectId,
+        number: u64,
         part: &Range<u64>,
         now: Nanos,
         take: &mut impl FnMut() -> Option<B>,
@@ -106,10 +106,10 @@ impl<B> Assembly<B> {
             return Err(why);
         }
         self.believe_now();
-        match self.find(object, part) {
+        match self.find(number, part) {
             Found::Live(at) => Ok(at),
-            Found::New(from) => self.open(object, from, part, now, take),
-            Found::Far => self.suspect(object, part, now, take, Reject::Stray, false),
+            Found::New(from) => self.open(number, from, part, now, take),
+            Found::Far => self.suspect(number, part, now, take, Reject::Stray, false),
             Found::Suspect | Found::Old(_) => Err(why),
         }
     }
@@ -140,16 +140,16 @@ impl<B> Assembly<B> {
     /// The window came near the suspect by itself: it is no suspect any more. Without `now`, only where the window
     /// has room for it: nothing is retired before one more packet, or time, asks for it.
     pub(super) fn reach_suspect(&mut self, now: bool) {
-        let newest = self.live.back().map(|l| l.object).or(self.horizon.map(|h| h.object));
+        let newest = self.live.back().map(|l| l.number).or(self.horizon.map(|h| h.number));
         let (Some(suspect), Some(newest)) = (&self.suspect, newest) else { return };
-        let object = suspect.live.object;
+        let number = suspect.live.number;
         if suspect.backward
-            || object.0.saturating_sub(newest.0) > self.config.ahead
+            || number.saturating_sub(newest) > self.config.ahead
             || (!now && self.live.len() == self.config.window)
         {
             return;
         }
-        if self.has_passed(object) || self.live.iter().any(|l| l.object == object) {
+        if self.has_passed(number) || self.live.iter().any(|l| l.number == number) {
             return self.dismiss();
         }
         if let Some(suspect) = self.suspect.take() {
@@ -158,8 +158,8 @@ impl<B> Assembly<B> {
         }
     }
 
-    fn has_passed(&self, object: ObjectId) -> bool {
-        self.horizon.is_some_and(|horizon| Mark { object, offset: 0 } < horizon)
+    fn has_passed(&self, number: u64) -> bool {
+        self.horizon.is_some_and(|horizon| Mark { number, offset: 0 } < horizon)
     }
 
     fn believe_now(&mut self) {
@@ -171,7 +171,7 @@ impl<B> Assembly<B> {
             self.epoch = self.epoch.saturating_add(1);
             self.horizon = None;
             self.tombstones.clear();
-        } else if self.has_passed(suspect.live.object) {
+        } else if self.has_passed(suspect.live.number) {
             return self.hand_back(suspect.live);
         }
         self.admit(suspect.live);

@@ -1,4 +1,4 @@
-//! The heaps under construction: slots that are used again, in two lists each, oldest first.
+//! The objects under construction: slots that are used again, in two lists each, oldest first.
 //!
 //! ```text
 //!   slots        0 ▒  1 ▒  2 ·  3 ▒  4 ▒        · free, with the memory of its coverage
@@ -7,10 +7,10 @@
 //!   substream 1  3 ───────── 1
 //! ```
 
+use super::KeyedConfig;
 use super::laps::Turn;
-use super::{HeapKey, HeapsConfig};
 use crate::assembly::coverage::Coverage;
-use crate::placement::{Grain, Nanos};
+use crate::placement::{Grain, Key, Nanos};
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -19,7 +19,7 @@ const SUBSTREAM: usize = 1;
 
 #[derive(Debug)]
 pub(super) struct Live<B> {
-    pub(super) key: HeapKey,
+    pub(super) key: Key,
     /// None in a free slot, and for the moment in which it grows.
     pub(super) block: Option<B>,
     pub(super) seen: Coverage,
@@ -69,7 +69,7 @@ pub(super) struct Table<B> {
 }
 
 impl<B> Table<B> {
-    pub(super) fn new(config: &HeapsConfig) -> Self {
+    pub(super) fn new(config: &KeyedConfig) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -105,29 +105,29 @@ impl<B> Table<B> {
         &mut self.slots[at as usize]
     }
 
-    /// The heap that came first of all.
+    /// The object that came first of all.
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.all.oldest != NONE).then_some(self.all.oldest)
     }
 
-    /// The heap that came next after the one at `at`.
+    /// The object that came next after the one at `at`.
     pub(super) fn newer(&self, at: u32) -> Option<u32> {
         Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
     }
 
-    /// The heap that must leave before another begins in the substream of `key`, if it has `window` of them.
-    pub(super) fn oldest_beyond(&self, window: usize, key: HeapKey) -> Option<u32> {
+    /// The object that must leave before another begins in the substream of `key`, if it has `window` of them.
+    pub(super) fn oldest_beyond(&self, window: usize, key: Key) -> Option<u32> {
         let list = self.substreams[self.substream(key)];
         (list.len >= window).then_some(list.oldest)
     }
 
-    fn substream(&self, key: HeapKey) -> usize {
-        let by = if key.source == 0 { key.counter } else { key.source };
+    fn substream(&self, key: Key) -> usize {
+        let by = if key.source == 0 { key.number } else { key.source };
         if self.substreams.len() == 1 { 0 } else { (by % self.substreams.len() as u64) as usize }
     }
 
-    /// Begin a heap of which nothing is there.
-    pub(super) fn open(&mut self, key: HeapKey, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
+    /// Begin an object of which nothing is there.
+    pub(super) fn open(&mut self, key: Key, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
         let substream = self.substream(key);
         let at = match self.free.pop() {
             Some(at) => {
@@ -160,7 +160,7 @@ impl<B> Table<B> {
         at
     }
 
-    /// End the live heap at `at`: its slot is free.
+    /// End the live object at `at`: its slot is free.
     pub(super) fn close(&mut self, at: u32) -> Option<B> {
         self.unlink(ALL, at);
         self.unlink(SUBSTREAM, at);

@@ -1,0 +1,61 @@
+//! How objects leave: what each is said to hold, why, and when time alone decides it.
+
+use super::finished::Entry;
+use super::index::Known;
+use super::live::NONE;
+use super::{Cause, Keyed, Retired};
+use crate::placement::{Key, Nanos};
+
+impl<B> Keyed<B> {
+    /// Nobody waits any longer for the rest of the object of this key, though its deadline has not come. Not a live one:
+    /// nothing happens.
+    pub fn give_up(&mut self, key: Key, now: Nanos) {
+        self.now = self.now.max(now);
+        if let Some(Known::Live(at)) = self.known(key) {
+            self.retire(at, Cause::Timeout);
+        }
+    }
+
+    /// Retire an object that came in one part and was never live.
+    #[inline]
+    pub(super) fn retire_whole(&mut self, key: Key, block: B, bytes: u64, first: Nanos, number_bits: u8) {
+        let turn = self.take_turn(key, number_bits);
+        self.finished.push(Entry::new(key, true, bytes, turn, self.now), &mut self.index);
+        self.retired.push_back(Retired {
+            key,
+            epoch: 0,
+            block,
+            range: 0..bytes,
+            size: Some(bytes),
+            missing: Vec::new(),
+            after: None,
+            first,
+            last: self.now,
+            cause: Cause::Complete,
+        });
+    }
+
+    /// Retire the live object at `at`.
+    pub(super) fn retire(&mut self, at: u32, cause: Cause) {
+        let live = self.table.at(at);
+        let (key, size, first, last, turn) = (live.key, live.size, live.first, live.last, live.turn);
+        let bytes = live.bytes();
+        let missing = if live.seen.bytes() == bytes { Vec::new() } else { live.seen.missing(0..bytes) };
+        if let Some(block) = self.discard(at) {
+            let complete = cause == Cause::Complete;
+            self.finished.push(Entry::new(key, complete, bytes, turn, self.now), &mut self.index);
+            let (epoch, range, after) = (0, 0..bytes, None);
+            let retired = Retired { key, epoch, block, range, size, missing, after, first, last, cause };
+            self.retired.push_back(retired);
+        }
+    }
+
+    /// End the live object at `at` as if it had never been.
+    pub(super) fn discard(&mut self, at: u32) -> Option<B> {
+        if self.hint == at {
+            self.hint = NONE;
+        }
+        self.index.remove(self.table.at(at).key, Known::Live(at));
+        self.table.close(at)
+    }
+}
