@@ -15,6 +15,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// What a reader's thread reads.
@@ -62,9 +63,17 @@ pub(super) fn spawn<G: Goal>(
     let stats = me.stats.clone();
     // Known from the beginning: how large the socket's buffer is, and what would help.
     super::core::lock(&stats).source = input.stats().0;
-    match thread.spawn(move || of.as_reader(|| run(&of, input, me))) {
+    let (running, runs) = mpsc::channel::<()>();
+    let run = move || {
+        drop(running);
+        of.as_reader(|| run(&of, input, me));
+    };
+    match thread.spawn(run) {
         Ok(thread) => {
             core.adopt(thread);
+            // On a busy machine a new thread may wait for its first turn longer than the socket's buffer holds what comes; one
+            // that waits for packets is woken at once. So whoever has added a reader has one that reads.
+            let _ = runs.recv();
             Ok(())
         }
         Err(error) => {

@@ -340,3 +340,20 @@ fn captures_are_read_by_port() {
     let stats = stream.stats();
     assert_eq!((stats.readers[0].source.tier, stats.total.packets), ("pcap", 160));
 }
+
+/// Its thread has run when the reader is added: one that still waited for its first turn, behind others on a busy machine,
+/// would read too late what comes at once.
+#[test]
+fn a_reader_that_was_added_runs() {
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    for n in 0..50 {
+        // The system keeps 15 bytes.
+        let stream = Stream::new(&StreamConfig { name: format!("runs-{n}"), ..config() });
+        stream.add_udp(&any_port(), &UdpOptions::default()).unwrap();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let wanted = format!("runs-{n}-0");
+        assert!(tasks.filter_map(name).any(|name| name.trim_end() == wanted), "{wanted} has not run yet");
+    }
+}
