@@ -24,7 +24,7 @@ fn place(layout: &AnyLayout, packet: &[u8]) {
     let (start, length) = (place.start as usize, place.length as usize);
     assert!(length > 0 && start + length <= packet.len());
     assert!(place.size.unwrap_or(geometry.object_bytes) <= geometry.object_bytes);
-    assert!(place.offset + u64::from(place.length) <= place.size.unwrap_or(geometry.object_bytes));
+    assert!(place.offset + place.length <= place.size.unwrap_or(geometry.object_bytes));
     if let Grain::Units(unit) = geometry.grain {
         assert!(place.length == u64::from(unit) && place.offset.is_multiple_of(u64::from(unit)));
     }
