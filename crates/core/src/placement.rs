@@ -68,6 +68,17 @@ pub struct Placement {
     pub number_bits: u8,
 }
 
+impl Placement {
+    /// Whether `next` goes on in the same object where what is put together so far, this one first, ends.
+    #[inline]
+    #[must_use]
+    pub fn goes_on(&self, next: &Placement, end: u64) -> bool {
+        next.key == self.key
+            && next.offset == end
+            && (next.start, next.length, next.size) == (self.start, self.length, self.size)
+    }
+}
+
 /// How a stream divides into objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

@@ -75,6 +75,39 @@ pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
 }
 
+/// Copy what lies behind the first `start` bytes of each packet, of `stride` bytes each, into `dst`, one behind the other.
+/// A cache line that two of them share is written once and whole, past the cache as the others are.
+///
+/// # Panics
+/// If `dst` is not as long as all payloads together, or `packets` are not whole.
+pub fn place_run(dst: &mut [u8], packets: &[u8], stride: usize, start: usize) {
+    assert!(start < stride && packets.len().is_multiple_of(stride), "packets are whole, and have a payload");
+    let payloads = packets.chunks_exact(stride).map(|packet| &packet[start..]);
+    assert_eq!(
+        dst.len(),
+        packets.len() / stride * (stride - start),
+        "payloads and their slot are of one length"
+    );
+    match LEVEL.load(Ordering::Relaxed) {
+        #[cfg(target_arch = "x86_64")]
+        AVX512 => {
+            // SAFETY: `dst` is as long as all payloads, and borrowed for writing; this level is only stored after the CPU was
+            // found to have AVX-512F.
+            return unsafe { x86::place_run_avx512(dst.as_mut_ptr(), payloads) };
+        }
+        #[cfg(target_arch = "x86_64")]
+        AVX2 => {
+            // SAFETY: as above, for AVX2.
+            return unsafe { x86::place_run_avx2(dst.as_mut_ptr(), payloads) };
+        }
+        PLAIN => {}
+        _ => LEVEL.store(detect(), Ordering::Relaxed),
+    }
+    for (dst, payload) in dst.chunks_exact_mut(stride - start).zip(payloads) {
+        dst.copy_from_slice(payload);
+    }
+}
+
 /// Make all earlier [`place`]s visible before anything written later. Call once per train, before its objects may
 /// be handed to another thread.
 #[inline]
@@ -142,36 +175,110 @@ mod x86 {
         unsafe { _mm_sfence() }
     }
 
+    /// Write a line past the cache.
+    ///
+    /// # Safety
+    /// `to` are 64 writable octets, aligned to 64.
+    #[target_feature(enable = "avx512f")]
+    #[inline]
+    unsafe fn stream_avx512(to: *mut u8, from: &[u8; LINE]) {
+        let from: *const __m512i = from.as_ptr().cast();
+        // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
+        let line = unsafe { _mm512_loadu_si512(from) };
+        // SAFETY: as promised.
+        unsafe { _mm512_stream_si512(to.cast(), line) };
+    }
+
+    /// The same in two halves.
+    ///
+    /// # Safety
+    /// As `stream_avx512`.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    unsafe fn stream_avx2(to: *mut u8, from: &[u8; LINE]) {
+        for (n, from) in from.as_chunks::<32>().0.iter().enumerate() {
+            let from: *const __m256i = from.as_ptr().cast();
+            // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
+            let half = unsafe { _mm256_loadu_si256(from) };
+            // SAFETY: as promised: this is one half of the 64 octets.
+            unsafe { _mm256_stream_si256(to.wrapping_add(32 * n).cast(), half) };
+        }
+    }
+
     /// # Safety
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn place_avx512(dst: *mut u8, src: &[u8]) {
-        let stream = |to: *mut u8, from: &[u8; LINE]| {
-            let from: *const __m512i = from.as_ptr().cast();
-            // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
-            let line = unsafe { _mm512_loadu_si512(from) };
-            // SAFETY: `by_lines` gives 64 writable octets, aligned to 64.
-            unsafe { _mm512_stream_si512(to.cast(), line) };
-        };
-        // SAFETY: as promised.
-        unsafe { by_lines(dst, src, stream) }
+        // SAFETY: as promised; `by_lines` gives `stream` what it needs.
+        unsafe { by_lines(dst, src, |to, line| stream_avx512(to, line)) }
     }
 
     /// # Safety
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn place_avx2(dst: *mut u8, src: &[u8]) {
-        let stream = |to: *mut u8, from: &[u8; LINE]| {
-            for (n, from) in from.as_chunks::<32>().0.iter().enumerate() {
-                let from: *const __m256i = from.as_ptr().cast();
-                // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
-                let half = unsafe { _mm256_loadu_si256(from) };
-                // SAFETY: `by_lines` gives 64 writable octets, aligned to 64: this is one half of them.
-                unsafe { _mm256_stream_si256(to.wrapping_add(32 * n).cast(), half) };
+        // SAFETY: as above.
+        unsafe { by_lines(dst, src, |to, line| stream_avx2(to, line)) }
+    }
+
+    /// # Safety
+    /// As [`place_at`](super::place_at), for all payloads together.
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn place_run_avx512<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
+        // SAFETY: as above.
+        unsafe { by_joined_lines(dst, payloads, |to, line| stream_avx512(to, line)) }
+    }
+
+    /// # Safety
+    /// As [`place_at`](super::place_at), for all payloads together.
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn place_run_avx2<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
+        // SAFETY: as above.
+        unsafe { by_joined_lines(dst, payloads, |to, line| stream_avx2(to, line)) }
+    }
+
+    /// Copy payloads one behind the other. A line that one ends in and the next begins in is joined first: written in two
+    /// parts, it would be read from memory before.
+    ///
+    /// # Safety
+    /// As [`place_at`](super::place_at), for all payloads together.
+    #[inline(always)]
+    unsafe fn by_joined_lines<'a>(
+        dst: *mut u8,
+        payloads: impl Iterator<Item = &'a [u8]>,
+        stream: impl Fn(*mut u8, &[u8; LINE]),
+    ) {
+        let mut to = dst;
+        // A line of which the payloads so far have the beginning.
+        let (mut line, mut held) = ([0; LINE], 0);
+        for mut payload in payloads {
+            // Where nothing is held, `to` is aligned, but for the front of the run.
+            let wanted = if held == 0 { to.align_offset(LINE) } else { LINE - held };
+            let (head, rest) = payload.split_at(wanted.min(payload.len()));
+            payload = rest;
+            if held == 0 {
+                // SAFETY: `dst` has room for all payloads, and `to` is as far in it as they were copied.
+                unsafe { ptr::copy_nonoverlapping(head.as_ptr(), to, head.len()) };
+                to = to.wrapping_add(head.len());
+            } else {
+                line[held..held + head.len()].copy_from_slice(head);
+                held += head.len();
+                if held < LINE {
+                    continue;
+                }
+                stream(to, &line);
+                to = to.wrapping_add(LINE);
             }
-        };
-        // SAFETY: as promised.
-        unsafe { by_lines(dst, src, stream) }
+            let (lines, tail) = payload.as_chunks::<LINE>();
+            for line in lines {
+                stream(to, line);
+                to = to.wrapping_add(LINE);
+            }
+            line[..tail.len()].copy_from_slice(tail);
+            held = tail.len();
+        }
+        // SAFETY: as above; this is the end.
+        unsafe { ptr::copy_nonoverlapping(line.as_ptr(), to, held) };
     }
 
     /// Copy the unaligned head and tail, and give each whole aligned line to `stream`, with 64 writable octets aligned to
@@ -231,6 +338,48 @@ mod tests {
                     copy(&mut wrote[to..to + size], &source[from..from + size]);
                     fence();
                     assert!(wrote == expected, "{name}: {size} bytes, offsets {to} and {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_its_payloads_one_behind_the_other() {
+        type Run = fn(&mut [u8], &[u8], usize, usize);
+        let mut forms: Vec<(&str, Run)> = vec![("place_run", place_run), ("the second time", place_run)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            if std::arch::is_x86_feature_detected!("avx2") {
+                forms.push(("avx2", |d, s, stride, start| {
+                    let payloads = s.chunks_exact(stride).map(|packet| &packet[start..]);
+                    // SAFETY: AVX2 was just detected, and the slot is as long as all payloads.
+                    unsafe { x86::place_run_avx2(d.as_mut_ptr(), payloads) }
+                }));
+            }
+            if std::arch::is_x86_feature_detected!("avx512f") {
+                forms.push(("avx512", |d, s, stride, start| {
+                    let payloads = s.chunks_exact(stride).map(|packet| &packet[start..]);
+                    // SAFETY: AVX-512F was just detected, and the slot is as long as all payloads.
+                    unsafe { x86::place_run_avx512(d.as_mut_ptr(), payloads) }
+                }));
+            }
+        }
+        let source: Vec<u8> = (0..90_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        for (name, copy) in forms {
+            for each in (1..140).chain([511, 512, 1464, 8032]) {
+                for (to, start, count) in
+                    [(0, 8, 9), (1, 0, 2), (63, 8, 5), (17, 3, 1), (64, 72, 7), (5, 8, 0)]
+                {
+                    let (stride, bytes) = (start + each, each * count);
+                    let mut wrote = vec![0xA5u8; bytes + 256];
+                    let mut expected = wrote.clone();
+                    let packets = &source[..stride * count];
+                    let payloads: Vec<u8> =
+                        packets.chunks(stride).flat_map(|p| &p[start..]).copied().collect();
+                    expected[to..to + bytes].copy_from_slice(&payloads);
+                    copy(&mut wrote[to..to + bytes], packets, stride, start);
+                    fence();
+                    assert!(wrote == expected, "{name}: {count} of {each} bytes at {to}");
                 }
             }
         }

@@ -267,9 +267,9 @@ impl Tap {
         self.streams.retain(|mirrored| mirrored.stream != info.id);
     }
 
-    /// A frame was written at `range` of `block`; `base` is the number of the frame that begins the block.
+    /// Frames were written at `range` of `block`; `base` is the number of the frame that begins the block.
     #[inline]
-    pub(crate) fn frame(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
+    pub(crate) fn frames(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
         if let Some(p) = &mut self.pending
             && p.run.stream == stream
             && p.block == block.index()
@@ -295,8 +295,9 @@ impl Tap {
         };
         let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
         let Some(view) = block.view(range.clone()) else {
-            // In more separate pieces than a block can show. The recording has the frame; the targets do not.
-            self.targets.iter().for_each(|target| target.counters.drop_frames(1));
+            // In more separate pieces than a block can show. The recording has the frames; the targets do not.
+            let frames = (range.len() / unit.max(1) as usize) as u64;
+            self.targets.iter().for_each(|target| target.counters.drop_frames(frames));
             return;
         };
         let run = Run { stream, view, unit, number, network };

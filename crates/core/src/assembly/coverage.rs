@@ -44,15 +44,16 @@ impl Coverage {
     ///
     /// # Errors
     /// [`Reject::Duplicate`] if all of it is there, [`Reject::Overlap`] if some of it is,
-    /// [`Reject::Fragmented`] if it would be one run too many, [`Reject::Outside`] if it is no whole unit.
+    /// [`Reject::Fragmented`] if it would be one run too many, [`Reject::Outside`] if it is not made of whole units.
     #[inline]
     pub fn admits(&self, part: &Range<u64>) -> Result<(), Reject> {
         match &self.kind {
-            Kind::Units { unit, bits } => {
+            Kind::Units { unit, bits } if part.end.wrapping_sub(part.start) == *unit => {
                 let at = unit_of(*unit, part).ok_or(Reject::Outside)?;
                 let word = bits.get(at / 64).ok_or(Reject::Outside)?;
                 if word >> (at % 64) & 1 == 1 { Err(Reject::Duplicate) } else { Ok(()) }
             }
+            Kind::Units { unit, bits } => admits_units(*unit, bits, part),
             Kind::Runs { most, runs } => admits_run(*most, runs, part),
         }
     }
@@ -62,10 +63,11 @@ impl Coverage {
     pub fn insert(&mut self, part: &Range<u64>) {
         debug_assert_eq!(self.admits(part), Ok(()));
         match &mut self.kind {
-            Kind::Units { unit, bits } => {
+            Kind::Units { unit, bits } if part.end - part.start == *unit => {
                 let Some(at) = unit_of(*unit, part) else { return };
                 bits[at / 64] |= 1 << (at % 64);
             }
+            Kind::Units { unit, bits } => insert_units(*unit, bits, part),
             Kind::Runs { runs, .. } => insert_run(runs, part),
         }
         self.bytes += part.end - part.start;
@@ -180,13 +182,47 @@ impl Coverage {
     }
 }
 
+/// Which unit begins where the part does.
 fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
     // 32-bit division is several times cheaper than 64-bit, and objects over 4 GiB are rare.
     let (at, rest) = match (u32::try_from(part.start), u32::try_from(unit)) {
         (Ok(start), Ok(unit)) => (u64::from(start / unit), u64::from(start % unit)),
         _ => (part.start / unit, part.start % unit),
     };
-    (rest == 0 && part.end - part.start == unit).then_some(at as usize)
+    (rest == 0).then_some(at as usize)
+}
+
+/// The words that hold the flags of several units, and which of their bits these are. `None` if the part is not made of whole
+/// units.
+fn words_of(unit: u64, part: &Range<u64>) -> Option<impl Iterator<Item = (usize, u64)>> {
+    let first = unit_of(unit, part)?;
+    let bytes = part.end.checked_sub(part.start).filter(|bytes| *bytes > 0 && bytes.is_multiple_of(unit))?;
+    let end = first + (bytes / unit) as usize;
+    Some((first / 64..end.div_ceil(64)).map(move |word| {
+        let low = first.saturating_sub(word * 64);
+        let high = (end - word * 64).min(64);
+        (word, u64::MAX >> (64 - (high - low)) << low)
+    }))
+}
+
+fn admits_units(unit: u64, bits: &[u64], part: &Range<u64>) -> Result<(), Reject> {
+    let (mut some, mut all) = (false, true);
+    for (word, mask) in words_of(unit, part).ok_or(Reject::Outside)? {
+        let there = bits.get(word).ok_or(Reject::Outside)? & mask;
+        some |= there != 0;
+        all &= there == mask;
+    }
+    match (some, all) {
+        (false, _) => Ok(()),
+        (true, true) => Err(Reject::Duplicate),
+        (true, false) => Err(Reject::Overlap),
+    }
+}
+
+fn insert_units(unit: u64, bits: &mut [u64], part: &Range<u64>) {
+    for (word, mask) in words_of(unit, part).into_iter().flatten() {
+        bits[word] |= mask;
+    }
 }
 
 fn admits_run(most: usize, runs: &[Range<u64>], part: &Range<u64>) -> Result<(), Reject> {
@@ -255,7 +291,11 @@ mod tests {
         let c = Coverage::new(Grain::Units(8), 64);
         assert_eq!(c.admits(&(4..12)), Err(Reject::Outside));
         assert_eq!(c.admits(&(8..12)), Err(Reject::Outside));
+        assert_eq!(c.admits(&(8..8)), Err(Reject::Outside));
         assert_eq!(c.admits(&(8..16)), Ok(()));
+        assert_eq!(c.admits(&(8..20)), Err(Reject::Outside));
+        assert_eq!(c.admits(&(8..64)), Ok(()));
+        assert_eq!(c.admits(&(8..8 * 65)), Err(Reject::Outside), "beyond the object's last word");
     }
 
     #[test]
@@ -270,20 +310,27 @@ mod tests {
         /// Both kinds agree with the plainest model: a list of booleans.
         #[test]
         fn both_kinds_agree_with_a_list_of_flags(
-            units in proptest::collection::vec(0u64..200, 0..300), from in 0u64..200, span in 0u64..200,
+            units in proptest::collection::vec((0u64..200, prop_oneof![Just(1u64), 1u64..150]), 0..300),
+            from in 0u64..200, span in 0u64..200,
         ) {
             const UNIT: u64 = 24;
             let to = (from + span).min(200);
             let mut flags = [false; 200];
             let mut bits = Coverage::new(Grain::Units(UNIT as u32), 200 * UNIT);
             let mut runs = Coverage::new(Grain::Bytes(1000), 200 * UNIT);
-            for u in units {
-                let part = u * UNIT..(u + 1) * UNIT;
-                let want = if flags[u as usize] { Err(Reject::Duplicate) } else { Ok(()) };
+            for (u, count) in units {
+                let end = (u + count).min(200);
+                let part = u * UNIT..end * UNIT;
+                let there = &mut flags[u as usize..end as usize];
+                let want = match there.iter().filter(|&&there| there).count() {
+                    0 => Ok(()),
+                    n if n == there.len() => Err(Reject::Duplicate),
+                    _ => Err(Reject::Overlap),
+                };
                 prop_assert_eq!(bits.admits(&part), want);
                 prop_assert_eq!(runs.admits(&part), want);
                 if want.is_ok() {
-                    flags[u as usize] = true;
+                    there.fill(true);
                     bits.insert(&part);
                     runs.insert(&part);
                 }

@@ -197,6 +197,18 @@ impl<B> Ordered<B> {
         }
     }
 
+    /// Whether a payload, or several side by side, would be put where the last one was, with nothing to retire or to doubt.
+    #[inline]
+    #[must_use]
+    pub fn goes_on(&self, placement: &Placement) -> bool {
+        let part = placement.offset..placement.offset.saturating_add(placement.length);
+        self.live.get(self.hint).is_some_and(|live| {
+            live.number == placement.key.number
+                && part.end <= self.config.geometry.object_bytes
+                && live.admits(&part, placement.size).is_ok()
+        })
+    }
+
     /// How often the stream's counter has restarted.
     #[must_use]
     pub fn epoch(&self) -> u32 {

@@ -35,6 +35,19 @@ impl SequenceMeter {
         }
     }
 
+    /// `count` packets came, numbered one after the other from `first` on.
+    #[inline]
+    pub fn arrived_run(&mut self, first: u64, count: u64) {
+        match self.next {
+            Some(next) if first < next => (0..count).for_each(|n| self.arrived(first.wrapping_add(n))),
+            _ if count == 0 => {}
+            _ => {
+                self.packets += count;
+                self.next = Some(first.wrapping_add(count));
+            }
+        }
+    }
+
     /// The sender's counter restarted.
     pub fn restart(&mut self) {
         self.next = None;
@@ -72,5 +85,16 @@ mod tests {
         m.lost_run(2);
         m.lost_run(0);
         assert_eq!((m.lost, m.runs.count()), (2, 1));
+    }
+
+    #[test]
+    fn a_run_is_its_packets_one_by_one() {
+        let (mut runs, mut singles) = (SequenceMeter::default(), SequenceMeter::default());
+        for (first, count) in [(10, 5), (15, 1), (30, 0), (12, 8), (20, 4), (u64::MAX - 1, 2), (3, 2)] {
+            runs.arrived_run(first, count);
+            (0..count).for_each(|n| singles.arrived(first + n));
+            let seen = |m: &SequenceMeter| (m.next, m.packets, m.reordered, m.extent.count(), m.extent.max());
+            assert_eq!(seen(&runs), seen(&singles), "{first} {count}");
+        }
     }
 }

@@ -68,6 +68,17 @@ impl Block {
         copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
     }
 
+    /// Write what lies behind the first `start` bytes of each packet, of `stride` bytes each, at `offset`, one behind the
+    /// other, as [`place`](Self::place) does.
+    ///
+    /// # Panics
+    /// If the bytes do not fit into the block, the packets are not whole, or a view shows some of their place.
+    #[inline]
+    pub fn place_run(&mut self, offset: usize, packets: &[u8], stride: usize, start: usize) {
+        let bytes = packets.len() / stride * (stride - start);
+        copy::place_run(self.part_mut(offset..offset + bytes), packets, stride, start);
+    }
+
     /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.
     ///
     /// # Panics

@@ -122,9 +122,7 @@ impl<K: Sink> Engine<K> {
                 if let Some(time) = train.time {
                     stream.train_arrived(time);
                 }
-                for packet in train.packets() {
-                    stream.packet(packet, now, pool, &options.gate, tap);
-                }
+                stream.train(train, now, pool, &options.gate, tap);
                 copy::fence();
                 self.drain(at);
             }

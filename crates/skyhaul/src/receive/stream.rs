@@ -7,9 +7,10 @@ use super::strangers::LONG;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Slot, Window};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
-use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
+use skyhaul_core::placement::{Grain, Layout, Nanos, Placement, Reject, Rejects};
 use skyhaul_core::wire::{AnyLayout, FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::source::Train;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -111,6 +112,23 @@ impl StreamReport {
 
 /// Most ranges kept in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
+
+/// Packets of equal length that lie side by side in a train.
+#[derive(Clone, Copy, Debug)]
+struct Packets<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    count: usize,
+}
+
+impl<'a> Packets<'a> {
+    /// The first `count`, and the others.
+    #[inline]
+    fn split(self, count: usize) -> (Packets<'a>, Packets<'a>) {
+        let (bytes, rest) = self.bytes.split_at(count * self.stride);
+        (Packets { bytes, count, ..self }, Packets { bytes: rest, count: self.count - count, ..self })
+    }
+}
 
 /// How a stream begins.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +232,77 @@ impl Stream {
         self.last_train = time;
     }
 
+    /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
+    #[inline]
+    pub(super) fn train(
+        &mut self,
+        train: &Train<'_>,
+        now: Nanos,
+        pool: &Pool,
+        gate: &Gate,
+        tap: &mut Option<Tap>,
+    ) {
+        let stride = train.stride.min(train.bytes.len());
+        if !gate.is_open() || stride == 0 {
+            return train.packets().for_each(|packet| self.packet(packet, now, pool, gate, tap));
+        }
+        self.report.packets += train.count() as u64;
+        self.report.bytes += train.bytes.len() as u64;
+        let mut rest = train.bytes;
+        let mut next = self.layout.place(&rest[..stride]);
+        loop {
+            let first = next;
+            let (mut count, mut end) = (1, first.map_or(0, |first| first.offset + first.length));
+            let mut behind = rest.get(stride..).unwrap_or_default();
+            while !behind.is_empty() {
+                next = self.layout.place(&behind[..stride.min(behind.len())]);
+                let (Ok(first), Ok(following)) = (&first, &next) else { break };
+                if !first.goes_on(following, end) || behind.len() < stride {
+                    break;
+                }
+                end += following.length;
+                count += 1;
+                behind = &behind[stride..];
+            }
+            let taken = rest.len() - behind.len();
+            let (run, left) = rest.split_at(taken);
+            match first {
+                Ok(first) => self.run(first, Packets { bytes: run, stride, count }, now, pool, tap),
+                Err(why) => self.report.rejects.add(why),
+            }
+            if left.is_empty() {
+                return;
+            }
+            rest = left;
+        }
+    }
+
+    /// Put packets that lie side by side, the first at `place`, where they belong: at once, as far as they have a place.
+    #[inline]
+    fn run(
+        &mut self,
+        mut place: Placement,
+        mut packets: Packets<'_>,
+        now: Nanos,
+        pool: &Pool,
+        tap: &mut Option<Tap>,
+    ) {
+        let each = place.length;
+        while packets.count > 0 {
+            let all = Placement { length: each * packets.count as u64, ..place };
+            // What opens an object, or is doubtful, is put one by one: the window counts packets.
+            let together = packets.count > 1 && self.assembly.goes_on(&all);
+            let count = if together { packets.count } else { 1 };
+            let (now_put, left) = packets.split(count);
+            let part = Placement { length: each * count as u64, ..place };
+            if let Err(why) = self.put(part, now_put, now, pool, tap) {
+                self.report.rejects.add_many(why, count as u64);
+            }
+            place.offset += part.length;
+            packets = left;
+        }
+    }
+
     /// Put one packet where it belongs.
     #[inline]
     pub(super) fn packet(
@@ -241,12 +330,30 @@ impl Stream {
         tap: &mut Option<Tap>,
     ) -> Result<(), Reject> {
         let placement = self.layout.place(packet)?;
-        let start = placement.start as usize;
-        let payload = packet.get(start..start + placement.length as usize).ok_or(Reject::Truncated)?;
         if !gate.is_open()
-            && let Some(time) = self.info.format.frame_time(payload)
+            && let Some(time) = packet
+                .get(placement.start as usize..)
+                .and_then(|payload| self.info.format.frame_time(payload))
         {
             gate.admit(time.unix_seconds)?;
+        }
+        self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, now, pool, tap)
+    }
+
+    /// Put the payloads of packets into the place that all have together.
+    #[inline]
+    fn put(
+        &mut self,
+        placement: Placement,
+        packets: Packets<'_>,
+        now: Nanos,
+        pool: &Pool,
+        tap: &mut Option<Tap>,
+    ) -> Result<(), Reject> {
+        let Packets { bytes, stride, count } = packets;
+        let start = placement.start as usize;
+        if (stride - start) as u64 * count as u64 != placement.length {
+            return Err(Reject::Truncated);
         }
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
         // Until a stream is proven, half of the pool is for others.
@@ -257,9 +364,13 @@ impl Stream {
         };
         let mut slot = self.assembly.reserve(placement, now, room)?;
         let range = slot.range().start as usize..slot.range().end as usize;
-        slot.block().place(range.start, payload);
+        if count == 1 {
+            slot.block().place(range.start, &bytes[start..]);
+        } else {
+            slot.block().place_run(range.start, bytes, stride, start);
+        }
         if let Some(tap) = tap {
-            tap.frame(
+            tap.frames(
                 self.info.id,
                 slot.block(),
                 range,
@@ -267,11 +378,10 @@ impl Stream {
             );
         }
         slot.commit(now);
-        self.report.placed += 1;
+        self.report.placed += count as u64;
         let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
-        self.report
-            .sequence
-            .arrived(placement.key.number.saturating_mul(self.per_object).saturating_add(within));
+        let number = placement.key.number.saturating_mul(self.per_object).saturating_add(within);
+        self.report.sequence.arrived_run(number, count as u64);
         self.report.last_arrival = now;
         Ok(())
     }
