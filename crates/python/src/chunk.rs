@@ -302,21 +302,24 @@ impl ChunkStream {
         queue: &InprocQueue,
         #[pyo3(from_py_with = whole)] stream: usize,
     ) -> PyResult<()> {
-        let (queue, stream) = (queue.0.clone(), self.one(stream)?);
+        let (queue, stream) = (queue.0.get()?.clone(), self.one(stream)?);
         py.detach(|| stream.add_inproc(queue)).map_err(|error| not_added(stream.ended(), error))
     }
 
     /// Give a chunk to be filled: a new one, or one that was got and is done with.
     fn add_free(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<()> {
+        // In a forked process the chunk stays its own.
+        let group = self.group.get()?;
         let inner = chunk.lend()?;
-        py.detach(|| self.group.add_free(inner));
+        py.detach(|| group.add_free(inner));
         Ok(())
     }
 
     /// The next chunk. Raises Empty after `timeout` seconds, Stopped when all streams have ended and none is left.
     #[pyo3(signature = (timeout = None))]
     fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Chunk> {
-        let step = |wait: Duration| match self.group.get(Some(wait)) {
+        let group = self.group.get()?;
+        let step = |wait: Duration| match group.get(Some(wait)) {
             Err(GetError::Empty) => None,
             other => Some(other),
         };
@@ -329,27 +332,36 @@ impl ChunkStream {
 
     /// A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's.
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.group.ready_fd()?.as_raw_fd())
+        Ok(self.group.get()?.ready_fd()?.as_raw_fd())
     }
 
     /// Let the readers begin, with `explicit_start`.
-    fn start(&self, py: Python<'_>) {
-        py.detach(|| self.group.start());
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.get()?;
+        py.detach(|| group.start());
+        Ok(())
     }
 
-    /// End all streams. Chunks that wait can still be taken. A forked process cannot end those of its parent.
-    fn stop(&self, py: Python<'_>) {
-        if self.group.is_here() {
-            py.detach(|| self.group.stop());
-        }
+    /// End all streams. Chunks that wait can still be taken.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let group = self.group.get()?;
+        py.detach(|| group.stop());
+        Ok(())
+    }
+
+    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    #[getter]
+    fn forked(&self) -> bool {
+        !self.group.is_here()
     }
 
     /// Counters of the chunks, and in `streams` those of each stream.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         // A reader that holds a stream's lock may be in a function that wants the interpreter.
+        let group = self.group.get()?;
         let (counts, streams) = py.detach(|| {
-            let streams: Vec<_> = self.group.streams().iter().map(chunk::ChunkStream::stats).collect();
-            (self.group.chunk_counts(), streams)
+            let streams: Vec<_> = group.streams().iter().map(chunk::ChunkStream::stats).collect();
+            (group.chunk_counts(), streams)
         });
         let all = PyDict::new(py);
         all.set_item("chunks", counts.chunks)?;
@@ -370,7 +382,7 @@ impl ChunkStream {
 
 impl ChunkStream {
     fn one(&self, number: usize) -> PyResult<&chunk::ChunkStream> {
-        self.group.streams().get(number).ok_or_else(|| {
+        self.group.get()?.streams().get(number).ok_or_else(|| {
             PyIndexError::new_err(format!("no stream {number} of {}; hint: number them from 0", self.streams))
         })
     }

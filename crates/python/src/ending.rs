@@ -14,8 +14,9 @@
 //! * A reader may be in a function that the user compiled, which may want the interpreter all the same (a callback of
 //!   ctypes). So `atexit`, which runs while everything still works, stops all streams and waits for their readers. None
 //!   can be made afterwards.
-//! * A forked process has none of its parent's threads, and leaves its streams alone.
+//! * A forked process has none of its parent's threads, and leaves its streams alone ([`process`](crate::process)).
 
+use crate::process::Process;
 use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -31,7 +32,7 @@ pub(crate) trait Stream: Send + Sync {
 /// Streams that are open.
 struct Open {
     /// With the process that has their threads.
-    streams: Vec<(u32, Weak<dyn Stream>)>,
+    streams: Vec<(Process, Weak<dyn Stream>)>,
     /// With so many of them, those that are gone are forgotten.
     look_at: usize,
     /// None may be made any more.
@@ -58,7 +59,7 @@ pub(crate) fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
         open.look_at = 64.max(open.streams.len() * 2);
     }
     let stream: Arc<dyn Stream> = stream.clone();
-    open.streams.push((std::process::id(), Arc::downgrade(&stream)));
+    open.streams.push((Process::current(), Arc::downgrade(&stream)));
     Ok(())
 }
 
@@ -70,7 +71,7 @@ pub(crate) fn end_streams(py: Python<'_>) {
         open.over = true;
         std::mem::take(&mut open.streams)
     };
-    let here = std::process::id();
+    let here = Process::current();
     for stream in streams.into_iter().filter(|(process, _)| *process == here).filter_map(|(_, s)| s.upgrade())
     {
         stream.end(py);

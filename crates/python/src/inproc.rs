@@ -1,6 +1,7 @@
 //! Queues of packets inside the process.
 
 use crate::buffer::Packets;
+use crate::process::Here;
 use crate::wait::{self, whole};
 use pyo3::prelude::*;
 use skyhaul::spead::inproc;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 /// A bounded queue of packets that streams of this process send to and receive from.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct InprocQueue(pub(crate) inproc::InprocQueue);
+pub(crate) struct InprocQueue(pub(crate) Here<inproc::InprocQueue>);
 
 #[pymethods]
 impl InprocQueue {
@@ -16,14 +17,14 @@ impl InprocQueue {
     #[new]
     #[pyo3(signature = (limit = 64 << 20))]
     fn new(#[pyo3(from_py_with = whole)] limit: usize) -> Self {
-        Self(inproc::InprocQueue::new(limit))
+        Self::of(inproc::InprocQueue::new(limit))
     }
 
     /// Queue one packet; False if there was no room in time.
     #[pyo3(signature = (packet, timeout = None))]
     fn push(&self, py: Python<'_>, packet: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<bool> {
-        let packet = Packets::of(packet)?;
-        let step = |wait: Duration| match self.0.push(packet.as_ref(), wait) {
+        let (queue, packet) = (self.0.get()?, Packets::of(packet)?);
+        let step = |wait: Duration| match queue.push(packet.as_ref(), wait) {
             Ok(false) => None,
             done => Some(done),
         };
@@ -34,24 +35,31 @@ impl InprocQueue {
     }
 
     /// The same queue, whose packets pushed from here come from sender `number`.
-    fn as_sender(&self, number: u16) -> Self {
-        Self(self.0.as_sender(number))
+    fn as_sender(&self, number: u16) -> PyResult<Self> {
+        Ok(Self::of(self.0.get()?.as_sender(number)))
     }
 
     /// No more packets come; what is queued is still received.
-    fn close(&self) {
-        self.0.close();
+    fn close(&self) -> PyResult<()> {
+        self.0.get()?.close();
+        Ok(())
     }
 
     /// Whether somebody closed it.
     #[getter]
-    fn closed(&self) -> bool {
-        self.0.is_closed()
+    fn closed(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.is_closed())
     }
 
     /// Packets that wait to be received.
     #[getter]
-    fn waiting(&self) -> usize {
-        self.0.waiting()
+    fn waiting(&self) -> PyResult<usize> {
+        Ok(self.0.get()?.waiting())
+    }
+}
+
+impl InprocQueue {
+    fn of(queue: inproc::InprocQueue) -> Self {
+        Self(Here::new("queue", queue))
     }
 }

@@ -21,6 +21,7 @@
 //! | `config` | what receiving streams are told |
 //! | `ending` | streams end before the interpreter does |
 //! | `send` | heaps to be sent, streams, tickets |
+//! | `process` | what a forked process cannot use |
 //! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk |
@@ -40,6 +41,7 @@ mod heap;
 mod inproc;
 mod own_socket;
 mod place;
+mod process;
 mod receive;
 mod recording;
 mod send;
@@ -68,6 +70,7 @@ pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of 
 #[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
+    use pyo3::types::PyDict;
 
     #[pymodule_export]
     use crate::buffer::Bytes;
@@ -83,6 +86,8 @@ mod _native {
     use crate::inproc::InprocQueue;
     #[pymodule_export]
     use crate::place::{OpenChunk, PlaceFunction, Placer};
+    #[pymodule_export]
+    use crate::process::Owner;
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
@@ -101,6 +106,10 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let end = wrap_pyfunction!(crate::ending::end_streams, module)?;
         module.py().import("atexit")?.call_method1("register", (end,))?;
+        crate::process::entered();
+        let forked = PyDict::new(module.py());
+        forked.set_item("after_in_child", wrap_pyfunction!(crate::process::entered, module)?)?;
+        module.py().import("os")?.call_method("register_at_fork", (), Some(&forked))?;
         Ok(())
     }
 }

@@ -9,11 +9,12 @@
 //! Limits: the function is told [`MOST_ITEMS`] items at most; there is no packet to look at (`packet` is null).
 
 use crate::buffer::{Answer, Compiled, SharedMut};
+use crate::process::Here;
 use crate::receive::{ReceiveStream, stopped};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use skyhaul::spead::receive::chunk::{ChunkBytes, EXTRA, HeapHead, Place, PlaceFn};
-use skyhaul::spead::receive::{GetError, Heap};
+use skyhaul::spead::receive::{GetError, Heap, Stream};
 use skyhaul::wire::spead::id;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -86,7 +87,7 @@ struct Buffers {
 
 /// A chunk of Python's that is being filled. Streams write to it until it is closed.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct OpenChunk(Arc<Mutex<Option<Buffers>>>);
+pub(crate) struct OpenChunk(Here<Arc<Mutex<Option<Buffers>>>>);
 
 #[pymethods]
 impl OpenChunk {
@@ -105,14 +106,16 @@ impl OpenChunk {
         };
         let buffers =
             Buffers { data: lent(data)?, present: lent(present)?, extra: extra.map(lent).transpose()? };
-        Ok(Self(Arc::new(Mutex::new(Some(buffers)))))
+        Ok(Self(Here::new("chunk", Arc::new(Mutex::new(Some(buffers))))))
     }
 
     /// Nobody writes to it any more when this returns.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let chunk = self.0.get()?;
         // Its buffers are given back with the interpreter at hand, outside of the lock.
-        let buffers = py.detach(|| lock(&self.0).take());
+        let buffers = py.detach(|| lock(chunk).take());
         drop(buffers);
+        Ok(())
     }
 }
 
@@ -120,7 +123,7 @@ impl OpenChunk {
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Placer {
     /// Held while heaps are placed or waited for.
-    placing: Mutex<Placing>,
+    placing: Here<Mutex<Placing>>,
     counted: Arc<[AtomicU64]>,
 }
 
@@ -170,13 +173,14 @@ impl Placer {
             waiting: VecDeque::new(),
             asked: None,
         };
-        Ok(Self { placing: Mutex::new(placing), counted })
+        Ok(Self { placing: Here::new("stream", Mutex::new(placing)), counted })
     }
 
     /// Place heaps of the stream until one belongs to a chunk that is not open: returns its number. Stopped at the end.
     fn run(&self, py: Python<'_>, stream: &ReceiveStream) -> PyResult<i64> {
+        let (placing, stream) = (self.placing.get()?, stream.native()?);
         loop {
-            match py.detach(|| lock(&self.placing).run(stream)) {
+            match py.detach(|| lock(placing).run(stream)) {
                 Ok(chunk) => return Ok(chunk),
                 Err(GetError::Stopped) => return Err(stopped()),
                 Err(GetError::Empty) => py.check_signals()?,
@@ -185,9 +189,11 @@ impl Placer {
     }
 
     /// What was asked for: the chunk, open, or None where the window is past it. Chunks before `oldest` get nothing more.
-    fn proceed(&self, py: Python<'_>, chunk: Option<&OpenChunk>, oldest: i64) {
-        let chunk = chunk.map(|chunk| chunk.0.clone());
-        py.detach(|| lock(&self.placing).proceed(chunk, oldest));
+    fn proceed(&self, py: Python<'_>, chunk: Option<&OpenChunk>, oldest: i64) -> PyResult<()> {
+        let placing = self.placing.get()?;
+        let chunk = chunk.map(|chunk| chunk.0.get().cloned()).transpose()?;
+        py.detach(|| lock(placing).proceed(chunk, oldest));
+        Ok(())
     }
 
     /// The statistics by now.
@@ -197,14 +203,14 @@ impl Placer {
 }
 
 impl Placing {
-    fn run(&mut self, stream: &ReceiveStream) -> Result<i64, GetError> {
+    fn run(&mut self, stream: &Stream) -> Result<i64, GetError> {
         loop {
             let heap = match self.waiting.pop_front() {
                 Some(heap) => heap,
                 None => {
-                    let first = stream.wait(SLICE)?;
+                    let first = stream.get(Some(SLICE))?;
                     let mut more = Vec::new();
-                    stream.more(&mut more, AT_ONCE);
+                    stream.get_many(&mut more, AT_ONCE);
                     self.waiting.extend(more);
                     first
                 }

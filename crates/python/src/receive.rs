@@ -57,11 +57,12 @@ impl ReceiveStream {
         feedback: bool,
     ) -> PyResult<String> {
         let (at, options) = udp(address, interface, source, buffer, reuse_port, feedback)?;
+        let stream = self.stream.get()?;
         let add = || match feedback {
-            true => self.stream.add_udp_answering(&at, &options),
-            false => self.stream.add_udp(&at, &options),
+            true => stream.add_udp_answering(&at, &options),
+            false => stream.add_udp(&at, &options),
         };
-        Ok(self.added(py.detach(add))?.to_string())
+        Ok(added(stream, py.detach(add))?.to_string())
     }
 
     /// Take the datagrams of a bound UDP socket. The descriptor is duplicated, so that the socket may be closed.
@@ -72,13 +73,14 @@ impl ReceiveStream {
         #[pyo3(from_py_with = whole)] fd: i32,
         feedback: bool,
     ) -> PyResult<String> {
+        let stream = self.stream.get()?;
         let (socket, options) = (duplicate(fd)?, UdpOptions::default());
         let add = || match feedback {
-            true => self.stream.add_udp_socket_answering(socket, &options),
-            false => self.stream.add_udp_socket(socket, &options),
+            true => stream.add_udp_socket_answering(socket, &options),
+            false => stream.add_udp_socket(socket, &options),
         };
-        let added = py.detach(add).map_err(|error| not_adopted(fd, "a bound UDP socket", error));
-        Ok(self.added(added)?.to_string())
+        let done = py.detach(add).map_err(|error| not_adopted(fd, "a bound UDP socket", error));
+        Ok(added(stream, done)?.to_string())
     }
 
     /// Listen on a TCP address. `connections`: accept so many, and end when they are closed; without it any number may
@@ -96,7 +98,8 @@ impl ReceiveStream {
         let mut at = endpoint("tcp", address)?;
         at.rcvbuf = buffer.map(Size::from_bytes).or(at.rcvbuf);
         let options = tcp_options(connections, end_with_last, keepalive)?;
-        Ok(self.added(py.detach(|| self.stream.add_tcp(&at, &options)))?.to_string())
+        let stream = self.stream.get()?;
+        Ok(added(stream, py.detach(|| stream.add_tcp(&at, &options)))?.to_string())
     }
 
     /// Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated.
@@ -109,19 +112,18 @@ impl ReceiveStream {
         end_with_last: bool,
         keepalive: f64,
     ) -> PyResult<String> {
-        let socket = duplicate(fd)?;
+        let (stream, socket) = (self.stream.get()?, duplicate(fd)?);
         let options = tcp_options(connections, end_with_last, keepalive)?;
-        let added = py.detach(|| self.stream.add_tcp_socket(socket, &options));
-        let added =
-            added.map_err(|error| not_adopted(fd, "a TCP socket that listens or is connected", error));
-        Ok(self.added(added)?.to_string())
+        let done = py.detach(|| stream.add_tcp_socket(socket, &options));
+        let done = done.map_err(|error| not_adopted(fd, "a TCP socket that listens or is connected", error));
+        Ok(added(stream, done)?.to_string())
     }
 
     /// Read packets that lie in memory one after the other. `bytes` are kept until they are read; of anything else, which may
     /// be written to meanwhile, a copy is made.
     fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
-        let data = Packets::of(data)?;
-        self.added(py.detach(|| self.stream.add_bytes(data)))
+        let (stream, data) = (self.stream.get()?, Packets::of(data)?);
+        added(stream, py.detach(|| stream.add_bytes(data)))
     }
 
     /// Read the UDP packets of a capture file, or those to one port.
@@ -132,25 +134,33 @@ impl ReceiveStream {
         path: std::path::PathBuf,
         #[pyo3(from_py_with = whole)] port: Option<u16>,
     ) -> PyResult<()> {
-        self.added(py.detach(|| self.stream.add_pcap(&path, port)))
+        let stream = self.stream.get()?;
+        added(stream, py.detach(|| stream.add_pcap(&path, port)))
     }
 
     /// Take the packets of a queue, until it is closed.
     fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue) -> PyResult<()> {
-        let queue = queue.0.clone();
-        self.added(py.detach(|| self.stream.add_inproc(queue)))
+        let (stream, queue) = (self.stream.get()?, queue.0.get()?.clone());
+        added(stream, py.detach(|| stream.add_inproc(queue)))
     }
 
     /// Let the readers begin, with `explicit_start`.
-    fn start(&self) {
-        self.stream.start();
+    fn start(&self) -> PyResult<()> {
+        self.stream.get()?.start();
+        Ok(())
     }
 
-    /// End the stream. Heaps that wait can still be taken. A forked process cannot end that of its parent.
-    fn stop(&self, py: Python<'_>) {
-        if self.stream.is_here() {
-            py.detach(|| self.stream.stop());
-        }
+    /// End the stream. Heaps that wait can still be taken.
+    fn stop(&self, py: Python<'_>) -> PyResult<()> {
+        let stream = self.stream.get()?;
+        py.detach(|| stream.stop());
+        Ok(())
+    }
+
+    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    #[getter]
+    fn forked(&self) -> bool {
+        !self.stream.is_here()
     }
 
     /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and none is left.
@@ -184,7 +194,7 @@ impl ReceiveStream {
         let mut heaps = vec![Py::new(py, first)?];
         if fit > 1 {
             let mut more = Vec::new();
-            self.stream.get_many(&mut more, fit - 1);
+            self.stream.get()?.get_many(&mut more, fit - 1);
             for heap in more {
                 heaps.push(Py::new(py, Heap::new(heap))?);
             }
@@ -194,55 +204,57 @@ impl ReceiveStream {
 
     /// A descriptor that is readable while a heap waits, or the stream has ended. It stays the stream's.
     fn fileno(&self) -> PyResult<i32> {
-        Ok(self.stream.ready_fd()?.as_raw_fd())
+        Ok(self.stream.get()?.ready_fd()?.as_raw_fd())
     }
 
     /// Heaps that wait to be taken.
-    fn waiting(&self, py: Python<'_>) -> usize {
-        py.detach(|| self.stream.stats().waiting)
+    fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
+        let stream = self.stream.get()?;
+        Ok(py.detach(|| stream.stats().waiting))
     }
 
     /// Every counter: of the stream, and in `readers` of each reader.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let stats = py.detach(|| self.stream.stats());
+        let stream = self.stream.get()?;
+        let stats = py.detach(|| stream.stats());
         account(py, &stats)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        format!("<stream {}, {} heaps waiting>", self.name, self.waiting(py))
+        match self.waiting(py) {
+            Ok(waiting) => format!("<stream {}, {waiting} heaps waiting>", self.name),
+            Err(_) => format!("<stream {} of another process>", self.name),
+        }
     }
 }
 
 impl ReceiveStream {
-    /// What adding a reader came to.
-    fn added<T>(&self, added: io::Result<T>) -> PyResult<T> {
-        added.map_err(|error| not_added(self.stream.ended(), error))
-    }
-
-    /// For those who take heaps without Python: the next one, and whatever else is there.
-    pub(crate) fn wait(&self, wait: Duration) -> Result<skyhaul::spead::receive::Heap, GetError> {
-        self.stream.get(Some(wait))
-    }
-
-    pub(crate) fn more(&self, into: &mut Vec<skyhaul::spead::receive::Heap>, most: usize) -> usize {
-        self.stream.get_many(into, most)
+    /// For those who take heaps without Python.
+    pub(crate) fn native(&self) -> PyResult<&Stream> {
+        self.stream.get()
     }
 
     /// The next heap. One that is there is taken without letting other Python threads run, at the price of an unshared
     /// lock.
     #[inline]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Result<Heap, GetError>> {
-        let found = self.stream.try_get();
+        let stream = self.stream.get()?;
+        let found = stream.try_get();
         if !matches!(found, Err(GetError::Empty)) || timeout == Some(0.0) {
             return Ok(found.map(Heap::new));
         }
-        let step = |wait: Duration| match self.stream.get(Some(wait)) {
+        let step = |wait: Duration| match stream.get(Some(wait)) {
             Err(GetError::Empty) => None,
             other => Some(other),
         };
         let found = wait::in_slices(py, wait::seconds(timeout)?, step)?;
         Ok(found.unwrap_or(Err(GetError::Empty)).map(Heap::new))
     }
+}
+
+/// What adding a reader came to.
+fn added<T>(stream: &Stream, added: io::Result<T>) -> PyResult<T> {
+    added.map_err(|error| not_added(stream.ended(), error))
 }
 
 /// A stream that has ended takes no readers.

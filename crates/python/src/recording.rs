@@ -3,8 +3,9 @@
 //! A chunk is copied into an object of Python's own once it is proven, so that nothing of the reader's few buffers stays
 //! with the program. Waiting (for a disk, or for a recorder) leaves other threads running and hears Ctrl-C.
 
+use crate::process::Here;
 use crate::wait;
-use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::recording::{self, Account, Gap, Missing, Next, OpenError, Piece, ReadOptions, Reader};
@@ -98,17 +99,18 @@ impl Recording {
         let reader = self.0.reader(stream, &options)?;
         let account = reader.account();
         let reading = Reading { reader, chunk: None, ahead: None, ended: false };
-        Ok(ChunkReader { reading: Mutex::new(reading), account, process: std::process::id() })
+        Ok(ChunkReader(Here::new("reader", Open { reading: Mutex::new(reading), account })))
     }
 }
 
 /// The chunks of a datastream, in order.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct ChunkReader {
+pub(crate) struct ChunkReader(Here<Open>);
+
+/// What there is where the reading thread is.
+struct Open {
     reading: Mutex<Reading>,
     account: Account,
-    /// The process that has the reading thread.
-    process: u32,
 }
 
 struct Reading {
@@ -171,7 +173,7 @@ impl Reading {
     }
 }
 
-impl ChunkReader {
+impl Open {
     fn reading(&self) -> MutexGuard<'_, Reading> {
         // What the lock guards is sound at every step.
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
@@ -182,12 +184,8 @@ impl ChunkReader {
 impl ChunkReader {
     /// The next chunk: number, filled, bytes, times of its first and last frame. None at the end.
     fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<RawChunk<'py>>> {
-        if self.process != std::process::id() {
-            return Err(PyRuntimeError::new_err(
-                "this process was forked from the one that reads; hint: open the recording here",
-            ));
-        }
-        let Some(next) = wait::in_slices(py, None, |wait| self.reading().go_on(wait))? else {
+        let open = self.0.get()?;
+        let Some(next) = wait::in_slices(py, None, |wait| open.reading().go_on(wait))? else {
             return Ok(None);
         };
         let chunk = match next {
@@ -206,12 +204,12 @@ impl ChunkReader {
 
     /// The gaps that were met so far, from number `first` on.
     #[pyo3(signature = (first = 0))]
-    fn gaps(&self, first: usize) -> Vec<RawGap> {
+    fn gaps(&self, first: usize) -> PyResult<Vec<RawGap>> {
         let raw = |gap: Gap| {
             let (from, end) = gap.chunks;
             let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
             (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
         };
-        self.account.gaps_from(first).into_iter().map(raw).collect()
+        Ok(self.0.get()?.account.gaps_from(first).into_iter().map(raw).collect())
     }
 }

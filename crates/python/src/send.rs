@@ -9,6 +9,7 @@ pub(crate) use settings::Settings;
 use crate::buffer::{duplicate, not_adopted};
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
+use crate::process::Here;
 use crate::receive::{endpoint, one_receiver, route};
 use crate::wait::{self, Threaded, whole};
 use crate::{Cancelled, Full};
@@ -38,15 +39,20 @@ fn failed(error: SendError) -> PyErr {
 /// A stream that heaps are sent on.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct SendStream {
-    stream: Mutex<Option<Arc<Threaded<Stream>>>>,
-    bytes: Option<Arc<Mutex<Vec<u8>>>>,
-    /// What there was to tell when it was closed.
-    last: Mutex<Option<Last>>,
+    open: Here<Open>,
     /// Whether a send can take long however little it is.
     may_block: bool,
     /// How many destinations it has.
     #[pyo3(get)]
     substreams: usize,
+}
+
+/// What calls and the stream's thread lock.
+struct Open {
+    stream: Mutex<Option<Arc<Threaded<Stream>>>>,
+    bytes: Option<Arc<Mutex<Vec<u8>>>>,
+    /// What there was to tell when it was closed.
+    last: Mutex<Option<Last>>,
 }
 
 /// What a closed stream still tells.
@@ -141,7 +147,7 @@ impl SendStream {
     /// To queues of this process.
     #[staticmethod]
     fn inproc(queues: Vec<Bound<'_, InprocQueue>>, config: &Settings) -> PyResult<Self> {
-        let queues = queues.iter().map(|queue| queue.get().0.clone()).collect();
+        let queues = queues.iter().map(|queue| queue.get().0.get().cloned()).collect::<PyResult<_>>()?;
         Self::open(Outlet::Inproc(queues), None, config, true)
     }
 
@@ -153,9 +159,10 @@ impl SendStream {
     }
 
     /// What was sent into memory so far.
-    fn taken<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let bytes = self.bytes.as_ref().map(|bytes| bytes.lock().unwrap_or_else(PoisonError::into_inner));
-        PyBytes::new(py, bytes.as_ref().map_or(&[], |bytes| bytes.as_slice()))
+    fn taken<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let bytes = self.open.get()?.bytes.as_ref();
+        let bytes = bytes.map(|bytes| bytes.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(PyBytes::new(py, bytes.as_ref().map_or(&[], |bytes| bytes.as_slice())))
     }
 
     /// Send one heap; returns its bytes on the wire when it is sent.
@@ -195,15 +202,15 @@ impl SendStream {
         round_robin: bool,
         done: Option<&Wake>,
     ) -> PyResult<Ticket> {
-        let heaps = batch.now();
-        let stream = self.stream()?;
+        let (heaps, held) = (batch.now(), self.stream()?);
+        let stream = held.get()?;
+        let wake = done.map(|done| done.0.get().cloned()).transpose()?;
         let ticket = py.detach(|| stream.queue(heaps, order(round_robin))).map_err(failed)?;
-        if let Some(done) = done {
-            let wake = done.0.clone();
+        if let Some(wake) = wake {
             // It fails for no reason that is known; whoever looks at the ticket sees it anyhow.
             ticket.on_done(move || drop(wake.set()));
         }
-        Ok(Ticket(ticket))
+        Ok(Ticket(Here::new("ticket", ticket)))
     }
 
     /// Counters of heaps that have none of their own.
@@ -212,13 +219,14 @@ impl SendStream {
         #[pyo3(from_py_with = whole)] first: u64,
         #[pyo3(from_py_with = whole)] step: u64,
     ) -> PyResult<()> {
-        self.stream()?.set_counter_sequence(first, step);
+        self.stream()?.get()?.set_counter_sequence(first, step);
         Ok(())
     }
 
     /// Bits per second from now on, 0 for as fast as possible.
     fn set_rate(&self, rate: f64) -> PyResult<()> {
-        let (stream, rate) = (self.stream()?, bits_per_second(rate)?);
+        let (held, rate) = (self.stream()?, bits_per_second(rate)?);
+        let stream = held.get()?;
         if stream.config().auto.is_some() {
             return Err(PyValueError::new_err(
                 "set the rate of a stream whose receivers do; hint: make it with a number as its rate",
@@ -247,33 +255,41 @@ impl SendStream {
     /// Wait until all that was queued is sent; False if the time was over.
     #[pyo3(signature = (timeout = None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let stream = self.stream()?;
+        let held = self.stream()?;
+        let stream = held.get()?;
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
     /// End all that is queued or being sent.
-    fn cancel(&self, py: Python<'_>) {
-        if let Ok(stream) = self.stream() {
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(held) = self.held()? {
+            let stream = held.get()?;
             py.detach(|| stream.cancel());
         }
+        Ok(())
+    }
+
+    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    #[getter]
+    fn forked(&self) -> bool {
+        !self.open.is_here()
     }
 
     /// Send what is queued, then close. What another thread is just sending is still sent.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let Some(stream) = self.lock().take() else { return Ok(()) };
-        if !stream.is_here() {
-            return Ok(());
-        }
+        let open = self.open.get()?;
+        let Some(held) = open.lock().take() else { return Ok(()) };
+        let stream = held.get()?;
         let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
         if let Err(interrupted) = wait::in_slices(py, None, step) {
             stream.cancel();
             return Err(interrupted);
         }
-        if let Some(stream) = Arc::into_inner(stream).and_then(Threaded::into_inner) {
+        if let Some(stream) = Arc::into_inner(held).and_then(Threaded::into_inner) {
             let (rate, progress) = (stream.rate(), stream.progress());
             let stats = py.detach(|| stream.close(None)).map_err(failed)?;
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Last { stats, rate, progress });
+            *open.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Last { stats, rate, progress });
         }
         Ok(())
     }
@@ -304,24 +320,30 @@ const LONG_SECONDS: f64 = 0.1;
 /// How long a send that was cancelled has to end.
 const CANCEL_AGAIN: Duration = Duration::from_millis(5);
 
-impl SendStream {
+impl Open {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Threaded<Stream>>>> {
         self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl SendStream {
+    /// The stream; None once it is closed.
+    fn held(&self) -> PyResult<Option<Arc<Threaded<Stream>>>> {
+        Ok(self.open.get()?.lock().clone())
+    }
 
     fn stream(&self) -> PyResult<Arc<Threaded<Stream>>> {
-        self.lock().clone().ok_or_else(|| failed(SendError::Closed))
+        self.held()?.ok_or_else(|| failed(SendError::Closed))
     }
 
     /// What the stream says, or said when it was closed.
     fn tell<T>(&self, now: impl FnOnce(&Stream) -> T, then: impl FnOnce(Last) -> T) -> PyResult<T> {
-        match self.stream() {
-            Ok(stream) => Ok(now(&stream)),
-            Err(closed) => {
-                let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                last.map(then).ok_or(closed)
-            }
+        let open = self.open.get()?;
+        if let Some(held) = self.held()? {
+            return held.get().map(now);
         }
+        let last = open.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.map(then).ok_or_else(|| failed(SendError::Closed))
     }
 
     fn open(
@@ -332,13 +354,9 @@ impl SendStream {
     ) -> PyResult<Self> {
         let substreams = outlet.substreams();
         let stream = Stream::new(outlet, config.0.clone()).map_err(failed)?;
-        Ok(Self {
-            stream: Mutex::new(Some(Arc::new(Threaded::new(stream)?))),
-            bytes,
-            last: Mutex::default(),
-            may_block,
-            substreams,
-        })
+        let stream = Mutex::new(Some(Arc::new(Threaded::new(stream)?)));
+        let open = Here::new("stream", Open { stream, bytes, last: Mutex::default() });
+        Ok(Self { open, may_block, substreams })
     }
 
     /// Do `work`, which sends so many bytes, so that Ctrl-C ends it. Python handles signals on its main thread only; so
@@ -350,8 +368,8 @@ impl SendStream {
         rate: Option<u64>,
         work: impl FnOnce(&Stream) -> Result<u64, SendError> + Send,
     ) -> PyResult<u64> {
-        let stream = self.stream()?;
-        let stream = &**stream;
+        let held = self.stream()?;
+        let stream = held.get()?;
         // Receivers may bring it down to the least while this is sent.
         let own = || stream.config().auto.map_or_else(|| stream.rate(), |auto| auto.least);
         let rate = rate.filter(|&rate| rate > 0).unwrap_or_else(own);
@@ -387,47 +405,49 @@ fn is_main_thread() -> bool {
 /// A descriptor that becomes readable when heaps were sent or have failed, for event loops. The thread that sends them
 /// calls nothing of Python's.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Wake(Arc<skyhaul::io::wake::Wake>);
+pub(crate) struct Wake(Here<Arc<skyhaul::io::wake::Wake>>);
 
 #[pymethods]
 impl Wake {
     #[new]
     fn new() -> PyResult<Self> {
-        Ok(Self(Arc::new(skyhaul::io::wake::Wake::new()?)))
+        Ok(Self(Here::new("descriptor", Arc::new(skyhaul::io::wake::Wake::new()?))))
     }
 
     /// The descriptor. It stays this object's.
-    fn fileno(&self) -> i32 {
-        self.0.as_fd().as_raw_fd()
+    fn fileno(&self) -> PyResult<i32> {
+        Ok(self.0.get()?.as_fd().as_raw_fd())
     }
 
     /// Make it unreadable.
     fn clear(&self) -> PyResult<()> {
-        Ok(self.0.clear()?)
+        Ok(self.0.get()?.clear()?)
     }
 }
 
 /// Heaps that were queued: when they are sent, and how that went.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Ticket(send::Ticket);
+pub(crate) struct Ticket(Here<send::Ticket>);
 
 #[pymethods]
 impl Ticket {
     /// Whether all are sent or have failed.
-    fn done(&self) -> bool {
-        self.0.poll().is_some()
+    fn done(&self) -> PyResult<bool> {
+        Ok(self.0.get()?.poll().is_some())
     }
 
     /// Wait for that; False if the time was over.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let step = |wait: Duration| self.0.wait(Some(wait));
+        let ticket = self.0.get()?;
+        let step = |wait: Duration| ticket.wait(Some(wait));
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
     /// Wait for it; the bytes on the wire, or what went wrong.
     fn result(&self, py: Python<'_>) -> PyResult<u64> {
-        let step = |wait: Duration| self.0.wait(Some(wait));
+        let ticket = self.0.get()?;
+        let step = |wait: Duration| ticket.wait(Some(wait));
         match wait::in_slices(py, None, step)? {
             Some(outcome) => outcome.map_err(failed),
             None => Err(failed(SendError::Cancelled)),

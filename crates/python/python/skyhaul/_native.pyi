@@ -288,6 +288,9 @@ class ReceiveStream:
     def stats(self) -> dict[str, Any]:
         """Every counter: of the stream, and in `readers` of each reader."""
     @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
+    @property
     def capacity(self) -> int:
         """Heaps that may wait."""
     @property
@@ -399,6 +402,9 @@ class ChunkStream:
         """A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's."""
     def start(self) -> None: ...
     def stop(self) -> None: ...
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
     def stats(self) -> dict[str, Any]:
         """Counters of the chunks, and in `streams` those of each stream."""
     @property
@@ -509,9 +515,20 @@ class SendStream:
     def flush(self, timeout: float | None = None) -> bool: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
     def stats(self) -> dict[str, Any]: ...
     @property
     def substreams(self) -> int: ...
+
+@final
+class Owner:
+    """The process that made this, as the owner of what users call `what`."""
+
+    def __new__(cls, what: str) -> Self: ...
+    def check(self) -> None:
+        """RuntimeError in any other process."""
 
 @final
 class Ticket:

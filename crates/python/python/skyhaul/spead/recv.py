@@ -140,7 +140,9 @@ class Stream(ReceiveStream, _Awaited[Heap]):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        # A forked process may leave the block, too: the stream is its parent's.
+        if not self.forked:
+            self.stop()
 
 
 class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
@@ -229,4 +231,6 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        # A forked process may leave the block, too: the stream is its parent's.
+        if not self.forked:
+            self.stop()

@@ -178,6 +178,9 @@ class Stream:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # A forked process may leave the block, too: the stream is its parent's.
+        if self.native.forked:
+            return
         if kind is not None:
             self.cancel()
         self.close()

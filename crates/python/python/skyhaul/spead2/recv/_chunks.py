@@ -23,7 +23,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ... import _native, _place
+from ... import _fork, _native, _place
 from .._errors import Full, Stopped
 from .._pools import ThreadPool
 from .._settings import Setting, Settings, positive, setting, unsigned, whole
@@ -183,7 +183,7 @@ class _Filling(_Stream):
         self._open(thread_pool, config, ring=_RING, incomplete=True)
         window.data.add_producer()
         # The thread holds the native stream only: a stream that nobody holds any more ends.
-        weakref.finalize(self, self._native.stop)
+        weakref.finalize(self, _end, self._native)
         work = (weakref.ref(self), self._native, self._placer, window)
         self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
         _open.add(self)
@@ -216,6 +216,11 @@ class _Filling(_Stream):
         super().stop()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+
+
+def _end(native: _native.ReceiveStream) -> None:
+    if not native.forked:
+        native.stop()
 
 
 def _place_heaps(
@@ -323,7 +328,7 @@ class ChunkStreamRingGroup(ChunkRingPair, Sequence[ChunkStreamGroupMember]):
         self._is_lossless = config.eviction_mode is ChunkStreamGroupConfig.EvictionMode.LOSSLESS
         self._window = _Window(config.max_chunks, data_ringbuffer, free_ringbuffer)
         self._members: list[ChunkStreamGroupMember] = []
-        self._moved = threading.Condition(threading.RLock())
+        self._moved = _fork.Condition("group")
 
     @property
     def config(self) -> ChunkStreamGroupConfig:

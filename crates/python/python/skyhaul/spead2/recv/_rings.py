@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import collections
 import os
-import threading
 from typing import Any, Self
 
+from ... import _fork
 from .._errors import Empty, Full, Stopped
 from .._settings import whole
 
@@ -54,7 +54,7 @@ class _ChunkRingbuffer:
             raise ValueError("a ring has room for one chunk at least")
         self.maxsize = maxsize
         self._chunks: collections.deque[Chunk] = collections.deque()
-        self._lock = threading.Condition()
+        self._lock = _fork.Condition("ring")
         self._stopped = False
         self._producers = 0
         self._data_event, self._space_event = _Level(), _Level()
@@ -63,21 +63,24 @@ class _ChunkRingbuffer:
     @property
     def data_fd(self) -> int:
         """Readable while there is something to take, and for ever after the end."""
+        self._lock.check()
         return self._data_event.fd
 
     @property
     def space_fd(self) -> int:
         """Readable while there is room, and for ever after the end."""
+        self._lock.check()
         return self._space_event.fd
 
     def qsize(self) -> int:
+        self._lock.check()
         return len(self._chunks)
 
     def empty(self) -> bool:
-        return not self._chunks
+        return self.qsize() == 0
 
     def full(self) -> bool:
-        return len(self._chunks) >= self.maxsize
+        return self.qsize() >= self.maxsize
 
     def get_nowait(self) -> Chunk:
         """A chunk. Empty if there is none now, Stopped if there will be none."""

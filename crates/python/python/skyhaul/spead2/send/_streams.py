@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import errno
 import socket
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ... import _native
+from ... import _fork, _native
 from .. import _network
 from .._inproc import InprocQueue
 from .._pools import ThreadPool
@@ -44,7 +43,7 @@ class Stream:
         self._pool = thread_pool
         self._max_heaps = config.max_heaps
         self._on_their_way = 0
-        self._lock = threading.Lock()
+        self._lock = _fork.Condition("stream")
         self._max_packet = config.max_packet_size
         settings = _native.SendConfig(
             packet=min(config.max_packet_size, _LONGEST_DATAGRAM) if datagrams else config.max_packet_size,

@@ -1,0 +1,28 @@
+"""Locks that a forked process does not wait for.
+
+    parent   thread A holds the lock, thread B forks
+    child    thread B alone: nobody will release the copy of the lock
+"""
+
+from __future__ import annotations
+
+import threading
+
+from . import _native
+
+
+class Condition(threading.Condition):
+    """A condition that raises RuntimeError in a process forked from the one that made it. `what`: what users call the
+    thing it guards."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self._owner = _native.Owner(what)
+
+    def check(self) -> None:
+        """RuntimeError in a forked process, without locking."""
+        self._owner.check()
+
+    def __enter__(self) -> bool:
+        self._owner.check()
+        return super().__enter__()
