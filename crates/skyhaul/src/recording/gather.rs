@@ -207,6 +207,26 @@ impl Gathered {
         self.session_indexes.iter().map(|(_, _, session)| session.clone()).collect()
     }
 
+    /// Of which of these disks the recorder noted that it gave what it had there to others. A disk is known by its index,
+    /// wherever it is mounted now; one that has none any more, by its path alone.
+    pub(super) fn gave_up(&self, disks: &[PathBuf], report: Option<&RecordingReport>) -> Vec<bool> {
+        let kinds = ["disk_failed", "disk_full", "disk_stalled"];
+        let events = self.events.iter().chain(report.into_iter().flat_map(|report| &report.events));
+        let noted: BTreeSet<&PathBuf> = events
+            .filter(|event| kinds.contains(&event.kind.as_str()))
+            .filter_map(|event| event.disk.as_ref())
+            .collect();
+        let noted_here: BTreeSet<PathBuf> = noted.iter().map(|path| real(path)).collect();
+        let of = |disk: usize, path: &PathBuf| {
+            let mut was = self.session_indexes.iter().filter(|(at, ..)| *at == disk).peekable();
+            match was.peek() {
+                Some(_) => was.any(|(_, _, s)| s.disks.get(s.disk).is_some_and(|path| noted.contains(path))),
+                None => noted_here.contains(&real(path)),
+            }
+        };
+        disks.iter().enumerate().map(|(disk, path)| of(disk, path)).collect()
+    }
+
     /// Put files and records together.
     pub(super) fn streams(&mut self, label: &Label, disks: &[PathBuf]) -> Vec<DatastreamEntry> {
         for (session, disk, record) in std::mem::take(&mut self.chunks) {
@@ -283,8 +303,7 @@ impl Gathered {
 
     /// Disks of the session that have no index here: those that were not given are returned.
     pub(super) fn missing_disks(&mut self, disks: &[PathBuf]) -> Vec<PathBuf> {
-        let real = |path: &PathBuf| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        let given: Vec<PathBuf> = disks.iter().map(real).collect();
+        let given: Vec<PathBuf> = disks.iter().map(|path| real(path)).collect();
         let (mut missing, mut without) = (Vec::new(), BTreeSet::new());
         for (_, _, session) in &self.session_indexes {
             for (index, path) in session.disks.iter().enumerate() {
@@ -317,6 +336,11 @@ impl Gathered {
         }
         missing
     }
+}
+
+/// The path without links, where it leads anywhere.
+fn real(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Of the files and records of one number the best pair, and all further files and records.

@@ -35,14 +35,6 @@ pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
     }
 }
 
-impl Recording {
-    /// Whether the recorder gave chunks of a disk to others, as it does when one fails or hangs.
-    fn wrote_again(&self) -> bool {
-        let kinds = ["disk_failed", "disk_full", "disk_stalled"];
-        self.events.iter().any(|event| kinds.contains(&event.kind.as_str()))
-    }
-}
-
 /// The check of one datastream.
 pub(super) struct StreamCheck<'a> {
     pub(super) recording: &'a Recording,
@@ -253,7 +245,7 @@ impl StreamCheck<'_> {
             (Some(_), true) if copy.record.is_some() => {
                 (Verdict::Holes, format!("chunk {number} is on another disk, too: both were acknowledged"))
             }
-            (Some(_), true) if self.recording.wrote_again() => (
+            (Some(_), true) if self.recording.gave_up.get(copy.disk) == Some(&true) => (
                 Verdict::Holes,
                 format!(
                     "a copy of chunk {number}, written before its disk failed or hung: it is safe on another"

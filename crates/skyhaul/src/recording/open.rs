@@ -165,6 +165,8 @@ pub struct Recording {
     pub findings: Vec<Finding>,
     /// Indexes of two recordings lie under this name: one of them is read.
     pub ambiguous: bool,
+    /// Of which of `disks` the recorder noted that it failed, was full or hung: it gave what it had there to others.
+    pub(super) gave_up: Vec<bool>,
 }
 
 /// Why a scan cannot be opened.
@@ -226,7 +228,7 @@ impl Recording {
         };
         gathered.judge_indexes(state);
         let missing_disks = gathered.missing_disks(&disks);
-        let sessions = gathered.sessions();
+        let (sessions, gave_up) = (gathered.sessions(), gathered.gave_up(&disks, report.as_ref()));
         let Gathered { events, indexes, others, ambiguous, findings, .. } = gathered;
         let findings = findings.all;
         Ok(Recording {
@@ -242,6 +244,7 @@ impl Recording {
             others,
             findings,
             ambiguous,
+            gave_up,
         })
     }
 

@@ -218,6 +218,65 @@ fn a_disk_that_breaks_or_fills_costs_nothing() {
 }
 
 #[test]
+fn a_copy_is_expected_only_on_the_disk_that_was_given_up() {
+    let mut world = world(3);
+    let faults = vec![(1, "eio=1MB".parse().unwrap())];
+    let writer = Writer::create(&WriterOptions { faults, ..world.options() }).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    let (mut count, end) = (0, Instant::now() + LONG);
+    while writer.status()[1].state == DiskState::Active && Instant::now() < end {
+        writer.submit(world.chunk(stream, count)).unwrap();
+        count += 1;
+    }
+    for number in count..count + 10 {
+        writer.submit(world.chunk(stream, number)).unwrap();
+    }
+    let report = writer.finish(LONG);
+    assert!(report.is_whole() && report.disks[1].state == DiskState::Failed, "{report:?}");
+    assert_eq!((world.check().verdict, world.check().exit_code()), (Verdict::Whole, 0));
+
+    // Mounted elsewhere, and given in another order: each is what its own index says.
+    let moved = world.directory.path().join("elsewhere");
+    std::fs::rename(&world.disks[1], &moved).unwrap();
+    world.disks = vec![world.disks[2].clone(), moved, world.disks[0].clone()];
+    let entry = |disk: usize| {
+        let chunks = &world.open().datastreams[0].chunks;
+        chunks.values().find(|chunk| chunk.disk == disk).unwrap().path.clone()
+    };
+    for (from, to, expected) in [
+        (0, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
+        (2, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
+        (0, 2, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (2, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (1, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+    ] {
+        let original = entry(from);
+        let copy = world.disks[to].join(original.strip_prefix(&world.disks[from]).unwrap());
+        std::fs::copy(&original, &copy).unwrap();
+        let check = world.check();
+        let found = check.findings.iter().find(|found| found.path.as_ref() == Some(&copy)).unwrap();
+        let (verdict, code, text) = expected;
+        assert_eq!((found.verdict, check.exit_code()), (verdict, code), "{from} to {to}: {found:?}");
+        assert!(found.text.contains(text), "{from} to {to}: {found:?}");
+        std::fs::remove_file(copy).unwrap();
+    }
+
+    // Without its index nothing says of a disk that is mounted elsewhere which it was.
+    let original = entry(0);
+    let given_up = world.disks[1].clone();
+    let copy = given_up.join(original.strip_prefix(&world.disks[0]).unwrap());
+    std::fs::copy(&original, copy).unwrap();
+    std::fs::remove_file(Label::new("exp_st_no0001").unwrap().index(&given_up)).unwrap();
+    assert_eq!(world.check().exit_code(), 1);
+    let back = world.directory.path().join("d1");
+    std::fs::rename(given_up, &back).unwrap();
+    let report = Recording::open([&world.disks[0], &back, &world.disks[2]], "exp_st_no0001").unwrap();
+    let check = report.check(&CheckOptions::default()).unwrap();
+    let found = check.findings.iter().find(|found| found.text.starts_with("a copy of chunk")).unwrap();
+    assert_eq!(found.verdict, Verdict::Holes, "its path says it: {found:?}");
+}
+
+#[test]
 fn a_slow_disk_gets_less_and_a_hanging_one_is_left() {
     for engine in engines() {
         let world = world(3);
