@@ -150,6 +150,50 @@ fn more_connections_than_allowed_wait_their_turn() {
 }
 
 #[test]
+fn connections_that_say_nothing_give_way_to_those_that_speak() {
+    let options = TcpOptions { connections: 3, ..TcpOptions::default() };
+    let mut source =
+        TcpSource::open(&"tcp://127.0.0.1:0".parse().unwrap(), Box::new(Fixed(10)), &options).unwrap();
+    let to = source.local();
+    let connect = || {
+        let connection = TcpStream::connect(to).unwrap();
+        connection.set_nonblocking(true).unwrap();
+        connection
+    };
+    // One that never spoke, one that did and is silent now, and one that goes on.
+    let (mute, mut silent, mut speaker) = (connect(), connect(), connect());
+    silent.write_all(&[1; 10]).unwrap();
+    speaker.write_all(&[2; 10]).unwrap();
+    let first = collect(&mut source, 2);
+    assert_eq!((first.len(), source.connections()), (2, 3));
+
+    let mut newcomer = connect();
+    newcomer.write_all(&[3; 10]).unwrap();
+    let newcomers = |arrived: &Arrived| arrived.contains_key(&newcomer.local_addr().unwrap());
+    let (mut arrived, mut spoken) = (Arrived::new(), 1);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !newcomers(&arrived) {
+        assert!(Instant::now() < end, "nobody gave way: {:?}", source.stats());
+        speaker.write_all(&[2; 10]).unwrap();
+        spoken += 1;
+        collect_once(&mut source, &mut arrived, Duration::from_millis(20));
+    }
+    // It is the one that brought least; the others are still heard.
+    let closed =
+        |mut one: &TcpStream| matches!(one.read(&mut [0]), Ok(0) | Err(_)) && one.peek(&mut [0]).is_ok();
+    assert!(closed(&mute) && !closed(&silent) && !closed(&speaker));
+    assert_eq!((source.connections(), source.stats().broken), (3, 0));
+    assert!(source.stats().remedies.iter().any(|r| r.starts_with("1 silent connections gave way")));
+    silent.write_all(&[1; 10]).unwrap();
+    let said =
+        |arrived: &Arrived, who: &TcpStream| arrived.get(&who.local_addr().unwrap()).map_or(0, Vec::len);
+    while (said(&arrived, &silent), said(&arrived, &speaker)) != (1, spoken - 1) {
+        assert!(Instant::now() < end, "a connection was lost: {:?}", source.stats());
+        collect_once(&mut source, &mut arrived, Duration::from_millis(20));
+    }
+}
+
+#[test]
 fn a_slow_reader_gets_whole_packets_and_the_rest_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut sender = sender(listener.local_addr().unwrap());

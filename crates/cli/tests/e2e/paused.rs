@@ -1,6 +1,6 @@
 //! A program that is stopped for a while (a paused guest, a suspended laptop) takes up where the socket has it.
 
-use crate::site::{ANY, Job, Site, drops, number, run, send, sum, wait_for};
+use crate::site::{ANY, Job, Site, drops, number, run, send, sum, wait_for, words};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
@@ -65,6 +65,33 @@ fn a_receiver_that_was_stopped_receives_what_waited() {
     assert_eq!(placed + drops(&report), PACKETS, "{report}");
     assert_eq!(events(&report["events"], "paused").len(), 1);
     assert_eq!(number(&report["pattern_errors"]), 0);
+}
+
+/// What waits in the socket behind a pause is no silence: `--idle` does not end the stream before it is read.
+#[test]
+fn a_receiver_of_heaps_that_was_stopped_receives_what_waited() {
+    const HEAPS: u64 = 400;
+    let mut receiver = Job::start(&words(&format!(
+        "receive --json --format spead --memory 256MiB --verify --idle 2s --stop-items never {ANY}"
+    )));
+    let address = receiver.address();
+    let mut sender = Job::start(&words(&format!(
+        "send --json --format spead --pattern --heap-size 16KiB --heaps {HEAPS} --rate 20Mbps --to {address}"
+    )));
+    std::thread::sleep(Duration::from_millis(800));
+    assert!(sender.is_running());
+    receiver.signal(Signal::STOP);
+    wait_for("the sender to end", || (!sender.is_running()).then_some(()));
+    std::thread::sleep(Duration::from_secs(6));
+    receiver.signal(Signal::CONT);
+    let sent = sender.finish().expect(0).json();
+    assert_eq!(number(&sent["heaps"]), HEAPS);
+    let report = receiver.finish().json();
+    assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
+    let packets = number(&report["packets"]) + drops(&report);
+    assert_eq!(packets, number(&sent["totals"]["packets"]), "{report}");
+    assert!(drops(&report) > 0 || number(&report["heaps"]["complete"]) == HEAPS, "{report}");
+    assert_eq!(report["ended"], "idle", "{report}");
 }
 
 #[test]

@@ -134,6 +134,43 @@ fn the_memory_is_for_the_rich() {
 }
 
 #[test]
+fn where_memory_is_short_all_but_the_richest_hand_on_early() {
+    const RICH: u32 = 10;
+    const ALL: u32 = 46;
+    let mut bed = Bed::new(|o| o.max_streams = 64);
+    let supply = supply(1, Some(Order::Little));
+    // Each holds a block that is not full, and some of them sent more.
+    for n in 0..48 {
+        let ports = if n < 40 { 0..ALL } else { 0..RICH };
+        ports.for_each(|port| bed.send_from(junk(port), &packet(&supply, n)));
+        bed.pass(1_000_000);
+    }
+    let streams = bed.engine.tally(false).streams;
+    let rich = |id: u32| {
+        let (info, _) = streams.iter().find(|(info, _)| info.id == id).unwrap();
+        (0..RICH).any(|port| junk(port) == info.sender)
+    };
+    assert_eq!(streams.iter().filter(|(info, _)| rich(info.id)).count(), RICH as usize);
+    bed.pass(100_000_000);
+    assert!(bed.kept.0.lock().unwrap().is_empty(), "a quarter of the pool is free");
+    // What waits for a disk takes that. Nobody was silent long enough for its block to be finished.
+    let waits: Vec<_> = (0..8).map(|_| bed.pool.take().unwrap()).collect();
+    bed.pass(300_000_000);
+    let early: Vec<u32> = bed.kept.0.lock().unwrap().iter().map(|seen| seen.stream).collect();
+    assert!(!early.is_empty(), "{} of {} blocks are free", bed.pool.free(), bed.pool.blocks());
+    assert!(!early.iter().any(|&id| rich(id)), "the richest keep theirs: {early:?}");
+    assert!(bed.pool.free() >= bed.pool.blocks() / 4, "{} blocks are free", bed.pool.free());
+    drop(waits);
+    // What comes later has its place behind what was handed on.
+    (48..58).for_each(|n| (0..RICH).for_each(|port| bed.send_from(junk(port), &packet(&supply, n))));
+    (40..50).for_each(|n| (RICH..ALL).for_each(|port| bed.send_from(junk(port), &packet(&supply, n))));
+    let sent = u64::from(RICH) * 58 + u64::from(ALL - RICH) * 50;
+    let refused = bed.rejected(Reject::NoBuffer);
+    let (present, ..) = bed.finish();
+    assert_eq!(present + refused, sent);
+}
+
+#[test]
 fn only_those_on_the_list_are_heard() {
     let from: Vec<Origin> = vec!["10.0.0.0/8:5000-5001".parse().unwrap()];
     let mut bed = Bed::new(|o| o.allow = Allow { from, stations: Vec::new() });
