@@ -429,7 +429,7 @@ mod tests {
         for n in 0..ALWAYS + 50 {
             let at = n / blocks.len() * UNIT;
             let of = n % blocks.len();
-            tap.frame(1, &mut blocks[of], at..at + UNIT, 0);
+            tap.frames(1, &mut blocks[of], at..at + UNIT, 0);
         }
         tap.flush();
         (target.queue.len(), target.counters.dropped.load(Ordering::Relaxed))
