@@ -7,8 +7,8 @@ use super::strangers::LONG;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Assembly, Cause, Config, Mark, Retired};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
-use skyhaul_core::placement::{Grain, Layout, Nanos, Reject, Rejects};
-use skyhaul_core::wire::{AnyLayout, FrameTime, Place, RateWatch, StreamFormat};
+use skyhaul_core::placement::{Geometry, Grain, Layout, Nanos, Reject, Rejects};
+use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
 use skyhaul_io::memory::{Block, Pool};
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -125,10 +125,20 @@ pub(super) struct Begin {
     pub(super) keep_partial_sets: bool,
 }
 
+/// What all streams of an engine share while packets are placed.
+#[derive(Debug)]
+pub(super) struct Around<'a> {
+    pub(super) now: Nanos,
+    pub(super) pool: &'a Pool,
+    pub(super) gate: &'a Gate,
+    pub(super) tap: &'a mut Option<Tap>,
+}
+
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) info: Arc<StreamInfo>,
-    layout: AnyLayout,
+    /// Its last object of a second may be shorter than the others.
+    short_objects: bool,
     assembly: Assembly<Block>,
     pub(super) report: StreamReport,
     /// Frames of one object.
@@ -164,20 +174,20 @@ const PROVEN: u64 = 32;
 impl Stream {
     pub(super) fn new(
         info: Arc<StreamInfo>,
-        layout: AnyLayout,
         mut config: Config,
         begin: Begin,
         loss_ranges: Arc<AtomicU32>,
     ) -> Self {
         let sets = Sets::new(&info.format, info.unit_bytes, begin.keep_partial_sets);
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
-        config.open_ended = layout.short_objects();
+        let short_objects = info.format.short_objects();
+        config.open_ended = short_objects;
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
         let report =
             StreamReport { frames_per_second: info.format.frames_per_second, ..StreamReport::default() };
         Self {
             info,
-            layout,
+            short_objects,
             assembly: Assembly::new(config),
             report,
             per_object,
@@ -216,31 +226,18 @@ impl Stream {
 
     /// Put one packet where it belongs.
     #[inline]
-    pub(super) fn packet(
-        &mut self,
-        packet: &[u8],
-        now: Nanos,
-        pool: &Pool,
-        gate: &Gate,
-        tap: &mut Option<Tap>,
-    ) {
+    pub(super) fn packet(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) {
         self.report.packets += 1;
         self.report.bytes += packet.len() as u64;
-        if let Err(why) = self.place(packet, now, pool, gate, tap) {
+        if let Err(why) = self.place(layout, packet, around) {
             self.report.rejects.add(why);
         }
     }
 
     #[inline]
-    fn place(
-        &mut self,
-        packet: &[u8],
-        now: Nanos,
-        pool: &Pool,
-        gate: &Gate,
-        tap: &mut Option<Tap>,
-    ) -> Result<(), Reject> {
-        let placement = self.layout.place(packet)?;
+    fn place(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) -> Result<(), Reject> {
+        let Around { now, pool, gate, ref mut tap } = *around;
+        let placement = layout.place(packet)?;
         let start = placement.start as usize;
         let payload = packet.get(start..start + placement.length as usize).ok_or(Reject::Truncated)?;
         if !gate.is_open()
@@ -258,7 +255,7 @@ impl Stream {
         let mut slot = self.assembly.reserve(placement, now, block)?;
         let range = slot.range();
         slot.block().place(range.start, payload);
-        if let Some(tap) = tap {
+        if let Some(tap) = tap.as_mut() {
             tap.frame(self.info.id, slot.block(), range, placement.object.0.saturating_mul(self.per_object));
         }
         slot.commit(now);
@@ -287,8 +284,13 @@ impl Stream {
         self.assembly.finish();
     }
 
+    /// Whether something of it is finished.
+    pub(super) fn has_part(&self) -> bool {
+        self.assembly.has_retired()
+    }
+
     /// The next part that is finished.
-    pub(super) fn poll_part(&mut self) -> Option<Part> {
+    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
         loop {
             let mut retired = self.assembly.poll_retired()?;
             let unit = u64::from(self.info.unit_bytes.max(1));
@@ -304,12 +306,12 @@ impl Stream {
             if cut > 0 && retired.received() == 0 {
                 continue;
             }
-            return Some(self.account(retired, unit));
+            return Some(self.account(layout, retired, unit));
         }
     }
 
     /// Enter a finished object into the books.
-    fn account(&mut self, retired: Retired<Block>, unit: u64) -> Part {
+    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
         let Retired { object, epoch, block, mut range, mut missing, after, cause, .. } = retired;
         self.complete_group(&mut range, &mut missing, cause, unit);
         if epoch != self.report.epochs {
@@ -331,7 +333,10 @@ impl Stream {
         let first_number = object.0.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
         let from = Mark { object, offset: range.start };
-        let gap = after.map_or(0, |after| self.gap(after, from, unit, first_time, first));
+        let gap = after.map_or(0, |after| {
+            let between = layout.units_between(after.object, from.object);
+            self.gap(between, [after, from], unit, first_time, first)
+        });
         if gap > 0 {
             let end = number(range.start);
             self.lost(gap, end.saturating_sub(gap)..end);
@@ -370,7 +375,7 @@ impl Stream {
         let over = matches!(cause, Cause::Complete | Cause::Window | Cause::Linger);
         let group = unit * self.info.format.group().max(1) as u64;
         let end = range.end.next_multiple_of(group).min(self.per_object * unit);
-        if !over || !self.layout.short_objects() || end <= range.end {
+        if !over || !self.short_objects || end <= range.end {
             return;
         }
         match missing.last_mut() {
@@ -397,12 +402,20 @@ impl Stream {
         }
     }
 
-    /// Frames of which nothing came between two places, as far as can be told.
-    fn gap(&self, from: Mark, to: Mark, unit: u64, first_time: Option<FrameTime>, first: Option<u32>) -> u64 {
+    /// Frames of which nothing came between two places, as far as can be told; `between` the starts of their objects
+    /// the layout knows of so many.
+    fn gap(
+        &self,
+        between: Option<u64>,
+        [from, to]: [Mark; 2],
+        unit: u64,
+        first_time: Option<FrameTime>,
+        first: Option<u32>,
+    ) -> u64 {
         if from >= to {
             return 0;
         }
-        match self.layout.units_between(from.object, to.object) {
+        match between {
             Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
             // Across the end of a second whose length the layout does not know; we may by now.
             None => {
@@ -468,9 +481,9 @@ fn stride(format: &StreamFormat, per_object: u64) -> u64 {
 }
 
 impl StreamInfo {
-    /// Bytes that are kept of each packet, from the layout.
-    pub(super) fn unit_of(layout: &AnyLayout) -> u32 {
-        match layout.geometry().grain {
+    /// Bytes that are kept of each packet.
+    pub(super) fn unit_of(geometry: Geometry) -> u32 {
+        match geometry.grain {
             Grain::Units(unit) => unit,
             Grain::Bytes(_) => 1,
         }
