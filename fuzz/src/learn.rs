@@ -7,17 +7,19 @@
 //!
 //! Held: whatever is concluded has a layout, and every packet that layout places lies inside.
 
-use crate::wire;
+use crate::packets;
 use skyhaul_core::placement::Layout;
-use skyhaul_core::wire::{Format, Keep, LearnOptions, Learner, Place};
+use skyhaul_core::wire::{FAMILIES, Format, Keep, LearnOptions, Learner, PREFIX, Place};
 
+/// Octets of the largest frames of fixed size: those of Mark 5B.
+const LARGE: usize = 10_016;
 /// Repeats of the script, so that a short one gives packets enough to conclude from.
 const ROUNDS: u8 = 4;
 
 pub(crate) fn run(script: &[u8]) {
     let Some((&asked, packets)) = script.split_first() else { return };
     let options = LearnOptions {
-        format: Format::ALL[usize::from(asked & 7) % Format::ALL.len()],
+        format: Format::all().nth(usize::from(asked & 7)).unwrap_or_default(),
         keep: [Keep::StripNetwork, Keep::All, Keep::StripLeading(8)][usize::from(asked >> 3 & 3) % 3],
         place: [Place::Auto, Place::Sequence, Place::Time][usize::from(asked >> 5 & 3) % 3],
         object_bytes: 1 << 20,
@@ -36,7 +38,7 @@ pub(crate) fn run(script: &[u8]) {
                 *octet = octet.wrapping_add(round.wrapping_mul(packets.len() as u8));
             }
             if head.len() > 60 {
-                packet.resize(skyhaul_core::wire::mark5b::FRAME + 8 * usize::from(head[0] & 1), 0);
+                packet.resize(LARGE + PREFIX * usize::from(head[0] & 1), 0);
             }
             learner.observe(&packet);
             seen.push(packet);
@@ -46,18 +48,18 @@ pub(crate) fn run(script: &[u8]) {
     let layout = format.layout().expect("what is concluded has a layout");
     assert!(layout.geometry().object_bytes <= 1 << 20);
     for packet in &seen {
-        placed(&layout, packet);
-        let _ = (layout.key(packet), format.frame_time(packet));
+        placed(&*layout, packet);
+        let _ = (format.key(packet), format.frame_time(packet));
     }
     let _ = (format.describe(), format.quirks.iter().map(ToString::to_string).collect::<Vec<_>>());
     if format.set_frames_per_second(u32::from(asked)).is_ok() {
         let layout = format.layout().expect("a rate that was taken fits");
-        seen.iter().for_each(|packet| placed(&layout, packet));
+        seen.iter().for_each(|packet| placed(&*layout, packet));
     }
 }
 
 /// A payload that was given a place lies in its packet and in its object.
-fn placed(layout: &impl Layout, packet: &[u8]) {
+fn placed(layout: &dyn Layout, packet: &[u8]) {
     if let Ok(place) = layout.place(packet) {
         assert!(place.start as usize + place.length as usize <= packet.len(), "{place:?} leaves the packet");
         let end = place.offset.checked_add(u64::from(place.length)).expect("no wrap");
@@ -67,33 +69,30 @@ fn placed(layout: &impl Layout, packet: &[u8]) {
 
 /// Packets of one size, one after the other, for the core's own entry.
 pub(crate) fn equal_seeds() -> Vec<Vec<u8>> {
-    wire::frames().iter().map(|frame| [&[frame.len() as u8][..], &frame.repeat(40)].concat()).collect()
+    packets::all().iter().map(|frame| [&[frame.len() as u8][..], &frame.repeat(40)].concat()).collect()
 }
 
+/// Each family's packets, when anything and when only that family is asked for.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for (asked, heads) in [
-        (0x80, wire::frames()),
-        (0x81, wire::frames()),
-        (0xC1, wire::frames()),
-        (0x80, wire::mark5b_seeds()),
-        (0x84, wire::spead_seeds()),
-        (0x85, wire::ejfat_seeds()),
-    ] {
-        let mut all = vec![asked];
-        for head in heads {
-            let mut one = vec![asked];
-            for n in 0..12u8 {
-                let mut packet = head.clone();
-                packet[0] = packet[0].wrapping_add(n);
-                one.push(packet.len() as u8);
-                one.extend(&packet);
+    for (number, family) in FAMILIES.iter().enumerate() {
+        let only = 0x81 + number as u8;
+        for asked in [0x80, only, only | 0x40] {
+            let mut all = vec![asked];
+            for head in family.seeds() {
+                let mut one = vec![asked];
+                for n in 0..12u8 {
+                    let mut packet = head.clone();
+                    packet[0] = packet[0].wrapping_add(n);
+                    one.push(packet.len() as u8);
+                    one.extend(&packet);
+                }
+                all.push(head.len() as u8);
+                all.extend(&head);
+                seeds.push(one);
             }
-            all.push(head.len() as u8);
-            all.extend(&head);
-            seeds.push(one);
+            seeds.push(all);
         }
-        seeds.push(all);
     }
     seeds
 }

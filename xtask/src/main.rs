@@ -4,7 +4,8 @@
 //! binary are tests as well, so that plain `cargo test` holds them.
 //!
 //! ```text
-//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test that provokes each refusal
+//! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test that provokes each refusal, formats
+//!                           named where any might be meant
 //! cargo xtask arrows        which crate may depend on which; wire and assembly never meet
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
@@ -15,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod families;
 mod fuzz;
 mod generated;
 mod pure;

@@ -6,12 +6,14 @@
 //! | a function, outside tests | 70 lines of code |
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer.rs`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
 //! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
+//! | a family of formats | is named in its own folder and the registry only ([`families`]) |
 //! | any text file | names no directory of one person's machine |
 //!
 //! A line of code is one that is neither blank nor only a comment. What was over a bound when the rule came may
 //! stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line that is no longer needed is
 //! itself a finding.
 
+use crate::families;
 use crate::source::{Source, words};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -40,6 +42,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let over = sizes(&sources, &tests);
     let mut found = against_ratchet(over, &read(Path::new(RATCHET))?.unwrap_or_default());
     found.extend(provoked_rejects(&sources));
+    found.extend(families::findings(&sources, &tests, &read(Path::new(families::KEPT))?.unwrap_or_default()));
     found.extend(unsafe_fence(&rust, &sources));
     for path in &files {
         if let Some(text) = read(path)? {

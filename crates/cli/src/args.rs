@@ -2,6 +2,7 @@
 
 mod bench;
 mod config;
+mod format;
 mod limits;
 mod misplaced;
 mod spead;
@@ -13,6 +14,7 @@ pub(crate) use spead::{
 };
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use format::FormatParser;
 use limits::{DISKS, RECEIVE_THREADS, SENDERS, WINDOW, at_least_one, from_to, some, up_to};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
@@ -105,8 +107,7 @@ pub(crate) enum Verb {
 /// How streams are recognised.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StreamArgs {
-    /// Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = format::TAKEN.as_str())]
     pub(crate) format: Format,
     /// Frames per second of each thread, where the headers do not tell
     #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "leave it out where the headers tell it"))]
@@ -413,8 +414,7 @@ pub(crate) struct SendArgs {
     /// Where to; may be given several times, each then gets all of it from senders of its own
     #[arg(long, value_name = "ADDRESS", required = true)]
     pub(crate) to: Vec<Endpoint>,
-    /// Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = format::SENT.as_str())]
     pub(crate) format: Format,
     /// Send the frames of this file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what")]
@@ -543,7 +543,7 @@ pub(crate) struct InspectArgs {
     #[arg(value_name = "FILE|ADDRESS")]
     pub(crate) what: String,
     /// Format of the packets
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true)]
     pub(crate) format: Format,
     /// How many packets
     #[arg(long, short = 'n', default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("one packet is the least"))]

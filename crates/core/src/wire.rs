@@ -1,35 +1,49 @@
 //! Wire formats: what packets look like, and how they say where their bytes belong.
 //!
-//! One format is one file, and one header is one [table](crate::header) written like its standard's figure. Under the
-//! table stands what its fields mean, and under that the format's [`Layout`](crate::placement::Layout).
+//! One family of formats is one folder and one line of the [registry](families): its headers are
+//! [tables](crate::header) written like its standard's figure, under them stands what their fields mean and the
+//! [`Layout`](crate::placement::Layout), and beside them everything cold.
 //!
 //! ```text
-//!   first packets ──Learner──▶ StreamFormat ──layout()──▶ AnyLayout ──place(packet)──▶ Placement
+//!   first packets ──Learner──▶ StreamFormat ──visit──▶ L: Layout ──place(packet)──▶ Placement
 //! ```
 
 pub mod ejfat;
-pub mod feedback;
 pub mod fila10g;
-#[doc(hidden)]
-pub mod fuzzing;
-pub mod header;
-pub mod inspect;
-pub mod layout;
 pub mod mark5b;
 pub mod spead;
 pub mod vdif;
+
+pub mod families;
+pub mod family;
+pub mod feedback;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod generate;
+pub mod header;
+pub mod inspect;
+pub mod layout;
 pub mod vtp;
 
 mod fill;
 mod format;
+mod frame;
 mod learn;
+mod numbering;
 mod rate;
 mod restamp;
 
+pub use families::{FAMILIES, UnknownFormat, Visit};
+pub use family::{
+    Family, FamilyRef, Format, Known, LearnOptions, Particulars, Recalled, Same, Sample, Seen, Shape,
+    StreamFormat,
+};
 pub use fill::{Filled, Filler, Octets};
-pub use format::{Format, FrameTime, Quirk, StreamFormat, Thread, UnknownFormat};
+pub use frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Objects, Quirk, Thread};
+pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
-pub use layout::{AnyLayout, Blocks, Keep, Place};
-pub use learn::{LearnOptions, Learner};
+pub use layout::{Blocks, Keep, Place};
+pub use learn::Learner;
+pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
-pub use restamp::{RestampError, Restamper};
+pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};

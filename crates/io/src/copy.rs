@@ -209,32 +209,40 @@ mod x86 {
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn place_avx512(dst: *mut u8, src: &[u8]) {
-        // SAFETY: as promised; `by_lines` gives `stream` what it needs.
-        unsafe { by_lines(dst, src, |to, line| stream_avx512(to, line)) }
+        // SAFETY: it is given 64 writable octets, aligned to 64.
+        let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx512(to, line) };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, stream) }
     }
 
     /// # Safety
     /// As [`place_at`](super::place_at).
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn place_avx2(dst: *mut u8, src: &[u8]) {
-        // SAFETY: as above.
-        unsafe { by_lines(dst, src, |to, line| stream_avx2(to, line)) }
+        // SAFETY: it is given 64 writable octets, aligned to 64.
+        let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx2(to, line) };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, stream) }
     }
 
     /// # Safety
     /// As [`place_at`](super::place_at), for all payloads together.
     #[target_feature(enable = "avx512f")]
     pub(super) unsafe fn place_run_avx512<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
-        // SAFETY: as above.
-        unsafe { by_joined_lines(dst, payloads, |to, line| stream_avx512(to, line)) }
+        // SAFETY: it is given 64 writable octets, aligned to 64.
+        let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx512(to, line) };
+        // SAFETY: as promised.
+        unsafe { by_joined_lines(dst, payloads, stream) }
     }
 
     /// # Safety
     /// As [`place_at`](super::place_at), for all payloads together.
     #[target_feature(enable = "avx2")]
     pub(super) unsafe fn place_run_avx2<'a>(dst: *mut u8, payloads: impl Iterator<Item = &'a [u8]>) {
-        // SAFETY: as above.
-        unsafe { by_joined_lines(dst, payloads, |to, line| stream_avx2(to, line)) }
+        // SAFETY: it is given 64 writable octets, aligned to 64.
+        let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx2(to, line) };
+        // SAFETY: as promised.
+        unsafe { by_joined_lines(dst, payloads, stream) }
     }
 
     /// Copy payloads one behind the other. A line that one ends in and the next begins in is joined first: written in two

@@ -8,7 +8,7 @@
 
 use crate::sender::{Sender, Spot};
 use skyhaul_core::assembly::{Cause, Mark, Retired};
-use skyhaul_core::placement::{Layout, Placement};
+use skyhaul_core::placement::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use crate::random::Random;
 use crate::sender::Sender;
-use skyhaul_core::placement::{Layout, Nanos};
+use skyhaul_core::placement::Nanos;
 
 /// How the network misbehaves. Chances are for each packet.
 #[derive(Clone, Debug, Default)]

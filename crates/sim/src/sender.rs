@@ -8,12 +8,16 @@
 
 use crate::random::Random;
 use skyhaul_core::pattern;
+use skyhaul_core::placement::Layout;
 use skyhaul_core::wire::ejfat::{self, BalancerV2, BalancerV3, EjfatLayout, Reassembly};
 use skyhaul_core::wire::fila10g::{self, Fila10g, Fila10gLayout, Phase};
 use skyhaul_core::wire::mark5b::{self, Mark5b, Mark5bLayout, Time};
 use skyhaul_core::wire::spead::{Flavour, Item, Spead, SpeadLayout, id};
 use skyhaul_core::wire::vdif::{UNIX_2000, Vdif, VdifLayout};
-use skyhaul_core::wire::{AnyLayout, Blocks, Order, vtp};
+use skyhaul_core::wire::{Blocks, Order, vtp};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
 
 /// A family of senders.
 #[derive(Clone, Debug)]
@@ -67,13 +71,37 @@ pub struct Spot {
     pub length: u32,
 }
 
+/// A layout of any family.
+#[derive(Clone)]
+pub struct SomeLayout(Arc<dyn Layout + Send + Sync>);
+
+impl SomeLayout {
+    fn of(layout: impl Layout + Send + Sync + 'static) -> SomeLayout {
+        SomeLayout(Arc::new(layout))
+    }
+}
+
+impl Deref for SomeLayout {
+    type Target = dyn Layout + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for SomeLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.geometry())
+    }
+}
+
 /// One sender's stream.
 #[derive(Clone, Debug)]
 pub struct Sender {
     /// What it sends.
     pub family: Family,
     /// How a receiver places it.
-    pub layout: AnyLayout,
+    pub layout: SomeLayout,
     /// Packets of an object: of the largest where they differ.
     pub units: u64,
     /// Position of its first packet.
@@ -140,36 +168,36 @@ impl Sender {
         let (layout, blocks, first) = match &family {
             Family::VdifSequence(order) => {
                 let blocks = blocks(FRAME + 8, 8, 1);
-                (VdifLayout::by_sequence(blocks, &shape, *order).map(AnyLayout::Vdif), Some(blocks), position)
+                (VdifLayout::by_sequence(blocks, &shape, *order).map(SomeLayout::of), Some(blocks), position)
             }
             Family::VdifTime { threads, fps, rated } => {
                 let blocks = blocks(FRAME, 0, threads.len());
                 let named: Vec<(u16, i64)> = threads.iter().map(|&thread| (thread, 0)).collect();
                 let layout = VdifLayout::by_time(blocks, &shape, &named, rated.then_some(*fps as u32));
                 let first = (seconds * fps) * threads.len() as u64 + position % fps;
-                (layout.map(AnyLayout::Vdif), Some(blocks), first)
+                (layout.map(SomeLayout::of), Some(blocks), first)
             }
             Family::Mark5bTime { fps } => {
                 let blocks = blocks(mark5b::FRAME, 0, 1);
-                let layout = Mark5bLayout::new(blocks, None, Some(*fps as u32)).map(AnyLayout::Mark5b);
+                let layout = Mark5bLayout::new(blocks, None, Some(*fps as u32)).map(SomeLayout::of);
                 (layout, Some(blocks), (821 * 86_400 + 19_801) * fps + position % fps)
             }
             Family::Mark5bSequence(order) => {
                 let blocks = blocks(mark5b::FRAME + 8, 8, 1);
-                (Mark5bLayout::new(blocks, Some(*order), None).map(AnyLayout::Mark5b), Some(blocks), position)
+                (Mark5bLayout::new(blocks, Some(*order), None).map(SomeLayout::of), Some(blocks), position)
             }
             Family::Fila10g(phase) => {
                 let blocks = blocks(fila10g::DATAGRAM, 8, 2);
                 let first = position % (1 << 31) + 2;
-                (Fila10gLayout::new(blocks, *phase).map(AnyLayout::Fila10g), Some(blocks), first)
+                (Fila10gLayout::new(blocks, *phase).map(SomeLayout::of), Some(blocks), first)
             }
             Family::Spead { flavour, most } => {
                 let layout = SpeadLayout { flavour: *flavour, heap_bytes: most * SEGMENT };
-                (Ok(AnyLayout::Spead(layout)), None, position)
+                (Ok(SomeLayout::of(layout)), None, position)
             }
             Family::Ejfat { most, .. } => {
                 let layout = EjfatLayout { data_id: Some(5), event_bytes: most * SEGMENT };
-                (Ok(AnyLayout::Ejfat(layout)), None, position)
+                (Ok(SomeLayout::of(layout)), None, position)
             }
         };
         let units = match (&family, blocks) {
@@ -188,6 +216,12 @@ impl Sender {
         )
     }
 
+    /// Whether the last object of a second may be shorter than the others.
+    #[must_use]
+    pub fn short_objects(&self) -> bool {
+        matches!(self.family, Family::VdifTime { rated: false, .. })
+    }
+
     /// How many objects beyond the newest may open at once.
     #[must_use]
     pub fn ahead(&self) -> u64 {
@@ -204,7 +238,6 @@ impl Sender {
     /// Octets of the largest object.
     #[must_use]
     pub fn object_bytes(&self) -> u64 {
-        use skyhaul_core::placement::Layout;
         self.layout.geometry().object_bytes
     }
 

@@ -12,7 +12,7 @@ use crate::network::{self, Arrival, Network, Origin};
 use crate::random::Random;
 use crate::sender::{Sender, Spot};
 use skyhaul_core::assembly::{Cause, Ordered, OrderedConfig, Slot, Window};
-use skyhaul_core::placement::{Layout, Nanos, Placement, Reject, Rejects};
+use skyhaul_core::placement::{Nanos, Placement, Reject, Rejects};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All that is chosen before the first packet.
@@ -96,7 +96,7 @@ impl World {
             window,
             ahead: sender.ahead().max(random.pick(&[1, 1, 4, 64])),
             resync: random.pick(&[64, 256, 256]),
-            open_ended: sender.layout.short_objects(),
+            open_ended: sender.short_objects(),
             ..OrderedConfig::new(sender.layout.geometry())
         };
         let blocks = window + 1 + random.pick(&[0, 1, 4, 16]);

@@ -1,7 +1,7 @@
 //! Many worlds, and the ones that a user was promised.
 
 use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::placement::{Layout, Nanos, Reject};
+use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::Order;
 use skyhaul_core::wire::fila10g::Phase;
 use skyhaul_sim::network::Network;
@@ -47,7 +47,7 @@ fn world(seed: u64, family: Family, network: Network) -> World {
     let sender = Sender::new(family, 1000, 123_456);
     let config = OrderedConfig {
         ahead: sender.ahead(),
-        open_ended: sender.layout.short_objects(),
+        open_ended: sender.short_objects(),
         ..OrderedConfig::new(sender.layout.geometry())
     };
     World { seed, sender, network, packets: 20_000, gap: Nanos(2_000), config, blocks: 64, tick: Nanos(0) }

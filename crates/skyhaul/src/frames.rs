@@ -1,38 +1,46 @@
 //! Looking into the frames of a recording: what format they are, whether they are legal, fill, or the pattern.
 
 use crate::recording::{Datastream, DatastreamInfo, FrameReader, FrameSeen};
-use skyhaul_core::pattern;
-use skyhaul_core::wire::vdif::Header;
-use skyhaul_core::wire::{Format, Keep, LearnOptions, Learner, Place, StreamFormat, Thread, mark5b};
+use skyhaul_core::wire::{
+    Expected, FamilyRef, Format, Framing, Keep, LearnOptions, Learner, Place, StreamFormat, Thread,
+};
 
 /// What the index says of a stream's format, for who reads the recording.
 #[must_use]
 pub fn described(format: &StreamFormat) -> serde_json::Value {
-    serde_json::json!({
-        "format": format.format.name(),
+    let mut described = serde_json::json!({
+        "format": format.family.name(),
         "describe": format.describe(),
         "header_at": format.header_at(),
         "threads": format.threads.iter().map(|t| t.id).collect::<Vec<_>>(),
-        "edv": format.edv,
+        "edv": null,
         "station": format.station,
         "near": format.near,
-    })
+    });
+    for (name, number) in format.own.numbers() {
+        described[name] = number.into();
+    }
+    described
+}
+
+/// The family of a datastream, as its index tells.
+fn family(datastream: &Datastream) -> Option<FamilyRef> {
+    datastream.info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()
 }
 
 /// The format of a datastream again, as far as its index tells: enough to predict headers. `None` where no frame has one.
 #[must_use]
 pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
     let (of, info) = (&datastream.info.format, &datastream.info);
-    let format: Format = of.get("format")?.as_str()?.parse().ok()?;
+    let family = family(datastream)?;
     let network_bytes = usize::try_from(of.get("header_at")?.as_u64()?).ok()?;
     let packet_bytes = info.unit_bytes as usize;
     let frame_bytes = packet_bytes.checked_sub(network_bytes).filter(|&bytes| bytes > 0)?;
     let ids = of.get("threads").and_then(serde_json::Value::as_array).into_iter().flatten();
     let ids = ids.filter_map(|id| u16::try_from(id.as_u64()?).ok());
-    let edv = of.get("edv").and_then(serde_json::Value::as_u64).and_then(|edv| u8::try_from(edv).ok());
-    let legacy = format == Format::Vdif && edv.is_none();
-    matches!(format, Format::Vdif | Format::Mark5b | Format::Fila10g).then(|| StreamFormat {
-        format,
+    let recalled = family.recall(&|name| of.get(name)?.as_u64())?;
+    Some(StreamFormat {
+        family,
         keep: Keep::All,
         place: Place::Sequence,
         object_bytes: u64::from(info.unit_bytes) * u64::from(info.units),
@@ -40,36 +48,28 @@ pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
         sequence: None,
         packet_bytes,
         frame_bytes,
-        header_bytes: if legacy || format != Format::Vdif { 16 } else { 32 },
+        header_bytes: recalled.header_bytes,
+        parts: recalled.parts,
         threads: ids.map(|id| Thread { id, shift: 0, header: Vec::new() }).collect(),
         frames_per_second: info.frames_per_second,
         station: None,
-        edv,
-        bits: 0,
-        channels: 0,
-        complex: false,
-        phase: None,
-        flavour: None,
-        data_ids: Vec::new(),
         quirks: Vec::new(),
         near: of.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default(),
+        own: recalled.own,
     })
 }
 
-/// What frames a file of `bytes` bytes holds, by its first bytes: VDIF or Mark 5B frames one after the other, nothing
-/// else.
+/// What frames a file of `bytes` bytes holds, by its first bytes: frames of one family one after the other, nothing else.
 #[must_use]
 pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
-    let vdif = Header::read_alone(head).ok().map(|header| header.vdif.frame_bytes());
-    let mark5b = mark5b::Mark5b::read(head).filter(|(header, _)| header.sync == mark5b::SYNC);
-    let unit = if mark5b.is_some() { mark5b::FRAME } else { vdif? };
+    let Framing::Length(unit) = Format::Auto.framing(head) else { return None };
     if !bytes.is_multiple_of(unit as u64) || head.len() < unit {
         return None;
     }
     let mut learner = Learner::new(LearnOptions::default());
     head.chunks_exact(unit).for_each(|frame| learner.observe(frame));
     let format = learner.conclude(true)?.ok()?;
-    let whole = matches!(format.format, Format::Vdif | Format::Mark5b) && format.unit_bytes() == unit;
+    let whole = format.family.frames().is_some() && format.unit_bytes() == unit;
     whole.then(|| DatastreamInfo {
         suffix: String::new(),
         sender: None,
@@ -81,88 +81,43 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
     })
 }
 
-/// Reads VDIF or Mark 5B frames as they lie in a chunk.
+/// Reads frames as they lie in a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct FramesOf {
-    format: Format,
+    family: FamilyRef,
     header_at: usize,
-    frame_bytes: usize,
-    /// A UNIX time near the data, to complete Mark 5B dates.
-    near: i64,
-    /// Whether payloads are to be the pattern.
-    verify: bool,
+    expected: Expected,
 }
 
 impl FramesOf {
-    /// A reader for a datastream, if its index tells a format whose frames keep their headers.
+    /// A reader for a datastream, if its index tells a format whose frames keep their headers; `verify` whether payloads
+    /// are the pattern.
     #[must_use]
     pub fn datastream(datastream: &Datastream, verify: bool) -> Option<Self> {
         let of = &datastream.info.format;
-        let format = of.get("format")?.as_str()?.parse().ok()?;
+        let family = family(datastream)?;
         let header_at = usize::try_from(of.get("header_at")?.as_u64()?).ok()?;
         let near = of.get("near").and_then(serde_json::Value::as_i64).unwrap_or_default();
         let frame_bytes = (datastream.info.unit_bytes as usize).checked_sub(header_at)?;
-        let known = matches!(format, Format::Vdif | Format::Mark5b);
-        known.then_some(Self { format, header_at, frame_bytes, near, verify })
+        let expected = Expected { frame_bytes, near, pattern: verify };
+        family.frames().map(|_| Self { family, header_at, expected })
     }
 
     /// A reader for frames of a live stream.
     #[must_use]
-    pub fn stream(format: &skyhaul_core::wire::StreamFormat, verify: bool) -> Option<Self> {
+    pub fn stream(format: &StreamFormat, verify: bool) -> Option<Self> {
         let header_at = format.header_at()?;
-        let known = matches!(format.format, Format::Vdif | Format::Mark5b);
-        known.then_some(Self {
-            format: format.format,
-            header_at,
-            frame_bytes: format.frame_bytes,
-            near: format.near,
-            verify,
-        })
+        let expected = Expected { frame_bytes: format.frame_bytes, near: format.near, pattern: verify };
+        format.family.frames().map(|_| Self { family: format.family, header_at, expected })
     }
 
     /// What `unit` is: a frame with whatever is kept in front of it.
     #[must_use]
     pub fn see(&self, unit: &[u8]) -> FrameSeen {
-        let Some(frame) = unit.get(self.header_at..) else { return illegal("shorter than its header") };
-        match self.format {
-            Format::Vdif => self.vdif(frame),
-            _ => self.mark5b(frame),
+        match (unit.get(self.header_at..), self.family.frames()) {
+            (Some(frame), Some(frames)) => frames.see(frame, &self.expected),
+            _ => FrameSeen::illegal("shorter than its header"),
         }
-    }
-
-    fn vdif(&self, frame: &[u8]) -> FrameSeen {
-        let Ok(header) = Header::read(frame) else { return illegal("no legal VDIF header") };
-        let vdif = header.vdif;
-        if vdif.frame_bytes() != self.frame_bytes {
-            return illegal("a frame length that is not the stream's");
-        }
-        let filled = vdif.invalid == 1;
-        let time = Some((vdif.unix_seconds(), vdif.frame));
-        if self.verify && !filled {
-            let object = pattern::frame_object(vdif.unix_seconds(), vdif.frame, vdif.thread as u16);
-            if pattern::first_error(object, 0, &frame[vdif.header_bytes()..]).is_some() {
-                return FrameSeen { illegal: Some("a payload that is not the pattern"), filled, time };
-            }
-        }
-        FrameSeen { illegal: None, filled, time }
-    }
-
-    fn mark5b(&self, frame: &[u8]) -> FrameSeen {
-        let Some((header, payload)) = mark5b::Mark5b::read(frame) else {
-            return illegal("no Mark 5B header");
-        };
-        let fill = |octets: &[u8]| octets.starts_with(&skyhaul_core::wire::vdif::FILL);
-        if header.sync != mark5b::SYNC {
-            return if fill(frame) {
-                FrameSeen { illegal: None, filled: true, time: None }
-            } else {
-                illegal("no sync word")
-            };
-        }
-        let Ok(time) = header.time() else { return illegal("no legal time") };
-        let seconds = mark5b::unix_seconds(time.day, time.second, self.near);
-        let filled = fill(payload) && payload.ends_with(&skyhaul_core::wire::vdif::FILL);
-        FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
     }
 }
 
@@ -172,6 +127,50 @@ impl FrameReader for FramesOf {
     }
 }
 
-fn illegal(why: &'static str) -> FrameSeen {
-    FrameSeen { illegal: Some(why), ..FrameSeen::default() }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skyhaul_core::wire::mark5b::{self, Mark5b};
+    use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+    use skyhaul_core::wire::{Order, fila10g, vtp};
+
+    /// What an index says of the stream of these packets.
+    fn told(packet: impl Fn(u32) -> Vec<u8>) -> String {
+        let mut learner = Learner::new(LearnOptions { keep: Keep::All, ..LearnOptions::default() });
+        (0..64).for_each(|n| learner.observe(&packet(n)));
+        described(&learner.conclude(true).unwrap().unwrap()).to_string()
+    }
+
+    fn vdif(n: u32, extended: Extended) -> Vec<u8> {
+        let legacy = extended == Extended::Legacy;
+        let vdif = Vdif::shape(5000, 1, 2, false, legacy).unwrap().at(1_767_225_600, n / 2).unwrap();
+        let (octets, length) =
+            Header { vdif: Vdif { thread: n % 2 * 3, station: 0x577A, ..vdif }, extended }.write();
+        [&octets[..length], &[1; 5000]].concat()
+    }
+
+    fn mark5b(n: u32) -> Vec<u8> {
+        let header = Mark5b::new(mark5b::Time { day: 60, second: 100, frame: n }, n * 10_000 / 6400);
+        [&header.write()[..], &[5; mark5b::PAYLOAD]].concat()
+    }
+
+    /// Recordings are read for decades: what an index says of a format stays as it was.
+    #[test]
+    fn an_index_says_what_it_always_said() {
+        let numbered = |n: u32| vtp::write(u64::from(n), Order::Big).to_vec();
+        let vlba = Extended::vlba(32_000_000, false).unwrap();
+        assert_eq!(told(|n| [numbered(n), vdif(n, vlba)].concat()), VDIF);
+        assert_eq!(told(|n| vdif(n, Extended::Legacy)), LEGACY);
+        assert_eq!(told(mark5b), MARK5B);
+        let half = |n: u32| {
+            let prefix = fila10g::Fila10g { filler: 7, counter: n }.write();
+            [&prefix[..], &mark5b(n / 2)[n as usize % 2 * fila10g::HALF..][..fila10g::HALF]].concat()
+        };
+        assert_eq!(told(half), FILA10G);
+    }
+
+    const VDIF: &str = r#"{"describe":"vdif over VTP (big-endian), EDV 0x3, 5032-byte frames, 2 bit × 1 channels, threads 0,3, 1600 frames/s, station Wz","edv":3,"format":"vdif","header_at":8,"near":1767225600,"station":"Wz","threads":[0,3]}"#;
+    const LEGACY: &str = r#"{"describe":"vdif, legacy, 5016-byte frames, 2 bit × 1 channels, threads 0,3, frame rate unknown, station Wz","edv":null,"format":"vdif","header_at":0,"near":1767225600,"station":"Wz","threads":[0,3]}"#;
+    const MARK5B: &str = r#"{"describe":"mark5b, 10016-byte frames, 6400 frames/s","edv":null,"format":"mark5b","header_at":0,"near":1767225600,"station":null,"threads":[0]}"#;
+    const FILA10G: &str = r#"{"describe":"fila10g, 5008-byte frames, 6400 frames/s","edv":null,"format":"fila10g","header_at":8,"near":1767225600,"station":null,"threads":[0]}"#;
 }

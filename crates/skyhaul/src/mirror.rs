@@ -19,7 +19,7 @@ mod outlet;
 use crate::receive::StreamInfo;
 use crossbeam_queue::ArrayQueue;
 use outlet::Outlets;
-use skyhaul_core::wire::{Format, Keep, Order, Place, StreamFormat, fila10g, vtp};
+use skyhaul_core::wire::{Keep, Numbering, Place, StreamFormat};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::copy;
 use skyhaul_io::memory::{Block, View};
@@ -53,32 +53,13 @@ struct Run {
     /// Sequence number of the first frame.
     number: u64,
     /// How it stands in front of each frame, where that was stripped.
-    network: Option<Network>,
+    network: Option<Numbering>,
 }
 
-/// A network header that is put back.
-#[derive(Clone, Copy, Debug)]
-enum Network {
-    Vtp(Order),
-    Fila10g,
-}
-
-impl Network {
-    fn of(format: &StreamFormat) -> Option<Self> {
-        let stripped = format.keep == Keep::StripNetwork && format.place == Place::Sequence;
-        match format.format {
-            Format::Fila10g if stripped => Some(Network::Fila10g),
-            Format::Vdif | Format::Mark5b if stripped => format.sequence.map(Network::Vtp),
-            _ => None,
-        }
-    }
-
-    fn header(self, number: u64) -> [u8; 8] {
-        match self {
-            Network::Vtp(order) => vtp::write(number, order),
-            Network::Fila10g => fila10g::Fila10g { counter: number as u32, ..Default::default() }.write(),
-        }
-    }
+/// How the sequence number is put back that the recording strips.
+fn put_back(format: &StreamFormat) -> Option<Numbering> {
+    let stripped = format.keep == Keep::StripNetwork && format.place == Place::Sequence;
+    format.numbering().filter(|_| stripped)
 }
 
 /// A target's counters.
@@ -236,7 +217,7 @@ impl Drop for Mirror {
 struct Mirrored {
     stream: u32,
     unit: u32,
-    network: Option<Network>,
+    network: Option<Numbering>,
 }
 
 /// An engine's end of a [`Mirror`]: gathers frames into runs.
@@ -257,7 +238,7 @@ struct Pending {
 impl Tap {
     /// A stream's frames may follow.
     pub(crate) fn stream_began(&mut self, info: &StreamInfo) {
-        let network = Network::of(&info.format);
+        let network = put_back(&info.format);
         self.streams.push(Mirrored { stream: info.id, unit: info.unit_bytes, network });
     }
 

@@ -17,6 +17,7 @@ mod engine;
 mod framer;
 mod gate;
 mod learning;
+mod placing;
 mod reader;
 mod receiver;
 mod route;

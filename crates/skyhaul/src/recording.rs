@@ -54,13 +54,14 @@ pub use ledger::DatastreamReport;
 pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
-pub use prove::{FrameReader, FrameSeen};
+pub use prove::FrameReader;
 pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader, Times};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };
 pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Histogram, RecordingReport};
+pub use skyhaul_core::wire::FrameSeen;
 pub use writer::{
     Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,
 };

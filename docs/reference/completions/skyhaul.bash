@@ -125,7 +125,7 @@ _skyhaul() {
             fi
             case "${prev}" in
                 --format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -587,7 +587,7 @@ _skyhaul() {
             fi
             case "${prev}" in
                 --format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --count)
@@ -691,7 +691,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --frame-rate)
@@ -909,7 +909,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --frame-rate)
@@ -1085,7 +1085,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --input)

@@ -52,7 +52,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l show-config -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to; may be given several times, each then gets all of it from senders of its own' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)' -r -f -a "auto\t''
+vdif\t''
+mark5b\t''
+fila10g\t''
+spead\t''
+ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send the frames of this file' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l scan -d 'Send this recording (with --disk)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l disk -d 'A disk of the recording' -r -f -a "(__fish_complete_directories)"
@@ -99,7 +104,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'P
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l pcap -d 'Read packets from a capture file instead' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
+vdif\t''
+mark5b\t''
+fila10g\t''
+spead\t''
+ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l threads -d 'VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l place -d 'What tells a packet\'s place: its sequence number, or the time in its frame' -r -f -a "auto\t'Sequence number where packets carry one, else time'
@@ -157,7 +167,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l pcap -d 'Read packets from a capture file instead' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
+vdif\t''
+mark5b\t''
+fila10g\t''
+spead\t''
+ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l threads -d 'VDIF threads that belong to a stream, like 0-7 or 0,2,4 (default: those that come)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l place -d 'What tells a packet\'s place: its sequence number, or the time in its frame' -r -f -a "auto\t'Sequence number where packets carry one, else time'
@@ -238,7 +253,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Wri
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'Format of the packets' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'Format of the packets' -r -f -a "auto\t''
+vdif\t''
+mark5b\t''
+fila10g\t''
+spead\t''
+ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s n -l count -d 'How many packets' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l skip -d 'Skip this many packets first' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l wait -d 'Give up when nothing comes for this long' -r
@@ -248,7 +268,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d '`spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d '`spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames' -r -f -a "auto\t''
+vdif\t''
+mark5b\t''
+fila10g\t''
+spead\t''
+ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes; rounded down to what VDIF can have (default for record: 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Seconds of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Rounds; the candidates take turns in each' -r

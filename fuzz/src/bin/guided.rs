@@ -9,4 +9,4 @@ static TARGET: LazyLock<skyhaul_fuzz::Target> = LazyLock::new(|| {
     skyhaul_fuzz::target(&name).unwrap_or_else(|| panic!("SKYHAUL_FUZZ={name}: no such target"))
 });
 
-fuzz_target!(|bytes: &[u8]| (TARGET.run)(bytes));
+fuzz_target!(|bytes: &[u8]| TARGET.run(bytes));

@@ -4,7 +4,7 @@
 //! Prints what Rust's test harness prints, so that the test runner counts it.
 #![forbid(unsafe_code)]
 
-use skyhaul_fuzz::{TARGETS, Target, mutate};
+use skyhaul_fuzz::{Target, mutate, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,18 +21,17 @@ struct Options {
 fn main() -> ExitCode {
     let Some(options) = options() else {
         eprintln!("usage: smoke [TARGET] [--executions N] [--seed S] [--input HEX] [--write-seeds DIR]");
-        let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+        let names: Vec<&str> = targets().iter().map(|target| target.name).collect();
         eprintln!("targets: {}", names.join(" "));
         return ExitCode::from(2);
     };
-    let chosen: Vec<Target> = TARGETS
-        .iter()
-        .copied()
+    let chosen: Vec<Target> = targets()
+        .into_iter()
         .filter(|t| options.target.as_deref().is_none_or(|name| name == t.name))
         .collect();
     if let Some(input) = &options.input {
         for target in chosen {
-            (target.run)(&from_hex(input));
+            target.run(&from_hex(input));
         }
         return ExitCode::SUCCESS;
     }
@@ -71,7 +70,7 @@ fn main() -> ExitCode {
 fn write_seeds(targets: &[Target], directory: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(directory)?;
     for target in targets {
-        for (n, seed) in (target.seeds)().iter().enumerate() {
+        for (n, seed) in target.seeds().iter().enumerate() {
             std::fs::write(directory.join(format!("{}-{n}", target.name)), seed)?;
         }
     }
@@ -80,8 +79,8 @@ fn write_seeds(targets: &[Target], directory: &Path) -> std::io::Result<()> {
 
 /// Run a target on mutations of its seeds, and on the seeds themselves; the input that broke it, if one did.
 fn attack(target: Target, executions: u64, seed: u64) -> Result<(), Vec<u8>> {
-    let seeds = (target.seeds)();
-    let broken = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err();
+    let seeds = target.seeds();
+    let broken = |input: &[u8]| catch_unwind(AssertUnwindSafe(|| target.run(input))).is_err();
     if let Some(seed) = seeds.iter().find(|seed| broken(seed)) {
         return Err(seed.clone());
     }

@@ -1,5 +1,6 @@
 //! What can be typed of a benchmark.
 
+use super::format::FormatParser;
 use super::limits::{at_least_one, some};
 use super::{OutputArgs, SpeadBenchArgs};
 use clap::{Args, ValueEnum, ValueHint};
@@ -14,7 +15,7 @@ pub(crate) struct BenchArgs {
     #[arg(value_enum, default_value_t = BenchWhat::Receive)]
     pub(crate) what: BenchWhat,
     /// `spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true)]
     pub(crate) format: Format,
     /// Datagram sizes; rounded down to what VDIF can have (default for record: 8040)
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]

@@ -7,7 +7,7 @@ use super::{Cli, Verb, spead};
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
-use skyhaul::wire::Format;
+use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what a user of SPEAD takes instead.
@@ -66,7 +66,7 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
     let given_at = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
     let typed = |id: &str| given_at(id) && !from_file.contains_key(id);
-    if format == Format::Spead {
+    if format.objects() == Some(Objects::Heaps) {
         let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
         for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
             eprintln!("note: {place}: {} is not for SPEAD heaps, and left out", name(verb, id));

@@ -11,7 +11,7 @@ use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
-use skyhaul::wire::Format;
+use skyhaul::wire::Objects;
 use std::fmt::Write as _;
 
 /// Said of a report that is not all that was asked for.
@@ -26,11 +26,11 @@ struct Told {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
-    if args.format == Format::Spead {
+    if args.format.objects() == Some(Objects::Heaps) {
         return super::spead::bench(args);
     }
     ensure!(
-        matches!(args.format, Format::Auto | Format::Vdif),
+        args.format.family().is_none_or(|family| family.generator().is_some()),
         "VDIF frames or SPEAD heaps are measured, not {}\nhint: --format spead, or leave it out",
         args.format
     );

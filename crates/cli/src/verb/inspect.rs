@@ -12,7 +12,7 @@ use skyhaul::io::pcap::PcapSource;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
 use skyhaul::wire::inspect::{Inspection, inspect};
-use skyhaul::wire::{Format, mark5b, vdif::Vdif};
+use skyhaul::wire::{Framing, Objects};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
 
 fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let mut source = PcapSource::open(path, None)?;
-    if matches!(args.format, Format::Spead | Format::Auto) {
+    if args.format.family().is_none_or(|family| family.objects() == Objects::Heaps) {
         source = source.cut_spead();
     }
     let taken = from_source(&mut source, args)?;
@@ -152,7 +152,10 @@ fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
         if rest.is_empty() || packets.len() >= args.count {
             break;
         }
-        let length = frame_length(rest, args.format).unwrap_or(rest.len()).clamp(1, rest.len());
+        let length = match args.format.framing(rest) {
+            Framing::Length(length) => length.clamp(1, rest.len()),
+            Framing::Incomplete | Framing::Unknown => rest.len(),
+        };
         if number >= args.skip {
             packets.push(Packet {
                 origin: format!("frame {number} at byte {at}"),
@@ -162,18 +165,6 @@ fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
         at += length;
     }
     packets
-}
-
-fn frame_length(rest: &[u8], format: Format) -> Option<usize> {
-    let is_mark5b = rest.starts_with(&mark5b::SYNC.to_le_bytes());
-    match format {
-        Format::Mark5b | Format::Auto if is_mark5b => Some(mark5b::FRAME),
-        Format::Vdif | Format::Auto => {
-            let (vdif, _) = Vdif::read(rest)?;
-            (vdif.frame_bytes() > vdif.header_bytes()).then(|| vdif.frame_bytes())
-        }
-        _ => None,
-    }
 }
 
 fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection) -> Shown<'a> {

@@ -10,11 +10,11 @@ use anyhow::Result;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, Receiver};
-use skyhaul::wire::Format;
+use skyhaul::wire::Objects;
 use std::path::Path;
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
-    if args.common.stream.format == Format::Spead {
+    if args.common.stream.format.objects() == Some(Objects::Heaps) {
         return spead::receive::run(args);
     }
     receiving::check_format(&args.common, "receive")?;

@@ -9,7 +9,7 @@ use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, defa
 use skyhaul::io::udp::{Tier, UdpOptions};
 use skyhaul::receive::{Allow, Gate, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
-use skyhaul::wire::{Format, Keep, LearnOptions, Place};
+use skyhaul::wire::{FAMILIES, Keep, LearnOptions, Objects, Place};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -80,12 +80,21 @@ pub(crate) fn now() -> i64 {
 
 /// Heaps and events are no frames: whoever asks for them here would get nothing.
 pub(crate) fn check_format(args: &ReceiveCommon, verb: &str) -> Result<()> {
-    let (what, hint) = match args.stream.format {
-        Format::Spead => ("SPEAD heaps", "`skyhaul receive --format spead` receives them"),
-        Format::Ejfat => ("EJFAT events", "`skyhaul inspect --format ejfat` shows them, packet by packet"),
-        _ => return Ok(()),
+    let Some(family) = args.stream.format.family() else { return Ok(()) };
+    let (objects, name) = (family.objects(), family.name());
+    let hint = match objects {
+        Objects::Frames => return Ok(()),
+        Objects::Heaps => format!("`skyhaul receive --format {name}` receives them"),
+        Objects::Events => format!("`skyhaul inspect --format {name}` shows them, packet by packet"),
     };
-    bail!("{verb} takes frames (VDIF, Mark 5B, FILA10G), and not {what}\nhint: {hint}")
+    let frames = FAMILIES.iter().filter(|family| family.objects() == Objects::Frames);
+    let frames: Vec<&str> = frames.map(|family| family.title()).collect();
+    bail!(
+        "{verb} takes frames ({}), and not {} {}\nhint: {hint}",
+        frames.join(", "),
+        family.title(),
+        objects.name()
+    )
 }
 
 /// Say that packets are taken in from now on.

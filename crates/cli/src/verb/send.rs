@@ -14,7 +14,7 @@ use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
     SynthOptions, SynthSupply,
 };
-use skyhaul::wire::{Format, Order, RestampError};
+use skyhaul::wire::{FAMILIES, Objects, Order, RestampError};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,12 +23,15 @@ const FRAME_RATE: u32 = 62_500;
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     check_pace(args)?;
-    if args.format == Format::Spead {
+    if args.format.objects() == Some(Objects::Heaps) {
         return spead::send::run(args);
     }
     ensure!(
-        args.input.is_some() || args.scan.is_some() || matches!(args.format, Format::Auto | Format::Vdif),
-        "patterns and noise are made as vdif or spead, not {}\nhint: send a file of it, with --input",
+        args.input.is_some()
+            || args.scan.is_some()
+            || args.format.family().is_none_or(|f| f.generator().is_some()),
+        "patterns and noise are made as {}, not {}\nhint: send a file of it, with --input",
+        made(),
         args.format
     );
     let interrupt = Interrupt::listen()?;
@@ -81,15 +84,22 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
+/// The formats that are made from nothing, as a list.
+fn made() -> String {
+    let made = FAMILIES.iter().filter(|f| f.generator().is_some() || f.objects() == Objects::Heaps);
+    made.map(|family| family.name()).collect::<Vec<_>>().join(" or ")
+}
+
 /// What has no end has no amount either: at which rate it shall go into a network is said, not assumed. TCP goes at the
 /// rate of its receiver, and a count, a file and a recording end.
 fn check_pace(args: &SendArgs) -> Result<()> {
-    let count = if args.format == Format::Spead { args.spead.heaps } else { args.packets };
+    let heaps = args.format.objects() == Some(Objects::Heaps);
+    let count = if heaps { args.spead.heaps } else { args.packets };
     let endless = args.input.is_none() && args.scan.is_none() && count.is_none();
     let datagrams = args.to.iter().find(|to| to.transport == Transport::Udp);
     let Some(to) = datagrams.filter(|_| endless && args.rate.is_empty()) else { return Ok(()) };
-    let (what, limit) = match (args.format, args.noise) {
-        (Format::Spead, _) => ("heaps", "--heaps"),
+    let (what, limit) = match (heaps, args.noise) {
+        (true, _) => ("heaps", "--heaps"),
         (_, true) => ("noise", "--packets"),
         _ => ("a pattern", "--packets"),
     };
@@ -211,7 +221,7 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
         sequence: sequence(args, number),
         packets: args.packets,
     };
-    Ok(Box::new(SynthSupply::new(options)?))
+    Ok(Box::new(SynthSupply::of(args.format, options)?))
 }
 
 fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {

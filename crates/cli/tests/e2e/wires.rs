@@ -60,7 +60,7 @@ pub(crate) fn see(bytes: &[u8], frame_bytes: usize) -> Seen {
         assert_eq!(vdif.frame_bytes(), frame_bytes, "frame {at}");
         let payload = &frame[vdif.header_bytes()..];
         if vdif.invalid == 1 {
-            assert!(payload.chunks(4).all(|word| word == skyhaul::wire::vdif::FILL), "fill of frame {at}");
+            assert!(payload.chunks(4).all(|word| word == skyhaul::wire::FILL), "fill of frame {at}");
             seen.invalid += 1;
             continue;
         }

@@ -14,16 +14,14 @@
 //! it is taken from the block, if a second ends in it. What cannot be predicted is 0x11223344 altogether.
 //!
 //! Limits: placed by sequence number, threads are taken to alternate regularly. Where objects may be short
-//! ([`AnyLayout::short_objects`](super::AnyLayout::short_objects)), the caller must not ask to fill beyond the end of
+//! ([`StreamFormat::short_objects`]), the caller must not ask to fill beyond the end of
 //! the second.
 
 use super::{
-    fila10g::Fila10g,
-    format::{Format, StreamFormat, step},
+    family::StreamFormat,
+    frame::{Ahead, FILL},
     layout::Place,
-    mark5b::{self, Mark5b},
-    vdif::{FILL, Header},
-    vtp,
+    numbering::PREFIX,
 };
 use std::ops::Range;
 
@@ -61,6 +59,14 @@ pub struct Filled {
     pub unpredicted: u64,
 }
 
+impl StreamFormat {
+    /// What fills the holes of its objects.
+    #[must_use]
+    pub fn filler(&self) -> Filler {
+        Filler::new(self.clone())
+    }
+}
+
 /// Fills the holes of one stream's objects.
 #[derive(Clone, Debug)]
 pub struct Filler {
@@ -75,7 +81,7 @@ impl Filler {
     }
 
     /// Fill the units `missing` (ascending) of `block`, an object's octets. What lies outside the block is ignored.
-    /// Streams without units (SPEAD, EJFAT) have octets in their place, which become zero.
+    /// Streams without units (heaps, events) have octets in their place, which become zero.
     pub fn fill(&self, block: &mut (impl Octets + ?Sized), missing: &[Range<u32>]) -> Filled {
         let mut filled = Filled::default();
         let unit = self.format.unit_bytes();
@@ -142,13 +148,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
 
     /// Whether a unit begins with a header of this stream: fill does not.
     fn has_header(&self, index: usize) -> bool {
-        match self.format.format {
-            Format::Vdif => Header::read_alone(self.frame(index)).is_ok_and(|header| {
-                header.vdif.frame_bytes() == self.format.frame_bytes
-                    && header.vdif.header_bytes() == self.format.header_bytes
-            }),
-            _ => Mark5b::read(self.frame(index)).is_some_and(|(header, _)| header.sync == mark5b::SYNC),
-        }
+        self.format.own.has_header(self.format, self.frame(index))
     }
 
     /// The nearest unit of the same rank to predict from: the one before, else the next that arrived.
@@ -205,73 +205,53 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
     }
 
     /// What precedes the frame, where it is kept and counts packets.
-    fn prefix(&mut self, index: usize) -> Option<[u8; 8]> {
-        if self.format.header_at() != Some(8) {
+    fn prefix(&mut self, index: usize) -> Option<[u8; PREFIX]> {
+        if self.format.header_at() != Some(PREFIX) {
             return None;
         }
         let from = self.reference(index).or_else(|| self.neighbour(index)).filter(|&from| from != index)?;
-        let packets = index as i64 - from as i64;
-        if self.format.format == Format::Fila10g {
-            let (prefix, _) = Fila10g::read(self.unit(from))?;
-            let counter = prefix.counter.wrapping_add(packets as u32);
-            return Some(Fila10g { counter, ..prefix }.write());
-        }
-        let order = self.format.sequence?;
-        Some(vtp::write(vtp::psn(self.unit(from), order)?.wrapping_add_signed(packets), order))
+        let numbering = self.format.numbering()?;
+        let prefix = self.unit(from).first_chunk()?;
+        Some(numbering.advanced(*prefix, index as i64 - from as i64))
     }
 
     /// The header predicted for a unit, and its length.
     fn header(&mut self, index: usize) -> Option<([u8; 32], usize)> {
-        self.format.header_at()?;
-        if self.format.format == Format::Fila10g && index % 2 == 1 {
+        let header_at = self.format.header_at()?;
+        if !index.is_multiple_of(self.format.parts) {
+            // A later part of a frame has none.
             return Some(([0; 32], 0));
         }
-        let header = match (self.reference(index), self.format.format) {
-            (Some(from), Format::Vdif) => {
-                let header = Header::read_alone(self.frame(from)).ok()?;
-                self.vdif(header, header, from, index)
+        let header = match self.reference(index) {
+            Some(from) => {
+                let frame = self.frame(from);
+                self.predicted(frame, 0, from, index)
             }
-            (Some(from), _) => self.mark5b(from, index),
-            (None, Format::Vdif) if self.format.place == Place::Time => self.vdif_of_template(index),
-            (None, _) => None,
+            None if self.format.place == Place::Time => self.of_template(index),
+            None => None,
         };
-        header.filter(|(_, length)| self.format.header_at().is_some_and(|at| at + length <= self.unit))
+        header.filter(|(_, length)| header_at + length <= self.unit)
     }
 
-    /// `like` at the time of unit `index`, which is so far from unit `from` with the time of `clock`.
-    fn vdif(&self, like: Header, clock: Header, from: usize, index: usize) -> Option<([u8; 32], usize)> {
-        let steps = (index / self.group) as i64 - (from / self.group) as i64;
-        let (second, frame) = step(u64::from(clock.vdif.seconds), clock.vdif.frame, steps, self.fps)?;
-        let seconds = u32::try_from(second).ok().filter(|second| *second < 1 << 30)?;
-        let mut header = like.moved(index as i64 - from as i64, seconds, frame, self.fps);
-        header.vdif.invalid = 1;
-        (frame < 1 << 24).then(|| header.write())
+    /// `like` at the time of unit `index`, as the unit `from` tells it, less the difference of their clocks.
+    fn predicted(&self, like: &[u8], shift: i64, from: usize, index: usize) -> Option<([u8; 32], usize)> {
+        self.format.own.predicted(&Ahead {
+            like,
+            clock: self.frame(from),
+            shift,
+            packets: index as i64 - from as i64,
+            frames: (index / self.group) as i64 - (from / self.group) as i64,
+            fps: self.fps,
+        })
     }
 
     /// Of a thread none of whose frames are in the block: its learned header, at the time of any other thread.
-    fn vdif_of_template(&mut self, index: usize) -> Option<([u8; 32], usize)> {
+    fn of_template(&mut self, index: usize) -> Option<([u8; 32], usize)> {
         let from = self.neighbour(index)?;
         let thread = self.format.threads.get(index % self.group)?;
-        let mut clock = Header::read_alone(self.frame(from)).ok()?;
         let other = self.format.threads.get(from % self.group)?;
-        let shifted = i64::from(clock.vdif.seconds).checked_add(other.shift)?.checked_sub(thread.shift)?;
-        clock.vdif.seconds = u32::try_from(shifted).ok()?;
-        let mut like = Header::read_alone(&thread.header).ok()?;
-        like.vdif.epoch = clock.vdif.epoch;
-        self.vdif(like, clock, from, index)
-    }
-
-    fn mark5b(&self, from: usize, index: usize) -> Option<([u8; 32], usize)> {
-        let (header, _) = Mark5b::read(self.frame(from))?;
-        let steps = (index / self.group) as i64 - (from / self.group) as i64;
-        let fifteen = self.fps.is_some_and(|fps| fps <= 1 << 15);
-        let number = if fifteen { header.frame } else { header.frame16() };
-        // Any second does: only the difference is added to the header's own.
-        let (second, frame) = step(1 << 32, number, steps, self.fps)?;
-        let mut out = [0; 32];
-        let moved = header.moved(second as i64 - (1 << 32), frame, self.fps);
-        out[..Mark5b::LEN].copy_from_slice(&moved.write());
-        (frame < 1 << 16).then_some((out, Mark5b::LEN))
+        let shift = other.shift.checked_sub(thread.shift)?;
+        self.predicted(&thread.header, shift, from, index)
     }
 
     /// Frames in a second, from the first and last frame of a rank with a new second between them.

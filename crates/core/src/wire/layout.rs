@@ -1,4 +1,4 @@
-//! Streams of equal packets divided into objects, and one layout for whatever a sender sends.
+//! Streams of equal packets divided into objects.
 //!
 //! A frame stream has no objects of its own, so blocks of consecutive frames are made: with room for `capacity`
 //! octets and `unit` octets kept of each packet, an object is the K units that fit, K a multiple of the threads.
@@ -10,10 +10,10 @@
 //!   offset     0     u    2u    3u     0     u    2u    3u          offset = position % K × unit
 //! ```
 
-use super::{
-    ejfat::EjfatLayout, fila10g::Fila10gLayout, mark5b::Mark5bLayout, spead::SpeadLayout, vdif::VdifLayout,
-};
-use crate::placement::{Geometry, Grain, Key, Layout, Placement, Reject};
+use crate::placement::{Geometry, Grain, Key, Placement, Reject};
+
+/// Separate runs of octets that are tracked in an object without units.
+pub(crate) const RUNS: u32 = 256;
 
 /// Which octets of a datagram are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -201,76 +201,6 @@ impl Rate {
 pub(crate) fn wrong_size(headers: usize, claimed: impl Fn() -> Option<usize>, packet: &[u8]) -> Reject {
     let short = packet.len() < headers || claimed().is_some_and(|length| length > packet.len());
     if short { Reject::Truncated } else { Reject::WrongSize }
-}
-
-/// The layout of whatever one sender sends.
-#[derive(Clone, Debug)]
-pub enum AnyLayout {
-    /// VDIF, over VTP or bare.
-    Vdif(VdifLayout),
-    /// Whole Mark 5B frames.
-    Mark5b(Mark5bLayout),
-    /// Half Mark 5B frames.
-    Fila10g(Fila10gLayout),
-    /// SPEAD heaps.
-    Spead(SpeadLayout),
-    /// EJFAT events.
-    Ejfat(EjfatLayout),
-}
-
-impl AnyLayout {
-    /// Whether objects may end early without loss: placed by time with the frame rate unknown, the last object of
-    /// a second is as long as it is.
-    #[must_use]
-    pub fn short_objects(&self) -> bool {
-        match self {
-            AnyLayout::Vdif(vdif) => vdif.short_objects(),
-            AnyLayout::Mark5b(mark5b) => mark5b.short_objects(),
-            _ => false,
-        }
-    }
-
-    /// What tells apart several streams of one sender: the data id of EJFAT; 0 for the others.
-    #[must_use]
-    pub fn key(&self, packet: &[u8]) -> u64 {
-        match self {
-            AnyLayout::Ejfat(_) => super::ejfat::data_id(packet).map_or(0, u64::from),
-            _ => 0,
-        }
-    }
-}
-
-impl Layout for AnyLayout {
-    #[inline]
-    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        match self {
-            AnyLayout::Vdif(layout) => layout.place(packet),
-            AnyLayout::Mark5b(layout) => layout.place(packet),
-            AnyLayout::Fila10g(layout) => layout.place(packet),
-            AnyLayout::Spead(layout) => layout.place(packet),
-            AnyLayout::Ejfat(layout) => layout.place(packet),
-        }
-    }
-
-    fn geometry(&self) -> Geometry {
-        match self {
-            AnyLayout::Vdif(layout) => layout.geometry(),
-            AnyLayout::Mark5b(layout) => layout.geometry(),
-            AnyLayout::Fila10g(layout) => layout.geometry(),
-            AnyLayout::Spead(layout) => layout.geometry(),
-            AnyLayout::Ejfat(layout) => layout.geometry(),
-        }
-    }
-
-    fn units_between(&self, from: u64, to: u64) -> Option<u64> {
-        match self {
-            AnyLayout::Vdif(layout) => layout.units_between(from, to),
-            AnyLayout::Mark5b(layout) => layout.units_between(from, to),
-            AnyLayout::Fila10g(layout) => layout.units_between(from, to),
-            AnyLayout::Spead(layout) => layout.units_between(from, to),
-            AnyLayout::Ejfat(layout) => layout.units_between(from, to),
-        }
-    }
 }
 
 #[cfg(test)]

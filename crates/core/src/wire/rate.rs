@@ -11,7 +11,7 @@
 //! assert_eq!(times.find_map(|time| watch.observe(time)), Some(100));
 //! ```
 
-use super::format::FrameTime;
+use super::frame::FrameTime;
 
 /// How many more frames must be of quite another second than of this before they are followed.
 const STRAYS: u32 = 64;

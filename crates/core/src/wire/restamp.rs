@@ -11,13 +11,9 @@
 //!
 //! Times are counted, not copied: holes in the file close, and a thread whose clock was wrong is right again.
 
-use super::{
-    format::{Format, step},
-    mark5b::{self, Mark5b},
-    vdif::{self, Header, Vdif},
-};
+use super::{frame::step, numbering::Numbering};
 use crate::placement::Reject;
-use std::{collections::BTreeMap, fmt, ops::Range};
+use std::{fmt, ops::Range};
 
 /// Why the frames of a file cannot be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +32,7 @@ pub enum RestampError {
     /// A rate that no header can count.
     BadRate,
     /// Files of this format have no frames.
-    NoFrames(Format),
+    NoFrames(&'static str),
 }
 
 impl fmt::Display for RestampError {
@@ -52,30 +48,45 @@ impl fmt::Display for RestampError {
             RestampError::BadRate => {
                 f.write_str("frames per second must be 1 to 16777216 (65536 for mark5b)")
             }
-            RestampError::NoFrames(format) => write!(f, "{format} has no frames of fixed time"),
+            RestampError::NoFrames(family) => write!(f, "{family} has no frames of fixed time"),
         }
     }
 }
 
 impl std::error::Error for RestampError {}
 
-/// One frame of the file.
+/// One frame of a file.
 #[derive(Clone, Debug)]
-struct Frame {
-    payload: Range<usize>,
+pub struct Frame {
+    /// Where in the file its payload lies.
+    pub payload: Range<usize>,
     /// How many frames of its thread precede it.
-    number: u32,
-    header: Stamp,
+    pub number: u32,
 }
 
+/// The time that a frame gets.
 #[derive(Clone, Copy, Debug)]
-enum Stamp {
-    Vdif(Header),
-    Mark5b(Mark5b),
+pub struct Stamped {
+    /// Frames of all threads in the loops before.
+    pub packets: i64,
+    /// Second, in the header's own count.
+    pub second: u64,
+    /// Frame in the second.
+    pub frame: u32,
+    /// Frames of one thread in a second.
+    pub fps: u32,
+}
+
+/// The headers of a file's frames, to be written with other times.
+pub trait Stamps: fmt::Debug + Send + Sync {
+    /// The second of this time in the header's own count; `None` for times that it cannot tell.
+    fn starting_at(&mut self, unix_seconds: i64) -> Option<u64>;
+    /// The header of frame `index` at this time, and its length.
+    fn header(&self, index: usize, at: &Stamped) -> Option<([u8; 32], usize)>;
 }
 
 /// Gives each frame of a file its time in each loop.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Restamper {
     frames: Vec<Frame>,
     fps: u32,
@@ -83,108 +94,48 @@ pub struct Restamper {
     length: u64,
     /// Second (in the header's own count) and frame with which the first loop starts.
     start: (u64, u32),
-    epoch: u32,
+    stamps: Box<dyn Stamps>,
+    parts: usize,
+    numbering: Option<Numbering>,
 }
 
 impl Restamper {
-    /// Reads all headers of `file`: whole frames, one after the other. [`Format::Auto`] tells VDIF from Mark 5B;
-    /// [`Format::Fila10g`] is Mark 5B. `fps`, frames of one thread in a second, is needed where neither headers nor
-    /// the end of a second in the file tell it.
-    ///
-    /// # Errors
-    /// See [`RestampError`].
-    pub fn new(file: &[u8], format: Format, fps: Option<u32>) -> Result<Restamper, RestampError> {
-        let is_mark5b = file.starts_with(&mark5b::SYNC.to_le_bytes());
-        match format {
-            Format::Mark5b | Format::Fila10g => Self::mark5b(file, fps),
-            Format::Auto if is_mark5b => Self::mark5b(file, fps),
-            Format::Auto | Format::Vdif => Self::vdif(file, fps),
-            other => Err(RestampError::NoFrames(other)),
-        }
+    /// Of frames whose headers are known. The first loop starts with this second (in the headers' own count) and
+    /// frame; there is at least one frame, and `length` of each thread in a loop.
+    #[must_use]
+    pub fn new(
+        frames: Vec<Frame>,
+        fps: u32,
+        length: u64,
+        start: (u64, u32),
+        stamps: Box<dyn Stamps>,
+    ) -> Restamper {
+        Restamper { frames, fps, length, start, stamps, parts: 1, numbering: None }
     }
 
-    fn vdif(file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
-        let mut frames = Vec::new();
-        let mut start: Option<Vdif> = None;
-        let mut told = None;
-        let mut before: BTreeMap<u32, Vdif> = BTreeMap::new();
-        for found in vdif::frames(file) {
-            let (at, header) = found.map_err(|(at, reason)| RestampError::Broken { at, reason })?;
-            let vdif = header.vdif;
-            let count = counts.entry(vdif.thread).or_default();
-            // Threads whose clock is wrong lag far behind, so the latest start is the right one.
-            if *count == 0 && start.is_none_or(|s| s.seconds_since_2000() < vdif.seconds_since_2000()) {
-                start = Some(vdif);
-            }
-            if let Some(last) = before.insert(vdif.thread, vdif)
-                && (last.seconds + 1, 0) == (vdif.seconds, vdif.frame)
-            {
-                told = told.or(Some(last.frame + 1));
-            }
-            let payload = at + vdif.header_bytes()..at + vdif.frame_bytes();
-            frames.push(Frame { payload, number: *count, header: Stamp::Vdif(header) });
-            *count += 1;
-        }
-        let start = start.ok_or(RestampError::Empty)?;
-        let header = frames.first().and_then(|frame| match frame.header {
-            Stamp::Vdif(header) => header.frames_per_second().filter(|&fps| fps > start.frame),
-            Stamp::Mark5b(_) => None,
-        });
-        let fps = fps.or(header).or(told).ok_or(RestampError::RateUnknown)?;
-        if fps == 0 || fps > 1 << 24 {
-            return Err(RestampError::BadRate);
-        }
-        let length = counts.values().copied().max().map_or(1, u64::from);
-        Ok(Restamper {
-            frames,
-            fps,
-            length,
-            start: (u64::from(start.seconds), start.frame),
-            epoch: start.epoch,
-        })
+    /// Each frame cut into so many packets of one size, numbered in this way.
+    #[must_use]
+    pub fn in_parts(self, parts: usize, numbering: Numbering) -> Restamper {
+        Restamper { parts: parts.max(1), numbering: Some(numbering), ..self }
     }
 
-    fn mark5b(file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
-        let mut frames = Vec::new();
-        let mut headers = Vec::new();
-        for (number, frame) in file.chunks(mark5b::FRAME).enumerate() {
-            let at = number * mark5b::FRAME;
-            let broken = |reason| RestampError::Broken { at, reason };
-            let (header, _) = Mark5b::read(frame).ok_or(broken(Reject::Truncated))?;
-            header.time().map_err(broken)?;
-            if frame.len() < mark5b::FRAME {
-                return Err(broken(Reject::Truncated));
-            }
-            let payload = at + Mark5b::LEN..at + mark5b::FRAME;
-            frames.push(Frame { payload, number: number as u32, header: Stamp::Mark5b(header) });
-            headers.push(header);
-        }
-        let first = headers.first().ok_or(RestampError::Empty)?;
-        let fps = fps.or_else(|| mark5b::frames_per_second(&headers)).ok_or(RestampError::RateUnknown)?;
-        if fps == 0 || fps > 1 << 16 {
-            return Err(RestampError::BadRate);
-        }
-        let time = first.time().map_err(|reason| RestampError::Broken { at: 0, reason })?;
-        let second = u64::from(time.day) * 86_400 + u64::from(time.second);
-        let frame = if fps <= 1 << 15 { time.frame & 0x7FFF } else { time.frame };
-        let length = frames.len() as u64;
-        Ok(Restamper { frames, fps, length, start: (second, frame), epoch: 0 })
+    /// Packets that a frame is cut into.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// How the packets are numbered, where the format leaves no choice.
+    #[must_use]
+    pub fn numbering(&self) -> Option<Numbering> {
+        self.numbering
     }
 
     /// Let the first loop start with this second, at frame 0. Times that the format cannot tell are left alone.
     #[must_use]
     pub fn starting_at(mut self, unix_seconds: i64) -> Restamper {
-        match self.frames[0].header {
-            Stamp::Vdif(_) => {
-                if let Some(vdif) = Vdif::default().at(unix_seconds, 0) {
-                    (self.start, self.epoch) = ((u64::from(vdif.seconds), 0), vdif.epoch);
-                }
-            }
-            Stamp::Mark5b(_) => {
-                let day = (unix_seconds.div_euclid(86_400) + 40_587).rem_euclid(1000);
-                self.start = ((day * 86_400 + unix_seconds.rem_euclid(86_400)) as u64, 0);
-            }
+        if let Some(second) = self.stamps.starting_at(unix_seconds) {
+            self.start = (second, 0);
         }
         self
     }
@@ -221,22 +172,9 @@ impl Restamper {
         let Some((second, number)) = step(self.start.0, self.start.1, steps, Some(self.fps)) else {
             return 0;
         };
-        let fps = Some(self.fps);
-        let (octets, length) = match frame.header {
-            Stamp::Vdif(mut header) => {
-                header.vdif.epoch = self.epoch;
-                let packets = iteration.wrapping_mul(self.frames.len() as u64) as i64;
-                header.moved(packets, second as u32, number, fps).write()
-            }
-            Stamp::Mark5b(header) => {
-                let own =
-                    header.time().map_or(0, |time| i64::from(time.day) * 86_400 + i64::from(time.second));
-                let mut octets = [0; 32];
-                let moved = header.moved(second as i64 - own, number, fps);
-                octets[..Mark5b::LEN].copy_from_slice(&moved.write());
-                (octets, Mark5b::LEN)
-            }
-        };
+        let packets = iteration.wrapping_mul(self.frames.len() as u64) as i64;
+        let at = Stamped { packets, second, frame: number, fps: self.fps };
+        let Some((octets, length)) = self.stamps.header(index, &at) else { return 0 };
         match out.get_mut(..length) {
             Some(out) => {
                 out.copy_from_slice(&octets[..length]);
@@ -250,7 +188,16 @@ impl Restamper {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::vdif::{Extended, extended::Words};
+    use crate::wire::{
+        Format, Known,
+        mark5b::{self, Mark5b, Mark5bStream},
+        spead::SpeadStream,
+        vdif::{self, Extended, Header, Vdif, VdifStream, extended::Words},
+    };
+
+    fn of_file(file: &[u8], format: Format, fps: Option<u32>) -> Result<Restamper, RestampError> {
+        format.restamp(file, fps)
+    }
 
     fn file(extended: Extended, frames: u32, threads: u32) -> Vec<u8> {
         let mut file = Vec::new();
@@ -283,7 +230,7 @@ mod tests {
     fn vdif_runs_on_across_the_second() {
         let vlba = Extended::vlba(32_000_000, false).unwrap();
         let file = file(vlba, 2, 8);
-        let restamper = Restamper::new(&file, Format::Auto, None).unwrap();
+        let restamper = of_file(&file, Format::Auto, None).unwrap();
         assert_eq!(
             (restamper.frames_per_second(), restamper.frames_per_loop(), restamper.loop_length()),
             (1600, 16, (2, 1600))
@@ -305,7 +252,7 @@ mod tests {
         let r2dbe = Extended::read(&Words { edv: 2, word6: 40, ..Words::default() }.write()).unwrap();
         let mut file = file(r2dbe, 2, 2);
         file[5032..5036].copy_from_slice(&7u32.to_le_bytes());
-        let out = sent(&file, &Restamper::new(&file, Format::Vdif, Some(1600)).unwrap(), 2);
+        let out = sent(&file, &of_file(&file, VdifStream::FAMILY.into(), Some(1600)).unwrap(), 2);
         let headers: Vec<_> = vdif::frames(&out).map(|f| f.unwrap().1).collect();
         assert_eq!(
             headers.iter().map(|h| h.vdif.seconds).collect::<Vec<_>>(),
@@ -318,9 +265,9 @@ mod tests {
     fn the_end_of_a_second_in_the_file_tells_the_rate() {
         let plain = Extended::Plain(Words::default());
         let mut file = file(plain, 3, 1);
-        assert_eq!(Restamper::new(&file, Format::Vdif, None).unwrap_err(), RestampError::RateUnknown);
+        assert_eq!(of_file(&file, VdifStream::FAMILY.into(), None).unwrap_err(), RestampError::RateUnknown);
         file[2 * 5032..][..8].copy_from_slice(&[100, 0, 0, 0, 0, 0, 0, 52]);
-        assert_eq!(Restamper::new(&file, Format::Vdif, None).unwrap().frames_per_second(), 1600);
+        assert_eq!(of_file(&file, VdifStream::FAMILY.into(), None).unwrap().frames_per_second(), 1600);
     }
 
     #[test]
@@ -328,7 +275,7 @@ mod tests {
         let time = mark5b::Time { day: 999, second: 86_399, frame: 6399 };
         let mark = Mark5b::new(time, 9998);
         let file: Vec<u8> = [&mark.write()[..], &[3; mark5b::PAYLOAD]].concat();
-        let restamper = Restamper::new(&file, Format::Auto, Some(6400)).unwrap();
+        let restamper = of_file(&file, Format::Auto, Some(6400)).unwrap();
         let out = sent(&file, &restamper, 3);
         let (second, _) = Mark5b::read(&out[mark5b::FRAME..]).unwrap();
         assert_eq!(second, Mark5b::new(mark5b::Time { day: 0, second: 0, frame: 0 }, 0));
@@ -340,7 +287,7 @@ mod tests {
         let vdif = Vdif::shape(10_000, 8, 2, false, false).unwrap().at(1_767_225_600, 6399).unwrap();
         let (octets, _) = Header { vdif, extended: Extended::Mark5b(mark) }.write();
         let file = [&octets[..], &[3; 10_000]].concat();
-        let out = sent(&file, &Restamper::new(&file, Format::Auto, Some(6400)).unwrap(), 2);
+        let out = sent(&file, &of_file(&file, Format::Auto, Some(6400)).unwrap(), 2);
         let (_, next) = vdif::frames(&out).last().unwrap().unwrap();
         assert_eq!((next.vdif.seconds, next.vdif.frame), (1, 0));
         assert_eq!(
@@ -352,22 +299,22 @@ mod tests {
     #[test]
     fn each_refusal() {
         let plain = Extended::Plain(Words::default());
-        let new = |file: &[u8], format, fps| Restamper::new(file, format, fps).unwrap_err();
+        let new = |file: &[u8], format, fps| of_file(file, format, fps).unwrap_err();
         assert_eq!(new(&[], Format::Auto, Some(1)), RestampError::Empty);
-        assert_eq!(new(&[], Format::Mark5b, Some(1)), RestampError::Empty);
+        assert_eq!(new(&[], Mark5bStream::FAMILY.into(), Some(1)), RestampError::Empty);
         let cut = &file(plain, 2, 1)[..9000];
         assert_eq!(
-            new(cut, Format::Vdif, Some(1)),
+            new(cut, VdifStream::FAMILY.into(), Some(1)),
             RestampError::Broken { at: 5032, reason: Reject::Truncated }
         );
-        assert_eq!(new(&file(plain, 1, 1), Format::Vdif, Some(0)), RestampError::BadRate);
+        assert_eq!(new(&file(plain, 1, 1), VdifStream::FAMILY.into(), Some(0)), RestampError::BadRate);
         assert_eq!(
-            new(&[0; 20_000], Format::Mark5b, Some(1)),
+            new(&[0; 20_000], Mark5bStream::FAMILY.into(), Some(1)),
             RestampError::Broken { at: 0, reason: Reject::BadMagic }
         );
-        assert_eq!(new(&[], Format::Spead, None), RestampError::NoFrames(Format::Spead));
+        assert_eq!(new(&[], SpeadStream::FAMILY.into(), None), RestampError::NoFrames("spead"));
         let one = file(plain, 1, 1);
-        let restamper = Restamper::new(&one, Format::Vdif, Some(2000)).unwrap();
+        let restamper = of_file(&one, VdifStream::FAMILY.into(), Some(2000)).unwrap();
         assert_eq!((restamper.header(0, 1, &mut [0; 32]), restamper.header(0, 0, &mut [0; 31])), (0, 0));
         assert_eq!(restamper.payload(1), 0..0);
         assert!(restamper.header(u64::MAX, 0, &mut [0; 32]) <= 32);

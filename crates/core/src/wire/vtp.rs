@@ -47,6 +47,15 @@ pub fn write(psn: u64, order: Order) -> [u8; 8] {
     }
 }
 
+/// The byte order in which the number before one packet's frame is the smaller one.
+#[must_use]
+pub fn likely_order(packet: &[u8]) -> Order {
+    if psn(packet, Order::Big) < psn(packet, Order::Little) { Order::Big } else { Order::Little }
+}
+
+/// Said of a stream with eight octets before each frame that are no number.
+pub const NO_SEQUENCE: &str = "eight octets before the frame are no sequence number";
+
 /// The byte order of the sequence numbers with which `packets` begin, in order of arrival: the one in which more
 /// than half of the neighbours that differ are near each other. `None` when neither is (a constant, noise), or with
 /// fewer than two packets.

@@ -4,6 +4,7 @@
 //! times. Limits: [`MOST`] sockets for a target; beyond that streams share them.
 
 use super::{Counters, Run};
+use skyhaul_core::wire::PREFIX;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
@@ -133,7 +134,7 @@ fn in_batches(
         let mut count = 0;
         for ((head, body), (network, n, frame)) in heads.iter_mut().zip(&mut bodies).zip(&mut frames) {
             if let Some(network) = network.filter(|_| number) {
-                *head = (network.header(n), 8);
+                *head = (network.write(n), PREFIX);
             }
             *body = frame;
             count += 1;

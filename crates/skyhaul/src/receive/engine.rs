@@ -6,6 +6,7 @@ use super::Sink;
 use super::admission::{Places, share};
 use super::allow::Allow;
 use super::gate::Gate;
+use super::placing::{self, Around, Placed};
 use super::route::{Route, Split};
 use super::strangers::{Claim, Conclusion, LEAST, Strangers};
 use super::stream::{Begin, Stream, StreamInfo};
@@ -13,9 +14,8 @@ use super::tally::{Past, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::placement::{Grain, Layout, Nanos, Reject};
-use skyhaul_core::wire::vdif::Vdif;
-use skyhaul_core::wire::{Format, LearnOptions, Place, StreamFormat};
+use skyhaul_core::placement::{Grain, Nanos, Reject};
+use skyhaul_core::wire::{LearnOptions, Place, StreamFormat};
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
@@ -63,7 +63,7 @@ pub struct Engine<K> {
     senders: HashMap<SocketAddr, Route>,
     strangers: Strangers,
     places: Places,
-    streams: Vec<Stream>,
+    streams: Vec<Placed>,
     splits: Vec<Split>,
     /// Places in `streams` whose stream gave way.
     free: Vec<usize>,
@@ -122,7 +122,7 @@ impl<K: Sink> Engine<K> {
                 if let Some(time) = train.time {
                     stream.train_arrived(time);
                 }
-                stream.train(train, now, pool, &options.gate, tap);
+                stream.train(train, &mut Around { now, pool, gate: &options.gate, tap });
                 copy::fence();
                 self.drain(at);
             }
@@ -143,13 +143,12 @@ impl<K: Sink> Engine<K> {
             Route::One(at) => at,
             Route::Split(split) => {
                 let split = &splits[split];
-                let vdif = packet.get(split.network..).and_then(Vdif::read);
-                let thread = vdif.map(|(vdif, _)| vdif.thread as u16);
-                let known = split.streams.iter().find(|(id, _)| Some(*id) == thread);
+                let thread = packet.get(split.network..).and_then(|frame| split.field.value(frame));
+                let known = split.streams.iter().find(|(id, _)| Some(u64::from(*id)) == thread);
                 known.or(split.streams.first()).map_or(0, |&(_, at)| at)
             }
         };
-        streams[at].packet(packet, now, pool, &options.gate, tap);
+        streams[at].packet(packet, &mut Around { now, pool, gate: &options.gate, tap });
     }
 
     #[cold]
@@ -242,7 +241,7 @@ impl<K: Sink> Engine<K> {
 
     /// Only streams of frames that may be sent here.
     fn admissible(&self, format: StreamFormat) -> Conclusion {
-        match format.layout()?.geometry().grain {
+        match format.geometry()?.grain {
             Grain::Units(_) => {}
             // Heaps and events have no order of their own: they are no frames, whatever their bytes look like.
             Grain::Bytes(_) => return Err(Reject::NotFrames),
@@ -309,9 +308,11 @@ impl<K: Sink> Engine<K> {
 
     /// Begin the stream, or the streams, of a sender.
     fn begin(&mut self, sender: SocketAddr, format: StreamFormat, begin: Begin) -> Result<Route, Reject> {
-        if !self.options.split_threads || format.format != Format::Vdif || format.threads.len() < 2 {
+        let field =
+            format.own.thread_field().filter(|_| self.options.split_threads && format.threads.len() > 1);
+        let Some(field) = field else {
             return Ok(Route::One(self.begin_stream(sender, format, begin)?));
-        }
+        };
         let mut streams = Vec::new();
         let network = format.network_bytes;
         for thread in &format.threads {
@@ -319,7 +320,7 @@ impl<K: Sink> Engine<K> {
             let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
             streams.push((thread.id, self.begin_stream(sender, alone, begin)?));
         }
-        self.splits.push(Split { network, streams });
+        self.splits.push(Split { network, field, streams });
         Ok(Route::Split(self.splits.len() - 1))
     }
 
@@ -329,8 +330,8 @@ impl<K: Sink> Engine<K> {
         format: StreamFormat,
         begin: Begin,
     ) -> Result<usize, Reject> {
-        let layout = format.layout()?;
-        let unit_bytes = StreamInfo::unit_of(&layout);
+        let (placing, geometry) = (placing::of(&format)?, format.geometry()?);
+        let unit_bytes = StreamInfo::unit_of(geometry);
         let info = Arc::new(StreamInfo {
             id: self.options.next_stream.fetch_add(1, Ordering::Relaxed),
             sender,
@@ -338,12 +339,13 @@ impl<K: Sink> Engine<K> {
             format,
             unit_bytes,
         });
-        let config = OrderedConfig { geometry: layout.geometry(), ..self.options.assembly };
+        let config = OrderedConfig { geometry, ..self.options.assembly };
         if let Some(tap) = &mut self.tap {
             tap.stream_began(&info);
         }
         self.sink.stream_began(&info);
-        let stream = Stream::new(info, layout, config, begin, self.loss_ranges.clone());
+        let stream = Stream::new(info, config, begin, self.loss_ranges.clone());
+        let stream = Placed::new(stream, placing);
         if let Some(at) = self.free.pop() {
             self.streams[at] = stream;
             return Ok(at);
@@ -470,7 +472,7 @@ impl<K: Sink> Engine<K> {
     /// Whether every stream there is has passed the stop time of the gate.
     #[must_use]
     pub fn past_stop(&self) -> bool {
-        let passed = |s: &Stream| s.gone || s.report.rejects.get(Reject::AfterStop) > 0;
+        let passed = |s: &Placed| s.gone || s.report.rejects.get(Reject::AfterStop) > 0;
         self.options.gate.stop.is_some() && !self.senders.is_empty() && self.streams.iter().all(passed)
     }
 }

@@ -1,9 +1,9 @@
 //! Where frames end in a TCP stream: each says its own length.
 
-use skyhaul_core::wire::{Format, mark5b, vdif::Vdif};
+use skyhaul_core::wire::{Format, Framing};
 use skyhaul_io::tcp::{Frame, Framer};
 
-/// Reads the length of a VDIF or Mark 5B frame from its first bytes.
+/// Reads the length of a frame from its first bytes, as the families that have frames in byte streams tell it.
 ///
 /// VTP over TCP is plain concatenated frames; there is no sequence number.
 #[derive(Clone, Copy, Debug)]
@@ -13,18 +13,10 @@ pub(super) struct FrameLengths {
 
 impl Framer for FrameLengths {
     fn frame(&self, head: &[u8]) -> Frame {
-        let Some((word, _)) = head.split_first_chunk::<4>() else { return Frame::Incomplete };
-        let is_mark5b = u32::from_le_bytes(*word) == mark5b::SYNC;
-        match self.format {
-            Format::Mark5b | Format::Auto if is_mark5b => Frame::Packet(mark5b::FRAME),
-            Format::Vdif | Format::Auto => match Vdif::read(head) {
-                None => Frame::Incomplete,
-                Some((vdif, _)) if vdif.frame_bytes() > vdif.header_bytes() => {
-                    Frame::Packet(vdif.frame_bytes())
-                }
-                Some(_) => Frame::Garbage,
-            },
-            _ => Frame::Garbage,
+        match self.format.framing(head) {
+            Framing::Incomplete => Frame::Incomplete,
+            Framing::Length(bytes) => Frame::Packet(bytes),
+            Framing::Unknown => Frame::Garbage,
         }
     }
 }
@@ -32,6 +24,7 @@ impl Framer for FrameLengths {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul_core::wire::{mark5b, vdif::Vdif};
 
     #[test]
     fn a_frame_tells_its_length_and_nonsense_is_garbage() {

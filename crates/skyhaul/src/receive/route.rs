@@ -1,11 +1,13 @@
 //! Where a sender's packets go: to one stream, or to one for each of its threads.
 
+use skyhaul_core::wire::Field;
+
 /// Which of the streams a sender's packets belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route {
     /// One stream.
     One(usize),
-    /// A stream for each VDIF thread: index of the table.
+    /// A stream for each thread: index of the table.
     Split(usize),
 }
 
@@ -14,6 +16,8 @@ pub(super) enum Route {
 pub(super) struct Split {
     /// Octets in front of the frame.
     pub(super) network: usize,
+    /// The field of the frame's header that tells its thread.
+    pub(super) field: &'static Field,
     /// The stream of each thread; the first stands for the sender where a packet has none.
     pub(super) streams: Vec<(u16, usize)>,
 }

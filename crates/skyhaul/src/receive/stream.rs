@@ -1,16 +1,13 @@
 //! One sender's stream: what it is, where its packets go, what happened to them.
 
 use super::admission::{Share, Worth};
-use super::gate::Gate;
 use super::sets::Sets;
 use super::strangers::LONG;
-use crate::mirror::Tap;
-use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Slot, Window};
+use skyhaul_core::assembly::{Cause, Mark, Ordered, OrderedConfig, Retired, Window};
 use skyhaul_core::measure::{Histogram, SequenceMeter};
-use skyhaul_core::placement::{Grain, Layout, Nanos, Placement, Reject, Rejects};
-use skyhaul_core::wire::{AnyLayout, FrameTime, Place, RateWatch, StreamFormat};
-use skyhaul_io::memory::{Block, Pool};
-use skyhaul_io::source::Train;
+use skyhaul_core::placement::{Geometry, Grain, Layout, Nanos, Reject, Rejects};
+use skyhaul_core::wire::{FrameTime, Place, RateWatch, StreamFormat};
+use skyhaul_io::memory::Block;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
@@ -113,23 +110,6 @@ impl StreamReport {
 /// Most ranges kept in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
 
-/// Packets of equal length that lie side by side in a train.
-#[derive(Clone, Copy, Debug)]
-struct Packets<'a> {
-    bytes: &'a [u8],
-    stride: usize,
-    count: usize,
-}
-
-impl<'a> Packets<'a> {
-    /// The first `count`, and the others.
-    #[inline]
-    fn split(self, count: usize) -> (Packets<'a>, Packets<'a>) {
-        let (bytes, rest) = self.bytes.split_at(count * self.stride);
-        (Packets { bytes, count, ..self }, Packets { bytes: rest, count: self.count - count, ..self })
-    }
-}
-
 /// How a stream begins.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Begin {
@@ -146,11 +126,12 @@ pub(super) struct Begin {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) info: Arc<StreamInfo>,
-    layout: AnyLayout,
-    assembly: Ordered<Block>,
+    /// Its last object of a second may be shorter than the others.
+    short_objects: bool,
+    pub(super) assembly: Ordered<Block>,
     pub(super) report: StreamReport,
     /// Frames of one object.
-    per_object: u64,
+    pub(super) per_object: u64,
     /// When the kernel took in the last train.
     last_train: Nanos,
     /// A frame whose time and place are known: to learn the frame rate by.
@@ -160,7 +141,7 @@ pub(super) struct Stream {
     /// Time of the last frame of the part before.
     last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
-    trusted: bool,
+    pub(super) trusted: bool,
     /// Frames missing behind it in that part.
     trailing: u64,
     /// How much it sends.
@@ -175,27 +156,23 @@ pub(super) struct Stream {
     sets: Sets,
 }
 
-/// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
-/// take the memory of those that are.
-const PROVEN: u64 = 32;
-
 impl Stream {
     pub(super) fn new(
         info: Arc<StreamInfo>,
-        layout: AnyLayout,
         mut config: OrderedConfig,
         begin: Begin,
         loss_ranges: Arc<AtomicU32>,
     ) -> Self {
         let sets = Sets::new(&info.format, info.unit_bytes, begin.keep_partial_sets);
         let per_object = config.geometry.object_bytes / u64::from(info.unit_bytes.max(1));
-        config.open_ended = layout.short_objects();
+        let short_objects = info.format.short_objects();
+        config.open_ended = short_objects;
         config.ahead = config.ahead.max(if config.open_ended { stride(&info.format, per_object) } else { 1 });
         let report =
             StreamReport { frames_per_second: info.format.frames_per_second, ..StreamReport::default() };
         Self {
             info,
-            layout,
+            short_objects,
             assembly: Ordered::new(config),
             report,
             per_object,
@@ -232,160 +209,6 @@ impl Stream {
         self.last_train = time;
     }
 
-    /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
-    #[inline]
-    pub(super) fn train(
-        &mut self,
-        train: &Train<'_>,
-        now: Nanos,
-        pool: &Pool,
-        gate: &Gate,
-        tap: &mut Option<Tap>,
-    ) {
-        let stride = train.stride.min(train.bytes.len());
-        if !gate.is_open() || stride == 0 {
-            return train.packets().for_each(|packet| self.packet(packet, now, pool, gate, tap));
-        }
-        self.report.packets += train.count() as u64;
-        self.report.bytes += train.bytes.len() as u64;
-        let mut rest = train.bytes;
-        let mut next = self.layout.place(&rest[..stride]);
-        loop {
-            let first = next;
-            let (mut count, mut end) = (1, first.map_or(0, |first| first.offset + first.length));
-            let mut behind = rest.get(stride..).unwrap_or_default();
-            while !behind.is_empty() {
-                next = self.layout.place(&behind[..stride.min(behind.len())]);
-                let (Ok(first), Ok(following)) = (&first, &next) else { break };
-                if !first.goes_on(following, end) || behind.len() < stride {
-                    break;
-                }
-                end += following.length;
-                count += 1;
-                behind = &behind[stride..];
-            }
-            let taken = rest.len() - behind.len();
-            let (run, left) = rest.split_at(taken);
-            match first {
-                Ok(first) => self.run(first, Packets { bytes: run, stride, count }, now, pool, tap),
-                Err(why) => self.report.rejects.add(why),
-            }
-            if left.is_empty() {
-                return;
-            }
-            rest = left;
-        }
-    }
-
-    /// Put packets that lie side by side, the first at `place`, where they belong: at once, as far as they have a place.
-    #[inline]
-    fn run(
-        &mut self,
-        mut place: Placement,
-        mut packets: Packets<'_>,
-        now: Nanos,
-        pool: &Pool,
-        tap: &mut Option<Tap>,
-    ) {
-        let each = place.length;
-        while packets.count > 0 {
-            let all = Placement { length: each * packets.count as u64, ..place };
-            // What opens an object, or is doubtful, is put one by one: the window counts packets.
-            let together = packets.count > 1 && self.assembly.goes_on(&all);
-            let count = if together { packets.count } else { 1 };
-            let (now_put, left) = packets.split(count);
-            let part = Placement { length: each * count as u64, ..place };
-            if let Err(why) = self.put(part, now_put, now, pool, tap) {
-                self.report.rejects.add_many(why, count as u64);
-            }
-            place.offset += part.length;
-            packets = left;
-        }
-    }
-
-    /// Put one packet where it belongs.
-    #[inline]
-    pub(super) fn packet(
-        &mut self,
-        packet: &[u8],
-        now: Nanos,
-        pool: &Pool,
-        gate: &Gate,
-        tap: &mut Option<Tap>,
-    ) {
-        self.report.packets += 1;
-        self.report.bytes += packet.len() as u64;
-        if let Err(why) = self.place(packet, now, pool, gate, tap) {
-            self.report.rejects.add(why);
-        }
-    }
-
-    #[inline]
-    fn place(
-        &mut self,
-        packet: &[u8],
-        now: Nanos,
-        pool: &Pool,
-        gate: &Gate,
-        tap: &mut Option<Tap>,
-    ) -> Result<(), Reject> {
-        let placement = self.layout.place(packet)?;
-        if !gate.is_open()
-            && let Some(time) = packet
-                .get(placement.start as usize..)
-                .and_then(|payload| self.info.format.frame_time(payload))
-        {
-            gate.admit(time.unix_seconds)?;
-        }
-        self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, now, pool, tap)
-    }
-
-    /// Put the payloads of packets into the place that all have together.
-    #[inline]
-    fn put(
-        &mut self,
-        placement: Placement,
-        packets: Packets<'_>,
-        now: Nanos,
-        pool: &Pool,
-        tap: &mut Option<Tap>,
-    ) -> Result<(), Reject> {
-        let Packets { bytes, stride, count } = packets;
-        let start = placement.start as usize;
-        if (stride - start) as u64 * count as u64 != placement.length {
-            return Err(Reject::Truncated);
-        }
-        let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
-        // Until a stream is proven, half of the pool is for others.
-        let room = |_: u64, old: Option<Block>| {
-            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
-            let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
-            (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
-        };
-        let mut slot = self.assembly.reserve(placement, now, room)?;
-        let range = slot.range().start as usize..slot.range().end as usize;
-        if count == 1 {
-            slot.block().place(range.start, &bytes[start..]);
-        } else {
-            slot.block().place_run(range.start, bytes, stride, start);
-        }
-        if let Some(tap) = tap {
-            tap.frames(
-                self.info.id,
-                slot.block(),
-                range,
-                placement.key.number.saturating_mul(self.per_object),
-            );
-        }
-        slot.commit(now);
-        self.report.placed += count as u64;
-        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
-        let number = placement.key.number.saturating_mul(self.per_object).saturating_add(within);
-        self.report.sequence.arrived_run(number, count as u64);
-        self.report.last_arrival = now;
-        Ok(())
-    }
-
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         if !self.gone {
             self.worth.handle_timeout(self.report.packets, now);
@@ -402,8 +225,13 @@ impl Stream {
         self.assembly.finish(Nanos::default());
     }
 
+    /// Whether something of it is finished.
+    pub(super) fn has_part(&self) -> bool {
+        self.assembly.has_retired()
+    }
+
     /// The next part that is finished.
-    pub(super) fn poll_part(&mut self) -> Option<Part> {
+    pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
         loop {
             let mut retired = self.assembly.poll_retired()?;
             let unit = u64::from(self.info.unit_bytes.max(1));
@@ -419,12 +247,12 @@ impl Stream {
             if cut > 0 && retired.received() == 0 {
                 continue;
             }
-            return Some(self.account(retired, unit));
+            return Some(self.account(layout, retired, unit));
         }
     }
 
     /// Enter a finished object into the books.
-    fn account(&mut self, retired: Retired<Block>, unit: u64) -> Part {
+    fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
         let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
         let object = key.number;
         self.complete_group(&mut range, &mut missing, cause, unit);
@@ -447,7 +275,10 @@ impl Stream {
         let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
         let from = Mark { number: object, offset: range.start };
-        let gap = after.map_or(0, |after| self.gap(after, from, unit, first_time, first));
+        let gap = after.map_or(0, |after| {
+            let between = layout.units_between(after.number, from.number);
+            self.gap(between, [after, from], unit, first_time, first)
+        });
         if gap > 0 {
             let end = number(range.start);
             self.lost(gap, end.saturating_sub(gap)..end);
@@ -486,7 +317,7 @@ impl Stream {
         let over = matches!(cause, Cause::Complete | Cause::Window | Cause::Linger);
         let group = unit * self.info.format.group().max(1) as u64;
         let end = range.end.next_multiple_of(group).min(self.per_object * unit);
-        if !over || !self.layout.short_objects() || end <= range.end {
+        if !over || !self.short_objects || end <= range.end {
             return;
         }
         match missing.last_mut() {
@@ -513,12 +344,20 @@ impl Stream {
         }
     }
 
-    /// Frames of which nothing came between two places, as far as can be told.
-    fn gap(&self, from: Mark, to: Mark, unit: u64, first_time: Option<FrameTime>, first: Option<u32>) -> u64 {
+    /// Frames of which nothing came between two places, as far as can be told; `between` the starts of their objects
+    /// the layout knows of so many.
+    fn gap(
+        &self,
+        between: Option<u64>,
+        [from, to]: [Mark; 2],
+        unit: u64,
+        first_time: Option<FrameTime>,
+        first: Option<u32>,
+    ) -> u64 {
         if from >= to {
             return 0;
         }
-        match self.layout.units_between(from.number, to.number) {
+        match between {
             Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
             // Across the end of a second whose length the layout does not know; we may by now.
             None => {
@@ -584,9 +423,9 @@ fn stride(format: &StreamFormat, per_object: u64) -> u64 {
 }
 
 impl StreamInfo {
-    /// Bytes that are kept of each packet, from the layout.
-    pub(super) fn unit_of(layout: &AnyLayout) -> u32 {
-        match layout.geometry().grain {
+    /// Bytes that are kept of each packet.
+    pub(super) fn unit_of(geometry: Geometry) -> u32 {
+        match geometry.grain {
             Grain::Units(unit) => unit,
             Grain::Bytes(_) => 1,
         }

@@ -8,7 +8,8 @@ use crate::frames::FramesOf;
 use crate::send::{HEAD, Packetize, Sequence, SynthOptions, SynthSupply};
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos, Reject};
-use skyhaul_core::wire::{Format, LearnOptions, Order, Place};
+use skyhaul_core::wire::fila10g::Fila10gStream;
+use skyhaul_core::wire::{Known, LearnOptions, Order, Place};
 use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::source::Train;
 use std::net::SocketAddr;
@@ -39,7 +40,7 @@ impl Sink for Kept {
         let unit = stream.unit_bytes as usize;
         let frames = FramesOf::stream(&stream.format, true);
         // Half frames cannot be looked into one by one.
-        assert_eq!(frames.is_none(), stream.format.format == Format::Fila10g);
+        assert_eq!(frames.is_none(), stream.format.family == Fila10gStream::FAMILY);
         let Some(frames) = frames else { return };
         let is_missing = |u: u32| part.missing.iter().any(|m| m.contains(&u));
         let wrong = (0..part.units(stream.unit_bytes)).filter(|&u| !is_missing(u)).filter(|&u| {

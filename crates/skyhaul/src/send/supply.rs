@@ -1,12 +1,9 @@
 //! Where a sender's packets come from: each is made from its number alone.
 
 use super::{HEAD, Packetize};
-use skyhaul_core::pattern;
-use skyhaul_core::synth::{self, Signal};
-use skyhaul_core::wire::header::Order;
-use skyhaul_core::wire::vdif::{self, Extended, Header, Vdif};
-use skyhaul_core::wire::{Format, RestampError, Restamper};
-use skyhaul_core::wire::{fila10g, vtp};
+use skyhaul_core::wire::{
+    FAMILIES, Format, Generated, Made, Numbering, Order, PREFIX, RestampError, Restamper,
+};
 use skyhaul_io::file::MappedFile;
 use std::io;
 use std::path::Path;
@@ -37,8 +34,8 @@ impl Sequence {
     /// Write the number of packet `n`; how many bytes that took.
     pub(super) fn write(self, n: u64, head: &mut [u8]) -> usize {
         let Some(order) = self.order else { return 0 };
-        head[..8].copy_from_slice(&vtp::write(self.first.wrapping_add(n), order));
-        8
+        head[..PREFIX].copy_from_slice(&Numbering::whole(order).write(self.first.wrapping_add(n)));
+        PREFIX
     }
 }
 
@@ -61,27 +58,21 @@ pub enum SupplyError {
     Synth(String),
 }
 
-/// How a file's frames are put into packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Packing {
-    /// A sequence number and a whole frame.
-    Frames(Sequence),
-    /// Mark 5B in halves, as FILA10G sends it.
-    Halves { first: u64 },
-}
-
 /// The frames of a file, as often as is wanted, with the time running on.
 #[derive(Debug)]
 pub struct FileSupply {
     file: MappedFile,
     stamps: Restamper,
-    packing: Packing,
+    /// How packets are numbered before the frame, and the number of the first.
+    numbering: Option<Numbering>,
+    first: u64,
     loops: u64,
     name: String,
 }
 
 impl FileSupply {
-    /// Frames of the file at `path`, `loops` times. `halves` sends Mark 5B as FILA10G does.
+    /// Frames of the file at `path`, `loops` times. A format that cuts frames into packets, with a number of its own before
+    /// each, is sent so, whatever `sequence` says of one.
     ///
     /// # Errors
     /// The file cannot be read, or is of no format that can be sent.
@@ -92,15 +83,12 @@ impl FileSupply {
         sequence: Sequence,
         loops: u64,
     ) -> Result<Self, SupplyError> {
-        use skyhaul_core::wire::Format;
         let file = MappedFile::open(path)?;
-        let halves = format == Format::Fila10g;
-        let of_file = if halves { Format::Mark5b } else { format };
-        let stamps = Restamper::new(&file, of_file, frames_per_second)
+        let stamps = format
+            .restamp(&file, frames_per_second)
             .map_err(|why| SupplyError::Restamp { path: path.display().to_string(), why })?;
-        let packing =
-            if halves { Packing::Halves { first: sequence.first } } else { Packing::Frames(sequence) };
-        Ok(Self { file, stamps, packing, loops, name: path.display().to_string() })
+        let numbering = stamps.numbering().or(sequence.order.map(Numbering::whole));
+        Ok(Self { file, stamps, numbering, first: sequence.first, loops, name: path.display().to_string() })
     }
 }
 
@@ -120,44 +108,37 @@ impl FileSupply {
 
 impl Packetize for FileSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
-        let per_loop = self.stamps.frames_per_loop().max(1) as u64;
-        match self.packing {
-            Packing::Frames(sequence) => {
-                let number = sequence.write(n, head);
-                let header = self.stamps.header(n / per_loop, (n % per_loop) as usize, &mut head[number..]);
-                (number + header, &self.file[self.stamps.payload((n % per_loop) as usize)])
+        let (per_loop, parts) = (self.stamps.frames_per_loop().max(1) as u64, self.stamps.parts() as u64);
+        let (frame, part) = (n / parts, (n % parts) as usize);
+        let number = match self.numbering {
+            Some(numbering) => {
+                head[..PREFIX].copy_from_slice(&numbering.write(self.first.wrapping_add(n)));
+                PREFIX
             }
-            Packing::Halves { first } => {
-                let frame = n / 2;
-                head[..4].fill(0);
-                head[4..8].copy_from_slice(&(first.wrapping_add(n) as u32).to_le_bytes());
-                let payload = self.stamps.payload((frame % per_loop) as usize);
-                let header =
-                    self.stamps.header(frame / per_loop, (frame % per_loop) as usize, &mut head[8..]);
-                let middle = payload.start + fila10g::HALF - header;
-                if n.is_multiple_of(2) {
-                    (8 + header, &self.file[payload.start..middle])
-                } else {
-                    (8, &self.file[middle..payload.end])
-                }
-            }
+            None => 0,
+        };
+        let index = (frame % per_loop) as usize;
+        let payload = self.stamps.payload(index);
+        let header = self.stamps.header(frame / per_loop, index, &mut head[number..]);
+        if parts == 1 {
+            return (number + header, &self.file[payload]);
         }
+        // The parts are of one size; the header is in the first.
+        let size = (header + payload.len()) / parts as usize;
+        let at = |part: usize| payload.start + (part * size).saturating_sub(header);
+        let length = if part == 0 { number + header } else { number };
+        (length, &self.file[at(part)..at(part + 1)])
     }
 
     fn packet_bytes(&self) -> usize {
-        match self.packing {
-            Packing::Frames(sequence) => self.frame_bytes() + if sequence.order.is_some() { 8 } else { 0 },
-            Packing::Halves { .. } => fila10g::DATAGRAM,
-        }
+        self.frame_bytes() / self.stamps.parts() + if self.numbering.is_some() { PREFIX } else { 0 }
     }
 }
 
 impl Supply for FileSupply {
     fn available(&mut self, _: u64) -> (u64, bool) {
         let frames = (self.stamps.frames_per_loop() as u64).saturating_mul(self.loops);
-        let packets =
-            if matches!(self.packing, Packing::Halves { .. }) { frames.saturating_mul(2) } else { frames };
-        (packets, false)
+        (frames.saturating_mul(self.stamps.parts() as u64), false)
     }
 
     fn describe(&self) -> String {
@@ -186,90 +167,57 @@ pub struct SynthOptions {
     pub packets: Option<u64>,
 }
 
-/// VDIF frames of two-bit noise with a tone, or of the self-verifying pattern.
+/// Frames of noise, or of the self-verifying pattern.
 #[derive(Debug)]
 pub struct SynthSupply {
-    options: SynthOptions,
-    template: Header,
-    /// Noise of some frames, used in turn.
-    noise: Vec<u8>,
+    frames: Box<dyn Generated>,
+    sequence: Sequence,
+    packets: Option<u64>,
 }
 
-/// Frames of noise that are kept.
-const NOISE_FRAMES: usize = 61;
-
 impl SynthSupply {
-    /// Prepare the stream.
+    /// Prepare a stream of the first family that can be made.
     ///
     /// # Errors
-    /// A shape that VDIF does not allow.
+    /// A shape that the format does not allow.
     pub fn new(options: SynthOptions) -> Result<Self, SupplyError> {
-        let wrong = |why: &str| SupplyError::Synth(why.to_string());
-        let payload = options.payload;
-        let vdif = Vdif::shape(payload, 1, 2, false, false)
-            .ok_or_else(|| wrong("payloads are multiples of 8 bytes\nhint: such as --payload 8000"))?;
-        if payload > pattern::LONGEST || options.threads == 0 || options.threads > 1024 {
-            return Err(wrong(
-                "1 to 1024 threads, payloads of at most 131072 bytes\nhint: such as --payload 8000 --threads 4",
-            ));
-        }
-        if options.frames_per_second == 0 || options.frames_per_second > 1 << 24 {
-            return Err(wrong("1 to 16777216 frames per second\nhint: such as --frame-rate 62500"));
-        }
-        let station =
-            vdif::station(&options.station).ok_or_else(|| wrong("a station is two ASCII characters"))?;
-        let samples = payload as u64 * 4 * u64::from(options.frames_per_second);
-        let extended =
-            Extended::nict(samples, false, "SKYHAUL").unwrap_or(Extended::Plain(Default::default()));
-        let mut noise = Vec::new();
-        if !options.pattern {
-            noise.resize(payload * NOISE_FRAMES, 0);
-            synth::two_bit(&Signal::default(), 0, &mut noise);
-        }
-        let template = Header { vdif: Vdif { station, ..vdif }, extended };
-        Ok(Self { options, template, noise })
+        Self::of(Format::Auto, options)
+    }
+
+    /// Prepare a stream of this format.
+    ///
+    /// # Errors
+    /// A format of which no streams are made, or a shape that it does not allow.
+    pub fn of(format: Format, options: SynthOptions) -> Result<Self, SupplyError> {
+        let SynthOptions { payload, threads, frames_per_second, start, station, pattern, sequence, packets } =
+            options;
+        let asked = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
+        let generator = asked.copied().find_map(|family| family.generator());
+        let generator = generator.ok_or_else(|| SupplyError::Synth(format!("none is made of {format}")))?;
+        let made = Made { payload, threads, frames_per_second, start, station, pattern };
+        let frames = generator.begin(made).map_err(SupplyError::Synth)?;
+        Ok(Self { frames, sequence, packets })
     }
 }
 
 impl Packetize for SynthSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
-        let o = &self.options;
-        let threads = u64::from(o.threads);
-        let (frame, thread) = (n / threads, (n % threads) as u16);
-        let fps = u64::from(o.frames_per_second);
-        let (second, frame) = (o.start + (frame / fps) as i64, (frame % fps) as u32);
-        let vdif = self.template.vdif.at(second, frame).unwrap_or(self.template.vdif);
-        let header = Header { vdif: Vdif { thread: u32::from(thread), ..vdif }, ..self.template };
-        let number = o.sequence.write(n, head);
-        let (bytes, length) = header.write();
-        head[number..number + length].copy_from_slice(&bytes[..length]);
-        let payload = if o.pattern {
-            pattern::slice(pattern::frame_object(second, frame, thread), 0, o.payload)
-        } else {
-            let at = (n % NOISE_FRAMES as u64) as usize * o.payload;
-            &self.noise[at..at + o.payload]
-        };
+        let number = self.sequence.write(n, head);
+        let (length, payload) = self.frames.frame(n, &mut head[number..]);
         (number + length, payload)
     }
 
     fn packet_bytes(&self) -> usize {
-        self.template.vdif.frame_bytes() + if self.options.sequence.order.is_some() { 8 } else { 0 }
+        self.frames.frame_bytes() + if self.sequence.order.is_some() { PREFIX } else { 0 }
     }
 }
 
 impl Supply for SynthSupply {
     fn available(&mut self, _: u64) -> (u64, bool) {
-        (self.options.packets.unwrap_or(u64::MAX), false)
+        (self.packets.unwrap_or(u64::MAX), false)
     }
 
     fn describe(&self) -> String {
-        let o = &self.options;
-        let what = if o.pattern { "pattern" } else { "noise" };
-        format!(
-            "{what}: VDIF, {} threads, {} B frames, {} frames/s",
-            o.threads,
-            self.template.vdif.frame_bytes(),
-            o.frames_per_second
-        )
+        self.frames.describe()
     }
 }

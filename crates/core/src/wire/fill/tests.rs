@@ -3,10 +3,14 @@
 
 use super::*;
 use crate::wire::{
+    FamilyRef, Known, LearnOptions,
+    fila10g::{Fila10g, Fila10gStream},
     header::Order,
     layout::Keep,
-    learn::{LearnOptions, Learner},
-    vdif::{Extended, Vdif, extended::Words},
+    learn::Learner,
+    mark5b::{self, Mark5b, Mark5bStream},
+    vdif::{Extended, Header, Vdif, extended::Words},
+    vtp,
 };
 use proptest::prelude::*;
 
@@ -134,17 +138,18 @@ fn legacy_headers_stay_legacy() {
     assert_eq!(units[4], stream.want(4));
 }
 
-fn mark5b_format(format: Format, network: usize, packet_bytes: usize, keep: Keep) -> StreamFormat {
+fn mark5b_format(family: FamilyRef, network: usize, packet_bytes: usize, keep: Keep) -> StreamFormat {
     let mut learner =
         Learner::new(LearnOptions { frames_per_second: Some(6400), keep, ..LearnOptions::default() });
     for n in 0..8 {
         let prefix = Fila10g { filler: 9, counter: n }.write();
-        let whole = mark5b_frame(if format == Format::Fila10g { n / 2 } else { n });
-        let part = if format == Format::Fila10g { &whole[n as usize % 2 * 5008..][..5008] } else { &whole };
+        let whole = mark5b_frame(if family == Fila10gStream::FAMILY { n / 2 } else { n });
+        let part =
+            if family == Fila10gStream::FAMILY { &whole[n as usize % 2 * 5008..][..5008] } else { &whole };
         learner.observe(&[&prefix[8 - network..], part].concat());
     }
     let learned = learner.conclude(true).unwrap().unwrap();
-    assert_eq!((learned.format, learned.packet_bytes), (format, packet_bytes));
+    assert_eq!((learned.family, learned.packet_bytes), (family, packet_bytes));
     learned
 }
 
@@ -160,7 +165,7 @@ fn mark5b_fill(n: u32) -> Vec<u8> {
 
 #[test]
 fn mark5b_frames_have_their_time_and_crc() {
-    let format = mark5b_format(Format::Mark5b, 0, mark5b::FRAME, Keep::StripNetwork);
+    let format = mark5b_format(Mark5bStream::FAMILY, 0, mark5b::FRAME, Keep::StripNetwork);
     let mut block: Vec<u8> = (0..6).flat_map(mark5b_frame).collect();
     block[mark5b::FRAME..4 * mark5b::FRAME].fill(0);
     assert_eq!(format.filler().fill(block.as_mut_slice(), &[1..4]).predicted, 3);
@@ -173,7 +178,7 @@ fn mark5b_frames_have_their_time_and_crc() {
 
 #[test]
 fn half_frames_are_filled_and_counted() {
-    let format = mark5b_format(Format::Fila10g, 8, 5016, Keep::StripNetwork);
+    let format = mark5b_format(Fila10gStream::FAMILY, 8, 5016, Keep::StripNetwork);
     let whole: Vec<u8> = (0..6).flat_map(mark5b_frame).collect();
     let mut block = whole.clone();
     block[4 * 5008..7 * 5008].fill(0);
@@ -182,7 +187,7 @@ fn half_frames_are_filled_and_counted() {
     assert_eq!(block[6 * 5008..7 * 5008], mark5b_fill(3)[..5008]);
     assert_eq!(block[7 * 5008..], whole[7 * 5008..]);
 
-    let format = mark5b_format(Format::Fila10g, 8, 5016, Keep::All);
+    let format = mark5b_format(Fila10gStream::FAMILY, 8, 5016, Keep::All);
     let unit = |n: u32| {
         [&Fila10g { filler: 9, counter: n }.write()[..], &whole[n as usize * 5008..][..5008]].concat()
     };

@@ -1,7 +1,11 @@
 use super::*;
-use crate::{
-    placement::Layout,
-    wire::vdif::{Extended, Header},
+use crate::wire::{
+    ejfat::{self, EjfatStream},
+    fila10g::{self, Fila10gStream, Phase},
+    frame::{FrameTime, Quirk},
+    mark5b::{self, Mark5b, Mark5bStream},
+    spead::{Flavour, Spead, SpeadStream},
+    vdif::{Extended, Header, Oddity, Vdif, VdifStream},
 };
 use proptest::prelude::*;
 
@@ -49,7 +53,7 @@ fn vdif_with_and_without_a_sequence_number() {
         assert_eq!(format.threads.iter().map(|t| t.id).collect::<Vec<_>>(), [0, 3, 6, 9, 12, 15, 18, 21]);
         assert_eq!(format.place, if psn.is_some() { Place::Sequence } else { Place::Time });
         assert_eq!((format.frames_per_second, format.quirks.as_slice()), (None, &[][..]));
-        assert_eq!(format.layout().unwrap().short_objects(), psn.is_none());
+        assert_eq!(format.short_objects(), psn.is_none());
     }
 }
 
@@ -61,10 +65,10 @@ fn the_rate_comes_from_the_header_unless_frames_deny_it() {
     let learned = |extended, from| learn(LearnOptions::default(), stream(extended, from)).unwrap().unwrap();
     assert_eq!(learned(vlba, 0).frames_per_second, Some(1600));
     let denied = learned(vlba, 4 * 2000);
-    assert_eq!((denied.frames_per_second, denied.quirks), (None, vec![Quirk::RateTooLow]));
+    assert_eq!((denied.frames_per_second, denied.quirks), (None, vec![Oddity::RateTooLow.into()]));
     let nict = Extended::nict(32_000_000, false, "NICT").unwrap();
     let doubled = learned(nict, 4 * 2000);
-    assert_eq!((doubled.frames_per_second, doubled.quirks), (Some(3200), vec![Quirk::RateOfEdv1]));
+    assert_eq!((doubled.frames_per_second, doubled.quirks), (Some(3200), vec![Oddity::RateOfEdv1.into()]));
     let given = LearnOptions { frames_per_second: Some(25), ..LearnOptions::default() };
     assert_eq!(learn(given, stream(nict, 0)).unwrap().unwrap().frames_per_second, Some(25));
 }
@@ -138,17 +142,25 @@ fn oddities_are_named() {
     };
     let format =
         learn(LearnOptions::default(), (0..200).map(|n| odd(n, header(n, 1, 100, plain)))).unwrap().unwrap();
-    let want =
-        [Quirk::BitsPerSample(3), Quirk::Version(0), Quirk::Unassigned, Quirk::OldEpoch, Quirk::RepeatedTime];
-    assert_eq!(format.quirks, want);
+    let want = [
+        Oddity::BitsPerSample(3),
+        Oddity::Version(0),
+        Oddity::Unassigned,
+        Oddity::OldEpoch,
+        Oddity::RepeatedTime,
+    ];
+    assert_eq!(format.quirks, want.map(Quirk::from));
     assert!(want.iter().all(|quirk| !quirk.to_string().is_empty()));
 
     let own = |n: u32| vdif_packet(Some((u64::from(n / 4), Order::Little)), &header(n, 4, 100, plain));
     let format = learn(LearnOptions::default(), (0..200).map(own)).unwrap().unwrap();
-    assert_eq!((format.place, format.quirks.as_slice()), (Place::Time, &[Quirk::SequencePerThread][..]));
+    assert_eq!(
+        (format.place, format.quirks.as_slice()),
+        (Place::Time, &[Oddity::SequencePerThread.into()][..])
+    );
     let none = |n: u32| vdif_packet(Some((7, Order::Little)), &header(n, 4, 100, plain));
     let format = learn(LearnOptions::default(), (0..200).map(none)).unwrap().unwrap();
-    assert_eq!((format.place, format.quirks.as_slice()), (Place::Time, &[Quirk::NoSequence][..]));
+    assert_eq!((format.place, format.quirks.as_slice()), (Place::Time, &[Quirk::new(&vtp::NO_SEQUENCE)][..]));
     let sequence = LearnOptions { place: Place::Sequence, ..LearnOptions::default() };
     assert_eq!(learn(sequence, (0..200).map(none)).unwrap(), Err(Reject::Unrecognised));
 }
@@ -170,7 +182,10 @@ fn half(n: u32, counter: u32) -> Vec<u8> {
 #[test]
 fn mark5b_whole_and_in_halves() {
     let bare = learn(LearnOptions::default(), (0..40).map(|n| mark5b_frame(n, 6400))).unwrap().unwrap();
-    assert_eq!((bare.format, bare.frames_per_second, bare.network_bytes), (Format::Mark5b, Some(6400), 0));
+    assert_eq!(
+        (bare.family, bare.frames_per_second, bare.network_bytes),
+        (Mark5bStream::FAMILY, Some(6400), 0)
+    );
     let time = bare.frame_time(&mark5b_frame(6401, 6400)).unwrap();
     // MJD 61060 is 2026-01-20.
     assert_eq!(time, FrameTime { unix_seconds: T0 + 19 * 86_400 + 101, frame: 1, thread: 0 });
@@ -182,15 +197,13 @@ fn mark5b_whole_and_in_halves() {
         let halves = (1..60).map(|n| half(n, n + u32::from(phase == Phase::Odd)));
         let format = learn(LearnOptions::default(), halves).unwrap().unwrap();
         assert_eq!(
-            (format.format, format.phase, format.frames_per_second),
-            (Format::Fila10g, Some(phase), Some(6400))
+            (format.family, format.own(), format.frames_per_second),
+            (Fila10gStream::FAMILY, Some(&Fila10gStream { phase: Some(phase) }), Some(6400))
         );
         let place = format.layout().unwrap().place(&half(9, 9 + u32::from(phase == Phase::Odd))).unwrap();
         assert_eq!((place.start, place.length, place.offset % 10_016), (8, 5008, 5008), "a second half");
     }
 }
-
-use crate::wire::format::FrameTime;
 
 #[test]
 fn spead_and_ejfat() {
@@ -201,7 +214,7 @@ fn spead_and_ejfat() {
         [&head.write()[..], &item(1, n), &item(3, 0), &item(4, 100), &[0; 100]].concat()
     });
     let format = learn(LearnOptions::default(), spead).unwrap().unwrap();
-    assert_eq!((format.format, format.flavour), (Format::Spead, Some(flavour)));
+    assert_eq!((format.family, format.own()), (SpeadStream::FAMILY, Some(&SpeadStream { flavour })));
 
     let ejfat = |n: u64| {
         let head = ejfat::Reassembly {
@@ -215,10 +228,12 @@ fn spead_and_ejfat() {
         [&head.write()[..], &[0; 900]].concat()
     };
     let format = learn(LearnOptions::default(), (0..40).map(ejfat)).unwrap().unwrap();
-    assert_eq!((format.format, format.data_ids.as_slice()), (Format::Ejfat, &[5, 6][..]));
-    let layout = format.layout().unwrap();
-    assert_eq!((layout.key(&ejfat(0)), layout.key(&ejfat(1))), (5, 6));
-    let other = LearnOptions { format: Format::Vdif, ..LearnOptions::default() };
+    assert_eq!(
+        (format.family, format.own()),
+        (EjfatStream::FAMILY, Some(&EjfatStream { data_ids: vec![5, 6] }))
+    );
+    assert_eq!((format.key(&ejfat(0)), format.key(&ejfat(1))), (5, 6));
+    let other = LearnOptions { format: VdifStream::FAMILY.into(), ..LearnOptions::default() };
     let mut learner = Learner::new(other);
     (0..40).for_each(|n| learner.observe(&ejfat(n)));
     assert_eq!(learner.conclude(false), None);

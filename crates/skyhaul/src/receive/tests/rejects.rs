@@ -6,9 +6,10 @@ use crate::receive::Gate;
 use crate::spead::inproc::InprocQueue;
 use crate::spead::receive::{Stream, StreamConfig};
 use skyhaul_core::placement::{Reject, Rejects};
-use skyhaul_core::wire::mark5b::{self, Mark5b};
+use skyhaul_core::wire::fila10g::Fila10gStream;
+use skyhaul_core::wire::mark5b::{self, Mark5b, Mark5bStream};
 use skyhaul_core::wire::spead::Flavour;
-use skyhaul_core::wire::{Format, Order, Place, fila10g};
+use skyhaul_core::wire::{Known, Order, Place, fila10g};
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ fn mark5b_frame(n: u32) -> Vec<u8> {
 fn mark5b(change: impl Fn(&mut Vec<u8>)) -> Rejects {
     let mut bed = Bed::new(|o| {
         (o.learn.format, o.learn.place, o.learn.frames_per_second) =
-            (Format::Mark5b, Place::Time, Some(6400));
+            (Mark5bStream::FAMILY.into(), Place::Time, Some(6400));
     });
     (0..100).for_each(|n| bed.send(1, &mark5b_frame(n)));
     let mut changed = mark5b_frame(100);
@@ -139,7 +140,7 @@ fn mark5b(change: impl Fn(&mut Vec<u8>)) -> Rejects {
 
 /// A stream of half frames, and then a second half where a first one is due.
 fn halves() -> Rejects {
-    let mut bed = Bed::new(|o| o.learn.format = Format::Fila10g);
+    let mut bed = Bed::new(|o| o.learn.format = Fila10gStream::FAMILY.into());
     let half = |counter: u32| {
         let frame = mark5b_frame(counter / 2);
         let at = counter as usize % 2 * fila10g::HALF;

@@ -16,6 +16,16 @@
 //!   test bit.
 //! * The date repeats every 1000 days; see [`unix_seconds`].
 
+mod family;
+mod fuzzing;
+mod inspect;
+mod restamp;
+
+pub use family::{Mark5bFamily, Mark5bStream};
+pub(crate) use family::{frame_time, has_header, learned, predicted};
+pub(crate) use inspect::{header as inspect_header, meaning};
+pub(crate) use restamp::file as restamp_file;
+
 use super::layout::{Blocks, Rate, wrong_size};
 use crate::placement::{Geometry, Layout, Placement, Reject};
 

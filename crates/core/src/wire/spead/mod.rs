@@ -24,15 +24,21 @@
 
 pub mod bits;
 pub mod descriptor;
+mod family;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod head;
+mod inspect;
 pub mod items;
 pub mod packets;
 pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
+pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
 
+use super::layout::RUNS;
 use crate::placement::{Geometry, Grain, Layout, Placement, Reject};
 
 crate::header! {
@@ -260,9 +266,6 @@ pub struct SpeadLayout {
     /// Octets of the largest heap.
     pub heap_bytes: u64,
 }
-
-/// Separate runs of octets that are tracked in a heap or event.
-pub(crate) const RUNS: u32 = 256;
 
 impl Layout for SpeadLayout {
     #[inline]

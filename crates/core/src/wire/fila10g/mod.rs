@@ -12,6 +12,10 @@
 //!
 //! Limit: the counter has 32 bits (5.8 hours at 8 Gb/s); after its end the stream goes on as a restarted one.
 
+mod family;
+
+pub use family::{Fila10gFamily, Fila10gStream};
+
 use super::{
     layout::{Blocks, wrong_size},
     mark5b,

@@ -17,10 +17,20 @@
 //! any order.
 
 pub mod extended;
+mod family;
+mod fuzzing;
+mod generate;
+mod inspect;
 mod layout;
+mod learn;
+mod restamp;
+mod stream;
 
 pub use extended::Extended;
+pub use family::VdifFamily;
 pub use layout::{THREADS, VdifLayout};
+pub use learn::Oddity;
+pub use stream::VdifStream;
 
 use crate::placement::Reject;
 
@@ -50,9 +60,6 @@ crate::header! {
         }
     }
 }
-
-/// Payload word by which correlators know data that was never recorded.
-pub const FILL: [u8; 4] = 0x1122_3344u32.to_le_bytes();
 
 /// Unix time of 2000-01-01, the first reference epoch.
 pub const UNIX_2000: i64 = 946_684_800;

@@ -1,13 +1,54 @@
-//! The parsers of SPEAD beside the layout: heads, items, descriptors, values, and the making of packets.
+//! SPEAD given any octets: the layout, heads, items, descriptors, values, and the making of packets.
 
-use crate::placement::Reject;
-use crate::wire::spead::{
-    BugCompat, Descriptor, Flavour, Head, Packet,
+use super::{
+    BugCompat, Descriptor, Flavour, Head, Item, Packet, Pointer, Spead, SpeadLayout,
     bits::BitFormat,
     descriptor::NumpyHeader,
+    id,
     items::{Pointers, items},
     packets::{HeapPackets, HeapShape, Split},
 };
+use crate::{placement::Reject, wire::fuzzing::placed::place};
+
+/// A packet is placed in the flavour that it claims, and its items write back.
+pub(super) fn run(packet: &[u8]) {
+    if let Ok(read) = Packet::read(packet) {
+        for item in read.items() {
+            let octets = read.flavour.write(item);
+            let back = Pointer::read(&octets).map(|(pointer, _)| read.flavour.item(pointer));
+            assert_eq!(back, Some(item), "an item does not write back");
+        }
+        let _ = read.is_stop();
+    }
+    let claimed = packet.get(3).and_then(|octets| Flavour::new(octets.checked_mul(8)?));
+    if let Some(flavour) = claimed.or(Flavour::new(48)) {
+        place(&SpeadLayout { flavour, heap_bytes: 1 << 24 }, packet);
+    }
+}
+
+/// A packet of each of some flavours.
+pub(super) fn seeds() -> Vec<Vec<u8>> {
+    let items =
+        [(id::HEAP_COUNTER, 7), (id::HEAP_SIZE, 4096), (id::HEAP_OFFSET, 64), (id::PAYLOAD_LENGTH, 16)];
+    let packet = |flavour: Flavour| {
+        let bits = flavour.address_bits();
+        let header = Spead {
+            magic: 0x53,
+            version: 4,
+            item_width: 8 - bits / 8,
+            address_width: bits / 8,
+            reserved: 0,
+            items: items.len() as u16,
+        };
+        let mut packet = header.write().to_vec();
+        for (id, value) in items {
+            packet.extend(flavour.write(Item { immediate: true, id, value }));
+        }
+        packet.resize(packet.len() + 16, 0x22);
+        packet
+    };
+    [40, 48, 32].into_iter().filter_map(Flavour::new).map(packet).collect()
+}
 
 /// A head: what is read in one pass is what the plain reading gives, and needs no octet behind it.
 pub fn spead_head(packet: &[u8]) {
@@ -141,4 +182,19 @@ pub fn spead_packets(input: &[u8]) {
     assert_eq!(at, packets.heap_bytes());
     assert!(all > 500 || wire == packets.bytes_on_wire());
     assert!(all > 500 || pointers.iter().all(|pointer| seen.as_slice().contains(pointer)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn every_entry_returns(input in proptest::collection::vec(any::<u8>(), 0..400)) {
+            for entry in [run, spead_head, spead_items, spead_descriptor, spead_bits, spead_packets] {
+                entry(&input);
+            }
+        }
+    }
 }

@@ -1,17 +1,23 @@
 //! What the first packets of a VDIF stream tell: its threads and their clocks, its rate, its oddities.
 
-use super::{Learner, Sample};
+use super::{
+    Extended, Header, Vdif,
+    stream::{LEGACY, VdifStream},
+};
 use crate::{
     placement::Reject,
     wire::{
-        format::{Format, Quirk, StreamFormat, Thread},
+        family::{Sample, Seen, StreamFormat},
+        frame::{Quirk, Thread},
         header::Order,
         layout::Place,
-        vdif::{Extended, Header, Vdif},
         vtp,
     },
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 /// A longer second count than any half-year has.
 const HALF_YEAR: u32 = 185 * 86_400;
@@ -30,39 +36,91 @@ pub(super) fn settled(mine: &[&Sample], network: usize) -> bool {
     distinct.len() >= 4 && mine.len() >= 12 * threads.len()
 }
 
+/// Something about a VDIF stream that the standard does not allow, or that makes it harder to use. It is survived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Oddity {
+    /// This many bits per sample are most likely one too many (the field holds bits less one).
+    BitsPerSample(u32),
+    /// The clock of a thread is wrong; these seconds are added to place it.
+    WrongSeconds {
+        /// The thread.
+        thread: u16,
+        /// Seconds to add to its clock.
+        shift: i64,
+    },
+    /// The version is not 1.
+    Version(u32),
+    /// Bits that are unassigned are not zero.
+    Unassigned,
+    /// The reference epoch is more than a half-year before the data.
+    OldEpoch,
+    /// EDV 1 tells the rate, and its writers differ by a factor of two in what they mean.
+    RateOfEdv1,
+    /// Frame numbers go beyond the rate that the header tells; the rate is not used.
+    RateTooLow,
+    /// Different packets have the same time and thread, as when several boards send thread 0.
+    RepeatedTime,
+    /// Each thread counts its own packets; placed by time.
+    SequencePerThread,
+}
+
+impl fmt::Display for Oddity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Oddity::BitsPerSample(bits) => {
+                write!(f, "{bits} bits per sample: most likely {}, written one too high", bits - 1)
+            }
+            Oddity::WrongSeconds { thread, shift } => {
+                write!(f, "clock of thread {thread} is wrong: {shift:+} s to place it")
+            }
+            Oddity::Version(version) => write!(f, "VDIF version {version}"),
+            Oddity::Unassigned => f.write_str("unassigned header bits are set"),
+            Oddity::OldEpoch => f.write_str("reference epoch is more than half a year old"),
+            Oddity::RateOfEdv1 => f.write_str(
+                "frame rate from EDV 1, which some writers mean as twice that; give it to be sure",
+            ),
+            Oddity::RateTooLow => f.write_str("frame numbers exceed the header's sample rate: rate unknown"),
+            Oddity::RepeatedTime => f.write_str("several frames have the same time and thread"),
+            Oddity::SequencePerThread => f.write_str("each thread counts its own packets: placed by time"),
+        }
+    }
+}
+
+impl From<Oddity> for Quirk {
+    fn from(oddity: Oddity) -> Quirk {
+        Quirk::new(&oddity)
+    }
+}
+
 /// Everything the packets tell.
-pub(super) fn format(
-    learner: &Learner,
-    mine: &[&Sample],
-    network: usize,
-    legacy: bool,
-    length: usize,
-) -> Result<StreamFormat, Reject> {
+pub(super) fn format(seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
+    let (mine, network, length) = (seen.samples, seen.shape.network, seen.shape.length);
+    let legacy = seen.shape.variant == LEGACY;
     let (vdif, sample) = frames(mine, network).next().ok_or(Reject::Unrecognised)?;
     let header_bytes = if legacy { 16 } else { 32 };
     let extended = if legacy { None } else { Extended::read(&sample.frame(network)[16..]) };
     let extended = extended.unwrap_or(Extended::Legacy);
     let mut quirks = header_quirks(mine, network);
 
-    let (mut sequence, mut place) = learner.sequence(mine, network)?;
+    let (mut sequence, mut place) = seen.sequence()?;
     if network > 0 && sequence.is_none() {
-        quirks.push(Quirk::NoSequence);
+        quirks.push(Quirk::new(&vtp::NO_SEQUENCE));
     }
     if let Some(order) = sequence {
         let (per_thread, repeated) = conflicts(mine, network, order);
         if per_thread {
-            quirks.push(Quirk::SequencePerThread);
-            if learner.options.place == Place::Auto {
+            quirks.push(Oddity::SequencePerThread.into());
+            if seen.options.place == Place::Auto {
                 (sequence, place) = (None, Place::Time);
             }
         }
-        quirks.extend(repeated.then_some(Quirk::RepeatedTime));
+        quirks.extend(repeated.then(|| Oddity::RepeatedTime.into()));
     }
 
-    let threads = threads(learner.options.threads.as_deref(), mine, network, header_bytes);
+    let threads = threads(seen.options.threads.as_deref(), mine, network, header_bytes);
     let wrong = threads.iter().filter(|t| t.shift != 0);
-    quirks.extend(wrong.map(|t| Quirk::WrongSeconds { thread: t.id, shift: t.shift }));
-    let frames_per_second = match learner.options.frames_per_second {
+    quirks.extend(wrong.map(|t| Oddity::WrongSeconds { thread: t.id, shift: t.shift }.into()));
+    let frames_per_second = match seen.options.frames_per_second {
         Some(given) => Some(given),
         None => rate(&Header { vdif, extended }, mine, network, &mut quirks),
     };
@@ -76,12 +134,13 @@ pub(super) fn format(
         threads,
         frames_per_second,
         station: Some(vdif.station_text()),
-        edv: extended.edv(),
-        bits: vdif.bits(),
-        channels: vdif.channels(),
-        complex: vdif.complex == 1,
         quirks,
-        ..learner.blank(Format::Vdif)
+        ..seen.blank(VdifStream {
+            edv: extended.edv(),
+            bits: vdif.bits(),
+            channels: vdif.channels(),
+            complex: vdif.complex == 1,
+        })
     })
 }
 
@@ -92,13 +151,14 @@ fn header_quirks(mine: &[&Sample], network: usize) -> Vec<Quirk> {
     let first = frames(mine, network).next().map_or(Vdif::default(), |(vdif, _)| vdif);
     let one_too_many = |v: &Vdif| v.bits() > 2 && (v.bits() - 1).is_power_of_two();
     [
-        (most(one_too_many), Quirk::BitsPerSample(first.bits())),
-        (most(|v| v.version != 1), Quirk::Version(first.version)),
-        (most(|v| v.unassigned != 0), Quirk::Unassigned),
-        (most(|v| v.seconds > HALF_YEAR), Quirk::OldEpoch),
+        (most(one_too_many), Oddity::BitsPerSample(first.bits())),
+        (most(|v| v.version != 1), Oddity::Version(first.version)),
+        (most(|v| v.unassigned != 0), Oddity::Unassigned),
+        (most(|v| v.seconds > HALF_YEAR), Oddity::OldEpoch),
     ]
     .into_iter()
-    .filter_map(|(is, quirk)| is.then_some(quirk))
+    .filter(|(is, _)| *is)
+    .map(|(_, oddity)| oddity.into())
     .collect()
 }
 
@@ -179,7 +239,7 @@ fn rate(header: &Header, mine: &[&Sample], network: usize, quirks: &mut Vec<Quir
     let edv1 = matches!(header.extended, Extended::Nict(_));
     let rates = [Some(told), told.checked_mul(2).filter(|_| edv1)];
     let rate = rates.into_iter().flatten().find(|&fps| !beyond(fps));
-    quirks.extend((edv1 && rate.is_some()).then_some(Quirk::RateOfEdv1));
-    quirks.extend(rate.is_none().then_some(Quirk::RateTooLow));
+    quirks.extend((edv1 && rate.is_some()).then(|| Oddity::RateOfEdv1.into()));
+    quirks.extend(rate.is_none().then(|| Oddity::RateTooLow.into()));
     rate
 }

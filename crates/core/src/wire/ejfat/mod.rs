@@ -11,7 +11,11 @@
 //! sender 0. All three are taken. A tick is an event; its packets from one source share a data id, so an object is a
 //! tick *of one data id*: [`data_id`] tells the streams apart.
 
-use super::spead::RUNS;
+mod family;
+
+pub use family::{EjfatFamily, EjfatStream};
+
+use super::layout::RUNS;
 use crate::placement::{Geometry, Grain, Key, Layout, Placement, Reject};
 
 crate::header! {

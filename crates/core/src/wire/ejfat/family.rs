@@ -1,0 +1,150 @@
+//! EJFAT among the families.
+
+use super::{BalancerV2, BalancerV3, EjfatLayout, MAGIC, Reassembly, balancer_bytes, data_id, read};
+use crate::{
+    placement::Reject,
+    wire::{
+        family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
+        frame::Objects,
+        fuzzing::placed::place,
+        inspect::reader::{Reader, number},
+        layout::Place,
+        restamp::{RestampError, Restamper},
+    },
+};
+
+/// EJFAT reassembly segments, with or without the load balancer's header.
+#[derive(Debug)]
+pub struct EjfatFamily;
+
+impl Family for EjfatFamily {
+    fn name(&self) -> &'static str {
+        "ejfat"
+    }
+
+    fn title(&self) -> &'static str {
+        "EJFAT"
+    }
+
+    fn objects(&self) -> Objects {
+        Objects::Events
+    }
+
+    /// A segment lies in its event; a magic number, where there is no balancer, there is not.
+    fn shape(&self, packet: &[u8]) -> Option<Shape> {
+        let (header, payload) = read(packet).ok()?;
+        let end = u64::from(header.offset) + payload.len() as u64;
+        let fits = header.reserved == 0 && !payload.is_empty() && end <= u64::from(header.length);
+        fits.then_some(Shape { family: EjfatStream::FAMILY, network: 0, length: 0, variant: 0 })
+    }
+
+    fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
+        let mut data_ids: Vec<u16> =
+            seen.samples.iter().map(|sample| sample.head()).filter_map(data_id).collect();
+        data_ids.sort_unstable();
+        data_ids.dedup();
+        Ok(StreamFormat { place: Place::Sequence, ..seen.blank(EjfatStream { data_ids }) })
+    }
+
+    fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
+        match balancer_bytes(reader.packet()) {
+            Ok(0) => {}
+            found => {
+                if let Err(reason) = found {
+                    reader.fail("load balancer", reason, 0);
+                }
+                let v3 = BalancerV2::read(reader.packet()).is_some_and(|(lb, _)| lb.version == 3);
+                let fields = if v3 { BalancerV3::FIELDS } else { BalancerV2::FIELDS };
+                reader.table("load balancer", fields, BalancerV2::LEN, number);
+            }
+        }
+        let segment = Reassembly::read(reader.rest());
+        if segment.is_some_and(|(header, _)| header.version > 2) {
+            reader.fail("reassembly", Reject::BadVersion, 0);
+        }
+        reader.table("reassembly", Reassembly::FIELDS, Reassembly::LEN, meaning);
+        if let Some((header, payload)) = segment
+            && u64::from(header.offset) + payload.len() as u64 > u64::from(header.length)
+        {
+            reader.fail("payload", Reject::Outside, 0);
+        }
+    }
+
+    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
+        Err(RestampError::NoFrames(self.name()))
+    }
+
+    /// With and without the balancer's header. What was read writes back.
+    fn fuzz(&self, _: u8, packet: &[u8]) {
+        let _ = data_id(packet);
+        if let Ok((header, payload)) = read(packet) {
+            let at = packet.len() - payload.len() - Reassembly::LEN;
+            assert_eq!(header.write(), packet[at..at + Reassembly::LEN], "a header does not write back");
+        }
+        place(&EjfatLayout { data_id: None, event_bytes: 1 << 24 }, packet);
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        let bare = |version| {
+            let header = Reassembly {
+                version,
+                data_id: 5,
+                offset: 64,
+                length: 4096,
+                tick: 99,
+                ..Reassembly::default()
+            };
+            [&header.write()[..], &[0x33; 24]].concat()
+        };
+        let balanced = |version| {
+            let header = BalancerV2 {
+                magic: MAGIC,
+                version,
+                protocol: 1,
+                entropy: 9,
+                tick: 99,
+                ..BalancerV2::default()
+            };
+            [&header.write()[..], &bare(1)].concat()
+        };
+        vec![bare(0), bare(1), bare(2), balanced(2), balanced(3)]
+    }
+}
+
+fn meaning(_: &str, name: &str, value: u64, _: &[u8]) -> Option<String> {
+    let writer = match (name, value) {
+        ("version", 0) => "as udplbd writes it",
+        ("version", 1) => "as E2SAR writes it",
+        ("version", 2) => "as packetBlaster writes it",
+        ("version", _) => "unknown",
+        _ => return None,
+    };
+    Some(writer.to_owned())
+}
+
+/// What is known of an EJFAT stream alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EjfatStream {
+    /// Data ids seen, ascending.
+    pub data_ids: Vec<u16>,
+}
+
+impl Known for EjfatStream {
+    const FAMILY: FamilyRef = FamilyRef::new(&EjfatFamily);
+    type Layout = EjfatLayout;
+
+    fn layout(&self, stream: &StreamFormat) -> Result<EjfatLayout, Reject> {
+        let only = if let [id] = self.data_ids[..] { Some(id) } else { None };
+        Ok(EjfatLayout { data_id: only, event_bytes: stream.object_bytes })
+    }
+}
+
+impl Particulars for EjfatStream {
+    fn details(&self, _: &StreamFormat) -> Vec<String> {
+        if self.data_ids.is_empty() { Vec::new() } else { vec![format!("data ids {:?}", self.data_ids)] }
+    }
+
+    fn key(&self, packet: &[u8]) -> u64 {
+        data_id(packet).map_or(0, u64::from)
+    }
+}

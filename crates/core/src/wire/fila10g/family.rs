@@ -1,0 +1,142 @@
+//! FILA10G half frames among the families: Mark 5B but for what is before each half.
+
+use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read};
+use crate::{
+    placement::Reject,
+    wire::{
+        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        frame::{Ahead, FrameTime},
+        fuzzing::placed::place,
+        header::Order,
+        inspect::reader::{Reader, number},
+        layout::{Blocks, Place},
+        mark5b::{self, Mark5b},
+        numbering::Numbering,
+        restamp::{RestampError, Restamper},
+    },
+};
+use std::sync::Arc;
+
+/// Mark 5B half frames of a FILA10G.
+#[derive(Debug)]
+pub struct Fila10gFamily;
+
+/// Datagrams of a frame.
+const PARTS: usize = 2;
+/// The counter before each half.
+const COUNTER: Numbering = Numbering::last_four(Order::Little);
+
+impl Family for Fila10gFamily {
+    fn name(&self) -> &'static str {
+        "fila10g"
+    }
+
+    fn title(&self) -> &'static str {
+        "FILA10G"
+    }
+
+    fn shape(&self, packet: &[u8]) -> Option<Shape> {
+        let shape = Shape { family: Fila10gStream::FAMILY, network: Fila10g::LEN, length: HALF, variant: 0 };
+        read(packet).map(|_| shape)
+    }
+
+    fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
+        // The sync word stands at the front of first halves: their counters must agree in parity.
+        let firsts: Vec<(Phase, Mark5b, &[u8])> = seen
+            .samples
+            .iter()
+            .filter_map(|sample| {
+                let (prefix, half) = Fila10g::read(sample.head())?;
+                let (header, _) = Mark5b::read(half)?;
+                (header.sync == mark5b::SYNC).then_some((Phase::of(prefix.counter), header, half))
+            })
+            .collect();
+        let even = firsts.iter().filter(|(phase, ..)| *phase == Phase::Even).count();
+        let odd = firsts.len() - even;
+        if firsts.len() * 8 < seen.samples.len() || even == odd || seen.options.place == Place::Time {
+            return Err(Reject::Unrecognised);
+        }
+        let headers: Vec<Mark5b> = firsts.iter().map(|(_, header, _)| *header).collect();
+        let phase = Some(if even > odd { Phase::Even } else { Phase::Odd });
+        Ok(StreamFormat {
+            place: Place::Sequence,
+            network_bytes: Fila10g::LEN,
+            packet_bytes: DATAGRAM,
+            frame_bytes: HALF,
+            parts: PARTS,
+            ..mark5b::learned(seen, Fila10gStream { phase }, &headers, firsts[0].2)
+        })
+    }
+
+    fn recall(&self, _: &dyn Fn(&str) -> Option<u64>) -> Option<Recalled> {
+        let own = Fila10gStream { phase: None };
+        Some(Recalled { header_bytes: Mark5b::LEN, parts: PARTS, own: Arc::new(own) })
+    }
+
+    fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
+        if !reader.table("FILA10G", Fila10g::FIELDS, Fila10g::LEN, number) {
+            return;
+        }
+        if reader.rest().starts_with(&mark5b::SYNC.to_le_bytes()) {
+            mark5b::inspect_header(reader);
+        }
+        let length = reader.packet().len();
+        if length != DATAGRAM {
+            let reason = if length < DATAGRAM { Reject::Truncated } else { Reject::WrongSize };
+            reader.fail_at(0, "FILA10G", reason, DATAGRAM);
+        }
+    }
+
+    fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
+        Ok(mark5b::restamp_file(file, fps)?.in_parts(PARTS, COUNTER))
+    }
+
+    fn fuzz(&self, _: u8, packet: &[u8]) {
+        let mut packet = packet.to_vec();
+        packet.resize(DATAGRAM, 0);
+        for phase in [Phase::Even, Phase::Odd] {
+            let blocks = Blocks::new(DATAGRAM, Fila10g::LEN, PARTS, 1 << 20);
+            let layout = blocks.and_then(|blocks| Fila10gLayout::new(blocks, phase));
+            layout.iter().for_each(|layout| place(layout, &packet));
+        }
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        let header = Mark5b::new(mark5b::Time { day: 821, second: 19_801, frame: 5 }, 250).write();
+        [40, 41].map(|counter| [&Fila10g { filler: 9, counter }.write()[..], &header].concat()).to_vec()
+    }
+}
+
+/// What is known of a stream of half frames alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fila10gStream {
+    /// Which datagrams are first halves; `None` for a recording, where they stand in order.
+    pub phase: Option<Phase>,
+}
+
+impl Known for Fila10gStream {
+    const FAMILY: FamilyRef = FamilyRef::new(&Fila10gFamily);
+    type Layout = Fila10gLayout;
+
+    fn layout(&self, stream: &StreamFormat) -> Result<Fila10gLayout, Reject> {
+        Fila10gLayout::new(stream.blocks()?, self.phase.ok_or(Reject::Unrecognised)?)
+    }
+}
+
+impl Particulars for Fila10gStream {
+    fn numbering(&self, _: &StreamFormat) -> Option<Numbering> {
+        Some(COUNTER)
+    }
+
+    fn frame_time(&self, stream: &StreamFormat, frame: &[u8]) -> Option<FrameTime> {
+        mark5b::frame_time(stream, frame)
+    }
+
+    fn has_header(&self, _: &StreamFormat, frame: &[u8]) -> bool {
+        mark5b::has_header(frame)
+    }
+
+    fn predicted(&self, ahead: &Ahead<'_>) -> Option<([u8; 32], usize)> {
+        mark5b::predicted(ahead)
+    }
+}

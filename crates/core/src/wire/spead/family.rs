@@ -1,0 +1,85 @@
+//! SPEAD among the families.
+
+use super::{Flavour, Packet, Spead, SpeadLayout, fuzzing, inspect};
+use crate::{
+    placement::Reject,
+    wire::{
+        family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
+        frame::Objects,
+        inspect::reader::Reader,
+        layout::Place,
+        restamp::{RestampError, Restamper},
+    },
+};
+
+/// SPEAD-64-XX.
+#[derive(Debug)]
+pub struct SpeadFamily;
+
+impl Family for SpeadFamily {
+    fn name(&self) -> &'static str {
+        "spead"
+    }
+
+    fn title(&self) -> &'static str {
+        "SPEAD"
+    }
+
+    fn objects(&self) -> Objects {
+        Objects::Heaps
+    }
+
+    fn has_magic(&self) -> bool {
+        true
+    }
+
+    /// The variant is the bits of an address.
+    fn shape(&self, packet: &[u8]) -> Option<Shape> {
+        let variant = Packet::read(packet).ok()?.flavour.address_bits();
+        let shape = Shape { family: SpeadStream::FAMILY, network: 0, length: 0, variant };
+        (packet.len() > Spead::LEN).then_some(shape)
+    }
+
+    fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
+        let flavour = Flavour::new(seen.shape.variant).ok_or(Reject::Unrecognised)?;
+        Ok(StreamFormat { place: Place::Sequence, ..seen.blank(SpeadStream { flavour }) })
+    }
+
+    fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
+        inspect::packet(reader);
+    }
+
+    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
+        Err(RestampError::NoFrames(self.name()))
+    }
+
+    fn fuzz(&self, _: u8, packet: &[u8]) {
+        fuzzing::run(packet);
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        fuzzing::seeds()
+    }
+}
+
+/// What is known of a SPEAD stream alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpeadStream {
+    /// How its item pointers divide.
+    pub flavour: Flavour,
+}
+
+impl Known for SpeadStream {
+    const FAMILY: FamilyRef = FamilyRef::new(&SpeadFamily);
+    type Layout = SpeadLayout;
+
+    fn layout(&self, stream: &StreamFormat) -> Result<SpeadLayout, Reject> {
+        Ok(SpeadLayout { flavour: self.flavour, heap_bytes: stream.object_bytes })
+    }
+}
+
+impl Particulars for SpeadStream {
+    fn details(&self, _: &StreamFormat) -> Vec<String> {
+        vec![format!("SPEAD-64-{}", self.flavour.address_bits())]
+    }
+}

@@ -1,0 +1,266 @@
+//! The way of packets from the wire to their places, compiled for each format.
+//!
+//! ```text
+//!   Engine ── one virtual call for each train ──▶ By<L> ── L::place, inlined, for each packet ──▶ Stream
+//! ```
+//!
+//! What lies side by side in a train and in its object is a run: looked up, copied and noted once.
+//!
+//! A stream's layout is chosen once, when it begins ([`Visit`]), as the type it is; nothing behind that names a format or
+//! asks for it again.
+
+use super::gate::Gate;
+use super::stream::{Part, Stream};
+use crate::mirror::Tap;
+use skyhaul_core::assembly::{Slot, Window};
+use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};
+use skyhaul_core::wire::{StreamFormat, Visit};
+use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::source::Train;
+use std::fmt::Debug;
+use std::ops::{Deref, DerefMut};
+
+/// What all streams of an engine share while packets are placed.
+#[derive(Debug)]
+pub(super) struct Around<'a> {
+    pub(super) now: Nanos,
+    pub(super) pool: &'a Pool,
+    pub(super) gate: &'a Gate,
+    pub(super) tap: &'a mut Option<Tap>,
+}
+
+/// Places packets by one kind of layout.
+pub(super) trait Placing: Debug + Send {
+    /// Put the packets of a train where they belong.
+    fn train(&self, stream: &mut Stream, train: &Train<'_>, around: &mut Around<'_>);
+    /// Put one packet where it belongs.
+    fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
+    /// The next part that is finished.
+    fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
+}
+
+#[derive(Debug)]
+struct By<L>(L);
+
+impl<L: Layout + Debug + Send> Placing for By<L> {
+    fn train(&self, stream: &mut Stream, train: &Train<'_>, around: &mut Around<'_>) {
+        stream.train(&self.0, train, around);
+    }
+
+    fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>) {
+        stream.packet(&self.0, packet, around);
+    }
+
+    fn poll_part(&self, stream: &mut Stream) -> Option<Part> {
+        stream.poll_part(&self.0)
+    }
+}
+
+/// How the packets of such a stream are placed.
+pub(super) fn of(format: &StreamFormat) -> Result<Box<dyn Placing>, Reject> {
+    struct Chosen;
+    impl Visit for Chosen {
+        type Out = Box<dyn Placing>;
+        fn visit<L: Layout + Debug + Send + Sync + 'static>(self, layout: L) -> Self::Out {
+            Box::new(By(layout))
+        }
+    }
+    format.visit(Chosen)
+}
+
+/// A stream and the way of its packets.
+#[derive(Debug)]
+pub(super) struct Placed {
+    stream: Stream,
+    placing: Box<dyn Placing>,
+}
+
+impl Placed {
+    pub(super) fn new(stream: Stream, placing: Box<dyn Placing>) -> Self {
+        Self { stream, placing }
+    }
+
+    /// Put the packets of a train where they belong.
+    #[inline]
+    pub(super) fn train(&mut self, train: &Train<'_>, around: &mut Around<'_>) {
+        self.placing.train(&mut self.stream, train, around);
+    }
+
+    /// Put one packet where it belongs.
+    #[inline]
+    pub(super) fn packet(&mut self, packet: &[u8], around: &mut Around<'_>) {
+        self.placing.packet(&mut self.stream, packet, around);
+    }
+
+    /// The next part that is finished.
+    #[inline]
+    pub(super) fn poll_part(&mut self) -> Option<Part> {
+        if !self.stream.has_part() {
+            return None;
+        }
+        self.placing.poll_part(&mut self.stream)
+    }
+}
+
+impl Deref for Placed {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl DerefMut for Placed {
+    fn deref_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+}
+
+/// Packets of equal length that lie side by side in a train.
+#[derive(Clone, Copy, Debug)]
+struct Packets<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    count: usize,
+}
+
+impl<'a> Packets<'a> {
+    /// The first `count`, and the others.
+    #[inline]
+    fn split(self, count: usize) -> (Packets<'a>, Packets<'a>) {
+        let (bytes, rest) = self.bytes.split_at(count * self.stride);
+        (Packets { bytes, count, ..self }, Packets { bytes: rest, count: self.count - count, ..self })
+    }
+}
+
+/// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
+/// take the memory of those that are.
+const PROVEN: u64 = 32;
+
+impl Stream {
+    /// Put the packets of a train where they belong: what lies side by side, in the train and in its object, at once.
+    #[inline]
+    pub(super) fn train(&mut self, layout: &impl Layout, train: &Train<'_>, around: &mut Around<'_>) {
+        let stride = train.stride.min(train.bytes.len());
+        if !around.gate.is_open() || stride == 0 {
+            return train.packets().for_each(|packet| self.packet(layout, packet, around));
+        }
+        self.report.packets += train.count() as u64;
+        self.report.bytes += train.bytes.len() as u64;
+        let mut rest = train.bytes;
+        let mut next = layout.place(&rest[..stride]);
+        loop {
+            let first = next;
+            let (mut count, mut end) = (1, first.map_or(0, |first| first.offset + first.length));
+            let mut behind = rest.get(stride..).unwrap_or_default();
+            while !behind.is_empty() {
+                next = layout.place(&behind[..stride.min(behind.len())]);
+                let (Ok(first), Ok(following)) = (&first, &next) else { break };
+                if !first.goes_on(following, end) || behind.len() < stride {
+                    break;
+                }
+                end += following.length;
+                count += 1;
+                behind = &behind[stride..];
+            }
+            let taken = rest.len() - behind.len();
+            let (run, left) = rest.split_at(taken);
+            match first {
+                Ok(first) => self.run(first, Packets { bytes: run, stride, count }, around),
+                Err(why) => self.report.rejects.add(why),
+            }
+            if left.is_empty() {
+                return;
+            }
+            rest = left;
+        }
+    }
+
+    /// Put packets that lie side by side, the first at `place`, where they belong: at once, as far as they have a place.
+    #[inline]
+    fn run(&mut self, mut place: Placement, mut packets: Packets<'_>, around: &mut Around<'_>) {
+        let each = place.length;
+        while packets.count > 0 {
+            let all = Placement { length: each * packets.count as u64, ..place };
+            // What opens an object, or is doubtful, is put one by one: the window counts packets.
+            let whole = packets.count > 1 && self.assembly.goes_on(&all);
+            let count = if whole { packets.count } else { 1 };
+            let (together, left) = packets.split(count);
+            let part = Placement { length: each * count as u64, ..place };
+            if let Err(why) = self.put(part, together, around) {
+                self.report.rejects.add_many(why, count as u64);
+            }
+            place.offset += part.length;
+            packets = left;
+        }
+    }
+
+    /// Put one packet where it belongs.
+    #[inline]
+    pub(super) fn packet(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) {
+        self.report.packets += 1;
+        self.report.bytes += packet.len() as u64;
+        if let Err(why) = self.place(layout, packet, around) {
+            self.report.rejects.add(why);
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, layout: &impl Layout, packet: &[u8], around: &mut Around<'_>) -> Result<(), Reject> {
+        let placement = layout.place(packet)?;
+        let gate = around.gate;
+        if !gate.is_open()
+            && let Some(time) = packet
+                .get(placement.start as usize..)
+                .and_then(|payload| self.info.format.frame_time(payload))
+        {
+            gate.admit(time.unix_seconds)?;
+        }
+        self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
+    }
+
+    /// Put the payloads of packets into the place that all have together.
+    #[inline]
+    fn put(
+        &mut self,
+        placement: Placement,
+        packets: Packets<'_>,
+        around: &mut Around<'_>,
+    ) -> Result<(), Reject> {
+        let Around { now, pool, ref mut tap, .. } = *around;
+        let Packets { bytes, stride, count } = packets;
+        let start = placement.start as usize;
+        if (stride - start) as u64 * count as u64 != placement.length {
+            return Err(Reject::Truncated);
+        }
+        let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
+        // Until a stream is proven, half of the pool is for others.
+        let room = |_: u64, old: Option<Block>| {
+            let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
+            let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };
+            (pool.free() > leaves).then(|| pool.take()).flatten().ok_or(old)
+        };
+        let mut slot = self.assembly.reserve(placement, now, room)?;
+        let range = slot.range().start as usize..slot.range().end as usize;
+        if count == 1 {
+            slot.block().place(range.start, &bytes[start..]);
+        } else {
+            slot.block().place_run(range.start, bytes, stride, start);
+        }
+        if let Some(tap) = tap.as_mut() {
+            tap.frames(
+                self.info.id,
+                slot.block(),
+                range,
+                placement.key.number.saturating_mul(self.per_object),
+            );
+        }
+        slot.commit(now);
+        self.report.placed += count as u64;
+        let within = placement.offset / u64::from(self.info.unit_bytes.max(1));
+        let number = placement.key.number.saturating_mul(self.per_object).saturating_add(within);
+        self.report.sequence.arrived_run(number, count as u64);
+        self.report.last_arrival = now;
+        Ok(())
+    }
+}

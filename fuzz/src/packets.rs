@@ -1,0 +1,51 @@
+//! Packets of the families to begin from, and the number before them.
+
+use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing, Order, vtp as transport};
+
+const ORDERS: [Order; 2] = [Order::Little, Order::Big];
+
+/// Packets of every family.
+pub(crate) fn all() -> Vec<Vec<u8>> {
+    FAMILIES.iter().flat_map(|family| family.seeds()).collect()
+}
+
+/// Packets of one family, each behind an octet that chooses what a packet does not tell.
+pub(crate) fn chosen(family: FamilyRef) -> Vec<Vec<u8>> {
+    let numbered = family.seeds().into_iter().enumerate();
+    let choices = |(n, packet): (usize, Vec<u8>)| {
+        [0, 1].map(|low| [&[((n * 36) as u8) & !1 | low][..], &packet].concat())
+    };
+    numbered.flat_map(choices).collect()
+}
+
+/// What is inspected: packets of every family, and heaps with descriptors.
+pub(crate) fn inspect_seeds() -> Vec<Vec<u8>> {
+    all().into_iter().chain(crate::spead::packet_seeds()).collect()
+}
+
+pub(crate) fn vtp(bytes: &[u8]) {
+    for order in ORDERS {
+        if let Some(number) = transport::psn(bytes, order) {
+            assert_eq!(transport::write(number, order), bytes[..8], "a sequence number does not write back");
+        }
+    }
+    let _ = transport::detect(bytes.chunks(9));
+}
+
+pub(crate) fn vtp_seeds() -> Vec<Vec<u8>> {
+    let run = |order| (250u64..270).flat_map(|n| [&transport::write(n, order)[..], &[0]].concat()).collect();
+    ORDERS.map(run).to_vec()
+}
+
+/// Files of whole frames, sent again with new times.
+pub(crate) fn restamp_seeds() -> Vec<Vec<u8>> {
+    let whole = |mut packet: Vec<u8>| match Format::Auto.framing(&packet) {
+        // What precedes a frame may look like another, of any length.
+        Framing::Length(length) if length < 1 << 16 => {
+            packet.resize(length, 0);
+            Some(packet.repeat(if length < 100 { 3 } else { 1 }))
+        }
+        _ => None,
+    };
+    all().into_iter().filter_map(whole).collect()
+}
