@@ -8,8 +8,7 @@
 
 use std::ops::Range;
 
-use skyhaul_core::wire::vdif::FILL;
-use skyhaul_core::wire::{Filler, Octets, StreamFormat};
+use skyhaul_core::wire::{FILL, Filler, Octets, StreamFormat};
 
 use super::record::Datastream;
 use crate::frames;

@@ -235,6 +235,10 @@ impl StreamCheck<'_> {
             (None, Some(other)) => seen.is_some_and(|s| (s.bytes, s.crc32c) == (other.bytes, other.crc32c)),
             (None, None) => false,
         };
+        // What the recorder could not finish on a disk it wrote again, whole, on another.
+        let gave_up = self.recording.gave_up.get(copy.disk) == Some(&true);
+        let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.path)));
+        let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
         let (verdict, text) = match (copy.bytes, same) {
             _ if differs => {
                 (Verdict::Damaged, format!("the index of another disk says otherwise of chunk {number}"))
@@ -245,7 +249,7 @@ impl StreamCheck<'_> {
             (Some(_), true) if copy.record.is_some() => {
                 (Verdict::Holes, format!("chunk {number} is on another disk, too: both were acknowledged"))
             }
-            (Some(_), true) if self.recording.gave_up.get(copy.disk) == Some(&true) => (
+            (Some(_), true) if gave_up => (
                 Verdict::Holes,
                 format!(
                     "a copy of chunk {number}, written before its disk failed or hung: it is safe on another"
@@ -255,6 +259,12 @@ impl StreamCheck<'_> {
                 Verdict::Unproven,
                 format!(
                     "a copy of chunk {number}, which is on another disk: concatenated by name it would be read twice"
+                ),
+            ),
+            (Some(_), false) if gave_up && proven && copy.record.is_none() => (
+                Verdict::Holes,
+                format!(
+                    "what its disk, which failed or hung, kept of chunk {number}: it is not used, the chunk is safe on another"
                 ),
             ),
             (Some(_), false) => (

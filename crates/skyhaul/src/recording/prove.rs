@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use skyhaul_core::wire::FrameSeen;
 use skyhaul_io::disk::{Source, open_regular};
 use skyhaul_io::memory::Block;
 
@@ -17,17 +18,6 @@ use crate::frames::FramesOf;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 4 << 20;
-
-/// What one frame is, to who knows its format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FrameSeen {
-    /// Why it is no legal frame.
-    pub illegal: Option<&'static str>,
-    /// It is marked as invalid: fill.
-    pub filled: bool,
-    /// Unix second and frame number.
-    pub time: Option<(i64, u32)>,
-}
 
 /// Reads the frames of one chunk, in order.
 pub trait FrameReader {
