@@ -75,19 +75,16 @@ pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
 }
 
-/// Copy what lies behind the first `start` bytes of each packet, of `stride` bytes each, into `dst`, one behind the other.
-/// A cache line that two of them share is written once and whole, past the cache as the others are.
+/// Copy payloads of `each` bytes, of which one begins every `stride` bytes of `src`, into `dst`, one behind the other. A
+/// cache line that two of them share is written once and whole, past the cache as the others are.
 ///
 /// # Panics
-/// If `dst` is not as long as all payloads together, or `packets` are not whole.
-pub fn place_run(dst: &mut [u8], packets: &[u8], stride: usize, start: usize) {
-    assert!(start < stride && packets.len().is_multiple_of(stride), "packets are whole, and have a payload");
-    let payloads = packets.chunks_exact(stride).map(|packet| &packet[start..]);
-    assert_eq!(
-        dst.len(),
-        packets.len() / stride * (stride - start),
-        "payloads and their slot are of one length"
-    );
+/// If `dst` is not as long as all payloads together, or `src` does not begin and end with one.
+pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
+    let whole = src.is_empty() || src.len() % stride == each % stride;
+    assert!((1..=stride).contains(&each) && whole, "payloads are whole");
+    let payloads = src.chunks(stride).map(|payload| &payload[..each]);
+    assert_eq!(dst.len(), src.len().div_ceil(stride) * each, "payloads and their slot are of one length");
     match LEVEL.load(Ordering::Relaxed) {
         #[cfg(target_arch = "x86_64")]
         AVX512 => {
@@ -103,7 +100,7 @@ pub fn place_run(dst: &mut [u8], packets: &[u8], stride: usize, start: usize) {
         PLAIN => {}
         _ => LEVEL.store(detect(), Ordering::Relaxed),
     }
-    for (dst, payload) in dst.chunks_exact_mut(stride - start).zip(payloads) {
+    for (dst, payload) in dst.chunks_exact_mut(each).zip(payloads) {
         dst.copy_from_slice(payload);
     }
 }
@@ -358,15 +355,15 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         {
             if std::arch::is_x86_feature_detected!("avx2") {
-                forms.push(("avx2", |d, s, stride, start| {
-                    let payloads = s.chunks_exact(stride).map(|packet| &packet[start..]);
+                forms.push(("avx2", |d, s, stride, each| {
+                    let payloads = s.chunks(stride).map(|payload| &payload[..each]);
                     // SAFETY: AVX2 was just detected, and the slot is as long as all payloads.
                     unsafe { x86::place_run_avx2(d.as_mut_ptr(), payloads) }
                 }));
             }
             if std::arch::is_x86_feature_detected!("avx512f") {
-                forms.push(("avx512", |d, s, stride, start| {
-                    let payloads = s.chunks_exact(stride).map(|packet| &packet[start..]);
+                forms.push(("avx512", |d, s, stride, each| {
+                    let payloads = s.chunks(stride).map(|payload| &payload[..each]);
                     // SAFETY: AVX-512F was just detected, and the slot is as long as all payloads.
                     unsafe { x86::place_run_avx512(d.as_mut_ptr(), payloads) }
                 }));
@@ -381,11 +378,11 @@ mod tests {
                     let (stride, bytes) = (start + each, each * count);
                     let mut wrote = vec![0xA5u8; bytes + 256];
                     let mut expected = wrote.clone();
-                    let packets = &source[..stride * count];
+                    let packets = &source[..(stride * count).saturating_sub(start)];
                     let payloads: Vec<u8> =
-                        packets.chunks(stride).flat_map(|p| &p[start..]).copied().collect();
+                        packets.chunks(stride).flat_map(|p| &p[..each]).copied().collect();
                     expected[to..to + bytes].copy_from_slice(&payloads);
-                    copy(&mut wrote[to..to + bytes], packets, stride, start);
+                    copy(&mut wrote[to..to + bytes], packets, stride, each);
                     fence();
                     assert!(wrote == expected, "{name}: {count} of {each} bytes at {to}");
                 }

@@ -68,15 +68,15 @@ impl Block {
         copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
     }
 
-    /// Write what lies behind the first `start` bytes of each packet, of `stride` bytes each, at `offset`, one behind the
+    /// Write payloads of `each` bytes, of which one begins every `stride` bytes of `src`, from `offset` on, one behind the
     /// other, as [`place`](Self::place) does.
     ///
     /// # Panics
-    /// If the bytes do not fit into the block, the packets are not whole, or a view shows some of their place.
+    /// If they do not fit into the block, `src` does not begin and end with one, or a view shows some of their place.
     #[inline]
-    pub fn place_run(&mut self, offset: usize, packets: &[u8], stride: usize, start: usize) {
-        let bytes = packets.len() / stride * (stride - start);
-        copy::place_run(self.part_mut(offset..offset + bytes), packets, stride, start);
+    pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
+        let bytes = src.len().div_ceil(stride) * each;
+        copy::place_run(self.part_mut(offset..offset + bytes), src, stride, each);
     }
 
     /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.

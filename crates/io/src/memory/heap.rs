@@ -296,6 +296,22 @@ impl HeapBytes {
         if warm { part.copy_from_slice(bytes) } else { copy::place(part, bytes) }
     }
 
+    /// Write payloads of `each` bytes, of which one begins every `stride` bytes of `src`, from `offset` on, one behind the
+    /// other, as [`place`](Self::place) does.
+    ///
+    /// # Panics
+    /// If they do not fit, as with a slice, or `src` does not begin and end with one.
+    pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
+        let warm = self.warm;
+        let part = self.part_mut(offset..offset + src.len().div_ceil(stride) * each);
+        if !warm {
+            return copy::place_run(part, src, stride, each);
+        }
+        for (part, payload) in part.chunks_exact_mut(each).zip(src.chunks(stride)) {
+            part.copy_from_slice(&payload[..each]);
+        }
+    }
+
     /// A part to write to.
     ///
     /// # Panics

@@ -245,7 +245,7 @@ impl Stream {
         if count == 1 {
             slot.block().place(range.start, &bytes[start..]);
         } else {
-            slot.block().place_run(range.start, bytes, stride, start);
+            slot.block().place_run(range.start, &bytes[start..], stride, stride - start);
         }
         if let Some(tap) = tap.as_mut() {
             tap.frames(

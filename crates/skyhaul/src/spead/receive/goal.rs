@@ -1,7 +1,7 @@
 //! Where payloads go and what becomes of finished heaps: memory of their own, or a place in a chunk.
 
 use super::heap::{Heap, Kept, Partial};
-use super::table::Sender;
+use super::table::{Run, Sender};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::spead::Head;
@@ -44,6 +44,31 @@ pub(super) trait Goal: Send + 'static {
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, Reject>;
+
+    /// The payloads of a run, of packets that have the same head but for their offsets. Returns how many were written, and
+    /// how many item pointers were too many.
+    ///
+    /// # Errors
+    /// The first of them does not belong to this heap after all.
+    fn write_run(
+        &mut self,
+        block: &mut Self::Block,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
+        let (mut to, mut written, mut refused) = (offset, 0, 0);
+        for payload in run.payloads() {
+            match self.write(block, head, to, payload) {
+                Ok(more) => refused += more,
+                Err(why) if written == 0 => return Err(why),
+                Err(_) => break,
+            }
+            to += payload.len() as u64;
+            written += 1;
+        }
+        Ok((written, refused))
+    }
 
     /// Blocks have memory that whoever holds one may fill: see [`bytes`](Self::bytes).
     const FILLED_OUTSIDE: bool = false;
@@ -142,6 +167,25 @@ impl Goal for OwnMemory {
         }
         block.bytes.place(offset as usize, bytes);
         Ok(block.kept.add(head))
+    }
+
+    #[inline]
+    fn write_run(
+        &mut self,
+        block: &mut Partial,
+        head: &Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
+        let Run { bytes, stride, each, count } = *run;
+        if count == 1 {
+            return self.write(block, head, offset, bytes).map(|refused| (1, refused));
+        }
+        if block.flavour != head.flavour {
+            return Err(Reject::BadVersion);
+        }
+        block.bytes.place_run(offset as usize, bytes, stride, each);
+        Ok((count, block.kept.add(head) * count as u64))
     }
 
     fn bytes(block: &mut Partial, at: usize, length: usize) -> Option<&mut [u8]> {

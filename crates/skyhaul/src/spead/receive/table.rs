@@ -76,12 +76,12 @@ pub(super) fn nanos(duration: Duration) -> Nanos {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run<'a> {
     /// The first payload, and behind it what lies up to the end of the last.
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     /// From one payload to the next.
-    stride: usize,
+    pub(super) stride: usize,
     /// Bytes of each payload.
-    each: usize,
-    count: usize,
+    pub(super) each: usize,
+    pub(super) count: usize,
 }
 
 /// Why a run was not placed.
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
     }
 
     #[inline]
-    fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
         let Run { bytes, stride, each, count } = *self;
         (0..count).map(move |n| &bytes[n * stride..][..each])
     }
@@ -262,19 +262,10 @@ impl<G: Goal> Table<G> {
         if slot.is_first() {
             self.rows.note(from.who(), head);
         }
-        let (mut to, mut placed) = (part.offset, 0);
-        for payload in run.payloads() {
-            match self.goal.write(slot.block(), head, to, payload) {
-                Ok(refused) => counts.pointers_refused += refused,
-                Err(why) if placed == 0 => return Err(run.refused(why)),
-                Err(_) => {
-                    slot.cut(to);
-                    break;
-                }
-            }
-            to += payload.len() as u64;
-            placed += 1;
-        }
+        let written = self.goal.write_run(slot.block(), head, part.offset, &run);
+        let (placed, refused) = written.map_err(|why| run.refused(why))?;
+        counts.pointers_refused += refused;
+        slot.cut(part.offset + run.bytes_of(placed));
         slot.commit(now);
         let is_whole = at + run.length() == head.length && head.size == Some(head.length);
         counts.single_packet_heaps += u64::from(is_whole);
