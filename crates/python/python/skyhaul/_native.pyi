@@ -13,7 +13,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
     "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Heap",
-    "InprocQueue", "OpenChunk", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
+    "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
     "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
