@@ -60,7 +60,7 @@ pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
 };
 pub use repair::{Repaired, repair};
-pub use report::{DiskState, DiskStatus, Histogram, RecordingReport};
+pub use report::{DiskState, DiskStatus, Latency, RecordingReport};
 pub use skyhaul_core::wire::FrameSeen;
 pub use writer::{
     Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,

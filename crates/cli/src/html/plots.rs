@@ -3,7 +3,7 @@
 use super::svg::{Axis, Drawing, short};
 use super::words;
 use crate::print;
-use skyhaul::recording::DiskStatus;
+use skyhaul::recording::{DiskStatus, Latency};
 
 /// Width of a drawing that fills the page.
 pub(super) const WIDTH: f64 = 1040.0;
@@ -176,7 +176,7 @@ pub(super) fn disks(disks: &[DiskStatus]) -> String {
     let shown = &disks[..disks.len().min(MOST_DISKS)];
     let total = disks.iter().map(|d| d.bytes as f64).sum::<f64>().max(1.0);
     let largest = shown.iter().map(|d| d.bytes as f64).fold(1.0, f64::max) / total;
-    let buckets: Vec<Vec<(f64, f64, u64)>> = shown.iter().map(|d| spread(&d.latency.buckets())).collect();
+    let buckets: Vec<Vec<(f64, f64, u64)>> = shown.iter().map(|d| spread(&d.latency)).collect();
     let low = buckets.iter().flatten().map(|b| b.0).fold(f64::INFINITY, f64::min);
     let high = buckets.iter().flatten().map(|b| b.1).fold(0.0, f64::max);
     let row = 62.0;
@@ -220,10 +220,9 @@ pub(super) fn disks(disks: &[DiskStatus]) -> String {
     drawing.finish()
 }
 
-/// Buckets (upper end in µs, count) as (lower end, upper end, count): they are a quarter of an octave wide.
-fn spread(buckets: &[(u64, u64)]) -> Vec<(f64, f64, u64)> {
-    let width = |end: u64| ((1u64 << end.saturating_sub(1).max(1).ilog2()) / 4).max(1);
-    buckets.iter().map(|&(end, n)| (end.saturating_sub(width(end)).max(1) as f64, end as f64, n)).collect()
+/// What a drawing over the logarithm shows of each bucket: lower end, upper end in µs, count.
+fn spread(latency: &Latency) -> Vec<(f64, f64, u64)> {
+    latency.buckets().map(|(bucket, n)| (bucket.start.max(1) as f64, bucket.end as f64, n)).collect()
 }
 
 /// A sentence in place of a drawing.
@@ -242,13 +241,5 @@ mod tests {
         assert!(some.len() <= MOST_POINTS + 1);
         assert_eq!((**some.first().unwrap(), **some.last().unwrap()), (0, 999));
         assert!(thin::<u8>(&[]).is_empty());
-    }
-
-    #[test]
-    fn a_bucket_begins_where_the_one_before_ends() {
-        assert_eq!(
-            spread(&[(1280, 1), (1536, 2), (2048, 1), (2560, 1)]).iter().map(|b| b.0).collect::<Vec<_>>(),
-            [1024.0, 1280.0, 1792.0, 2048.0]
-        );
     }
 }

@@ -1,5 +1,7 @@
 //! A histogram of fixed size over all of `u64`, with buckets no wider than 1/8 of their value.
 
+use std::ops::Range;
+
 /// Sub-buckets of each power of two.
 const SUB: usize = 8;
 const BUCKETS: usize = 62 * SUB;
@@ -110,6 +112,12 @@ impl Histogram {
         0
     }
 
+    /// The buckets that hold anything: the values that it is for, and its count. The last of all holds [`u64::MAX`], too.
+    pub fn buckets(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        let end = |bucket| if bucket < BUCKETS { floor(bucket) } else { u64::MAX };
+        self.counts.iter().enumerate().filter(|&(_, &n)| n > 0).map(move |(b, &n)| (floor(b)..end(b + 1), n))
+    }
+
     /// The buckets that hold anything: (smallest value, count).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|&(_, &n)| n > 0).map(|(b, &n)| (floor(b), n))
@@ -138,6 +146,12 @@ mod tests {
             let b = bucket(v);
             prop_assert!(floor(b) <= v && v - floor(b) <= v / 8);
             prop_assert!(b + 1 == BUCKETS || floor(b + 1) > v);
+            let mut h = Histogram::default();
+            h.record_many(v, 3);
+            let buckets: Vec<_> = h.buckets().collect();
+            prop_assert_eq!(buckets.len(), 1);
+            prop_assert!(buckets[0].0.contains(&v) || v == u64::MAX);
+            prop_assert_eq!(buckets[0].1, 3);
         }
 
         #[test]

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use skyhaul_io::disk::{Disk, Log, Means, Waker};
 
 use super::dispatch::{ASSUMED, Ready, Work};
-use super::report::{DiskState, Histogram};
+use super::report::{DiskState, Latency};
 use super::striping::Candidate;
 
 /// A line for a disk's index, and the directory that it needs.
@@ -49,7 +49,7 @@ pub(super) struct LaneState {
     pub(super) chunks: u64,
     pub(super) bytes: u64,
     pub(super) acknowledged_bytes: u64,
-    pub(super) latency: Histogram,
+    pub(super) latency: Latency,
     pub(super) means: Means,
 }
 
@@ -146,7 +146,7 @@ impl Lane {
             chunks: 0,
             bytes: 0,
             acknowledged_bytes: 0,
-            latency: Histogram::default(),
+            latency: Latency::default(),
             means: disk.means().clone(),
         };
         Lane { path, log: log.file().clone(), waker: disk.waker(), state: Mutex::new(state) }

@@ -1,9 +1,11 @@
 //! What a recorder says of itself, while it runs and at its end.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use skyhaul_core::measure::Histogram;
 
 use super::ledger::DatastreamReport;
 use super::record::Event;
@@ -51,7 +53,7 @@ pub struct DiskStatus {
     /// Measured while busy, in bytes a second.
     pub rate: f64,
     /// From a chunk's first write to its name.
-    pub latency: Histogram,
+    pub latency: Latency,
     /// Bytes free on it.
     pub free_bytes: u64,
     /// Its last error.
@@ -98,18 +100,12 @@ impl RecordingReport {
     }
 }
 
-const OCTAVES: usize = 32;
-const STEPS: usize = 4;
-
-/// Times, counted in buckets a quarter of an octave wide: 1 µs to more than an hour.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Times, counted in buckets of an eighth of their value.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Buckets", into = "Buckets")]
-pub struct Histogram {
-    counts: [u64; OCTAVES * STEPS],
-    largest: u64,
-}
+pub struct Latency(Histogram);
 
-/// A histogram as it is written: only buckets that counted.
+/// A latency as it is written: only buckets that counted.
 #[derive(Serialize, Deserialize)]
 struct Buckets {
     count: u64,
@@ -120,88 +116,64 @@ struct Buckets {
     buckets: Vec<(u64, u64)>,
 }
 
-impl Histogram {
+impl Latency {
     /// Count one.
     pub fn add(&mut self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.largest = self.largest.max(micros);
-        self.counts[Self::bucket(micros)] += 1;
-    }
-
-    fn bucket(micros: u64) -> usize {
-        let value = micros.max(1);
-        let octave = value.ilog2() as usize;
-        // The two bits below the highest one.
-        let step = if octave >= 2 { (value >> (octave - 2)) & 3 } else { (value << (2 - octave)) & 3 };
-        (octave * STEPS + step as usize).min(OCTAVES * STEPS - 1)
-    }
-
-    /// Upper end of a bucket in µs.
-    fn end(bucket: usize) -> u64 {
-        let (octave, step) = (bucket / STEPS, (bucket % STEPS) as u64);
-        ((4 + step + 1) << octave).div_ceil(4)
+        self.0.record(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
     }
 
     /// How many were counted.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.0.count()
     }
 
-    /// The time that `part` (0 to 1) of them do not exceed, to a quarter of an octave.
+    /// The time that `part` (0 to 1) of them do not exceed, to an eighth.
     #[must_use]
     pub fn quantile(&self, part: f64) -> Duration {
-        let rank = ((self.count() as f64 * part).ceil() as u64).max(1);
-        let mut sum = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            sum += count;
-            if sum >= rank {
-                return Duration::from_micros(Self::end(bucket).min(self.largest));
-            }
-        }
-        Duration::ZERO
+        Duration::from_micros(self.0.quantile(part))
     }
 
     /// The longest.
     #[must_use]
     pub fn max(&self) -> Duration {
-        Duration::from_micros(self.largest)
+        Duration::from_micros(self.0.max())
     }
 
-    /// Upper end in µs and count of each bucket that counted.
-    #[must_use]
-    pub fn buckets(&self) -> Vec<(u64, u64)> {
-        let counted = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
-        counted.map(|(bucket, &count)| (Self::end(bucket), count)).collect()
+    /// Each bucket that counted, in µs, and its count.
+    pub fn buckets(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
+        self.0.buckets()
     }
 }
 
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: [0; OCTAVES * STEPS], largest: 0 }
+/// What is written of both is the same.
+impl PartialEq for Latency {
+    fn eq(&self, other: &Latency) -> bool {
+        self.max() == other.max() && self.buckets().eq(other.buckets())
     }
 }
 
-impl From<Histogram> for Buckets {
-    fn from(histogram: Histogram) -> Buckets {
-        let micros = |part| histogram.quantile(part).as_micros() as u64;
+impl From<Latency> for Buckets {
+    fn from(latency: Latency) -> Buckets {
+        let Latency(all) = latency;
         Buckets {
-            count: histogram.count(),
-            p50_us: micros(0.5),
-            p99_us: micros(0.99),
-            max_us: histogram.largest,
-            buckets: histogram.buckets(),
+            count: all.count(),
+            p50_us: all.quantile(0.5),
+            p99_us: all.quantile(0.99),
+            max_us: all.max(),
+            buckets: all.buckets().map(|(bucket, count)| (bucket.end, count)).collect(),
         }
     }
 }
 
-impl From<Buckets> for Histogram {
-    fn from(buckets: Buckets) -> Histogram {
-        let mut histogram = Histogram { largest: buckets.max_us, ..Histogram::default() };
+impl From<Buckets> for Latency {
+    fn from(buckets: Buckets) -> Latency {
+        let mut all = Histogram::default();
         for (end, count) in buckets.buckets {
-            histogram.counts[Histogram::bucket(end.saturating_sub(1))] += count;
+            // The longest is in the last bucket.
+            all.record_many(end.saturating_sub(1).min(buckets.max_us), count);
         }
-        histogram
+        Latency(all)
     }
 }
 
@@ -210,16 +182,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_a_quarter_octave() {
-        let mut histogram = Histogram::default();
+    fn quantiles_are_right_to_an_eighth_and_what_is_written_is_read() {
+        let mut histogram = Latency::default();
         (1..=1000).for_each(|n| histogram.add(Duration::from_micros(n * 10)));
         assert_eq!((histogram.count(), histogram.max()), (1000, Duration::from_millis(10)));
         let median = histogram.quantile(0.5).as_micros();
-        assert!((5000..6300).contains(&median), "{median}");
+        assert!((5000..5700).contains(&median), "{median}");
         assert_eq!(histogram.quantile(1.0), Duration::from_millis(10));
         histogram.add(Duration::from_secs(1 << 40));
         let text = serde_json::to_string(&histogram).unwrap();
-        let back: Histogram = serde_json::from_str(&text).unwrap();
+        let back: Latency = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&back).unwrap(), text);
     }
 }
