@@ -92,6 +92,8 @@ fn a_receiver_of_heaps_that_was_stopped_receives_what_waited() {
     assert_eq!(packets, number(&sent["totals"]["packets"]), "{report}");
     assert!(drops(&report) > 0 || number(&report["heaps"]["complete"]) == HEAPS, "{report}");
     assert_eq!(report["ended"], "idle", "{report}");
+    let counted = |name: &str| number(&report["counters"][name]);
+    assert!(counted("pauses") >= 1 && counted("paused_ms") >= 5500, "{report}");
 }
 
 #[test]

@@ -177,6 +177,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
             out.push_str(&format!("  hint: {remedy}\n"));
         }
     }
+    out.push_str(&paused(&r.counters));
     out.push_str(&transport(&r.counters));
     if r.heaps.ring_full > 0 {
         out.push_str(&format!(
@@ -222,6 +223,18 @@ fn missing(heaps: &HeapCounts) -> String {
     }
 }
 
+/// Time in which this program could not read.
+fn paused(counters: &BTreeMap<String, u64>) -> String {
+    let get = |name: &str| counters.get(name).copied().unwrap_or(0);
+    match get("pauses") {
+        0 => String::new(),
+        times => format!(
+            "  this program did not run for {:.1} s ({times} times): what the socket could not hold meanwhile is among the kernel drops\n",
+            get("paused_ms") as f64 / 1e3
+        ),
+    }
+}
+
 /// How TCP connections came and went, and bytes that became part of no heap.
 fn transport(counters: &BTreeMap<String, u64>) -> String {
     let list = |names: &[(&str, &str)]| {
@@ -247,6 +260,13 @@ fn transport(counters: &BTreeMap<String, u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pause_is_told() {
+        assert_eq!(paused(&BTreeMap::new()), "");
+        let counters = [("pauses", 2), ("paused_ms", 6300)].map(|(name, n)| (name.to_owned(), n));
+        assert!(paused(&counters.into()).contains("did not run for 6.3 s (2 times)"));
+    }
 
     #[test]
     fn connections_and_bytes_are_told_where_there_are_some() {

@@ -146,8 +146,16 @@ impl<G: Goal> Core<G> {
     /// The time, and whether nobody had looked at it for long: the program was paused.
     fn turn(&self) -> (Nanos, bool) {
         let mut clock = lock(&self.clock);
-        let paused = clock.turn().is_some();
-        (clock.now(), paused)
+        let pause = clock.turn();
+        let now = clock.now();
+        drop(clock);
+        // Without a reader nobody had to look.
+        if let Some(pause) = pause.filter(|_| !self.is_idle()) {
+            let mut own = lock(&self.own);
+            own.pauses += 1;
+            own.paused_ms += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        }
+        (now, pause.is_some())
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, Table<G>> {
@@ -196,6 +204,8 @@ impl<G: Goal> Core<G> {
         let stats = Arc::new(Mutex::new(ReaderStats { name, ..ReaderStats::default() }));
         let mut readers = lock(&self.readers);
         readers.push(stats.clone());
+        // What went by while nobody read was no pause.
+        self.turn();
         self.running.fetch_add(1, Ordering::AcqRel);
         *lock(&self.alive.0) += 1;
         let overflow = if waits && !can_be_held && self.finished.is_none() { self.overflow } else { 0 };

@@ -74,6 +74,10 @@ counts! {
     blocked,
     /// Packets with a stop item that was obeyed.
     stops,
+    /// Times the program did not run for longer than 0.1 s while it was to read: stopped, suspended, or without a processor.
+    pauses,
+    /// For how many milliseconds in all.
+    paused_ms,
     /// Item pointers beyond what one heap may have.
     pointers_refused,
     /// Bytes that belong to no packet, or to one that broke off before any of it was used (TCP, bytes); not in `bytes`.
