@@ -22,23 +22,28 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 const PACKET: usize = 1472;
 
-/// Two namespaces joined by a link with a token bucket, taken down again at the end.
+/// Two links at a time would have to share two processors, and a sender that waits for one looks like a full link.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Two namespaces joined by a link with a token bucket, taken down again at the end. There is one at a time.
 struct Link {
     near: String,
     far: String,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Link {
     /// None, with a visible reason, where that is not allowed.
     fn new(tag: &str, mbit: u32) -> Option<Self> {
         let tag = format!("{tag}{}", std::process::id());
-        let link = Self { near: format!("skyrn{tag}"), far: format!("skyrf{tag}") };
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = Self { near: format!("skyrn{tag}"), far: format!("skyrf{tag}"), _alone: alone };
         let (near, far) = (&link.near, &link.far);
         let steps = [
             format!("ip netns add {near}"),
