@@ -51,14 +51,15 @@ impl Histogram {
         self.record_many(value, 1);
     }
 
-    /// Count a value `n` times.
+    /// Count a value `n` times. Counts stop at [`u64::MAX`]: they may be read from a damaged file.
     pub fn record_many(&mut self, value: u64, n: u64) {
         if n == 0 {
             return;
         }
-        self.counts[bucket(value)] += n;
-        self.total += n;
-        self.sum += u128::from(value) * u128::from(n);
+        let count = &mut self.counts[bucket(value)];
+        *count = count.saturating_add(n);
+        self.total = self.total.saturating_add(n);
+        self.sum = self.sum.saturating_add(u128::from(value) * u128::from(n));
         self.max = self.max.max(value);
         self.min = self.min.min(value);
     }
@@ -66,10 +67,10 @@ impl Histogram {
     /// Add all of `other`'s values.
     pub fn merge(&mut self, other: &Histogram) {
         for (mine, theirs) in self.counts.iter_mut().zip(other.counts.iter()) {
-            *mine += theirs;
+            *mine = mine.saturating_add(*theirs);
         }
-        self.total += other.total;
-        self.sum += other.sum;
+        self.total = self.total.saturating_add(other.total);
+        self.sum = self.sum.saturating_add(other.sum);
         self.max = self.max.max(other.max);
         self.min = self.min.min(other.min);
     }
@@ -102,9 +103,9 @@ impl Histogram {
     #[must_use]
     pub fn quantile(&self, q: f64) -> u64 {
         let want = ((self.total as f64 * q).ceil() as u64).clamp(1, self.total.max(1));
-        let mut seen = 0;
+        let mut seen = 0u64;
         for (b, &n) in self.counts.iter().enumerate() {
-            seen += n;
+            seen = seen.saturating_add(n);
             if seen >= want && n > 0 {
                 return if b + 1 < BUCKETS { (floor(b + 1) - 1).min(self.max) } else { self.max };
             }
@@ -138,6 +139,20 @@ mod tests {
         assert_eq!((h.count(), h.min(), h.max()), (7, 0, u64::MAX));
         assert_eq!(h.quantile(1.0), u64::MAX);
         assert_eq!(Histogram::default().quantile(0.5), 0);
+    }
+
+    #[test]
+    fn counts_of_a_damaged_file_do_not_overflow() {
+        let mut h = Histogram::default();
+        for v in [5, 5, 900, u64::MAX] {
+            h.record_many(v, u64::MAX);
+        }
+        let other = h.clone();
+        h.merge(&other);
+        h.record(7);
+        assert_eq!((h.count(), h.min(), h.max()), (u64::MAX, 5, u64::MAX));
+        assert_eq!(h.quantile(0.5), 5);
+        assert!(h.mean() > 0.0);
     }
 
     proptest! {
