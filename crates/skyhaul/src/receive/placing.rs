@@ -166,7 +166,11 @@ impl Stream {
             let taken = rest.len() - behind.len();
             let (run, left) = rest.split_at(taken);
             match first {
-                Ok(first) => self.run(first, Packets { bytes: run, stride, count }, around),
+                Ok(first) => {
+                    // The last packet of a train may be shorter than the others.
+                    let stride = stride.min(taken);
+                    self.run(first, Packets { bytes: run, stride, count }, around);
+                }
                 Err(why) => self.report.rejects.add(why),
             }
             if left.is_empty() {
@@ -230,7 +234,9 @@ impl Stream {
         let Around { now, pool, ref mut tap, .. } = *around;
         let Packets { bytes, stride, count } = packets;
         let start = placement.start as usize;
-        if (stride - start) as u64 * count as u64 != placement.length {
+        // A layout that says more than the packets hold must not make us read beside them.
+        let each = stride.checked_sub(start).ok_or(Reject::Truncated)?;
+        if each as u64 * count as u64 != placement.length {
             return Err(Reject::Truncated);
         }
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
@@ -245,7 +251,7 @@ impl Stream {
         if count == 1 {
             slot.block().place(range.start, &bytes[start..]);
         } else {
-            slot.block().place_run(range.start, &bytes[start..], stride, stride - start);
+            slot.block().place_run(range.start, &bytes[start..], stride, each);
         }
         if let Some(tap) = tap.as_mut() {
             tap.frames(

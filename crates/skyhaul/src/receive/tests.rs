@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex};
 
 mod dying;
 mod hostile;
+mod runs;
 
 const BLOCK: usize = 64 << 10;
 const START: i64 = 1_795_402_800;
@@ -58,6 +59,24 @@ impl Sink for Kept {
     }
 }
 
+/// The options of an engine that learns formats, with a change, and its pool.
+fn begin(change: impl FnOnce(&mut EngineOptions)) -> (EngineOptions, Pool) {
+    let pool = Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: BLOCK, shared: false }).unwrap();
+    let mut options = EngineOptions {
+        learn: LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() },
+        assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
+        gate: Gate::default(),
+        allow: Allow::default(),
+        max_streams: 4,
+        listen: "test".into(),
+        split_threads: false,
+        keep_partial_sets: false,
+        next_stream: Arc::default(),
+    };
+    change(&mut options);
+    (options, pool)
+}
+
 struct Bed {
     engine: Engine<Kept>,
     kept: Kept,
@@ -69,20 +88,7 @@ struct Bed {
 
 impl Bed {
     fn new(change: impl FnOnce(&mut EngineOptions)) -> Self {
-        let pool =
-            Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: BLOCK, shared: false }).unwrap();
-        let mut options = EngineOptions {
-            learn: LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() },
-            assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
-            gate: Gate::default(),
-            allow: Allow::default(),
-            max_streams: 4,
-            listen: "test".into(),
-            split_threads: false,
-            keep_partial_sets: false,
-            next_stream: Arc::default(),
-        };
-        change(&mut options);
+        let (options, pool) = begin(change);
         let kept = Kept::default();
         let engine = Engine::new(options, pool.clone(), kept.clone(), None);
         Self { engine, kept, pool, now: Nanos::SECOND, ticked: Nanos::SECOND }
