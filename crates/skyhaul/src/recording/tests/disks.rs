@@ -1,0 +1,375 @@
+//! Disks that fail, fill, hang or vanish, many streams on few disks, and a recorder that is killed.
+
+use super::*;
+
+#[test]
+fn a_disk_that_breaks_or_fills_costs_nothing() {
+    for engine in engines() {
+        for (fault, state) in
+            [("eio=1MB", DiskState::Failed), ("enospc=1MB", DiskState::Full), ("eio=0", DiskState::Failed)]
+        {
+            let world = world(3);
+            let faults = vec![(1, fault.parse().unwrap())];
+            let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+            let stream = writer.add_datastream(&info(""));
+            // How soon the disk's turn comes depends on how fast it is.
+            let (mut count, mut last) = (0, 5000);
+            while count < last {
+                writer.submit(world.chunk(stream, count)).unwrap();
+                count += 1;
+                if last == 5000 && writer.status()[1].state != DiskState::Active {
+                    last = count + 20;
+                }
+            }
+            let report = writer.finish(LONG);
+            assert!(report.is_whole(), "{fault}: {report:?}");
+            assert_eq!(report.disks[1].state, state);
+            assert!(report.disks[1].error.is_some());
+            assert!(report.events.iter().any(|event| event.disk.as_ref() == Some(&world.disks[1])));
+            world.assert_holds(0, 0..count);
+            let check = world.check();
+            assert_eq!(check.verdict, Verdict::Whole, "{fault}: {:?}", check.findings);
+            assert!(
+                world.open().events.iter().any(|event| event.kind.starts_with("disk_")),
+                "in the index, too"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_copy_is_expected_only_on_the_disk_that_was_given_up() {
+    let mut world = world(3);
+    let faults = vec![(1, "eio=1MB".parse().unwrap())];
+    let writer = Writer::create(&WriterOptions { faults, ..world.options() }).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    let (mut count, end) = (0, Instant::now() + LONG);
+    while writer.status()[1].state == DiskState::Active && Instant::now() < end {
+        writer.submit(world.chunk(stream, count)).unwrap();
+        count += 1;
+    }
+    for number in count..count + 10 {
+        writer.submit(world.chunk(stream, number)).unwrap();
+    }
+    let report = writer.finish(LONG);
+    assert!(report.is_whole() && report.disks[1].state == DiskState::Failed, "{report:?}");
+    assert_eq!((world.check().verdict, world.check().exit_code()), (Verdict::Whole, 0));
+
+    // Mounted elsewhere, and given in another order: each is what its own index says.
+    let moved = world.directory.path().join("elsewhere");
+    std::fs::rename(&world.disks[1], &moved).unwrap();
+    world.disks = vec![world.disks[2].clone(), moved, world.disks[0].clone()];
+    let entry = |disk: usize| {
+        let chunks = &world.open().datastreams[0].chunks;
+        chunks.values().find(|chunk| chunk.disk == disk).unwrap().path.clone()
+    };
+    for (from, to, expected) in [
+        (0, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
+        (2, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
+        (0, 2, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (2, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (1, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+    ] {
+        let original = entry(from);
+        let copy = world.disks[to].join(original.strip_prefix(&world.disks[from]).unwrap());
+        std::fs::copy(&original, &copy).unwrap();
+        let check = world.check();
+        let found = check.findings.iter().find(|found| found.path.as_ref() == Some(&copy)).unwrap();
+        let (verdict, code, text) = expected;
+        assert_eq!((found.verdict, check.exit_code()), (verdict, code), "{from} to {to}: {found:?}");
+        assert!(found.text.contains(text), "{from} to {to}: {found:?}");
+        // A device that failed may have lost what was written last.
+        let mut torn = std::fs::read(&copy).unwrap();
+        let last = torn.len() - 1;
+        torn[last] ^= 1;
+        std::fs::write(&copy, &torn).unwrap();
+        let check = world.check();
+        let found = check.findings.iter().find(|found| found.path.as_ref() == Some(&copy)).unwrap();
+        assert_eq!((found.verdict, check.exit_code()), (verdict, code), "{from} to {to}, torn: {found:?}");
+        // Unless the chunk itself is not proven either.
+        let whole = std::fs::read(&original).unwrap();
+        std::fs::write(&original, &torn).unwrap();
+        assert_eq!(world.check().exit_code(), 1, "{from} to {to}, both torn");
+        std::fs::write(&original, whole).unwrap();
+        std::fs::remove_file(copy).unwrap();
+    }
+
+    // Without its index nothing says of a disk that is mounted elsewhere which it was.
+    let original = entry(0);
+    let given_up = world.disks[1].clone();
+    let copy = given_up.join(original.strip_prefix(&world.disks[0]).unwrap());
+    std::fs::copy(&original, copy).unwrap();
+    std::fs::remove_file(Label::new("exp_st_no0001").unwrap().index(&given_up)).unwrap();
+    assert_eq!(world.check().exit_code(), 1);
+    let back = world.directory.path().join("d1");
+    std::fs::rename(given_up, &back).unwrap();
+    let report = Recording::open([&world.disks[0], &back, &world.disks[2]], "exp_st_no0001").unwrap();
+    let check = report.check(&CheckOptions::default()).unwrap();
+    let found = check.findings.iter().find(|found| found.text.starts_with("a copy of chunk")).unwrap();
+    assert_eq!(found.verdict, Verdict::Holes, "its path says it: {found:?}");
+}
+
+#[test]
+fn a_slow_disk_gets_less_and_a_hanging_one_is_left() {
+    for engine in engines() {
+        let world = world(3);
+        let faults = vec![(0, "latency=200ms".parse().unwrap())];
+        let report = record(&world, &WriterOptions { engine, faults, ..world.options() }, 200);
+        assert!(report.is_whole());
+        assert!(report.disks[0].chunks < 40, "{:?}", report.disks);
+        world.assert_holds(0, 0..200);
+    }
+    if uring_works() {
+        let world = world(2);
+        let faults = vec![(0, "latency=100s".parse().unwrap())];
+        let stall = Duration::from_millis(300);
+        let begun = Instant::now();
+        let report = record(&world, &WriterOptions { faults, stall, ..world.options() }, 40);
+        assert!(report.is_whole(), "{report:?}");
+        assert!(begun.elapsed() < Duration::from_secs(20));
+        assert_eq!(report.disks[0].state, DiskState::Stalled);
+        world.assert_holds(0, 0..40);
+    }
+}
+
+#[test]
+fn a_directory_removed_in_mid_scan_loses_only_what_was_in_it() {
+    for engine in engines() {
+        let world = world(2);
+        let writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        for number in 0..60 {
+            if number == 20 {
+                // Everything so far is acknowledged: what is removed with it is the remover's loss.
+                while writer.report().datastreams[0].acknowledged < 20 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                std::fs::remove_dir_all(world.disks[0].join("exp_st_no0001")).unwrap();
+            }
+            writer.submit(world.chunk(stream, number)).unwrap();
+        }
+        let report = writer.finish(LONG);
+        let stream = &report.datastreams[0];
+        assert_eq!((stream.acknowledged, stream.submitted, report.is_whole()), (60, 60, false), "{stream:?}");
+        assert!(stream.gone_numbers.iter().all(|&number| number < 20), "{stream:?}");
+        assert_eq!(report.disks[0].state, DiskState::Failed);
+        let recording = world.open();
+        assert!((20..60).all(|number| recording.datastreams[0].chunks[&number].is_acknowledged()));
+        let told = recording.findings.iter().find(|finding| finding.text.contains("has no index")).unwrap();
+        assert_eq!(told.path.as_ref(), Some(&world.disks[0]));
+    }
+}
+
+/// A bug on a disk's thread (here: in what fills holes) costs the chunk that it was working on, is named, and no more.
+#[test]
+fn a_disk_whose_thread_panics_is_named_and_the_others_go_on() {
+    let world = world(2);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    for number in 0..40 {
+        let mut chunk = world.chunk(stream, number);
+        if number == 10 {
+            chunk.meta.missing.push(0..1);
+            chunk.finish = Some(Arc::new(|_, _, _| panic!("this filler is broken")));
+        }
+        // A chunk of a disk's queue may be given back by its end, and comes to another one.
+        writer.submit(chunk).unwrap();
+    }
+    let report = writer.finish(LONG);
+    assert!(!report.is_whole());
+    let account = &report.datastreams[0];
+    assert_eq!((account.acknowledged, &account.lost_numbers[..]), (39, &[10][..]), "{account:?}");
+    let failed: Vec<_> = report.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
+    assert_eq!(failed.len(), 1);
+    let error = failed[0].error.as_deref().unwrap();
+    assert_eq!(error, "a bug: its thread panicked: this filler is broken");
+    assert!(report.events.iter().any(|e| e.kind == "disk_failed" && e.text == error), "{:?}", report.events);
+    assert_eq!(world.pool.free(), world.pool.blocks(), "all memory came back");
+    assert_eq!(world.check().datastreams[0].proven, 39);
+}
+
+#[test]
+fn without_any_disk_chunks_are_lost_loudly_and_nothing_blocks() {
+    for engine in engines() {
+        let world = world(2);
+        let faults = vec![(0, "eio=300kB".parse().unwrap()), (1, "enospc=300kB".parse().unwrap())];
+        let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        let mut refused = 0;
+        for number in 0..50 {
+            if let Err(error) = writer.submit(world.chunk(stream, number)) {
+                assert_eq!((error.reason, error.chunk.number), (Refusal::NoDisk, number));
+                refused += 1;
+            }
+        }
+        let report = writer.finish(LONG);
+        let stream = &report.datastreams[0];
+        assert_eq!(stream.acknowledged + stream.lost, 50, "{stream:?}");
+        assert!(stream.lost >= refused && refused > 30 && stream.acknowledged >= 2);
+        let check = world.check();
+        assert_eq!((check.verdict, check.exit_code()), (Verdict::Damaged, 1));
+        assert_eq!(check.datastreams[0].proven, stream.acknowledged);
+        assert_eq!(world.pool.free(), world.pool.blocks());
+    }
+}
+
+#[test]
+fn what_is_not_durable_at_the_deadline_is_named() {
+    for engine in engines() {
+        let world = world(1);
+        let faults = vec![(0, "latency=700ms".parse().unwrap())];
+        let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        for number in 0..14 {
+            writer.submit(world.chunk(stream, number)).unwrap();
+        }
+        let begun = Instant::now();
+        let report = writer.finish(Duration::from_millis(100));
+        assert!(begun.elapsed() < Duration::from_secs(8));
+        let stream = &report.datastreams[0];
+        assert_eq!(stream.acknowledged + stream.unacknowledged.len() as u64, 14);
+        assert!(!report.is_whole());
+        let check = world.check();
+        assert_eq!((check.verdict, check.datastreams[0].proven), (Verdict::Damaged, stream.acknowledged));
+        assert!(world.open().datastreams[0].partial.is_empty(), "no half file stays behind");
+    }
+}
+
+#[test]
+fn many_slow_streams_share_the_disks() {
+    let world = world(4);
+    let writer = Writer::create(&world.options()).unwrap();
+    let streams: Vec<DatastreamId> = (0..128)
+        .map(|n| writer.add_datastream(&info(&if n == 0 { String::new() } else { format!("_ds{n}") })))
+        .collect();
+    for number in 0..3 {
+        for &stream in &streams {
+            writer.submit(world.chunk(stream, number)).unwrap();
+        }
+    }
+    let report = writer.finish(LONG);
+    assert!(report.is_whole());
+    let check = world.check();
+    assert_eq!((check.verdict, check.datastreams.len()), (Verdict::Whole, 128));
+    assert!(check.datastreams.iter().all(|stream| stream.proven == 3));
+    assert_eq!(ls(&world.disks).len(), 1);
+}
+
+fn mount(directory: &Path, size: &str) -> bool {
+    let mut command = std::process::Command::new("mount");
+    command.args(["-t", "tmpfs", "-o", size, "tmpfs"]).arg(directory).stderr(std::process::Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// A real disk that somebody else fills up in mid-scan. Needs the right to mount.
+#[test]
+fn a_real_full_disk_costs_nothing() {
+    let world = world(2);
+    if !mount(&world.disks[0], "size=4m") {
+        println!("SKIPPED: no file system can be mounted here (run as root)");
+        return;
+    }
+    let mounted = mount(&world.disks[1], "size=64m");
+    let result = std::panic::catch_unwind(|| {
+        assert!(mounted);
+        for engine in engines() {
+            let scan = format!("full_{engine:?}");
+            let writer = Writer::create(&WriterOptions { engine, scan, ..world.options() }).unwrap();
+            let stream = writer.add_datastream(&info(""));
+            writer.submit(world.chunk(stream, 0)).unwrap();
+            // The kernel gives what there is and then says ENOSPC.
+            let other = world.disks[0].join("other");
+            assert!(std::fs::write(&other, vec![1; 5 << 20]).is_err());
+            // Either a write finds out or the look at free space, whichever comes first.
+            let mut count = 1;
+            while count < 30 || (writer.status()[0].state == DiskState::Active && count < 400) {
+                writer.submit(world.chunk(stream, count)).unwrap();
+                count += 1;
+            }
+            let report = writer.finish(LONG);
+            std::fs::remove_file(other).unwrap();
+            assert!(report.is_whole(), "{report:?}");
+            assert_eq!(report.disks[0].state, DiskState::Full, "{report:?}");
+            let recording = Recording::open(&world.disks, &report.scan).unwrap();
+            let check = recording.check(&CheckOptions::default()).unwrap();
+            assert_eq!(check.verdict, Verdict::Whole, "{:?}", check.findings);
+            for disk in &world.disks {
+                std::fs::remove_dir_all(disk.join(&report.scan)).unwrap();
+            }
+        }
+    });
+    for disk in &world.disks {
+        let _ = std::process::Command::new("umount").arg(disk).stderr(std::process::Stdio::null()).status();
+    }
+    drop(world.directory);
+    result.unwrap();
+}
+
+const CHILD: &str = "SKYHAUL_TEST_RECORD_TO";
+
+/// The victim of the next test: records until it is killed, and says what is acknowledged.
+#[test]
+fn child_that_records() {
+    let Ok(directory) = std::env::var(CHILD) else { return };
+    let disks: Vec<PathBuf> = (0..2).map(|n| Path::new(&directory).join(format!("d{n}"))).collect();
+    let options = PoolOptions { total_bytes: 16 << 17, block_bytes: 1 << 17, shared: false };
+    let world = World {
+        directory: tempfile::tempdir_in(&directory).unwrap(),
+        disks,
+        pool: Pool::new(&options).unwrap(),
+    };
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    for number in 0..20_000 {
+        writer.submit(world.chunk(stream, number)).unwrap();
+        let acknowledged = writer.report().datastreams[0].acknowledged;
+        std::fs::write(Path::new(&directory).join("told"), acknowledged.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn a_killed_recorder_loses_nothing_that_it_acknowledged() {
+    let mut most = 0;
+    for round in 0..10 {
+        let world = world(2);
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "recording::tests::disks::child_that_records", "--nocapture"])
+            .env(CHILD, world.directory.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(60 + round * 37));
+        // The system's own kill -9.
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = std::fs::read_to_string(world.directory.path().join("told")).unwrap_or_default();
+        let told: usize = told.parse().unwrap_or_default();
+        let Ok(mut recording) = Recording::open(&world.disks, "exp_st_no0001") else { continue };
+        // The kernel ends a dead process's ring, and with it the lock, in its own time.
+        let end = Instant::now() + LONG;
+        while recording.state == State::Live && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+            recording = world.open();
+        }
+        assert_eq!(recording.state, State::Interrupted);
+        let Some(stream) = recording.datastreams.first() else { continue };
+        let acknowledged = stream.chunks.values().filter(|chunk| chunk.is_acknowledged());
+        let mut count = 0;
+        for chunk in acknowledged {
+            assert!(std::fs::read(&chunk.path).unwrap() == expected(0, chunk.number, CHUNK), "{chunk:?}");
+            count += 1;
+        }
+        assert!(count >= told, "{told} chunks were acknowledged, {count} are there");
+        let check = recording.check(&CheckOptions::default()).unwrap();
+        assert!(check.datastreams[0].damaged.is_empty(), "{:?}", check.findings);
+        assert_eq!(check.datastreams[0].proven as usize, count);
+        // Whatever has a chunk's name was completely written.
+        for chunk in stream.chunks.values() {
+            assert_eq!(chunk.bytes, Some(CHUNK as u64));
+        }
+        repair(&recording).unwrap();
+        assert!(world.check().datastreams[0].unacknowledged.is_empty());
+        most = most.max(count);
+    }
+    assert!(most > 0, "no round got as far as a chunk");
+}

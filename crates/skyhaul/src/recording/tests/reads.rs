@@ -1,0 +1,159 @@
+//! What reads and checks a scan: damage, other programs' scans, followers.
+
+use super::*;
+
+#[test]
+fn check_finds_what_changed() {
+    let world = world(2);
+    assert!(record(&world, &world.options(), 30).is_whole());
+    let path = |number| world.open().datastreams[0].chunks[&number].path.clone();
+    let (flipped, cut, gone) = (path(3), path(7), path(11));
+    let mut bytes = std::fs::read(&flipped).unwrap();
+    bytes[CHUNK / 2] ^= 4;
+    std::fs::write(&flipped, bytes).unwrap();
+    std::fs::File::options().write(true).open(cut).unwrap().set_len(1234).unwrap();
+    std::fs::remove_file(gone).unwrap();
+    let check = world.check();
+    assert_eq!((check.verdict, check.exit_code()), (Verdict::Damaged, 1));
+    assert_eq!((&check.datastreams[0].damaged[..], check.datastreams[0].proven), (&[3, 7, 11][..], 27));
+    let mut reader = world.open().reader(0, &ReadOptions::default()).unwrap();
+    let mut sink = Vec::new();
+    let error = reader.read_to_end(&mut sink).unwrap_err();
+    assert!(error.to_string().contains("chunk 3 (") && error.to_string().contains("CRC-32C"), "{error}");
+    // Nothing of a chunk goes out before it is proven.
+    assert!(sink == (0..3).flat_map(|n| expected(0, n, CHUNK)).collect::<Vec<u8>>());
+}
+
+#[test]
+fn what_somebody_removed_while_it_was_recorded_is_missed_at_the_end() {
+    for engine in engines() {
+        let world = world(2);
+        let writer = Writer::create(&WriterOptions { engine, ..world.options() }).unwrap();
+        let stream = writer.add_datastream(&info(""));
+        (0..20).for_each(|number| writer.submit(world.chunk(stream, number)).unwrap());
+        let end = Instant::now() + LONG;
+        while writer.report().datastreams[0].acknowledged < 20 {
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // One disk loses the whole scan, index and all.
+        let removed = world.disks[1].join("exp_st_no0001");
+        let there = std::fs::read_dir(&removed).unwrap().flatten();
+        let gone = there.filter(|e| !e.file_name().to_string_lossy().ends_with("index")).count() as u64;
+        std::fs::remove_dir_all(&removed).unwrap();
+        let report = writer.finish(LONG);
+        let stream = &report.datastreams[0];
+        assert_eq!((stream.acknowledged, stream.lost, stream.gone), (20, 0, gone), "{report:?}");
+        assert!(gone > 0 && !report.is_whole());
+        let told = report.events.iter().find(|event| event.kind == "chunks_gone").unwrap();
+        assert_eq!(told.disk.as_ref(), Some(&world.disks[1]));
+        let named = format!(
+            "{gone} acknowledged chunks of exp_st_no0001 are no longer on {}: ",
+            world.disks[1].display()
+        );
+        assert!(told.text.starts_with(&named), "{}", told.text);
+        assert_eq!(stream.gone_numbers.len() as u64, gone);
+        // The index that is left says so, too.
+        let check = world.check();
+        assert_eq!(check.exit_code(), 1, "{:?}", check.findings);
+    }
+}
+
+#[test]
+fn time_that_does_not_go_on_is_found() {
+    let world = world(1);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    for number in [0, 1, 4] {
+        // Chunk 2 of the file sequence holds object 4: two objects between them never came.
+        let chunk = world.chunk(stream, number);
+        writer.submit(Chunk { number: number.min(2), ..chunk }).unwrap();
+    }
+    assert!(writer.finish(LONG).is_whole());
+    let check = world.check();
+    let stream = &check.datastreams[0];
+    assert_eq!((check.verdict, stream.time_breaks, stream.missing_between), (Verdict::Holes, 1, 240));
+}
+
+#[test]
+fn plain_flexbuff_scans_are_read_and_adopted() {
+    let world = world(2);
+    for number in 0..6 {
+        let disk = world.disks[number as usize % 2].join("exp_st_no0001");
+        std::fs::create_dir_all(&disk).unwrap();
+        std::fs::write(disk.join(format!("exp_st_no0001.{number:08}")), expected(0, number, CHUNK)).unwrap();
+    }
+    let recording = world.open();
+    assert_eq!((recording.state, recording.datastreams[0].chunks.len()), (State::Unindexed, 6));
+    // Nobody knows what these bytes are: nothing proves them, and they are given only as they lie.
+    let mut bytes = Vec::new();
+    let as_it_lies = ReadOptions { verify: false, missing: Missing::Skip, ..ReadOptions::default() };
+    let mut reader = recording.reader(0, &as_it_lies).unwrap();
+    reader.read_to_end(&mut bytes).unwrap();
+    assert!(bytes == (0..6).flat_map(|n| expected(0, n, CHUNK)).collect::<Vec<u8>>());
+    assert_eq!(reader.gaps().len(), 7, "each chunk, and the open end: {:?}", reader.gaps());
+    assert_eq!(world.check().verdict, Verdict::Unproven);
+    assert_eq!(ls(&world.disks)[0].unacknowledged, 6);
+    assert_eq!(repair(&recording).unwrap(), Repaired { adopted: 6, refused: Vec::new(), closed: true });
+    let check = world.check();
+    assert_eq!((check.verdict, check.datastreams[0].proven), (Verdict::Whole, 6), "{:?}", check.findings);
+    world.assert_holds(0, 0..6);
+    assert_eq!(repair(&world.open()).unwrap(), Repaired::default());
+}
+
+#[test]
+fn frames_are_looked_into() {
+    struct Odd;
+    impl FrameReader for Odd {
+        fn see(&mut self, frame: &[u8]) -> FrameSeen {
+            assert_eq!(frame.len(), UNIT);
+            FrameSeen {
+                illegal: (frame[0] == 0xee).then_some("no sync"),
+                filled: frame[0] == 0xff,
+                time: None,
+            }
+        }
+    }
+    let world = world(1);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    let mut chunk = world.chunk(stream, 0);
+    (0..UNITS).for_each(|unit| chunk.block.place(unit * UNIT, &[if unit < 3 { 0xee } else { 0xff }]));
+    writer.submit(chunk).unwrap();
+    assert!(writer.finish(LONG).is_whole());
+    let frames = |_: &Datastream| Some(Box::new(Odd) as Box<dyn FrameReader>);
+    let options = CheckOptions { frames: Some(&frames), ..CheckOptions::default() };
+    let check = world.open().check(&options).unwrap();
+    let stream = &check.datastreams[0];
+    assert_eq!((stream.frames_seen, stream.illegal_frames, stream.filled_frames), (120, 3, 117));
+    assert_eq!(check.verdict, Verdict::Damaged);
+}
+
+#[test]
+fn followers_get_everything_in_order_and_from_memory_where_it_still_is() {
+    let world = world(2);
+    let writer = Writer::create(&world.options()).unwrap();
+    let stream = writer.add_datastream(&info(""));
+    writer.submit(world.chunk(stream, 0)).unwrap();
+    while writer.report().datastreams[0].acknowledged < 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let recording = world.open();
+    assert_eq!(recording.state, State::Live);
+    let reading = std::thread::spawn(move || {
+        let options = ReadOptions { follow: true, ..ReadOptions::default() };
+        let mut reader = recording.reader(0, &options).unwrap();
+        let mut bytes = Vec::new();
+        reader.read_to_end(&mut bytes).unwrap();
+        (bytes, reader.chunks_from_memory())
+    });
+    for number in 1..50 {
+        writer.submit(world.chunk(stream, number)).unwrap();
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    assert!(writer.finish(LONG).is_whole());
+    let (bytes, from_memory) = reading.join().unwrap();
+    let wanted: Vec<u8> = (0..50).flat_map(|n| expected(0, n, CHUNK)).collect();
+    assert!(bytes == wanted);
+    assert!(from_memory > 0, "none of 50 chunks came from memory");
+}
