@@ -7,22 +7,25 @@ use std::time::Duration;
 
 const PACKETS: u64 = 4000;
 
-/// Stop the receiver in the middle of a stream, for longer than a disk may hang; its report.
-fn paused(mut receiver: Job) -> Value {
+/// Stop the receiver in the middle of what is sent with these options, for longer than a disk may hang; the reports of the
+/// sender and of the receiver, which ends by itself.
+fn stopped(mut receiver: Job, what: &str) -> [Value; 2] {
     let address = receiver.address();
-    let mut sender = Job::start(&crate::site::words(&format!(
-        "send --json --pattern --payload 2000 --packets {PACKETS} --rate 20Mbps --to {address}"
-    )));
+    let mut sender =
+        Job::start(&words(&format!("send --json --pattern {what} --rate 20Mbps --to {address}")));
     std::thread::sleep(Duration::from_millis(800));
     assert!(sender.is_running());
     receiver.signal(Signal::STOP);
     wait_for("the sender to end", || (!sender.is_running()).then_some(()));
     std::thread::sleep(Duration::from_secs(6));
     receiver.signal(Signal::CONT);
-    // It ends by itself.
-    let sent = sender.finish().expect(0).json();
+    [sender.finish().expect(0).json(), receiver.finish().json()]
+}
+
+/// The same with frames: the report of the receiver.
+fn paused(receiver: Job) -> Value {
+    let [sent, report] = stopped(receiver, &format!("--payload 2000 --packets {PACKETS}"));
     assert_eq!(number(&sent["packets"]), PACKETS);
-    let report = receiver.finish().json();
     let granted = number(&report["sources"][0]["buffer_granted"]);
     if granted < 32 << 20 {
         println!(
@@ -58,9 +61,8 @@ fn a_recorder_that_was_stopped_records_what_waited() {
 
 #[test]
 fn a_receiver_that_was_stopped_receives_what_waited() {
-    let report = paused(Job::start(&crate::site::words(&format!(
-        "receive --json --verify --idle 2s {ANY} --memory 128MiB"
-    ))));
+    let report =
+        paused(Job::start(&words(&format!("receive --json --verify --idle 2s {ANY} --memory 128MiB"))));
     let placed: u64 = sum(&report["streams"], "placed");
     assert_eq!(placed + drops(&report), PACKETS, "{report}");
     assert_eq!(events(&report["events"], "paused").len(), 1);
@@ -71,22 +73,11 @@ fn a_receiver_that_was_stopped_receives_what_waited() {
 #[test]
 fn a_receiver_of_heaps_that_was_stopped_receives_what_waited() {
     const HEAPS: u64 = 400;
-    let mut receiver = Job::start(&words(&format!(
+    let receiver = Job::start(&words(&format!(
         "receive --json --format spead --memory 256MiB --verify --idle 2s --stop-items never {ANY}"
     )));
-    let address = receiver.address();
-    let mut sender = Job::start(&words(&format!(
-        "send --json --format spead --pattern --heap-size 16KiB --heaps {HEAPS} --rate 20Mbps --to {address}"
-    )));
-    std::thread::sleep(Duration::from_millis(800));
-    assert!(sender.is_running());
-    receiver.signal(Signal::STOP);
-    wait_for("the sender to end", || (!sender.is_running()).then_some(()));
-    std::thread::sleep(Duration::from_secs(6));
-    receiver.signal(Signal::CONT);
-    let sent = sender.finish().expect(0).json();
+    let [sent, report] = stopped(receiver, &format!("--format spead --heap-size 16KiB --heaps {HEAPS}"));
     assert_eq!(number(&sent["heaps"]), HEAPS);
-    let report = receiver.finish().json();
     assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
     let packets = number(&report["packets"]) + drops(&report);
     assert_eq!(packets, number(&sent["totals"]["packets"]), "{report}");

@@ -229,7 +229,8 @@ fn paused(counters: &BTreeMap<String, u64>) -> String {
     match get("pauses") {
         0 => String::new(),
         times => format!(
-            "  this program did not run for {:.1} s ({times} times): what the socket could not hold meanwhile is among the kernel drops\n",
+            "  nothing was read for {:.1} s ({times} times: the program was stopped, or had no processor); what the sockets had \
+             no room for meanwhile is among the kernel drops\n",
             get("paused_ms") as f64 / 1e3
         ),
     }
@@ -265,7 +266,7 @@ mod tests {
     fn a_pause_is_told() {
         assert_eq!(paused(&BTreeMap::new()), "");
         let counters = [("pauses", 2), ("paused_ms", 6300)].map(|(name, n)| (name.to_owned(), n));
-        assert!(paused(&counters.into()).contains("did not run for 6.3 s (2 times)"));
+        assert!(paused(&counters.into()).contains("nothing was read for 6.3 s (2 times:"));
     }
 
     #[test]

@@ -74,7 +74,8 @@ counts! {
     blocked,
     /// Packets with a stop item that was obeyed.
     stops,
-    /// Times the program did not run for longer than 0.1 s while it was to read: stopped, suspended, or without a processor.
+    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a function
+    /// of the user took so long.
     pauses,
     /// For how many milliseconds in all.
     paused_ms,
