@@ -37,7 +37,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
@@ -241,12 +241,17 @@ pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
 /// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.
 static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
+/// Threads that have not the interpreter's lock take this one, too: it is to be held while the process is forked.
+pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
+    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The right to fill a run of bytes, of which there is one at a time for each byte.
 struct Lent(Range<usize>);
 
 impl Lent {
     fn new(run: Range<usize>) -> PyResult<Self> {
-        let mut filled = FILLED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut filled = filled();
         // Those are apart, so it is the last one that begins before our end which may reach into ours.
         let before = filled.range(..run.end).next_back();
         if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
@@ -265,7 +270,7 @@ impl Lent {
 impl Drop for Lent {
     fn drop(&mut self) {
         if !self.0.is_empty() {
-            FILLED.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0.start);
+            filled().remove(&self.0.start);
         }
     }
 }

@@ -107,7 +107,11 @@ mod _native {
         let end = wrap_pyfunction!(crate::ending::end_streams, module)?;
         module.py().import("atexit")?.call_method1("register", (end,))?;
         crate::process::entered();
+        // Asked for now, and never by two threads at a time.
+        skyhaul::io::copy::cache_bytes();
         let forked = PyDict::new(module.py());
+        forked.set_item("before", wrap_pyfunction!(crate::process::leaving, module)?)?;
+        forked.set_item("after_in_parent", wrap_pyfunction!(crate::process::stayed, module)?)?;
         forked.set_item("after_in_child", wrap_pyfunction!(crate::process::entered, module)?)?;
         module.py().import("os")?.call_method("register_at_fork", (), Some(&forked))?;
         Ok(())

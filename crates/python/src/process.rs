@@ -12,18 +12,43 @@
 //!
 //! The interpreter says when it was forked (`os.register_at_fork`), so that each use costs a comparison and no system call.
 //!
+//! The few locks that are no thing's own, and that threads take without the interpreter's, are held by the forking thread
+//! meanwhile ([`leaving`]).
+//!
 //! Limits: a process that has the number of a dead ancestor, and a copy of what that had, is taken for it.
 
+use crate::buffer;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::io::udp::selftest::hold_self_test;
+use std::any::Any;
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of this process.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
 
+thread_local! {
+    /// What this thread holds while it forks.
+    static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
+}
+
+/// Told before a fork: nobody else is to hold any of these locks, or the new process would wait for them for ever.
+#[pyfunction]
+pub(crate) fn leaving() {
+    HELD.set(Some(Box::new((buffer::filled(), hold_self_test()))));
+}
+
+/// Told after a fork, in the old process.
+#[pyfunction]
+pub(crate) fn stayed() {
+    drop(HELD.take());
+}
+
 /// Told when the module is imported, and after a fork in the new process, before anything else runs there.
 #[pyfunction]
 pub(crate) fn entered() {
+    stayed();
     CURRENT.store(std::process::id(), Ordering::Relaxed);
 }
 

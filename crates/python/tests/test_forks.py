@@ -254,3 +254,31 @@ holding.join()
 assert ring.stop()
 """
     assert ran(program) == "7\n"
+
+
+def test_a_forked_process_has_the_locks_of_the_module():
+    """Threads lend arrays to streams, and take them back, while the process is forked; the new one does so, and sends."""
+    program = """
+over = threading.Event()
+def lend():
+    chunks = recv.ChunkStream("counter / 4", "counter % 4", "counter % 4 * 1000")
+    for _ in range(20):
+        chunks.add_free(recv.Chunk(np.zeros(4000, "u1"), 4))
+    chunks.stop()
+def lending():
+    while not over.is_set():
+        lend()
+def works():
+    lend()
+    stream = recv.Stream()
+    send.UdpStream(stream.add_udp_reader("127.0.0.1:0")).send(heap())
+    stream.get()
+    stream.stop()
+threads = [threading.Thread(target=lending) for _ in range(2)]
+[thread.start() for thread in threads]
+print(*[forked(works) for _ in range(40)])
+over.set()
+[thread.join() for thread in threads]
+works()
+"""
+    assert ran(program).split() == ["0"] * 40

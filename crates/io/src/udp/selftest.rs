@@ -15,7 +15,7 @@ use std::{
     io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
     os::fd::AsFd,
-    sync::OnceLock,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -33,13 +33,22 @@ pub enum SelfTest {
 /// Packets in a train and their length: short and many, MTU 1500 filled, jumbo.
 const TRAINS: [(usize, usize); 3] = [(64, 100), (44, 1472), (7, 8972)];
 
+/// The answer, once there is one. Whoever tests holds it.
+static OUTCOME: Mutex<Option<&'static SelfTest>> = Mutex::new(None);
+
 /// Test once per process; the answer is remembered.
 pub fn gso_self_test() -> &'static SelfTest {
-    static OUTCOME: OnceLock<SelfTest> = OnceLock::new();
-    OUTCOME.get_or_init(|| {
+    hold_self_test().get_or_insert_with(|| {
         let v4 = over(Ipv4Addr::LOCALHOST.into());
-        if matches!(v4, SelfTest::Untried(_)) { over(Ipv6Addr::LOCALHOST.into()) } else { v4 }
+        let outcome = if matches!(v4, SelfTest::Untried(_)) { over(Ipv6Addr::LOCALHOST.into()) } else { v4 };
+        Box::leak(Box::new(outcome))
     })
+}
+
+/// No test begins or is under way while this is held: for a process that is to be forked, whose child would wait for the
+/// thread that tests, and has no such thread.
+pub fn hold_self_test() -> MutexGuard<'static, Option<&'static SelfTest>> {
+    OUTCOME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn over(loopback: IpAddr) -> SelfTest {
