@@ -108,7 +108,7 @@ mod _native {
         module.py().import("atexit")?.call_method1("register", (end,))?;
         crate::process::entered();
         // Asked for now, and never by two threads at a time.
-        skyhaul::io::copy::cache_bytes();
+        let _ = skyhaul::io::copy::cache_bytes();
         let forked = PyDict::new(module.py());
         forked.set_item("before", wrap_pyfunction!(crate::process::leaving, module)?)?;
         forked.set_item("after_in_parent", wrap_pyfunction!(crate::process::stayed, module)?)?;
