@@ -254,6 +254,8 @@ pub(crate) struct ReceiveCommon {
     pub(crate) bytes: Option<Size>,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) spead: SpeadReceiveArgs,
 }
 
 fn data_time(text: &str) -> Result<i64, String> {
@@ -285,8 +287,6 @@ pub(crate) struct OutputArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct ReceiveArgs {
-    #[command(flatten)]
-    pub(crate) common: ReceiveCommon,
     /// Write the frames to this file, `-` for standard output (default: nowhere)
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output_file: Option<PathBuf>,
@@ -294,13 +294,11 @@ pub(crate) struct ReceiveArgs {
     #[arg(long)]
     pub(crate) verify: bool,
     #[command(flatten)]
-    pub(crate) spead: SpeadReceiveArgs,
+    pub(crate) common: ReceiveCommon,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    #[command(flatten)]
-    pub(crate) common: ReceiveCommon,
     #[command(flatten)]
     pub(crate) disks: DiskArgs,
     /// Name of the recording, like exp_st_no0001
@@ -324,6 +322,8 @@ pub(crate) struct RecordArgs {
     /// Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`
     #[arg(long, value_name = "PATH:SPEC", hide_short_help = true)]
     pub(crate) disk_faults: Vec<String>,
+    #[command(flatten)]
+    pub(crate) common: ReceiveCommon,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -39,7 +39,9 @@ pub use family::{
     StreamFormat,
 };
 pub use fill::{Filled, Filler, Octets};
-pub use frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Objects, Quirk, Thread};
+pub use frame::{
+    Ahead, Divided, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Objects, Packets, Quirk, Thread,
+};
 pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
 pub use layout::{Blocks, Keep, Place};

@@ -23,6 +23,7 @@
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
 use crate::heap::Heap;
+use crate::process::Hold;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -115,7 +116,7 @@ struct Held(PyUntypedBuffer);
 struct Run {
     data: NonNull<u8>,
     len: usize,
-    held: Py<Held>,
+    held: Hold<Held>,
 }
 
 // SAFETY: the held buffer keeps the memory valid and in place for any thread; what each use of it needs is said there.
@@ -133,7 +134,7 @@ impl Run {
         no_objects(&held)?;
         let data = NonNull::new(held.buf_ptr().cast()).unwrap_or(NonNull::dangling());
         let len = held.len_bytes();
-        Ok(Self { data, len, held: Py::new(object.py(), Held(held))? })
+        Ok(Self { data, len, held: Hold::new(Py::new(object.py(), Held(held))?) })
     }
 
     fn to_read(object: &Bound<'_, PyAny>) -> PyResult<Self> {
@@ -385,7 +386,7 @@ enum Function {
 pub(crate) struct Compiled {
     function: Function,
     /// What keeps its code and its context where they are.
-    _kept: Py<PyAny>,
+    _kept: Hold<PyAny>,
 }
 
 // SAFETY: code is the same for all threads; whoever gives a context promises that it is, too.
@@ -415,7 +416,7 @@ impl Compiled {
                 ptr::with_exposed_provenance_mut(context),
             ),
         };
-        Ok(Self { function, _kept: kept })
+        Ok(Self { function, _kept: Hold::new(kept) })
     }
 
     /// Ask where a heap goes. The function may add to `stats` and write to `extra`.

@@ -91,7 +91,7 @@ mod _native {
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
-    use crate::recording::{ChunkReader, Recording};
+    use crate::recording::{ChunkReader, Gaps, Recording};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
     #[pymodule_export]

@@ -4,6 +4,7 @@ use crate::buffer::{Packets, duplicate, not_adopted};
 use crate::config::{ReceiveConfig, unknown};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
+use crate::recording::{Gaps, Recording};
 use crate::wait::{self, Threaded, whole};
 use crate::{Empty, Stopped};
 use pyo3::exceptions::PyValueError;
@@ -136,6 +137,24 @@ impl ReceiveStream {
     ) -> PyResult<()> {
         let stream = self.stream.get()?;
         added(stream, py.detach(|| stream.add_pcap(&path, port)))
+    }
+
+    /// Read a datastream of a recording, by its place in `streams`. What is missing of it is in the `Gaps` that are returned.
+    #[pyo3(signature = (recording, stream = 0, missing = "raise", verify = true, follow = false))]
+    fn add_recording(
+        &self,
+        py: Python<'_>,
+        recording: &Recording,
+        stream: usize,
+        missing: &str,
+        verify: bool,
+        follow: bool,
+    ) -> PyResult<Gaps> {
+        let (into, name) = (self.stream.get()?, recording.name_of(stream));
+        let reader = recording.open(stream, missing, verify, follow)?;
+        let gaps = Gaps(reader.account());
+        added(into, py.detach(|| into.add_recording(&name, reader)))?;
+        Ok(gaps)
     }
 
     /// Take the packets of a queue, until it is closed.

@@ -83,6 +83,16 @@ impl Recording {
     /// Read a datastream, by its place in `streams`.
     #[pyo3(signature = (stream, missing, verify = true, follow = false))]
     fn reader(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<ChunkReader> {
+        let reader = self.open(stream, missing, verify, follow)?;
+        let account = reader.account();
+        let reading = Reading { reader, chunk: None, ahead: None, ended: false };
+        Ok(ChunkReader(Here::new("reader", Open { reading: Mutex::new(reading), account })))
+    }
+}
+
+impl Recording {
+    /// Read a datastream, as Python says it.
+    pub(crate) fn open(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<Reader> {
         if stream >= self.0.datastreams.len() {
             return Err(PyIndexError::new_err("there is no such stream"));
         }
@@ -96,11 +106,35 @@ impl Recording {
             }
         };
         let options = ReadOptions { missing, verify, follow, ..ReadOptions::default() };
-        let reader = self.0.reader(stream, &options)?;
-        let account = reader.account();
-        let reading = Reading { reader, chunk: None, ahead: None, ended: false };
-        Ok(ChunkReader(Here::new("reader", Open { reading: Mutex::new(reading), account })))
+        Ok(self.0.reader(stream, &options)?)
     }
+
+    /// The name of a datastream.
+    pub(crate) fn name_of(&self, stream: usize) -> String {
+        self.0.datastreams.get(stream).map(|stream| stream.name.clone()).unwrap_or_default()
+    }
+}
+
+/// What a reader of a recording meets: gaps, as they are met.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Gaps(pub(crate) Account);
+
+#[pymethods]
+impl Gaps {
+    /// The gaps that were met so far, from number `first` on.
+    #[pyo3(signature = (first = 0))]
+    fn since(&self, first: usize) -> Vec<RawGap> {
+        raw_gaps(&self.0, first)
+    }
+}
+
+fn raw_gaps(account: &Account, first: usize) -> Vec<RawGap> {
+    let raw = |gap: Gap| {
+        let (from, end) = gap.chunks;
+        let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
+        (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
+    };
+    account.gaps_from(first).into_iter().map(raw).collect()
 }
 
 /// The chunks of a datastream, in order.
@@ -205,11 +239,6 @@ impl ChunkReader {
     /// The gaps that were met so far, from number `first` on.
     #[pyo3(signature = (first = 0))]
     fn gaps(&self, first: usize) -> PyResult<Vec<RawGap>> {
-        let raw = |gap: Gap| {
-            let (from, end) = gap.chunks;
-            let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
-            (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
-        };
-        Ok(self.0.get()?.account.gaps_from(first).into_iter().map(raw).collect())
+        Ok(raw_gaps(&self.0.get()?.account, first))
     }
 }

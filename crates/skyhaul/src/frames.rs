@@ -2,7 +2,7 @@
 
 use crate::recording::{Datastream, DatastreamInfo, FrameReader, FrameSeen};
 use skyhaul_core::wire::{
-    Expected, FamilyRef, Format, Framing, Keep, LearnOptions, Learner, Place, StreamFormat, Thread,
+    Expected, FamilyRef, Format, Framing, Keep, LearnOptions, Learner, Packets, Place, StreamFormat, Thread,
 };
 
 /// What the index says of a stream's format, for who reads the recording.
@@ -26,6 +26,12 @@ pub fn described(format: &StreamFormat) -> serde_json::Value {
 /// The family of a datastream, as its index tells.
 fn family(datastream: &Datastream) -> Option<FamilyRef> {
     datastream.info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()
+}
+
+/// How the packets of a datastream end, if it is one of packets that tell that themselves.
+#[must_use]
+pub fn packets_of(datastream: &Datastream) -> Option<&'static dyn Packets> {
+    family(datastream)?.packets()
 }
 
 /// The format of a datastream again, as far as its index tells: enough to predict headers. `None` where no frame has one.
@@ -59,9 +65,36 @@ pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
     })
 }
 
-/// What frames a file of `bytes` bytes holds, by its first bytes: frames of one family one after the other, nothing else.
+/// What the index says of a stream of packets that tell their own ends.
+#[must_use]
+pub fn described_packets(family: FamilyRef, describe: &str) -> serde_json::Value {
+    serde_json::json!({ "format": family.name(), "describe": describe })
+}
+
+/// Whether a file of `bytes` bytes that begins with `head` may be packets of this family, one after the other.
+fn begins_with_packets(family: FamilyRef, head: &[u8], bytes: u64) -> bool {
+    let Some(packets) = family.packets() else { return false };
+    let mut at = 0;
+    while let Some(rest) =
+        usize::try_from(at).ok().and_then(|at| head.get(at..)).filter(|rest| !rest.is_empty())
+    {
+        match packets.place(rest) {
+            Ok(Some(place)) => at = u64::from(place.start).saturating_add(place.length).saturating_add(at),
+            Ok(None) => break,
+            Err(_) => return false,
+        }
+    }
+    (1..=bytes).contains(&at)
+}
+
+/// What a file of `bytes` bytes holds, by its first bytes: frames of one family one after the other, or packets of one,
+/// and nothing else.
 #[must_use]
 pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
+    if let Some(family) = Format::Auto.families().find(|family| begins_with_packets(*family, head, bytes)) {
+        let format = described_packets(family, family.title());
+        return Some(DatastreamInfo { format, ..DatastreamInfo::default() });
+    }
     let Framing::Length(unit) = Format::Auto.framing(head) else { return None };
     if !bytes.is_multiple_of(unit as u64) || head.len() < unit {
         return None;
@@ -77,6 +110,7 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         units: u32::try_from(bytes / unit as u64).unwrap_or(u32::MAX),
         frames_per_second: format.frames_per_second,
         lanes: format.group() as u32,
+        chunk_bytes: 0,
         format: described(&format),
     })
 }

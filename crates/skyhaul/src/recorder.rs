@@ -266,6 +266,7 @@ fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamIn
         units: (format.object_bytes / u64::from(stream.unit_bytes.max(1))) as u32,
         frames_per_second,
         lanes: format.group() as u32,
+        chunk_bytes: 0,
         format: crate::frames::described(format),
     }
 }
@@ -282,6 +283,7 @@ impl Recorded {
             first_time,
             last_time,
             received_at: i64::try_from(now.as_nanos()).ok(),
+            heaps: None,
         };
         let unit = stream.unit_bytes as usize;
         let group = stream.format.group();

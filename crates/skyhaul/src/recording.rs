@@ -21,6 +21,7 @@
 
 mod check;
 mod commit;
+mod cutter;
 mod dispatch;
 mod drive;
 mod feed;
@@ -29,6 +30,7 @@ mod finding;
 mod follow;
 mod gap;
 mod gather;
+mod heaps;
 mod index;
 mod judge;
 mod lane;
@@ -46,7 +48,8 @@ mod report;
 mod striping;
 mod writer;
 
-pub use check::{CheckOptions, CheckReport, DatastreamCheck, Frames};
+pub use check::{CheckOptions, CheckReport, DatastreamCheck, Frames, HeapsCheck};
+pub use cutter::FrameReader;
 pub use finding::{Finding, Verdict};
 pub use gap::{Gap, Instead, Lack};
 pub use index::{IndexReader, Tally};
@@ -54,10 +57,10 @@ pub use ledger::DatastreamReport;
 pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
-pub use prove::FrameReader;
 pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader, Times};
 pub use record::{
-    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, MemoryFile, Record, Session,
+    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, HeapsOf, LostChunk, MemoryFile, Record,
+    Session,
 };
 pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Latency, RecordingReport};

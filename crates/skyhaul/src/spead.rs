@@ -12,4 +12,5 @@
 pub mod control;
 pub mod inproc;
 pub mod receive;
+pub mod record;
 pub mod send;

@@ -486,7 +486,7 @@ fn play(seed: u64) -> (bool, bool) {
 
     let reader = recording.reader(0, &options(Missing::Skip)).unwrap();
     let sequence = Sequence { order: None, first: 0 };
-    let mut supply = RecordingSupply::new(reader, FRAME as u32, sequence, SCAN.into()).unwrap();
+    let mut supply = RecordingSupply::frames(reader, FRAME as u32, sequence, SCAN.into()).unwrap();
     let mut sent = 0;
     while let (upto, true) = supply.available(sent) {
         sent = upto;

@@ -665,12 +665,42 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --output-file --verify --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --config --show-config --help --version"
+            opts="-o -q -h -V --output-file --verify --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --output-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                -o)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -800,36 +830,6 @@ _skyhaul() {
                     ;;
                 --bytes)
                     COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --output-file)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
-                    return 0
-                    ;;
-                -o)
-                    local oldifs
-                    if [ -n "${IFS+x}" ]; then
-                        oldifs="$IFS"
-                    fi
-                    IFS=$'\n'
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    if [ -n "${oldifs+x}" ]; then
-                        IFS="$oldifs"
-                    fi
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o filenames
-                    fi
                     return 0
                     ;;
                 --heap-window)
@@ -883,12 +883,43 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --disk --scan --reserve --sync --disk-engine --exists --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --disk --scan --reserve --sync --disk-engine --exists --no-fill --disk-faults --listen --pcap --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --tier --receive-threads --cpus --realtime --socket-buffer --memory --chunk --window --max-streams --from --station --flush --forward --faults --start --stop --duration --idle --wait --start-at --stop-at --bytes --json --quiet --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
+                --disk)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --scan)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --reserve)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sync)
+                    COMPREPLY=($(compgen -W "chunk interval none" -- "${cur}"))
+                    return 0
+                    ;;
+                --disk-engine)
+                    COMPREPLY=($(compgen -W "auto uring plain" -- "${cur}"))
+                    return 0
+                    ;;
+                --exists)
+                    COMPREPLY=($(compgen -W "suffix error" -- "${cur}"))
+                    return 0
+                    ;;
+                --disk-faults)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1020,34 +1051,31 @@ _skyhaul() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --disk)
-                    COMPREPLY=()
-                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
-                        compopt -o plusdirs
-                    fi
-                    return 0
-                    ;;
-                --scan)
+                --heap-window)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --reserve)
+                --largest-heap)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --sync)
-                    COMPREPLY=($(compgen -W "chunk interval none" -- "${cur}"))
+                --heap-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --disk-engine)
-                    COMPREPLY=($(compgen -W "auto uring plain" -- "${cur}"))
+                --remember)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --exists)
-                    COMPREPLY=($(compgen -W "suffix error" -- "${cur}"))
+                --stop-items)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --disk-faults)
+                --heaps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --start-heap)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

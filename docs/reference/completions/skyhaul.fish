@@ -102,6 +102,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l bare -d 'Send n
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l pcap -d 'Read packets from a capture file instead' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
@@ -143,7 +144,6 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l wait -d 'Giv
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-at -d 'Begin receiving at this wall time, written as for --start; what comes earlier is counted and let go' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l bytes -d 'Stop after about this many bytes' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-window -d 'Heaps under construction at a time: how much reordering over heaps is put right' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l largest-heap -d 'Largest heap accepted' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heap-timeout -d 'A heap ends incomplete this long after its first packet' -r
@@ -152,11 +152,11 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-partial-sets -d 'Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending with whole sets, as readers of VDIF need it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s q -l quiet -d 'Show no progress'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l verify -d 'Check that every payload is what `send --pattern` sent'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l by-sender -d 'Senders count their heaps independently: tell heaps apart by sender, too'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l in-order -d 'Packets of a heap must come in order, as spead2 wants it by default'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l incomplete -d 'Write incomplete heaps, too, their gaps filled with zeros (with --output-file)'
@@ -165,6 +165,18 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l feedback -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l scan -d 'Name of the recording, like exp_st_no0001' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l reserve -d 'Room that is left free on each disk' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data count as safe on a disk' -r -f -a "chunk\t'Every chunk by itself'
+interval\t'Together, several times a second'
+none\t'Whenever the system likes'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-engine -d 'How disks are written' -r -f -a "auto\t'io_uring where it is allowed, else plain calls'
+uring\t'io_uring'
+plain\t'Plain pwrite calls'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do when the scan exists already' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
+error\t'Refuse'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l pcap -d 'Read packets from a capture file instead' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
@@ -206,24 +218,24 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l wait -d 'Give
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-at -d 'Begin receiving at this wall time, written as for --start; what comes earlier is counted and let go' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-at -d 'Stop at this wall time (UTC)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l bytes -d 'Stop after about this many bytes' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk -d 'A disk: a directory, usually a mount point; may be given several times' -r -f -a "(__fish_complete_directories)"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l scan -d 'Name of the recording, like exp_st_no0001' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l reserve -d 'Room that is left free on each disk' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l sync -d 'When data count as safe on a disk' -r -f -a "chunk\t'Every chunk by itself'
-interval\t'Together, several times a second'
-none\t'Whenever the system likes'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-engine -d 'How disks are written' -r -f -a "auto\t'io_uring where it is allowed, else plain calls'
-uring\t'io_uring'
-plain\t'Plain pwrite calls'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l exists -d 'What to do when the scan exists already' -r -f -a "suffix\t'Append a letter to the new one\'s name, a to z, then A to Z'
-error\t'Refuse'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l heap-window -d 'Heaps under construction at a time: how much reordering over heaps is put right' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l largest-heap -d 'Largest heap accepted' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l heap-timeout -d 'A heap ends incomplete this long after its first packet' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l remember -d 'How long finished heaps are known, so that their late and doubled packets are refused; 0: any packet may begin its heap anew' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l stop-items -d 'Stop items that end the stream: `first`, `never`, or how many' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l heaps -d 'Stop after this many heaps' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l split-threads -d 'Make a stream of each VDIF thread of a sender, instead of one of all'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l keep-partial-sets -d 'Keep the frames of a set of threads that was under way when a stream began or ended, instead of beginning and ending with whole sets, as readers of VDIF need it'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s q -l quiet -d 'Show no progress'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l no-fill -d 'Leave holes as they are instead of filling them with frames marked invalid'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l by-sender -d 'Senders count their heaps independently: tell heaps apart by sender, too'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l in-order -d 'Packets of a heap must come in order, as spead2 wants it by default'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l incomplete -d 'Write incomplete heaps, too, their gaps filled with zeros (with --output-file)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l end-with-connections -d 'End when the last TCP connection has ended'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l feedback -d 'Tell senders what arrives, for their `--rate auto`'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l show-config -d 'Print what is in force and where each value comes from, and do nothing else'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -s V -l version -d 'Print version'

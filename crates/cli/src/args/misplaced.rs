@@ -11,7 +11,7 @@ use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what a user of SPEAD takes instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 38] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 49] = [
     ("receive", "forward", LEAVE),
     ("receive", "start", "--start-heap, or --start-at for a wall time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall time"),
@@ -28,10 +28,21 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 38] = [
     ("receive", "station", LEAVE),
     ("receive", "split_threads", "--by-sender tells senders apart"),
     ("receive", "keep_partial_sets", LEAVE),
-    ("send", "scan", FILE),
-    ("send", "disk", FILE),
-    ("send", "stream", FILE),
-    ("send", "follow", FILE),
+    ("record", "forward", "`skyhaul send --scan ... --follow` sends on what is recorded"),
+    ("record", "start", "--start-heap, or --start-at for a wall time"),
+    ("record", "stop", "--stop-items, or --stop-at for a wall time"),
+    ("record", "realtime", LEAVE),
+    ("record", "window", "--heap-window"),
+    ("record", "strip", LEAVE),
+    ("record", "keep", LEAVE),
+    ("record", "place", LEAVE),
+    ("record", "frame_rate", LEAVE),
+    ("record", "threads", LEAVE),
+    ("record", "from", "udp://ADDRESS:PORT?source=… takes one sender's packets of a group"),
+    ("record", "station", LEAVE),
+    ("record", "split_threads", "--by-sender tells senders apart"),
+    ("record", "keep_partial_sets", LEAVE),
+    ("record", "no_fill", "what is missing of a heap is not written"),
     ("send", "noise", "SPEAD heaps are made of --pattern or --input"),
     ("send", "packets", "--heaps: SPEAD is sent in whole heaps"),
     ("send", "faults", "damage them at the receiver: receive --faults"),
@@ -52,7 +63,6 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 38] = [
     ("bench", "bytes", LEAVE),
 ];
 const LEAVE: &str = "leave it out; --help shows under SPEAD what is for heaps";
-const FILE: &str = "write the recording to a file with `skyhaul cat`, and send that with --input";
 
 /// Refuse what would have no effect. A file (`from_file`) has defaults for every format: what is not for this one is told,
 /// and no mistake.
@@ -60,12 +70,26 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     let format = match &cli.verb {
         Verb::Send(args) => args.format,
         Verb::Receive(args) => args.common.stream.format,
+        Verb::Record(args) => args.common.stream.format,
         Verb::Bench(args) => args.format,
         _ => return Ok(()),
     };
     let Some((verb, given)) = matches.subcommand() else { return Ok(()) };
     let given_at = |id: &str| given.value_source(id) == Some(ValueSource::CommandLine);
     let typed = |id: &str| given_at(id) && !from_file.contains_key(id);
+    let command = Cli::command();
+    let all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
+    let mut of_heaps = all.filter(|arg| arg.get_help_heading() == Some(spead::HEADING));
+    if matches!(&cli.verb, Verb::Send(args) if args.scan.is_some()) {
+        // What it holds is known when it is opened; only the length of packets is chosen.
+        return match of_heaps.find(|arg| arg.get_id() != "packet" && typed(arg.get_id().as_str())) {
+            Some(arg) => bail!(
+                "{} is for heaps that are made: a recording is sent as it is\nhint: leave it out",
+                name(verb, arg.get_id().as_str())
+            ),
+            None => Ok(()),
+        };
+    }
     if format.objects() == Some(Objects::Heaps) {
         let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
         for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
@@ -77,10 +101,7 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
             None => Ok(()),
         };
     }
-    let command = Cli::command();
-    let all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
-    let mut of_spead = all.filter(|arg| arg.get_help_heading() == Some(spead::HEADING));
-    match of_spead.find(|arg| typed(arg.get_id().as_str())) {
+    match of_heaps.find(|arg| typed(arg.get_id().as_str())) {
         Some(arg) => bail!(
             "{} is for SPEAD heaps\nhint: add --format spead, or leave it out",
             name(verb, arg.get_id().as_str())
@@ -115,7 +136,7 @@ mod tests {
             let verb = command.find_subcommand(verb).unwrap();
             assert!(verb.get_arguments().any(|arg| arg.get_id() == id), "{} {id}", verb.get_name());
         }
-        for verb in ["send", "receive", "bench"] {
+        for verb in ["send", "receive", "record", "bench"] {
             let verb = command.find_subcommand(verb).unwrap();
             assert!(verb.get_arguments().any(|arg| arg.get_help_heading() == Some(spead::HEADING)));
         }
@@ -132,12 +153,19 @@ mod tests {
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
             ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
             ("bench --format spead send", "<WHAT> is not for SPEAD heaps"),
+            (
+                "send --to udp://10.0.0.1:1 --scan x --disk /tmp --heap-size 1MiB",
+                "--heap-size is for heaps that are made",
+            ),
+            ("record --format spead --listen udp://:0 --disk /tmp --scan x --no-fill", "--no-fill"),
         ] {
             let said = said(line).unwrap();
             assert!(said.contains(told) && said.contains("\nhint: "), "{line}: {said}");
         }
         for line in [
             "receive --listen udp://:0 --window 4",
+            "send --to udp://10.0.0.1:1 --scan x --disk /tmp --packet 8972",
+            "record --format spead --listen udp://:0 --disk /tmp --scan x --heap-timeout 2s --chunk 16MiB",
             "receive --format spead --listen udp://:0 --feedback --heaps 3",
             "bench --format spead --pairs 2",
         ] {

@@ -27,7 +27,7 @@ struct Told {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.format.objects() == Some(Objects::Heaps) {
-        return super::spead::bench(args);
+        return super::heaps::bench(args);
     }
     ensure!(
         args.format.family().is_none_or(|family| family.generator().is_some()),

@@ -31,7 +31,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     let frames = |datastream: &Datastream| -> Option<Box<dyn FrameReader>> {
         FramesOf::datastream(datastream, args.verify).map(|reader| Box::new(reader) as _)
     };
-    let report = recording.check(&CheckOptions { frames: Some(&frames), progress: Some(&show) })?;
+    let options = CheckOptions { frames: Some(&frames), verify: args.verify, progress: Some(&show) };
+    let report = recording.check(&options)?;
     if let Ok(mut progress) = progress.lock() {
         progress.clear();
     }
@@ -55,6 +56,12 @@ fn verdict(report: &CheckReport) -> String {
         1 => "; 1 frame was never received".to_owned(),
         n => format!("; {} frames were never received", print::count(n)),
     };
+    let incomplete: u64 = report.datastreams.iter().filter_map(|d| Some(d.heaps?.incomplete)).sum();
+    let never = match incomplete {
+        0 => never,
+        1 => format!("{never}; 1 heap was not received whole"),
+        n => format!("{never}; {} heaps were not received whole", print::count(n)),
+    };
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
         Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
@@ -73,6 +80,19 @@ pub(crate) fn summary(report: &CheckReport) -> String {
         report.seconds
     );
     for d in &report.datastreams {
+        if let Some(heaps) = &d.heaps {
+            out.push_str(&format!(
+                "  {}: {} of {} chunks proven, {} heaps, {} incomplete ({} of them never received), {} illegal packets\n",
+                d.name,
+                print::count(d.proven),
+                print::count(d.chunks),
+                print::count(heaps.count),
+                print::count(heaps.incomplete),
+                print::bytes(heaps.missing_bytes),
+                print::count(d.illegal_frames),
+            ));
+            continue;
+        }
         out.push_str(&format!(
             "  {}: {} of {} chunks proven, {} frames, {} never received, {} illegal, {} between chunks\n",
             d.name,

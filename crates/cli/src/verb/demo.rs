@@ -283,7 +283,7 @@ fn check(disks: &[PathBuf], scan: &str) -> Result<CheckReport> {
         FramesOf::datastream(datastream, true).map(|reader| Box::new(reader) as _)
     };
     let recording = Recording::open(disks.iter().map(Path::new), scan)?;
-    Ok(recording.check(&CheckOptions { frames: Some(&frames), progress: None })?)
+    Ok(recording.check(&CheckOptions { frames: Some(&frames), ..CheckOptions::default() })?)
 }
 
 fn prove(

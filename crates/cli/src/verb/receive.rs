@@ -1,7 +1,7 @@
 //! `skyhaul receive`.
 
+use super::heaps;
 use super::receiving::{self, Ended, Snapshot};
-use super::spead;
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     if args.common.stream.format.objects() == Some(Objects::Heaps) {
-        return spead::receive::run(args);
+        return heaps::receive::run(args);
     }
     receiving::check_format(&args.common, "receive")?;
     receiving::check_times(&args.common)?;

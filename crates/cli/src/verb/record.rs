@@ -1,5 +1,6 @@
 //! `skyhaul record`.
 
+use super::heaps;
 use super::receiving::{self, Ended, Snapshot};
 use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
@@ -8,14 +9,18 @@ use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
-use skyhaul::recording::{DiskState, DiskStatus, Existing, SyncPolicy, WriterOptions};
+use skyhaul::recording::{DiskState, DiskStatus, Existing, RecordingReport, SyncPolicy, WriterOptions};
+use skyhaul::wire::Objects;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// How long disks may take to write what is in memory after the end.
-const FINISH: Duration = Duration::from_secs(120);
+pub(crate) const FINISH: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
+    if args.common.stream.format.objects() == Some(Objects::Heaps) {
+        return heaps::record::run(args);
+    }
     receiving::check_format(&args.common, "record")?;
     receiving::check_times(&args.common)?;
     let options = options(args)?;
@@ -54,7 +59,8 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
 
-fn options(args: &RecordArgs) -> Result<RecorderOptions> {
+/// Where to write, and how.
+pub(crate) fn writer(args: &RecordArgs) -> Result<WriterOptions> {
     let mut writer = WriterOptions::new(args.disks.disk.iter(), &args.scan);
     writer.sync = match args.sync {
         SyncArg::Chunk => SyncPolicy::Chunk,
@@ -72,9 +78,13 @@ fn options(args: &RecordArgs) -> Result<RecorderOptions> {
         ExistsArg::Error => Existing::Refuse,
     };
     writer.faults = args.disk_faults.iter().map(|spec| disk_fault(spec, args)).collect::<Result<_>>()?;
+    Ok(writer)
+}
+
+fn options(args: &RecordArgs) -> Result<RecorderOptions> {
     Ok(RecorderOptions {
         receiver: receiving::options(&args.common),
-        writer,
+        writer: writer(args)?,
         pool: receiving::pool(&args.common, true),
         fill: !args.no_fill,
     })
@@ -102,15 +112,25 @@ fn disks_line(disks: &[DiskStatus]) -> String {
 
 /// What was recorded, in some lines.
 pub(crate) fn summary(report: &RecordReport) -> String {
-    let mut out = print::receive_summary(&report.receive);
-    let recording = &report.recording;
+    let mut out = print::receive_summary(&report.receive) + &recording_summary(&report.recording);
+    for note in &report.notes {
+        let _ = writeln!(out, "  note: {note}");
+    }
+    out
+}
+
+/// What became of it on the disks.
+pub(crate) fn recording_summary(recording: &RecordingReport) -> String {
+    let mut out = String::new();
     let _ =
         writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));
     for d in &recording.datastreams {
+        let filled =
+            if d.missing_units > 0 { format!(", {} frames filled", d.missing_units) } else { String::new() };
         let _ = writeln!(
             out,
-            "  {}: {} chunks, {} acknowledged, {} lost, {} frames filled",
-            d.name, d.submitted, d.acknowledged, d.lost, d.missing_units
+            "  {}: {} chunks, {} acknowledged, {} lost{filled}",
+            d.name, d.submitted, d.acknowledged, d.lost
         );
     }
     for d in &recording.disks {
@@ -138,9 +158,6 @@ pub(crate) fn summary(report: &RecordReport) -> String {
     }
     for event in &recording.events {
         let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, print::indented(&event.text));
-    }
-    for note in &report.notes {
-        let _ = writeln!(out, "  note: {note}");
     }
     out
 }

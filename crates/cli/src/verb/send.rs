@@ -1,11 +1,12 @@
 //! `skyhaul send`.
 
-use super::{receiving, spead};
+use super::{heaps, receiving};
 use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs, SendMode as ModeArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress, Sent};
 use anyhow::{Context, Result, bail, ensure};
+use skyhaul::frames::packets_of;
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
@@ -23,8 +24,8 @@ const FRAME_RATE: u32 = 62_500;
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     check_pace(args)?;
-    if args.format.objects() == Some(Objects::Heaps) {
-        return spead::send::run(args);
+    if args.format.objects() == Some(Objects::Heaps) && args.scan.is_none() {
+        return heaps::send::run(args);
     }
     ensure!(
         args.input.is_some()
@@ -227,8 +228,10 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
 fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
-    let unit = recording.about(at).map_or(0, |about| about.info.unit_bytes);
-    if unit == 0 {
+    let about = recording.about(at);
+    let unit = about.as_ref().map_or(0, |about| about.info.unit_bytes);
+    let packets = about.as_ref().and_then(packets_of);
+    if unit == 0 && packets.is_none() {
         bail!(
             "{}: neither an index nor its frames tell the length of its frames\nhint: send the chunk files with --input",
             stream.name
@@ -238,8 +241,13 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     let options = ReadOptions { follow: args.follow, missing, ..ReadOptions::default() };
     let reader = recording.reader(at, &options)?;
     met.push(Met::new(&recording, reader.account()));
-    let supply = RecordingSupply::new(reader, unit, sequence(args, number), stream.name.clone())?;
-    Ok(Box::new(supply))
+    let name = stream.name.clone();
+    Ok(Box::new(match packets {
+        Some(packets) => {
+            RecordingSupply::packets(reader, packets, heaps::send::packet_bytes(args, number)?, name)?
+        }
+        None => RecordingSupply::frames(reader, unit, sequence(args, number), name)?,
+    }))
 }
 
 /// Says on standard error what a reader of a recording meets: the first gap of a kind as it is met, those that follow it
@@ -322,6 +330,10 @@ pub(crate) fn open(
         let begun = !recording.datastreams.is_empty() && stream.is_none();
         match pick(&recording, stream) {
             Err(_) if follow && !begun && recording.state == State::Live => {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            // What it is is written with its first chunk.
+            Ok(at) if follow && recording.state == State::Live && recording.about(at).is_none() => {
                 std::thread::sleep(Duration::from_millis(50));
             }
             picked => return picked.map(|at| (recording, at)),

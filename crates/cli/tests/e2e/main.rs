@@ -18,6 +18,7 @@ mod kill;
 mod many;
 mod paused;
 mod readers;
+mod recorded;
 mod restart;
 mod spead;
 mod transports;

@@ -15,7 +15,7 @@
 //! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
 
 use super::{
-    frame::{Ahead, FrameTime, Frames, Objects, Quirk, Thread},
+    frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
     generate::Generator,
     header::{Field, Order},
     inspect::reader::Reader,
@@ -70,6 +70,11 @@ pub trait Family: Sync {
 
     /// Frames in files and in TCP, where it has them.
     fn frames(&self) -> Option<&'static dyn Frames> {
+        None
+    }
+
+    /// Packets of different lengths in files and in TCP, where it has them.
+    fn packets(&self) -> Option<&'static dyn Packets> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! Frames: their times, their ends, what is wrong with them, what stands where one was lost.
 
+use crate::placement::{Placement, Reject};
 use std::fmt;
 
 /// What the packets of a family are parts of.
@@ -53,6 +54,36 @@ pub trait Frames: Sync {
     fn framing(&self, bytes: &[u8]) -> Framing;
     /// Whether a frame is legal, and what it tells.
     fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen;
+}
+
+/// Packets of different lengths that stand one after the other, in files and in TCP: each tells its own end.
+pub trait Packets: Sync {
+    /// The place of the packet with which `bytes` begin; it ends `start + length` octets on. `None`: more octets are
+    /// needed to tell, never more than half a megabyte.
+    ///
+    /// # Errors
+    /// It is no packet of this family.
+    fn place(&self, bytes: &[u8]) -> Result<Option<Placement>, Reject>;
+
+    /// Whether the payload of a packet with this head may be the [pattern](crate::pattern) of its object: it is data, and
+    /// no description of any.
+    fn is_data(&self, head: &[u8]) -> bool;
+
+    /// The stored packet with this head in packets of at most `most` octets: write the head of the one behind what is `done`
+    /// to the end of `to`, and say what is done with it; its payload goes on where that of the one before ended. `None` when
+    /// nothing is left. A packet too small for any head is made as small as can be.
+    fn divide(&self, head: &[u8], done: Divided, most: usize, to: &mut Vec<u8>) -> Option<Divided>;
+}
+
+/// How much of a stored packet lies in the packets that were made of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Divided {
+    /// Packets.
+    pub packets: u64,
+    /// Items of its head that are of its object.
+    pub items: usize,
+    /// Octets of its payload.
+    pub payload: u64,
 }
 
 /// When the samples of a frame were taken.

@@ -12,7 +12,7 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Heap",
+    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Gaps", "Heap",
     "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
     "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
@@ -166,6 +166,15 @@ class ChunkReader:
         """The gaps that were met so far, from number `first` on."""
 
 @final
+class Gaps:
+    """What a reader of a recording meets."""
+
+    def since(
+        self, first: int = 0
+    ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:
+        """The gaps that were met so far, from number `first` on."""
+
+@final
 class ReceiveConfig:
     """Every limit of a receiving stream.
 
@@ -269,6 +278,15 @@ class ReceiveStream:
         """Read packets that lie in memory one after the other. The object is kept until they are read."""
     def add_pcap(self, path: str | os.PathLike[str], port: int | None = None) -> None:
         """Read the UDP packets of a capture file, or those to one port."""
+    def add_recording(
+        self,
+        recording: Recording,
+        stream: int = 0,
+        missing: str = "raise",
+        verify: bool = True,
+        follow: bool = False,
+    ) -> Gaps:
+        """Read a datastream of a recording, by its place in `streams`. What is missing is in the `Gaps` as it is met."""
     def add_inproc(self, queue: InprocQueue) -> None:
         """Take the packets of a queue, until it is closed."""
     def start(self) -> None:

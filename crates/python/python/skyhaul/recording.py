@@ -20,6 +20,13 @@ if chunks.gaps:
 ```
 
 A stream that ends without an exception and without gaps was given whole, to its last byte.
+
+A recording of SPEAD gives heaps:
+
+```python
+for heap in scan.streams[0].heaps():
+    group.update(heap)          # skyhaul.spead.ItemGroup, as with heaps from a network
+```
 """
 
 from __future__ import annotations
@@ -30,8 +37,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from . import _native
+from .spead import recv
 
-__all__ = ["Chunk", "Chunks", "Damaged", "Finding", "Gap", "Recording", "Stream", "open"]
+__all__ = ["Chunk", "Chunks", "Damaged", "Finding", "Gap", "Heaps", "Recording", "Stream", "open"]
 
 # Unix second and frame number.
 Time: TypeAlias = tuple[int, int]
@@ -127,6 +135,34 @@ class Chunks(Iterator[Chunk]):
         return list(self._gaps)
 
 
+class Heaps(Iterator[recv.Heap]):
+    """The heaps of a stream, in order of arrival. Those that did not come whole have `complete` false."""
+
+    def __init__(self, recording: _native.Recording, at: int, missing: str, verify: bool, follow: bool) -> None:
+        # What is recorded of a heap lies together: the next one ends it.
+        self._stream = recv.Stream(
+            window=1, heap_timeout=None, remember=0, stop="never", incomplete=True, name="recording"
+        )
+        self._raises = missing == "raise"
+        self._gaps: list[Gap] = []
+        self._met = self._stream.add_recording(recording, at, missing, verify, follow)
+
+    def __next__(self) -> recv.Heap:
+        try:
+            return self._stream.get()
+        except recv.Stopped:
+            if self._raises and self.gaps:
+                gap = self.gaps[-1]
+                raise Damaged(str(gap), gap) from None
+            raise StopIteration from None
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps met so far, which may be ahead of the heaps; after the end, all of them."""
+        self._gaps += [Gap(*raw) for raw in self._met.since(len(self._gaps))]
+        return list(self._gaps)
+
+
 class Stream:
     """A datastream of a recording."""
 
@@ -146,6 +182,14 @@ class Stream:
         chunks as they lie (they are gaps all the same). `follow` waits for what is still to be recorded.
         """
         return Chunks(self._recording.reader(self._at, missing, verify, follow))
+
+    def heaps(
+        self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
+    ) -> Heaps:
+        """Its heaps in order of arrival, where it was recorded from SPEAD; the arguments are those of `chunks`."""
+        if self.format != "spead":
+            raise ValueError(f"{self.name}: no recording of SPEAD but of {self.format or 'an unknown format'}; hint: chunks()")
+        return Heaps(self._recording, self._at, missing, verify, follow)
 
 
 class Recording:

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 
+use super::cutter::{Cutter, FrameReader};
 use super::feed::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
@@ -28,7 +29,7 @@ use super::index::Tally;
 use super::judge::{StreamCheck, verdict_of};
 use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
 use super::plan::{self, Step};
-use super::prove::{FrameCutter, FrameReader, READ_BYTES, Search, Seen, cutter, read_file};
+use super::prove::{READ_BYTES, Search, Seen, read_file};
 use super::record::Datastream;
 
 /// Makes a reader for a datastream's frames, if its format is known.
@@ -37,8 +38,11 @@ pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync
 /// How to check.
 #[derive(Default)]
 pub struct CheckOptions<'a> {
-    /// Looks into the frames; without it only bytes and records are checked.
+    /// Looks into the frames; without it only bytes and records are checked. Packets of heaps need no reader, and are looked
+    /// into where there is one for frames.
     pub frames: Option<&'a Frames<'a>>,
+    /// Whether the payload of such packets is to be the pattern.
+    pub verify: bool,
     /// Called now and then with bytes read and bytes in all.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync + 'a)>,
 }
@@ -78,6 +82,20 @@ pub struct DatastreamCheck {
     pub illegal_frames: u64,
     /// Of these, marked as invalid.
     pub filled_frames: u64,
+    /// Of a stream of heaps, by the index: how many there are, and what is missing in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<HeapsCheck>,
+}
+
+/// The heaps of a datastream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapsCheck {
+    /// How many begin in its chunks.
+    pub count: u64,
+    /// Of these, how many did not come whole.
+    pub incomplete: u64,
+    /// Bytes that are missing in these.
+    pub missing_bytes: u64,
 }
 
 /// What a check found.
@@ -195,8 +213,8 @@ impl Recording {
                                 progress(sum, total);
                             }
                         };
-                        let frames = job.frames(options.frames);
-                        let seen = read_file(&job.entry.path, job.most, frames, || buffers.take(), progress);
+                        let cutter = job.cutter(options);
+                        let seen = read_file(&job.entry.path, job.most, cutter, || buffers.take(), progress);
                         let mut all = seen_by_all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                         all.insert(job.entry.path.clone(), seen);
                     }
@@ -248,13 +266,17 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn frames(&self, frames: Option<&Frames<'_>>) -> Option<FrameCutter> {
+    fn cutter(&self, options: &CheckOptions<'_>) -> Option<Cutter> {
         let about = self.about?;
-        match frames.and_then(|frames| frames(about)) {
-            Some(reader) => Some(FrameCutter::new(about.info.unit_bytes, reader)),
-            // Its frames are all that can prove it.
-            None if self.entry.record.is_none() => cutter(Some(about)),
-            None => None,
+        // Without a record its frames are all that can prove it.
+        let looks = options.frames.is_some() || self.entry.record.is_none();
+        let reader = || options.frames.and_then(|frames| frames(about));
+        match Cutter::of(self.about, options.verify).filter(|_| looks) {
+            Some(Cutter::Frames(own)) => {
+                Some(reader().map_or(Cutter::Frames(own), |reader| Cutter::frames(about, reader)))
+            }
+            Some(packets) => Some(packets),
+            None => reader().map(|reader| Cutter::frames(about, reader)),
         }
     }
 }

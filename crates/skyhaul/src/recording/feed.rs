@@ -14,15 +14,17 @@ use std::time::Duration;
 
 use skyhaul_io::memory::{Block, Pool};
 
+use super::cutter::Cutter;
 use super::filling::Filling;
 use super::finding::{Finding, Verdict};
 use super::follow::{Followed, Follower};
 use super::gap::{Gap, Instead, Lack, Time};
 use super::open::{ChunkEntry, Recording};
 use super::plan::{self, Step};
-use super::prove::{Search, Seen, cutter, read_file};
+use super::prove::{Search, Seen, read_file};
 use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions, Times};
 use super::record::Datastream;
+use crate::frames;
 
 /// Time between looks for a free buffer.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -118,7 +120,7 @@ impl Feeder {
         let seen = read_file(
             path,
             most,
-            cutter(about),
+            Cutter::of(about, false),
             || self.buffer(),
             |block, length| {
                 if held {
@@ -162,10 +164,7 @@ impl Feed {
                 Followed::Ended(next) => break next,
                 Followed::Lost(number, reason) => {
                     let why = format!("was lost in recording: {reason}");
-                    let bytes = self
-                        .about
-                        .as_ref()
-                        .map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
+                    let bytes = self.about.as_ref().map(|about| about.info.whole_chunk());
                     let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
                     self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;
                 }
@@ -361,7 +360,10 @@ impl Feed {
     /// Name a gap; fill it if that is wanted.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
         let missing = self.feeder.options.missing;
-        let fills = missing == Missing::Fill && gap.has_chunks() && gap.instead == Instead::LeftOut;
+        // Packets of heaps have no invalid ones that could stand there.
+        let has_frames = self.about.as_ref().is_none_or(|about| frames::packets_of(about).is_none());
+        let fills =
+            missing == Missing::Fill && has_frames && gap.has_chunks() && gap.instead == Instead::LeftOut;
         let bytes = if fills { gap.bytes } else { None };
         if bytes.is_some_and(|bytes| bytes > 0) {
             gap.instead = Instead::Filled;

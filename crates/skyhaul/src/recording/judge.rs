@@ -155,6 +155,12 @@ impl StreamCheck<'_> {
         let Some(record) = &chunk.record else { return };
         let path = Some(&chunk.path);
         self.sum.units += u64::from(record.meta.units);
+        if let Some(heaps) = &record.meta.heaps {
+            let sum = self.sum.heaps.get_or_insert_default();
+            sum.count = sum.count.saturating_add(heaps.count);
+            sum.incomplete = sum.incomplete.saturating_add(heaps.incomplete);
+            sum.missing_bytes = sum.missing_bytes.saturating_add(heaps.missing_bytes);
+        }
         let missing = record.meta.missing_units();
         self.sum.missing_units += missing;
         let proof = match chunk.bytes {

@@ -7,10 +7,12 @@ use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use skyhaul_core::placement::Key;
 use skyhaul_core::wire::FrameSeen;
 use skyhaul_io::disk::{Source, open_regular};
 use skyhaul_io::memory::Block;
 
+use super::cutter::Cutter;
 use super::gap::Time;
 use super::open::Recording;
 use super::record::{ChunkRecord, Datastream};
@@ -18,12 +20,6 @@ use crate::frames::FramesOf;
 
 /// Bytes of one read.
 pub(super) const READ_BYTES: usize = 4 << 20;
-
-/// Reads the frames of one chunk, in order.
-pub trait FrameReader {
-    /// What `frame` is.
-    fn see(&mut self, frame: &[u8]) -> FrameSeen;
-}
 
 /// What reading one file gave.
 #[derive(Debug, Default)]
@@ -39,51 +35,33 @@ pub(super) struct Seen {
     pub(super) illegal: u64,
     pub(super) illegal_why: Option<&'static str>,
     pub(super) filled: u64,
+    /// Where packets have objects: how many follow each other, and the last one.
+    pub(super) objects: u64,
+    object: Option<Key>,
     pub(super) first_time: Option<Time>,
     pub(super) last_time: Option<Time>,
     /// A frame's time is before that of the frame before it.
     pub(super) goes_back: bool,
 }
 
-/// Cuts a stream of bytes into frames.
-pub(super) struct FrameCutter {
-    unit: usize,
-    rest: Vec<u8>,
-    reader: Box<dyn FrameReader>,
-}
-
-impl FrameCutter {
-    pub(super) fn new(unit: u32, reader: Box<dyn FrameReader>) -> FrameCutter {
-        FrameCutter { unit: unit as usize, rest: Vec::new(), reader }
-    }
-
-    fn feed(&mut self, mut bytes: &[u8], seen: &mut Seen) {
-        if self.unit == 0 {
-            return;
-        }
-        if !self.rest.is_empty() {
-            let n = (self.unit - self.rest.len()).min(bytes.len());
-            self.rest.extend_from_slice(&bytes[..n]);
-            bytes = &bytes[n..];
-            if self.rest.len() < self.unit {
-                return;
-            }
-            seen.add_frame(self.reader.see(&self.rest));
-            self.rest.clear();
-        }
-        let frames = bytes.chunks_exact(self.unit);
-        self.rest.extend_from_slice(frames.remainder());
-        frames.for_each(|frame| seen.add_frame(self.reader.see(frame)));
-    }
-}
-
 impl Seen {
-    fn add_frame(&mut self, frame: FrameSeen) {
+    /// A packet of this object.
+    pub(super) fn add_packet(&mut self, object: Key) {
+        self.frames += 1;
+        self.objects += u64::from(self.object.replace(object) != Some(object));
+    }
+
+    /// Something that is not legal.
+    pub(super) fn refuse(&mut self, why: &'static str) {
+        self.illegal += 1;
+        self.illegal_why.get_or_insert(why);
+    }
+
+    pub(super) fn add_frame(&mut self, frame: FrameSeen) {
         self.frames += 1;
         self.filled += u64::from(frame.filled);
         if let Some(why) = frame.illegal {
-            self.illegal += 1;
-            self.illegal_why.get_or_insert(why);
+            self.refuse(why);
         }
         if frame.time.is_some() {
             self.goes_back |= frame.time < self.last_time;
@@ -91,9 +69,7 @@ impl Seen {
             self.last_time = frame.time;
         }
     }
-}
 
-impl Seen {
     /// Whether what was read is what `record` promises.
     ///
     /// # Errors
@@ -123,6 +99,10 @@ impl Seen {
         if let Some(why) = self.illegal_why {
             return Err(format!("{} of its frames are not legal: {why}", self.illegal));
         }
+        if self.objects > 0 {
+            // Heaps have no time: legal packets from the first byte to the last are all that they can tell.
+            return Ok(());
+        }
         let (Some(first), Some(last)) = (self.first_time, self.last_time) else {
             return Err("no frame header in it can be read".to_owned());
         };
@@ -136,19 +116,12 @@ impl Seen {
     }
 }
 
-/// A reader for the frames of a datastream's chunks.
-pub(super) fn cutter(about: Option<&Datastream>) -> Option<FrameCutter> {
-    let about = about?;
-    let reader = FramesOf::datastream(about, false)?;
-    Some(FrameCutter::new(about.info.unit_bytes, Box::new(reader)))
-}
-
 /// Read at most `most` bytes of the file at `path` into blocks of `next`, and hand each with its length to `take`.
 /// Ends early, with an error, where `next` gives none.
 pub(super) fn read_file(
     path: &Path,
     most: u64,
-    mut frames: Option<FrameCutter>,
+    mut cutter: Option<Cutter>,
     mut next: impl FnMut() -> Option<Block>,
     mut take: impl FnMut(Block, usize),
 ) -> Seen {
@@ -170,8 +143,8 @@ pub(super) fn read_file(
         };
         seen.crc32c = crc32c::crc32c_append(seen.crc32c, &block[..length]);
         seen.read += length as u64;
-        if let Some(frames) = &mut frames {
-            frames.feed(&block[..length], &mut seen);
+        if let Some(cutter) = &mut cutter {
+            cutter.feed(&block[..length], &mut seen);
         }
         let short = length < block.len();
         take(block, length);
@@ -179,9 +152,8 @@ pub(super) fn read_file(
             break;
         }
     }
-    if frames.is_some_and(|frames| !frames.rest.is_empty()) {
-        seen.illegal += 1;
-        seen.illegal_why.get_or_insert("the file ends within a frame");
+    if let Some(cutter) = cutter {
+        cutter.finish(&mut seen);
     }
     seen
 }

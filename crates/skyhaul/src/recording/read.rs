@@ -207,12 +207,9 @@ impl Reader {
             }
             Step::Gap(_) | Step::Foreign(_) => None,
         });
-        let nominal = about
-            .as_ref()
-            .filter(|_| options.follow)
-            .map(|about| u64::from(about.info.unit_bytes) * u64::from(about.info.units));
+        let nominal = about.as_ref().filter(|_| options.follow).map(|about| about.info.whole_chunk());
         let longest =
-            lengths.filter(|&bytes| bytes <= MOST_HELD).max().or(nominal).unwrap_or(0).min(MOST_HELD);
+            lengths.filter(|&bytes| bytes <= MOST_HELD).max().max(nominal).unwrap_or(0).min(MOST_HELD);
         // Small chunks need no large buffers.
         let piece =
             options.read_bytes.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);

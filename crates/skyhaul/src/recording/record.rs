@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use super::heaps::HeapsOf;
 use super::report::RecordingReport;
 
 /// Version of the index's records.
@@ -94,9 +95,26 @@ pub struct DatastreamInfo {
     /// Units that share one frame number (threads); 0 counts as 1.
     #[serde(default)]
     pub lanes: u32,
+    /// Bytes of the largest chunk, where the units do not tell; 0 where they do.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chunk_bytes: u64,
     /// What the format's reader needs.
     #[serde(default)]
     pub format: Value,
+}
+
+impl DatastreamInfo {
+    /// Bytes of a whole chunk, or of the largest there can be; 0 where that is not known.
+    #[must_use]
+    pub fn whole_chunk(&self) -> u64 {
+        self.chunk_bytes.max(u64::from(self.unit_bytes) * u64::from(self.units))
+    }
+}
+
+// Serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A datastream of the scan.
@@ -133,6 +151,9 @@ pub struct ChunkMeta {
     /// When its first packet came: Unix time in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_at: Option<i64>,
+    /// Which heaps begin in it, if it holds heaps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<HeapsOf>,
 }
 
 impl ChunkMeta {

@@ -12,11 +12,12 @@ use skyhaul_io::disk::{Log, read_buffers};
 use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
 
+use super::cutter::Cutter;
 use super::finding::Verdict;
 use super::ledger::DatastreamReport;
 use super::open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
 use super::plan::{self, Step};
-use super::prove::{READ_BYTES, cutter, read_file};
+use super::prove::{READ_BYTES, read_file};
 use super::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
 use super::report::RecordingReport;
 
@@ -115,14 +116,14 @@ fn adopt_of(
 
 /// A record made from a file; or why it is none.
 fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<Result<ChunkRecord, String>> {
-    let seen = read_file(&chunk.path, u64::MAX, cutter(Some(about)), || buffers.take(), |_, _| {});
+    let seen = read_file(&chunk.path, u64::MAX, Cutter::of(Some(about), false), || buffers.take(), |_, _| {});
     if let Some(error) = seen.error {
         return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
     }
     if let Some(why) = seen.illegal_why {
         return Ok(Err(format!("{} of its frames are not legal: {why}", seen.illegal)));
     }
-    let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or_default();
+    let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
     let meta = ChunkMeta {
         object: u64::from(chunk.number),
         units: units as u32,

@@ -1,4 +1,5 @@
-//! Sending a recording: its chunks in order, also while it is being made.
+//! Sending a recording: its chunks in order, also while it is being made. Frames go as they lie; packets that tell their own
+//! ends are divided into such as a datagram holds.
 //!
 //! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
 //! sending fail at its end.
@@ -6,28 +7,58 @@
 use super::supply::{Sequence, Supply};
 use super::{HEAD, Packetize};
 use crate::recording::{Account, Reader};
+use skyhaul_core::wire::{Divided, Packets};
 use std::collections::VecDeque;
-use std::io;
+use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 
-/// Frames read ahead at once, in bytes.
+/// Bytes read ahead at once.
 const SEGMENT: usize = 4 << 20;
 /// Segments that stay readable, so that packets can be sent late or twice.
 const KEPT: usize = 4;
 
-/// Whole frames, the number of the first, and what follows them.
+/// Whole packets, the number of the first, and where each ends.
 #[derive(Debug)]
 struct Segment {
     first: u64,
     bytes: Vec<u8>,
+    ends: Ends,
 }
 
-/// The frames of one datastream of a recording.
+#[derive(Debug)]
+enum Ends {
+    /// All are of this length.
+    Each(usize),
+    /// They end here.
+    At(Vec<u32>),
+}
+
+impl Segment {
+    fn packets(&self) -> u64 {
+        match &self.ends {
+            Ends::Each(unit) => (self.bytes.len() / unit) as u64,
+            Ends::At(ends) => ends.len() as u64,
+        }
+    }
+
+    fn packet(&self, n: usize) -> Option<&[u8]> {
+        let (start, end) = match &self.ends {
+            Ends::Each(unit) => (n * unit, (n + 1) * unit),
+            Ends::At(ends) => (n.checked_sub(1).map_or(0, |n| ends[n] as usize), *ends.get(n)? as usize),
+        };
+        self.bytes.get(start..end)
+    }
+}
+
+/// Makes the next segment of what it reads; an empty one at the end.
+type Cut = Box<dyn FnMut(&mut Reader) -> io::Result<(Vec<u8>, Ends)> + Send>;
+
+/// The packets of one datastream of a recording.
 #[derive(Debug)]
 pub struct RecordingSupply {
-    segments: Receiver<io::Result<Vec<u8>>>,
+    segments: Receiver<io::Result<(Vec<u8>, Ends)>>,
     kept: VecDeque<Segment>,
-    unit: usize,
+    packet_bytes: usize,
     upto: u64,
     ended: bool,
     sequence: Sequence,
@@ -37,27 +68,124 @@ pub struct RecordingSupply {
 }
 
 impl RecordingSupply {
-    /// Frames of `unit` bytes from `reader`.
+    /// Frames of `unit` bytes from `reader`, each a packet.
     ///
     /// # Errors
     /// A thread that cannot be started.
-    pub fn new(mut reader: Reader, unit: u32, sequence: Sequence, name: String) -> io::Result<Self> {
+    pub fn frames(reader: Reader, unit: u32, sequence: Sequence, name: String) -> io::Result<Self> {
         let unit = unit.max(1) as usize;
         let whole = (SEGMENT / unit).max(1) * unit;
+        let cut = move |reader: &mut Reader| {
+            let mut bytes = Vec::with_capacity(whole);
+            reader.take(whole as u64).read_to_end(&mut bytes)?;
+            Ok((bytes, Ends::Each(unit)))
+        };
+        Self::start(reader, Box::new(cut), unit, sequence, name)
+    }
+
+    /// Stored packets from `reader`, divided into such of at most `most` bytes.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub fn packets(
+        reader: Reader,
+        packets: &'static dyn Packets,
+        most: usize,
+        name: String,
+    ) -> io::Result<Self> {
+        let mut divider = Divider { packets, most, head: Vec::new(), done: Divided::default() };
+        let cut = move |reader: &mut Reader| divider.segment(reader);
+        let sequence = Sequence { order: None, first: 0 };
+        Self::start(reader, Box::new(cut), most.min(SEGMENT), sequence, name)
+    }
+
+    fn start(
+        mut reader: Reader,
+        mut cut: Cut,
+        packet_bytes: usize,
+        sequence: Sequence,
+        name: String,
+    ) -> io::Result<Self> {
         let (send, segments) = sync_channel(KEPT);
         let account = reader.account();
         std::thread::Builder::new().name("read-recording".into()).spawn(move || {
             loop {
-                let mut bytes = Vec::with_capacity(whole);
-                let read = io::Read::read_to_end(&mut io::Read::take(&mut reader, whole as u64), &mut bytes);
-                let end = read.is_err() || bytes.is_empty();
-                if send.send(read.map(|_| bytes)).is_err() || end {
+                let segment = cut(&mut reader);
+                let end = segment.as_ref().map_or(true, |(bytes, _)| bytes.is_empty());
+                if send.send(segment).is_err() || end {
                     return;
                 }
             }
         })?;
-        let kept = VecDeque::new();
-        Ok(Self { segments, kept, unit, upto: 0, ended: false, sequence, name, account, error: None })
+        Ok(Self {
+            segments,
+            kept: VecDeque::new(),
+            packet_bytes,
+            upto: 0,
+            ended: false,
+            sequence,
+            name,
+            account,
+            error: None,
+        })
+    }
+}
+
+/// Divides stored packets into such as can be sent.
+struct Divider {
+    packets: &'static dyn Packets,
+    most: usize,
+    /// The head of the stored packet that is under way; empty between two.
+    head: Vec<u8>,
+    done: Divided,
+}
+
+impl Divider {
+    fn segment(&mut self, reader: &mut Reader) -> io::Result<(Vec<u8>, Ends)> {
+        let (mut bytes, mut ends) = (Vec::with_capacity(SEGMENT), Vec::new());
+        while bytes.len() < SEGMENT {
+            if self.head.is_empty() && !self.next_head(reader)? {
+                break;
+            }
+            let before = self.done.payload;
+            let Some(done) = self.packets.divide(&self.head, self.done, self.most, &mut bytes) else {
+                self.head.clear();
+                self.done = Divided::default();
+                continue;
+            };
+            let payload = done.payload - before;
+            if reader.take(payload).read_to_end(&mut bytes)? as u64 != payload {
+                return Err(io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the recording ends within a packet",
+                ));
+            }
+            self.done = done;
+            ends.push(u32::try_from(bytes.len()).map_err(io::Error::other)?);
+        }
+        Ok((bytes, Ends::At(ends)))
+    }
+
+    /// Read the next stored head; false at the end.
+    fn next_head(&mut self, reader: &mut Reader) -> io::Result<bool> {
+        loop {
+            let read = reader.take(8).read_to_end(&mut self.head)?;
+            match self.packets.place(&self.head) {
+                Ok(Some(_)) => return Ok(true),
+                Ok(None) if read > 0 => {}
+                Ok(None) if self.head.is_empty() => return Ok(false),
+                Ok(None) => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the recording ends within a head",
+                    ));
+                }
+                Err(why) => {
+                    let text = format!("what follows a packet of the recording is none: {}", why.name());
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+                }
+            }
+        }
     }
 }
 
@@ -65,15 +193,12 @@ impl Packetize for RecordingSupply {
     fn packet(&self, n: u64, head: &mut [u8; HEAD]) -> (usize, &[u8]) {
         let number = self.sequence.write(n, head);
         let segment = self.kept.iter().rev().find(|s| s.first <= n);
-        let frame = segment.and_then(|s| {
-            let at = (n - s.first) as usize * self.unit;
-            s.bytes.get(at..at + self.unit)
-        });
-        (number, frame.unwrap_or_default())
+        let packet = segment.and_then(|s| s.packet((n - s.first) as usize));
+        (number, packet.unwrap_or_default())
     }
 
     fn packet_bytes(&self) -> usize {
-        self.unit + if self.sequence.order.is_some() { 8 } else { 0 }
+        self.packet_bytes + if self.sequence.order.is_some() { 8 } else { 0 }
     }
 }
 
@@ -83,10 +208,10 @@ impl Supply for RecordingSupply {
             return (self.upto, !self.ended);
         }
         match self.segments.try_recv() {
-            Ok(Ok(bytes)) if !bytes.is_empty() => {
-                let frames = (bytes.len() / self.unit) as u64;
-                self.kept.push_back(Segment { first: self.upto, bytes });
-                self.upto += frames;
+            Ok(Ok((bytes, ends))) if !bytes.is_empty() => {
+                let segment = Segment { first: self.upto, bytes, ends };
+                self.upto += segment.packets();
+                self.kept.push_back(segment);
                 if self.kept.len() > KEPT {
                     self.kept.pop_front();
                 }

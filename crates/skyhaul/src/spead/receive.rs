@@ -53,6 +53,7 @@ mod inlet;
 mod own;
 mod pieces;
 mod reader;
+mod recorded;
 mod ring;
 mod rows;
 mod stats;

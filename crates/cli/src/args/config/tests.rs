@@ -102,7 +102,7 @@ fn what_has_no_meaning_beside_the_rest_is_left_out() {
 fn a_mistake_in_the_file_is_told_with_its_line() {
     for (text, line, wrong, hint) in [
         ("\nmemry = 1", "ls --disk d", ":2: unknown key `memry`", "memory, "),
-        ("[record]\n\nmemry = 1", "ls --disk d", ":3: unknown key `memry`", "record has bytes, "),
+        ("[record]\n\nmemry = 1", "ls --disk d", ":3: unknown key `memry`", "record has by-sender, bytes, "),
         ("[recrod]\nmemory = 1", "ls --disk d", ":1: there is no verb `recrod`", "record, ls, "),
         ("disk = ['a'\nmemory", "ls", ":2: ", "a line is"),
         (
@@ -200,7 +200,7 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
         let found = shown.lines().find(|shown| shown.starts_with(line));
         assert!(found.is_some_and(|found| found.ends_with(&format!("  # {place}"))), "{line}: {shown}");
     }
-    assert!(shown.contains("# not set: listen, ") && shown.contains(", scan"), "{shown}");
+    assert!(shown.contains("# not set: scan, ") && shown.contains(", listen, "), "{shown}");
     // It is a file that says the same.
     let (again, places) = self::places(&shown.replace("\nwindow", "\nscan = \"s\"\nwindow"));
     assert!(parse(["skyhaul", "record"], &places).is_ok(), "{}: {shown}", again.path().display());

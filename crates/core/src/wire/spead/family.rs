@@ -1,11 +1,11 @@
 //! SPEAD among the families.
 
-use super::{Flavour, Packet, Spead, SpeadLayout, fuzzing, inspect};
+use super::{Flavour, Packet, Spead, SpeadLayout, fuzzing, inspect, stored::Stored};
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
-        frame::Objects,
+        frame::{Objects, Packets},
         inspect::reader::Reader,
         layout::Place,
         restamp::{RestampError, Restamper},
@@ -43,6 +43,10 @@ impl Family for SpeadFamily {
     fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
         let flavour = Flavour::new(seen.shape.variant).ok_or(Reject::Unrecognised)?;
         Ok(StreamFormat { place: Place::Sequence, ..seen.blank(SpeadStream { flavour }) })
+    }
+
+    fn packets(&self) -> Option<&'static dyn Packets> {
+        Some(&Stored)
     }
 
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {

@@ -31,6 +31,7 @@ pub mod head;
 mod inspect;
 pub mod items;
 pub mod packets;
+pub mod stored;
 pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};

@@ -5,6 +5,8 @@ use super::core::Core;
 use super::goal::Goal;
 use super::pieces::{self, Pieces};
 use super::reader::{Answered, Bytes, Trains, spawn};
+use super::recorded::Recorded;
+use crate::recording;
 use crate::spead::inproc::InprocQueue;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::pcap::PcapSource;
@@ -83,6 +85,10 @@ impl<G: Goal> Inlet<G> {
 
     pub(super) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
         spawn(&self.core, "bytes".into(), true, Bytes::new(bytes))
+    }
+
+    pub(super) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
+        spawn(&self.core, name, true, Recorded::new(reader))
     }
 
     pub(super) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
@@ -171,6 +177,15 @@ macro_rules! reader_methods {
         /// No thread could be started.
         pub fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
             self.inlet.add_bytes(bytes)
+        }
+
+        /// Read the packets of a recording, which `name` names in reports. What its reader meets is in the reader's
+        /// [`Account`](crate::recording::Account).
+        ///
+        /// # Errors
+        /// No thread could be started.
+        pub fn add_recording(&self, name: &str, reader: crate::recording::Reader) -> io::Result<()> {
+            self.inlet.add_recording(name.to_owned(), reader)
         }
 
         /// Read a capture: UDP packets to `port`, or all. Trains that were not cut when they were captured (GSO, GRO) are.

@@ -197,6 +197,9 @@ pub(super) struct Bytes<T> {
     packets: u64,
     /// The next head is searched for.
     lost: bool,
+    /// Packets of a heap follow each other: where those of another begin, it is over. The heap that is under way.
+    whole: bool,
+    heap: Option<u64>,
 }
 
 /// Bytes of memory that are read in one look, however often each of them is.
@@ -204,7 +207,17 @@ const STRETCH: usize = 1 << 20;
 
 impl<T: AsRef<[u8]>> Bytes<T> {
     pub(super) fn new(bytes: T) -> Self {
-        Self { bytes, at: 0, sender: None, packets: 0, lost: false }
+        Self { bytes, at: 0, sender: None, packets: 0, lost: false, whole: false, heap: None }
+    }
+
+    /// The same of bytes in which all that there is of a heap lies together; `heap` went on before them.
+    pub(super) fn heap_by_heap(bytes: T, heap: Option<u64>) -> Self {
+        Self { whole: true, heap, ..Self::new(bytes) }
+    }
+
+    /// The heap that is under way at the end.
+    pub(super) fn heap(&self) -> Option<u64> {
+        self.heap
     }
 }
 
@@ -226,6 +239,9 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
             {
                 let end = head.start + payload.len();
                 me.counts.bytes += end as u64;
+                if self.whole && self.heap.replace(head.counter).is_some_and(|heap| heap != head.counter) {
+                    held.table().end_heaps(me.now);
+                }
                 let sender = Core::sender(held.table(), me, &from);
                 let placed = sender.and_then(|sender| held.part(me, &head, 0, payload, &sender));
                 if let Err(why) = placed {

@@ -405,6 +405,11 @@ impl<G: Goal> Table<G> {
         }
     }
 
+    /// Nothing more comes of the heaps under construction.
+    pub(super) fn end_heaps(&mut self, now: Nanos) {
+        self.heaps.finish(now);
+    }
+
     /// What time alone decides.
     pub(super) fn handle_timeout(&mut self, now: Nanos) {
         self.heaps.handle_timeout(now);

@@ -192,8 +192,28 @@ fn most_id(flavour: Flavour) -> u64 {
 }
 
 fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig> {
+    let packet = packet_size(args.spead.packet, to)?;
+    let rate = match rate(args, number)? {
+        Some(RateArg::Fixed(rate)) => rate.bits_per_second(),
+        _ => 0,
+    };
+    let split = if args.spead.full_packets { Split::Full } else { Split::Even };
+    Ok(SendConfig { packet, rate, split, ..SendConfig::default() })
+}
+
+/// Bytes of the packets that stored ones are divided into for sender `number`.
+pub(crate) fn packet_bytes(args: &SendArgs, number: usize) -> Result<usize> {
+    let to = std::slice::from_ref(destination(args, number));
+    Ok(match packet_size(args.spead.packet, to)? {
+        PacketSize::Packet(bytes) => bytes,
+        _ => usize::MAX,
+    })
+}
+
+/// Bytes of the packets to these addresses.
+fn packet_size(packet: PacketArg, to: &[Endpoint]) -> Result<PacketSize> {
     let tcp = to.iter().any(|at| at.transport == Transport::Tcp);
-    let packet = match args.spead.packet {
+    Ok(match packet {
         PacketArg::Heap if !tcp => {
             bail!("a datagram holds no whole heap\nhint: --packet heap is for tcp:// addresses")
         }
@@ -207,13 +227,7 @@ fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig>
             let sizes = to.iter().map(largest_datagram).collect::<std::io::Result<Vec<_>>>()?;
             PacketSize::Packet(sizes.into_iter().min().unwrap_or(1472))
         }
-    };
-    let rate = match rate(args, number)? {
-        Some(RateArg::Fixed(rate)) => rate.bits_per_second(),
-        _ => 0,
-    };
-    let split = if args.spead.full_packets { Split::Full } else { Split::Even };
-    Ok(SendConfig { packet, rate, split, ..SendConfig::default() })
+    })
 }
 
 fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {

@@ -1,7 +1,6 @@
-//! What `skyhaul receive --format spead` tells at its end.
+//! What `skyhaul receive --format spead` and `record` tell at their end.
 
-use super::receive::Consumer;
-use crate::args::ReceiveArgs;
+use super::consume::Consumer;
 use crate::print;
 use crate::verb::receiving::NOTHING;
 use serde::Serialize;
@@ -18,7 +17,7 @@ pub(crate) struct SpeadReceiveReport {
     ended: &'static str,
     /// From the first heap to the last.
     seconds: f64,
-    pub(super) heaps: HeapCounts,
+    heaps: HeapCounts,
     heaps_per_second: f64,
     /// Bits per second of heap payload.
     bits_per_second: f64,
@@ -29,32 +28,47 @@ pub(crate) struct SpeadReceiveReport {
     rejects: BTreeMap<String, u64>,
     /// Every other counter of the stream.
     counters: BTreeMap<String, u64>,
-    pub(super) sources: Vec<SourceReport>,
+    sources: Vec<SourceReport>,
     /// Heaps whose payload is not the pattern, with --verify.
-    pub(super) pattern_errors: Option<u64>,
+    pattern_errors: Option<u64>,
     cpu: Cpu,
     notes: Vec<String>,
 }
 
 impl SpeadReceiveReport {
     /// Whether packets came and none of them was of use.
-    pub(super) fn is_all_refused(&self) -> bool {
+    fn is_all_refused(&self) -> bool {
         let unread: u64 = self.sources.iter().map(unread).sum();
         self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets
     }
 
     /// Whole heaps that were refused for others with their counters.
-    pub(super) fn repeated(&self) -> u64 {
+    fn repeated(&self) -> u64 {
         self.counters.get("repeated_heaps").copied().unwrap_or(0)
     }
 
     /// Whether a capture ends before its end, which its reader's note tells.
-    pub(super) fn is_cut_short(&self) -> bool {
+    fn is_cut_short(&self) -> bool {
         self.sources.iter().any(|source| source.cut_short > 0)
     }
 
+    /// Whether everything came that was sent, as far as that is known, and nothing else.
+    pub(super) fn is_whole(&self) -> bool {
+        let drops: u64 = self.sources.iter().map(|source| source.socket_drops).sum();
+        let heaps = &self.heaps;
+        let lost = heaps.incomplete
+            + heaps.missing.unwrap_or(0)
+            + heaps.ring_full
+            + drops
+            + self.refused_by_limits();
+        // Nothing but refused packets is nothing.
+        let nothing = self.is_all_refused() || self.ended == "nothing";
+        let whole = self.repeated() == 0 && !self.is_cut_short();
+        self.pattern_errors.unwrap_or(0) == 0 && lost == 0 && !nothing && whole
+    }
+
     /// Packets that could have been taken with other limits.
-    pub(super) fn refused_by_limits(&self) -> u64 {
+    fn refused_by_limits(&self) -> u64 {
         ["no_buffer", "outside"].iter().filter_map(|why| self.rejects.get(*why)).sum()
     }
 }
@@ -77,7 +91,6 @@ pub(super) struct HeapCounts {
 pub(super) fn report(
     stats: &Stats,
     consumer: &Consumer,
-    args: &ReceiveArgs,
     ended: &'static str,
     cpu: Duration,
 ) -> SpeadReceiveReport {
@@ -109,7 +122,7 @@ pub(super) fn report(
         rejects: named("reject_", true),
         counters: named("reject_", false),
         sources: stats.readers.iter().map(|r| SourceReport::new(r.name.clone(), r.source.clone())).collect(),
-        pattern_errors: args.verify.then_some(consumer.wrong),
+        pattern_errors: consumer.verify.then_some(consumer.wrong),
         cpu: Cpu {
             path_seconds: path.as_secs_f64(),
             process_seconds: cpu.as_secs_f64(),

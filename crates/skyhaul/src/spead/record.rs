@@ -1,0 +1,288 @@
+//! Recording heaps: in order of arrival, as packets one behind the other.
+//!
+//! ```text
+//!   Stream ── Heap ──▶ HeapRecorder ── Chunk ──▶ Writer ──▶ disks
+//!
+//!   chunk 12   │ head 7 │ payload │ head 8 │ payload, up to a gap │ head 8 │ payload behind it │ head 9 │ payload …
+//! ```
+//!
+//! A heap that has come whole is one packet; of one that has not, each range that came is a packet of its own. So a chunk
+//! holds what came and nothing else, its heads prove it without an index, and whoever reads SPEAD reads the chunks one after
+//! the other. A heap lies in one chunk if it fits; a larger one goes on in the next chunks, as further packets.
+//!
+//! The index says of each chunk which heaps begin in it, and what is missing in them ([`HeapsOf`]).
+//!
+//! Heaps are copied once more on their way, from the memory in which they were put together to that of the chunk: what is
+//! missing, and how many item pointers a heap has, is known at its end only.
+//!
+//! Limits: when the disks take less than comes, heaps wait in the stream's ring and memory, and the stream counts what has
+//! no room there.
+
+use crate::frames;
+use crate::recording::{
+    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, HeapsOf, RecordingReport, Refusal, Writer,
+    WriterError, WriterOptions,
+};
+use crate::spead::receive::Heap;
+use skyhaul_core::wire::Known;
+use skyhaul_core::wire::spead::SpeadStream;
+use skyhaul_core::wire::spead::stored::NewHead;
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How long a heap waits for memory that disks hold; then it is lost, and counted.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A piece of a heap that is smaller than this part of a block does not begin in its rest.
+const LEAST_PART: usize = 4;
+
+/// What to record heaps to.
+#[derive(Clone, Debug)]
+pub struct HeapRecorderOptions {
+    /// Where to write.
+    pub writer: WriterOptions,
+    /// Memory for chunks. A block has room for a chunk.
+    pub pool: PoolOptions,
+    /// How old heaps may grow in memory before their chunk is written as it is.
+    pub flush: Duration,
+}
+
+/// Why a recorder of heaps cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum HeapRecorderError {
+    /// A disk or the scan's name.
+    #[error(transparent)]
+    Writer(#[from] WriterError),
+    /// The memory.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+/// Writes heaps to disks. Whoever takes them from a stream gives them to it, and calls [`tick`](Self::tick) now and then.
+#[derive(Debug)]
+pub struct HeapRecorder {
+    writer: Writer,
+    pool: Pool,
+    flush: Duration,
+    datastream: DatastreamId,
+    /// Its format and sender are in the index.
+    described: bool,
+    /// Number of the next chunk.
+    next: u32,
+    open: Option<Open>,
+    lost: u64,
+    head: Vec<u8>,
+}
+
+/// The chunk that is being filled.
+#[derive(Debug)]
+struct Open {
+    block: Block,
+    used: usize,
+    begun: Instant,
+    received_at: Option<i64>,
+    heaps: HeapsOf,
+}
+
+impl HeapRecorder {
+    /// Make the scan on its disks.
+    ///
+    /// # Errors
+    /// The first thing that cannot be had.
+    pub fn open(options: &HeapRecorderOptions) -> Result<Self, HeapRecorderError> {
+        options.writer.check()?;
+        let pool = Pool::new(&options.pool)?;
+        let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer.clone() })?;
+        let title = SpeadStream::FAMILY.title();
+        let datastream = writer.add_datastream(&info(title, None, pool.block_bytes()));
+        Ok(Self {
+            writer,
+            pool,
+            flush: options.flush,
+            datastream,
+            described: false,
+            next: 0,
+            open: None,
+            lost: 0,
+            head: Vec::new(),
+        })
+    }
+
+    /// The scan's name on disk.
+    #[must_use]
+    pub fn scan(&self) -> &str {
+        self.writer.scan()
+    }
+
+    /// Each disk as it is now.
+    #[must_use]
+    pub fn disks(&self) -> Vec<DiskStatus> {
+        self.writer.status()
+    }
+
+    /// Heaps for which the disks gave no memory back.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Record a heap. Waits while all memory for chunks is on its way to the disks.
+    pub fn take(&mut self, heap: &Heap) {
+        if !self.described {
+            self.described = true;
+            let bits = heap.flavour.address_bits();
+            let (flavour, sender) = (format!("SPEAD-64-{bits}"), Some(heap.sender.to_string()));
+            let info = info(&flavour, sender, self.pool.block_bytes());
+            self.writer.update_datastream(self.datastream, &info);
+        }
+        let came = came(heap);
+        let pointers = heap.pointers();
+        let heads = came.len().max(1) * NewHead::bytes(0) + 8 * pointers.len();
+        let needed = came.iter().map(Range::len).sum::<usize>() + heads;
+        let block = self.pool.block_bytes();
+        if needed > self.room() && (needed <= block || self.room() < block / LEAST_PART) {
+            self.seal();
+        }
+        if !self.begin() {
+            self.lost += 1;
+            return;
+        }
+        if let Some(open) = &mut self.open {
+            open.heaps.add(heap.counter, &heap.missing);
+        }
+        let mut pointers = pointers;
+        let nothing = std::iter::once(0..0).filter(|_| came.is_empty());
+        for part in came.iter().cloned().chain(nothing) {
+            if !self.part(heap, part, &mut pointers) {
+                self.lost += 1;
+                return;
+            }
+        }
+    }
+
+    /// Write a range of a heap, as one packet where the chunk has room for it. False if there is no memory.
+    fn part(&mut self, heap: &Heap, part: Range<usize>, pointers: &mut &[u64]) -> bool {
+        let mut at = part.start;
+        loop {
+            let least = NewHead::bytes(pointers.len().min(1)) + usize::from(at < part.end);
+            if self.room() < least {
+                self.seal();
+                if !self.begin() {
+                    return false;
+                }
+            }
+            let Some(open) = &mut self.open else { return false };
+            let room = open.block.len() - open.used - NewHead::bytes(0);
+            let count = pointers.len().min(room / 8).min(NewHead::MOST);
+            let (these, left) = pointers.split_at(count);
+            // All pointers come before payload: so a packet with payload is the last that has any.
+            let length = if left.is_empty() { (part.end - at).min(room - 8 * count) } else { 0 };
+            self.head.clear();
+            let head = NewHead {
+                flavour: heap.flavour,
+                counter: heap.counter,
+                // A heap without payload is whole as soon as its size is known.
+                size: heap.size.filter(|_| left.is_empty()),
+                offset: at as u64,
+                length: length as u64,
+                pointers: these,
+            };
+            head.write(&mut self.head);
+            open.block.place(open.used, &self.head);
+            open.used += self.head.len();
+            open.block.place(open.used, &heap.payload()[at..at + length]);
+            open.used += length;
+            *pointers = left;
+            at += length;
+            if left.is_empty() && at == part.end {
+                return true;
+            }
+        }
+    }
+
+    /// Bytes left in the open chunk.
+    fn room(&self) -> usize {
+        self.open.as_ref().map_or(0, |open| open.block.len() - open.used)
+    }
+
+    /// Have a chunk open. False if there is no memory for one, and none comes free.
+    fn begin(&mut self) -> bool {
+        let begun = Instant::now();
+        while self.open.is_none() && begun.elapsed() < PATIENCE {
+            let Some(block) = self.pool.take() else {
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            };
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            let received_at = i64::try_from(now.as_nanos()).ok();
+            let heaps = HeapsOf::default();
+            self.open = Some(Open { block, used: 0, begun: Instant::now(), received_at, heaps });
+        }
+        self.open.is_some()
+    }
+
+    /// Give the open chunk to the disks, if there is one.
+    fn seal(&mut self) {
+        let Some(Open { block, used, received_at, heaps, .. }) = self.open.take() else { return };
+        if used == 0 {
+            return;
+        }
+        skyhaul_io::copy::fence();
+        let meta = ChunkMeta {
+            object: heaps.first().unwrap_or_default(),
+            units: u32::try_from(heaps.count).unwrap_or(u32::MAX),
+            received_at,
+            heaps: Some(heaps),
+            ..ChunkMeta::default()
+        };
+        let (datastream, number) = (self.datastream, self.next);
+        self.next += 1;
+        let chunk = Chunk { datastream, number, block, range: 0..used, meta, finish: None };
+        if let Err(refused) = self.writer.submit(chunk)
+            && refused.reason != Refusal::NoDisk
+        {
+            self.writer.note("refused", &refused.to_string());
+        }
+    }
+
+    /// Time passes: heaps that are in memory for long go to the disks.
+    pub fn tick(&mut self) {
+        if self.open.as_ref().is_some_and(|open| open.begun.elapsed() >= self.flush) {
+            self.seal();
+        }
+    }
+
+    /// Write all there is, and report. Disks may take up to `deadline` for it.
+    #[must_use]
+    pub fn finish(mut self, deadline: Duration) -> RecordingReport {
+        self.seal();
+        self.writer.finish(deadline)
+    }
+}
+
+/// What the index says of the stream.
+fn info(describe: &str, sender: Option<String>, chunk_bytes: usize) -> DatastreamInfo {
+    let format = frames::described_packets(SpeadStream::FAMILY, describe);
+    DatastreamInfo { sender, chunk_bytes: chunk_bytes as u64, format, ..DatastreamInfo::default() }
+}
+
+/// The ranges of a heap's payload that came.
+fn came(heap: &Heap) -> Vec<Range<usize>> {
+    let (mut came, mut at) = (Vec::with_capacity(heap.missing.len() + 1), 0);
+    let end = heap.payload().len();
+    for gap in &heap.missing {
+        let start = usize::try_from(gap.start).unwrap_or(end).min(end);
+        if at < start {
+            came.push(at..start);
+        }
+        at = usize::try_from(gap.end).unwrap_or(end).min(end);
+    }
+    if at < end {
+        came.push(at..end);
+    }
+    came
+}
+
+#[cfg(test)]
+mod tests;
