@@ -102,7 +102,7 @@ fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
     Ok((at, faults))
 }
 
-fn disks_line(disks: &[DiskStatus]) -> String {
+pub(crate) fn disks_line(disks: &[DiskStatus]) -> String {
     let rate: f64 = disks.iter().map(|d| d.rate).sum();
     let queue: u64 = disks.iter().map(|d| d.queue_bytes).sum();
     let bad = disks.iter().filter(|d| d.state != DiskState::Active).count();

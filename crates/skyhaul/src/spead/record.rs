@@ -32,8 +32,10 @@ use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a heap waits for memory that disks hold; then it is lost, and counted.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a heap waits for memory that disks hold; then it is lost, and counted. A disk that hangs is given up before.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The same behind a wait in vain, until memory comes: whoever gives heaps is not held up by each of them.
+const IMPATIENCE: Duration = Duration::from_millis(10);
 /// A piece of a heap that is smaller than this part of a block does not begin in its rest.
 const LEAST_PART: usize = 4;
 
@@ -72,6 +74,8 @@ pub struct HeapRecorder {
     next: u32,
     open: Option<Open>,
     lost: u64,
+    /// The last wait for memory was in vain.
+    in_vain: bool,
     head: Vec<u8>,
 }
 
@@ -105,6 +109,7 @@ impl HeapRecorder {
             next: 0,
             open: None,
             lost: 0,
+            in_vain: false,
             head: Vec::new(),
         })
     }
@@ -209,17 +214,23 @@ impl HeapRecorder {
     /// Have a chunk open. False if there is no memory for one, and none comes free.
     fn begin(&mut self) -> bool {
         let begun = Instant::now();
-        while self.open.is_none() && begun.elapsed() < PATIENCE {
+        let patience = if self.in_vain { IMPATIENCE } else { PATIENCE };
+        while self.open.is_none() {
             let Some(block) = self.pool.take() else {
+                self.in_vain = begun.elapsed() >= patience;
+                if self.in_vain {
+                    return false;
+                }
                 std::thread::sleep(Duration::from_millis(1));
                 continue;
             };
+            self.in_vain = false;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let received_at = i64::try_from(now.as_nanos()).ok();
             let heaps = HeapsOf::default();
             self.open = Some(Open { block, used: 0, begun: Instant::now(), received_at, heaps });
         }
-        self.open.is_some()
+        true
     }
 
     /// Give the open chunk to the disks, if there is one.

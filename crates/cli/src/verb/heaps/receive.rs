@@ -7,6 +7,7 @@ use crate::args::{ReceiveArgs, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use crate::verb::receiving::{self, print_json};
+use crate::verb::record::disks_line;
 use anyhow::{Result, ensure};
 use skyhaul::core::placement::Nanos;
 use skyhaul::io::address::Transport;
@@ -316,8 +317,12 @@ fn line(consumer: &Consumer, stats: &Stats, bits: f64) -> String {
     if consumer.first.is_none() {
         return "waiting for the first heap".into();
     }
+    let disks = match &consumer.outlet {
+        Outlet::Disks(recorder) => disks_line(&recorder.disks()),
+        Outlet::Nowhere | Outlet::File(_) => String::new(),
+    };
     format!(
-        "{:>10}  {} heaps  incomplete {}  missing {}{}  kernel drops {}",
+        "{:>10}  {} heaps  incomplete {}  missing {}{}  kernel drops {}{disks}",
         print::rate(bits),
         print::count(consumer.counts.complete),
         print::count(consumer.counts.incomplete),

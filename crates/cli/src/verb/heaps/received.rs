@@ -42,6 +42,12 @@ impl SpeadReceiveReport {
         self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets
     }
 
+    /// Finished heaps that waited for room when it was stopped; behind a limit nobody wanted them.
+    fn left_at_the_end(&self) -> u64 {
+        let left = self.counters.get("stopped").copied().unwrap_or(0);
+        if matches!(self.ended, "limit" | "reader gone") { 0 } else { left }
+    }
+
     /// Whole heaps that were refused for others with their counters.
     fn repeated(&self) -> u64 {
         self.counters.get("repeated_heaps").copied().unwrap_or(0)
@@ -59,6 +65,7 @@ impl SpeadReceiveReport {
         let lost = heaps.incomplete
             + heaps.missing.unwrap_or(0)
             + heaps.ring_full
+            + self.left_at_the_end()
             + drops
             + self.refused_by_limits();
         // Nothing but refused packets is nothing.
@@ -192,12 +199,7 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
     }
     out.push_str(&paused(&r.counters));
     out.push_str(&transport(&r.counters));
-    if r.heaps.ring_full > 0 {
-        out.push_str(&format!(
-            "  {} whole heaps dropped since they were taken too slowly\n  hint: give more --memory, or write to a faster disk\n",
-            print::count(r.heaps.ring_full)
-        ));
-    }
+    out.push_str(&without_room(r));
     if r.repeated() > 0 {
         out.push_str(&format!(
             "  {} heaps refused: their counters came a second time while the first heaps were remembered\n  hint: a sender that began anew without a start item? a shorter --remember lets it begin again; --by-sender if several senders count alike\n",
@@ -223,6 +225,17 @@ pub(super) fn summary(r: &SpeadReceiveReport) -> String {
         out.push_str(&format!("  note: {note}\n"));
     }
     out
+}
+
+/// Finished heaps for which there was no room.
+fn without_room(r: &SpeadReceiveReport) -> String {
+    const HINT: &str = "give more --memory, or write to a faster disk";
+    let line = |heaps: u64, why: &str| match heaps {
+        0 => String::new(),
+        _ => format!("  {} finished heaps dropped: {why}\n  hint: {HINT}\n", print::count(heaps)),
+    };
+    line(r.heaps.ring_full, "they were taken too slowly")
+        + &line(r.left_at_the_end(), "they waited for room when it was stopped")
 }
 
 /// Heaps of which nothing came.
