@@ -240,6 +240,11 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether seconds have a whole number of frames, and all the same: where they have not, none is learned.
+    fn has_whole_rate(&self) -> bool {
+        true
+    }
+
     /// What tells apart several streams of one sender; 0 where a sender has one.
     fn key(&self, _packet: &[u8]) -> u64 {
         0

@@ -26,6 +26,11 @@ pub trait Generator: Sync {
     /// # Errors
     /// Why there is no such stream, with a hint.
     fn begin(&self, made: Made) -> Result<Box<dyn Generated>, String>;
+
+    /// Whether a sequence number may stand before its frames.
+    fn takes_sequence(&self) -> bool {
+        true
+    }
 }
 
 /// A stream that is made: each frame from its number alone.

@@ -384,7 +384,7 @@ impl Stream {
     /// Frames per second, if nobody told them: from two frames whose places in the stream are known, or from where
     /// seconds end.
     fn learn_rate(&mut self, time: FrameTime, number: u64) {
-        if self.report.frames_per_second.is_some() {
+        if self.report.frames_per_second.is_some() || !self.info.format.own.has_whole_rate() {
             return;
         }
         if self.info.format.place == Place::Time {

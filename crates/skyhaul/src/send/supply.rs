@@ -194,6 +194,8 @@ impl SynthSupply {
         let asked = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
         let generator = asked.copied().find_map(|family| family.generator());
         let generator = generator.ok_or_else(|| SupplyError::Synth(format!("none is made of {format}")))?;
+        let order = sequence.order.filter(|_| generator.takes_sequence());
+        let sequence = Sequence { order, ..sequence };
         let made = Made { payload, threads, frames_per_second, start, station, pattern };
         let frames = generator.begin(made).map_err(SupplyError::Synth)?;
         Ok(Self { frames, sequence, packets })
