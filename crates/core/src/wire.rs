@@ -10,6 +10,7 @@
 
 pub mod ejfat;
 pub mod fila10g;
+pub mod lofar;
 pub mod mark5b;
 pub mod spead;
 pub mod vdif;

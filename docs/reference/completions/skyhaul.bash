@@ -125,7 +125,7 @@ _skyhaul() {
             fi
             case "${prev}" in
                 --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --sizes)
@@ -587,7 +587,7 @@ _skyhaul() {
             fi
             case "${prev}" in
                 --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --count)
@@ -721,7 +721,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --frame-rate)
@@ -940,7 +940,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --frame-rate)
@@ -1113,7 +1113,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --format)
-                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g spead ejfat" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto vdif mark5b fila10g lofar spead ejfat" -- "${cur}"))
                     return 0
                     ;;
                 --input)

@@ -52,10 +52,11 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l show-config -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l to -d 'Where to; may be given several times, each then gets all of it from senders of its own' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, spead, or auto (from the file)' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, lofar, spead, or auto (from the file)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''
+lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send the frames of this file' -r -F
@@ -105,10 +106,11 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: nowhere)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l pcap -d 'Read packets from a capture file instead' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, lofar, spead, ejfat' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''
+lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
@@ -179,10 +181,11 @@ error\t'Refuse'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l disk-faults -d 'Make a disk misbehave on purpose: `PATH:slow=200`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`, `PATH:eagain=3`' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l listen -d 'Where to listen; may be given several times' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l pcap -d 'Read packets from a capture file instead' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, spead, ejfat' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, lofar, spead, ejfat' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''
+lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand record" -l frame-rate -d 'Frames per second of each thread, where the headers do not tell' -r
@@ -269,6 +272,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'F
 vdif\t''
 mark5b\t''
 fila10g\t''
+lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s n -l count -d 'How many packets' -r
@@ -284,6 +288,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d '`sp
 vdif\t''
 mark5b\t''
 fila10g\t''
+lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes; rounded down to what VDIF can have (default for record: 8040)' -r

@@ -15,6 +15,7 @@ mod faults;
 mod heaps;
 mod hostile;
 mod kill;
+mod lofar;
 mod many;
 mod paused;
 mod readers;

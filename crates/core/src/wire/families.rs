@@ -8,7 +8,7 @@ use super::{
     family::{FamilyRef, Format, Known, StreamFormat},
     fila10g,
     frame::Framing,
-    mark5b,
+    lofar, mark5b,
     restamp::{RestampError, Restamper},
     spead, vdif,
 };
@@ -53,6 +53,7 @@ families! {
     vdif::VdifStream,
     mark5b::Mark5bStream,
     fila10g::Fila10gStream,
+    lofar::LofarStream,
     spead::SpeadStream,
     ejfat::EjfatStream,
 }
@@ -183,7 +184,7 @@ mod tests {
         assert_eq!("Mark-5B".parse(), Ok(Format::Of(mark5b::Mark5bStream::FAMILY)));
         assert_eq!(
             "mk6".parse::<Format>().unwrap_err().to_string(),
-            "no format 'mk6'; there are auto vdif mark5b fila10g spead ejfat"
+            "no format 'mk6'; there are auto vdif mark5b fila10g lofar spead ejfat"
         );
     }
 

@@ -1,0 +1,318 @@
+//! LOFAR among the families: how its packets are told, described, predicted and framed.
+
+use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect};
+use crate::{
+    pattern,
+    placement::Reject,
+    wire::{
+        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread},
+        generate::Generator,
+        header::Field,
+        inspect::reader::Reader,
+        layout::Place,
+        restamp::{RestampError, Restamper},
+    },
+};
+use std::sync::Arc;
+
+/// RSP packets of LOFAR stations.
+#[derive(Debug)]
+pub struct LofarFamily;
+
+/// The legal header of a packet that is as long as it says.
+fn header(packet: &[u8]) -> Option<Rsp> {
+    let (header, payload) = Rsp::read(packet)?;
+    (header.payload_bytes() == Some(payload.len()) && header.time().is_ok()).then_some(header)
+}
+
+/// What packets of one shape share, and back.
+fn variant(header: &Rsp) -> u8 {
+    header.version << 3 | header.clock << 2 | header.sample
+}
+
+impl Family for LofarFamily {
+    fn name(&self) -> &'static str {
+        "lofar"
+    }
+
+    fn title(&self) -> &'static str {
+        "LOFAR RSP"
+    }
+
+    fn aliases(&self) -> &'static [&'static str] {
+        &["rsp"]
+    }
+
+    fn shape(&self, packet: &[u8]) -> Option<Shape> {
+        let header = header(packet)?;
+        Some(Shape {
+            family: LofarStream::FAMILY,
+            network: 0,
+            length: packet.len(),
+            variant: variant(&header),
+        })
+    }
+
+    fn settled(&self, seen: &Seen<'_>) -> bool {
+        // Lanes that come from one port come in turn.
+        let lanes =
+            |samples: &[&crate::wire::family::Sample]| lanes(samples.iter().map(|sample| sample.head()));
+        let (first, second) = seen.samples.split_at(seen.samples.len() / 2);
+        lanes(first) == lanes(second)
+    }
+
+    fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
+        let first =
+            seen.frames().next().and_then(|head| Some(Rsp::read(head)?.0)).ok_or(Reject::Unrecognised)?;
+        let own = LofarStream {
+            version: first.version,
+            clock: first.clock,
+            sample: first.sample,
+            beamlets: first.beamlets,
+        };
+        let template = |lane: u16| {
+            let found = seen.frames().find(|head| Rsp::read(head).is_some_and(|(h, _)| h.lane == lane));
+            found.and_then(|head| head.get(..Rsp::LEN)).unwrap_or_default().to_vec()
+        };
+        let lanes = seen.options.threads.clone().unwrap_or_else(|| lanes(seen.frames()));
+        let errors =
+            seen.frames().filter(|head| Rsp::read(head).is_some_and(|(h, _)| h.payload_error == 1)).count();
+        let quirk = (errors > 0)
+            .then(|| Quirk::new(&format_args!("{errors} of its first packets have the payload's error bit")));
+        Ok(StreamFormat {
+            place: Place::Time,
+            packet_bytes: seen.shape.length,
+            frame_bytes: seen.shape.length,
+            header_bytes: Rsp::LEN,
+            threads: lanes.into_iter().map(|id| Thread { id, shift: 0, header: template(id) }).collect(),
+            frames_per_second: None,
+            station: Some(first.station.to_string()),
+            quirks: quirk.into_iter().collect(),
+            ..seen.blank(own)
+        })
+    }
+
+    fn recall(&self, number: &dyn Fn(&str) -> Option<u64>) -> Option<Recalled> {
+        let number = |name| u8::try_from(number(name)?).ok();
+        let own = LofarStream {
+            version: number("version")?,
+            clock: number("clock")?,
+            sample: number("sample")?,
+            beamlets: number("beamlets")?,
+        };
+        Some(Recalled { header_bytes: Rsp::LEN, parts: 1, own: Arc::new(own) })
+    }
+
+    fn frames(&self) -> Option<&'static dyn Frames> {
+        Some(&LofarFamily)
+    }
+
+    fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {
+        inspect::packet(reader);
+    }
+
+    fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
+        // Its seconds have no whole number of packets.
+        Err(RestampError::NoFrames(self.name()))
+    }
+
+    fn generator(&self) -> Option<&'static dyn Generator> {
+        Some(&generate::LofarGenerator)
+    }
+
+    fn fuzz(&self, choice: u8, packet: &[u8]) {
+        fuzzing::run(choice, packet);
+    }
+
+    fn seeds(&self) -> Vec<Vec<u8>> {
+        fuzzing::seeds()
+    }
+}
+
+/// The lanes in these heads, ascending.
+fn lanes<'a>(heads: impl Iterator<Item = &'a [u8]>) -> Vec<u16> {
+    let mut seen = [false; LANES];
+    for (header, _) in heads.filter_map(Rsp::read) {
+        seen[usize::from(header.lane) % LANES] = true;
+    }
+    (0..LANES as u16).filter(|&lane| seen[usize::from(lane)]).collect()
+}
+
+impl Frames for LofarFamily {
+    fn framing(&self, bytes: &[u8]) -> Framing {
+        match Rsp::read(bytes).map(|(header, _)| header.payload_bytes()) {
+            None => Framing::Incomplete,
+            Some(Some(payload)) => Framing::Length(Rsp::LEN + payload),
+            Some(None) => Framing::Unknown,
+        }
+    }
+
+    fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen {
+        let Some(header) = header(frame).filter(|_| frame.len() == expected.frame_bytes) else {
+            return FrameSeen::illegal("no legal RSP header");
+        };
+        let filled = header.payload_error == 1;
+        let time = time(&header, 0);
+        let object = pattern::frame_object(time.unix_seconds, time.frame, time.thread);
+        let seen = FrameSeen { illegal: None, filled, time: Some((time.unix_seconds, time.frame)) };
+        if expected.pattern && !filled && pattern::first_error(object, 0, &frame[Rsp::LEN..]).is_some() {
+            return FrameSeen { illegal: Some("a payload that is not the pattern"), ..seen };
+        }
+        seen
+    }
+}
+
+/// When a packet's first slice was taken; its number is that of packets in the second.
+pub(super) fn time(header: &Rsp, shift: i64) -> FrameTime {
+    FrameTime {
+        unix_seconds: i64::from(header.second).saturating_add(shift),
+        frame: header.slice / u32::from(SLICES),
+        thread: header.lane,
+    }
+}
+
+/// What is known of a stream of RSP packets alone, as their headers have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LofarStream {
+    /// 2: BDI 5.0; 3: BDI 6.0.
+    pub version: u8,
+    /// 0: 160 MHz, 1: 200 MHz.
+    pub clock: u8,
+    /// 0: 16 bits, 1: 8 bits, 2: 4 bits.
+    pub sample: u8,
+    /// Beamlets in a packet.
+    pub beamlets: u8,
+}
+
+impl LofarStream {
+    fn like(&self) -> Rsp {
+        let LofarStream { version, clock, sample, beamlets } = *self;
+        Rsp { version, clock, sample, beamlets, slices: SLICES, ..Rsp::default() }
+    }
+}
+
+impl Known for LofarStream {
+    const FAMILY: FamilyRef = FamilyRef::new(&LofarFamily);
+    type Layout = LofarLayout;
+
+    fn layout(&self, stream: &StreamFormat) -> Result<LofarLayout, Reject> {
+        let lanes: Vec<u16> = stream.threads.iter().map(|thread| thread.id).collect();
+        LofarLayout::new(stream.blocks()?, &self.like(), &lanes)
+    }
+}
+
+/// The field that tells lanes apart.
+const LANE: &Field = {
+    let mut at = 0;
+    while !matches!(Rsp::FIELDS[at].name.as_bytes(), b"lane") {
+        at += 1;
+    }
+    &Rsp::FIELDS[at]
+};
+
+impl Particulars for LofarStream {
+    fn details(&self, stream: &StreamFormat) -> Vec<String> {
+        let like = self.like();
+        let lanes: Vec<String> = stream.threads.iter().map(|thread| thread.id.to_string()).collect();
+        vec![
+            format!("{} bit × {} beamlets", like.bits().unwrap_or_default(), self.beamlets),
+            format!("{} MHz", like.clock_hz() / 1_000_000),
+            format!("lane {}", lanes.join(",")),
+        ]
+    }
+
+    fn numbers(&self) -> Vec<(&'static str, Option<u64>)> {
+        let LofarStream { version, clock, sample, beamlets } = *self;
+        let all = [("version", version), ("clock", clock), ("sample", sample), ("beamlets", beamlets)];
+        all.map(|(name, number)| (name, Some(u64::from(number)))).to_vec()
+    }
+
+    fn has_whole_rate(&self) -> bool {
+        false
+    }
+
+    fn thread_field(&self) -> Option<&'static Field> {
+        Some(LANE)
+    }
+
+    fn frame_time(&self, stream: &StreamFormat, frame: &[u8]) -> Option<FrameTime> {
+        let (header, _) = Rsp::read(frame)?;
+        header.time().ok()?;
+        let shift =
+            stream.threads.iter().find(|thread| thread.id == header.lane).map_or(0, |thread| thread.shift);
+        Some(time(&header, shift))
+    }
+
+    fn has_header(&self, stream: &StreamFormat, frame: &[u8]) -> bool {
+        header(frame)
+            .is_some_and(|header| frame.len() == stream.frame_bytes && header.beamlets == self.beamlets)
+    }
+
+    fn predicted(&self, ahead: &Ahead<'_>) -> Option<([u8; 32], usize)> {
+        let (like, _) = Rsp::read(ahead.like)?;
+        let (clock, _) = Rsp::read(ahead.clock)?;
+        let slices = clock.time().ok()?.checked_add_signed(ahead.frames.checked_mul(i64::from(SLICES))?)?;
+        let mut out = [0; 32];
+        out[..Rsp::LEN].copy_from_slice(&Rsp { payload_error: 1, ..like }.at(slices)?.write());
+        Some((out, Rsp::LEN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Filler, LearnOptions, Learner};
+
+    fn packet(n: u64, lanes: u16) -> Vec<u8> {
+        let (packet, lane) = (n / u64::from(lanes), (n % u64::from(lanes)) as u16);
+        let own = LofarStream { version: 3, clock: 1, sample: 0, beamlets: 61 };
+        let begin = (1_795_402_800 * 200_000_000 + 512) / 1024 + 5;
+        let header = Rsp { station: 214, lane, ..own.like() }.at(begin + 16 * packet).unwrap();
+        [&header.write()[..], &[n as u8; 7808]].concat()
+    }
+
+    fn learned(lanes: u16) -> StreamFormat {
+        let mut learner = Learner::new(LearnOptions::default());
+        (0..64).for_each(|n| learner.observe(&packet(n, lanes)));
+        learner.conclude(false).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_stream_is_learned_and_described() {
+        let format = learned(1);
+        assert_eq!(
+            format.describe(),
+            "lofar, 7824-byte frames, 16 bit × 61 beamlets, 200 MHz, lane 0, frame rate unknown, station 214"
+        );
+        assert_eq!(learned(4).threads.iter().map(|thread| thread.id).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let numbers = format.own.numbers();
+        let recalled = LofarFamily.recall(&|name| numbers.iter().find(|(n, _)| *n == name)?.1).unwrap();
+        assert!(recalled.own.same(format.own::<LofarStream>().unwrap()));
+    }
+
+    #[test]
+    fn lost_packets_are_predicted_and_marked() {
+        for lanes in [1, 4] {
+            let format = learned(lanes);
+            let count = 24_500u64 / u64::from(lanes) * u64::from(lanes);
+            // Over the ends of two seconds; some in the middle are lost.
+            let mut block: Vec<u8> = (0..count).flat_map(|n| packet(n, lanes)).collect();
+            let whole = block.clone();
+            let lost = [100..105u32, 12_205..12_230];
+            for hole in &lost {
+                block[hole.start as usize * 7824..hole.end as usize * 7824].fill(0xEE);
+            }
+            Filler::new(StreamFormat { keep: crate::wire::Keep::All, ..format }).fill(&mut block[..], &lost);
+            for n in lost.iter().flat_map(Clone::clone) {
+                let at = n as usize * 7824;
+                let (filled, _) = Rsp::read(&block[at..]).unwrap();
+                let (right, _) = Rsp::read(&whole[at..]).unwrap();
+                assert_eq!(filled, Rsp { payload_error: 1, ..right }, "packet {n} of {lanes} lanes");
+                let seen = LofarFamily
+                    .see(&block[at..at + 7824], &Expected { frame_bytes: 7824, near: 0, pattern: true });
+                assert!(seen.filled && seen.illegal.is_none());
+            }
+        }
+    }
+}
