@@ -137,8 +137,8 @@ impl Format {
     pub fn restamp(self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
         let found = || match self.framed(file) {
             (found, Framing::Length(_)) => found,
-            // What says why it is no file of frames is whoever cannot rule that out by a magic number.
-            _ => self.families().filter(|family| family.frames().is_some()).last(),
+            // What says why it is no file of frames is the first that cannot rule that out by a magic number.
+            _ => self.families().find(|family| family.frames().is_some() && !family.has_magic()),
         };
         let family = self.family().or_else(found).ok_or(RestampError::Empty)?;
         family.restamp(file, fps)
