@@ -139,8 +139,8 @@ impl Places {
             self.event(
                 "not_frames",
                 format!(
-                    "{sender} sends no frames but SPEAD heaps or EJFAT events: refused\nhint: `skyhaul receive --format \
-                     spead` receives heaps, `skyhaul inspect` shows what comes"
+                    "{sender} sends no frames but SPEAD heaps or EJFAT events: refused\nhint: --format spead takes heaps, \
+                     `skyhaul inspect` shows what comes"
                 ),
             );
         }
@@ -191,6 +191,8 @@ pub(super) struct Share {
     pub(super) rate: f64,
     /// Blocks it holds.
     pub(super) held: usize,
+    /// It is among the richest.
+    pub(super) rich: bool,
     /// Blocks of the pool that it must leave free.
     pub(super) leaves: usize,
 }
@@ -206,16 +208,19 @@ pub(super) struct Bar {
 
 /// How much richer one must be to take another's rank: equal streams do not change places all the time.
 const STAY: f64 = 1.5;
+/// Who is so much richer than the last of the richest finds memory when those have used theirs up: short streams that come
+/// in waves are each among the richest for a moment, and what they held waits for the disks.
+const FAR_RICHER: f64 = 4.0;
 
 /// Divide a pool of `blocks` among streams of which each fills `window` blocks at a time.
 pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar {
     let room = (blocks / BLOCKS).max(1);
     if streams.len() < room {
-        streams.iter_mut().for_each(|stream| stream.leaves = 0);
+        streams.iter_mut().for_each(|stream| (stream.rich, stream.leaves) = (true, 0));
         return Bar::default();
     }
     // Who is among the richest stays there for a while; the older stream first where two send the same.
-    let worth = |share: &Share| if share.leaves == 0 { share.rate * STAY } else { share.rate };
+    let worth = |share: &Share| if share.rich { share.rate * STAY } else { share.rate };
     let mut ranks: Vec<usize> = (0..streams.len()).collect();
     ranks.sort_by(|&a, &b| worth(&streams[b]).total_cmp(&worth(&streams[a])).then(a.cmp(&b)));
     let (rich, poor) = ranks.split_at(room);
@@ -223,8 +228,13 @@ pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar 
     let wanted: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
     let reserve = wanted.max(blocks / BLOCKS / 2);
     let last = rich.last().map_or(0.0, |&at| streams[at].rate);
-    rich.iter().for_each(|&at| streams[at].leaves = 0);
-    poor.iter().for_each(|&at| streams[at].leaves = reserve.max(1));
+    let far = streams.iter().any(|stream| stream.rate >= FAR_RICHER * last);
+    for &at in rich {
+        let keeps = far && streams[at].rate < FAR_RICHER * last;
+        let leaves = if keeps { (reserve / 4).max(1) } else { 0 };
+        (streams[at].rich, streams[at].leaves) = (true, leaves);
+    }
+    poor.iter().for_each(|&at| (streams[at].rich, streams[at].leaves) = (false, reserve.max(1)));
     Bar { rate: last * STAY, leaves: reserve.max(1) }
 }
 
@@ -297,7 +307,7 @@ mod tests {
     #[test]
     fn the_poorest_gives_way_to_twice_as_much_and_not_too_often() {
         let mut places = Places::new(4);
-        places.look(&[Share { rate: 10.0, held: 0, leaves: 0 }], Bar { rate: 50.0, leaves: 7 });
+        places.look(&[Share { rate: 10.0, held: 0, rich: true, leaves: 0 }], Bar { rate: 50.0, leaves: 7 });
         assert!(places.has_memory(50.0, 1) && !places.has_memory(50.0, 0));
         assert!(places.has_memory(49.0, 8) && !places.has_memory(49.0, 7));
         assert!(!places.may_claim(19.0, false, Nanos(0)) && places.may_claim(20.0, false, Nanos(0)));
@@ -312,7 +322,8 @@ mod tests {
 
     #[test]
     fn the_richest_have_the_memory() {
-        let streams = |n: usize| (0..n).map(|n| Share { rate: (n / 2) as f64, held: n % 3, leaves: 9 });
+        let streams =
+            |n: usize| (0..n).map(|n| Share { rate: (n / 2) as f64, held: n % 3, rich: false, leaves: 9 });
         let mut all: Vec<_> = streams(15).collect();
         assert_eq!(share(&mut all, 64, 2), Bar::default());
         assert!(all.iter().all(|s| s.leaves == 0), "there is room for all, and one more");
@@ -327,10 +338,12 @@ mod tests {
         all[1].rate = 0.7;
         all[0].rate = 0.5;
         share(&mut all, 64, 2);
-        assert_eq!((all[0].leaves, all[1].leaves), (0, 17), "not richer by enough");
+        // Some send four times as much as the last of the rich, for whom some blocks stay.
+        assert_eq!((all[0].leaves, all[1].leaves), (4, 17), "not richer by enough");
+        assert!(all.iter().all(|s| s.rich == (s.leaves < 17) && (s.leaves == 0) == (s.rate >= 2.0)));
         all[1].rate = 0.8;
         share(&mut all, 64, 2);
-        assert_eq!((all[0].leaves, all[1].leaves), (16, 0), "one of the rich holds one block more");
+        assert_eq!((all[0].leaves, all[1].leaves), (16, 4), "one of the rich holds one block more");
     }
 
     #[test]

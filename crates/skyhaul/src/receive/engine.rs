@@ -406,8 +406,8 @@ impl<K: Sink> Engine<K> {
         self.places.look(&shares, bar);
         let short = self.places.is_short(self.pool.free(), self.pool.blocks(), now);
         for (at, share) in live.into_iter().zip(shares) {
-            self.streams[at].leaves = share.leaves;
-            if short && share.leaves > 0 && share.held > 0 {
+            (self.streams[at].rich, self.streams[at].leaves) = (share.rich, share.leaves);
+            if short && !share.rich && share.held > 0 {
                 self.streams[at].relieve(now);
                 self.drain(at);
             }

@@ -148,6 +148,8 @@ pub(super) struct Stream {
     worth: Worth,
     /// Blocks of the pool that it must leave free for richer streams.
     pub(super) leaves: usize,
+    /// It is among those that send most.
+    pub(super) rich: bool,
     /// Ranges that all streams together may still add to their loss maps.
     loss_ranges: Arc<AtomicU32>,
     /// It gave way to another: nothing more comes.
@@ -184,6 +186,7 @@ impl Stream {
             trailing: 0,
             worth: Worth::new(begin.since),
             leaves: begin.leaves,
+            rich: begin.leaves == 0,
             loss_ranges,
             gone: false,
             sets,
@@ -192,7 +195,7 @@ impl Stream {
 
     /// What it sends and holds.
     pub(super) fn share(&self, now: Nanos) -> Share {
-        Share { rate: self.rate(now), held: self.assembly.held(), leaves: self.leaves }
+        Share { rate: self.rate(now), held: self.assembly.held(), rich: self.rich, leaves: self.leaves }
     }
 
     /// Packets a second, lately.
