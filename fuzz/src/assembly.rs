@@ -53,7 +53,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn run(script: &[u8], grain: Grain, place: impl Fn(u64, u8) -> Placement) {
-    let config = OrderedConfig { window: 3, resync: 8, ..OrderedConfig::new(Geometry { object_bytes: OBJECT, grain }) };
+    let config = OrderedConfig {
+        window: 3,
+        resync: 8,
+        ..OrderedConfig::new(Geometry { object_bytes: OBJECT, grain })
+    };
     let mut assembly = Ordered::<Vec<u8>>::new(config);
     let mut world = World::default();
     let (mut at, mut now, mut free) = (1000u64, Nanos(0), true);
