@@ -38,14 +38,18 @@ impl Generator for VdifGenerator {
             synth::two_bit(&Signal::default(), 0, &mut noise);
         }
         let template = Header { vdif: Vdif { station, ..vdif }, extended };
-        Ok(Box::new(Stream { made, template, noise }))
+        let (header, length) = template.write();
+        Ok(Box::new(Stream { made, vdif: template.vdif, header, length, noise }))
     }
 }
 
 #[derive(Debug)]
 struct Stream {
     made: Made,
-    template: Header,
+    vdif: Vdif,
+    /// The header of any frame; only its first four words differ from frame to frame.
+    header: [u8; 32],
+    length: usize,
     /// Noise of some frames.
     noise: Vec<u8>,
 }
@@ -57,21 +61,21 @@ impl Generated for Stream {
         let (frame, thread) = (n / threads, (n % threads) as u16);
         let fps = u64::from(made.frames_per_second);
         let (second, frame) = (made.start + (frame / fps) as i64, (frame % fps) as u32);
-        let vdif = self.template.vdif.at(second, frame).unwrap_or(self.template.vdif);
-        let header = Header { vdif: Vdif { thread: u32::from(thread), ..vdif }, ..self.template };
-        let (bytes, length) = header.write();
-        head[..length].copy_from_slice(&bytes[..length]);
+        let vdif = self.vdif.at(second, frame).unwrap_or(self.vdif);
+        let vdif = Vdif { thread: u32::from(thread), ..vdif };
+        head[..self.length].copy_from_slice(&self.header[..self.length]);
+        head[..Vdif::LEN].copy_from_slice(&vdif.write());
         let payload = if made.pattern {
             pattern::slice(pattern::frame_object(second, frame, thread), 0, made.payload)
         } else {
             let at = (n % NOISE_FRAMES as u64) as usize * made.payload;
             &self.noise[at..at + made.payload]
         };
-        (length, payload)
+        (self.length, payload)
     }
 
     fn frame_bytes(&self) -> usize {
-        self.template.vdif.frame_bytes()
+        self.vdif.frame_bytes()
     }
 
     fn describe(&self) -> String {
