@@ -88,6 +88,18 @@ fn a_receiver_of_heaps_that_was_stopped_receives_what_waited() {
 }
 
 #[test]
+fn a_recorder_of_heaps_that_was_stopped_calls_no_disk_slow() {
+    let site = Site::new(2);
+    let recorder = site.record(&format!("{ANY} --format spead --memory 256MiB --idle 2s --stop-items never"));
+    let [sent, report] = stopped(recorder, "--format spead --heap-size 16KiB --heaps 400");
+    assert_eq!(events(&report["recording"]["events"], "disk_stalled"), [""; 0], "{report}");
+    let complete = number(&report["heaps"]["complete"]);
+    assert!(drops(&report) > 0 || complete == number(&sent["heaps"]), "{report}");
+    let stored = site.run("check trial --verify --json").json();
+    assert!(number(&stored["datastreams"][0]["heaps"]["count"]) >= complete, "{stored}");
+}
+
+#[test]
 fn what_comes_before_the_start_is_counted_and_let_go() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let line = format!("receive --json {ANY} --memory 128MiB --idle 2s --start-at {}", now + 3);

@@ -296,8 +296,9 @@ impl Dispatch {
 
     /// Time in which no disk's thread ran, because this program was paused, counts against no disk.
     fn forgive_pause(&self) {
-        let pause = self.turns.lock().unwrap_or_else(PoisonError::into_inner).turn();
-        if let Some(pause) = pause {
+        // Held until all is forgiven: the thread of another disk, for which the pause is over by then, must not judge before.
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pause) = turns.turn() {
             self.forgive(pause);
         }
     }

@@ -18,6 +18,7 @@
 //! Limits: when the disks take less than comes, heaps wait in the stream's ring and memory, and the stream counts what has
 //! no room there.
 
+use crate::awake::Awake;
 use crate::frames;
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, HeapsOf, RecordingReport, Refusal, Writer,
@@ -76,6 +77,8 @@ pub struct HeapRecorder {
     lost: u64,
     /// The last wait for memory was in vain.
     in_vain: bool,
+    /// A pause of this program makes no disk slow.
+    clock: Awake,
     head: Vec<u8>,
 }
 
@@ -110,6 +113,7 @@ impl HeapRecorder {
             open: None,
             lost: 0,
             in_vain: false,
+            clock: Awake::start(),
             head: Vec::new(),
         })
     }
@@ -134,6 +138,7 @@ impl HeapRecorder {
 
     /// Record a heap. Waits while all memory for chunks is on its way to the disks.
     pub fn take(&mut self, heap: &Heap) {
+        self.look_at_clock();
         if !self.described {
             self.described = true;
             let bits = heap.flavour.address_bits();
@@ -222,6 +227,7 @@ impl HeapRecorder {
                     return false;
                 }
                 std::thread::sleep(Duration::from_millis(1));
+                self.look_at_clock();
                 continue;
             };
             self.in_vain = false;
@@ -259,8 +265,16 @@ impl HeapRecorder {
 
     /// Time passes: heaps that are in memory for long go to the disks.
     pub fn tick(&mut self) {
+        self.look_at_clock();
         if self.open.as_ref().is_some_and(|open| open.begun.elapsed() >= self.flush) {
             self.seal();
+        }
+    }
+
+    /// Before anything is given to the disks, which are judged then.
+    fn look_at_clock(&mut self) {
+        if let Some(pause) = self.clock.turn() {
+            self.writer.paused(pause);
         }
     }
 
