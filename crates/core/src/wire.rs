@@ -23,12 +23,14 @@ pub mod fuzzing;
 pub mod generate;
 pub mod header;
 pub mod inspect;
+pub mod keyed;
 pub mod layout;
 pub mod vtp;
 
 mod fill;
 mod format;
 mod frame;
+mod joined;
 mod learn;
 mod numbering;
 mod rate;
@@ -36,7 +38,7 @@ mod restamp;
 
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{
-    Family, FamilyRef, Format, Known, LearnOptions, Particulars, Recalled, Same, Sample, Seen, Shape,
+    Family, FamilyRef, Format, Framed, Known, LearnOptions, Particulars, Recalled, Same, Sample, Seen, Shape,
     StreamFormat,
 };
 pub use fill::{Filled, Filler, Octets};
@@ -45,6 +47,7 @@ pub use frame::{
 };
 pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
+pub use joined::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};

@@ -18,7 +18,7 @@
 //! looked at: captures on the sending host have them before they are computed.
 //!
 //! Captures on the host that sends, or behind GRO, hold trains of packets that are not cut yet. Nothing in them says where;
-//! SPEAD packets say their own length, and are cut where one asks for it ([`PcapSource::cut_spead`]).
+//! Packets that say their own length are cut where one asks for it ([`PcapSource::cut`]).
 //!
 //! Limits: UDP in IPv4 or IPv6, on Ethernet (with VLAN tags), Linux "any" captures, raw IP and loopback; fragments
 //! are counted, not joined; a record of more than 16 MiB ends the file with an error.
@@ -31,7 +31,7 @@ use pcap_parser::{
     Block, Linktype, PcapBlockOwned, PcapError, PcapHeader, create_reader, traits::PcapReaderIterator,
 };
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::wire::spead::train;
+use skyhaul_core::wire::{self, PacketEnd};
 use std::{
     fs::File,
     io::{self, Read},
@@ -61,7 +61,7 @@ pub struct PcapSource {
 /// What the blocks so far said about those that follow.
 struct Format {
     port: Option<u16>,
-    cut_spead: bool,
+    cut: Option<PacketEnd>,
     interfaces: Vec<Interface>,
 }
 
@@ -114,15 +114,15 @@ impl PcapSource {
                 format!("read {}: {wrong}; hint: pcap or pcapng, as `tcpdump -w` writes it", name.display());
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
-        let format = Format { port, cut_spead: false, interfaces: Vec::new() };
+        let format = Format { port, cut: None, interfaces: Vec::new() };
         let counts = Counts::default();
         Ok(Self { path: name.to_owned(), reader, capacity: BUFFER, format, finished: false, counts })
     }
 
-    /// Cut records that are several SPEAD packets of one flavour, one behind the other and nothing else.
+    /// Cut records that are several packets of one kind, one behind the other and nothing else.
     #[must_use]
-    pub fn cut_spead(mut self) -> Self {
-        self.format.cut_spead = true;
+    pub fn cut(mut self, end: PacketEnd) -> Self {
+        self.format.cut = Some(end);
         self
     }
 
@@ -276,7 +276,7 @@ impl Format {
                     counts.bytes += packet.len() as u64;
                     each(Train { time, ..Train::single(packet, &found.source) });
                 };
-                match self.cut_spead.then(|| train::packets(found.payload)).flatten() {
+                match self.cut.and_then(|end| wire::packets(found.payload, end)) {
                     None => one(found.payload),
                     Some(packets) => {
                         packets.for_each(one);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn trains_of_spead_are_cut_where_they_are_asked_for() {
+    fn trains_are_cut_where_they_are_asked_for() {
         let spead = |payload: &[u8]| {
             let mut packet = b"\x53\x04\x02\x06\0\0\0\x03".to_vec();
             for (id, value) in [(1u64, 7u64), (3, 0), (4, payload.len() as u64)] {
@@ -452,7 +452,7 @@ mod tests {
         let ragged = ipv4_packet(&[], (1, 2630), &[&packets.concat()[..], b"x"].concat());
         let file = classic(0xA1B2_C3D4, 101, &[&train, &ipv4_packet(&[], (1, 2630), &packets[0]), &ragged]);
         let open = || PcapSource::new(io::Cursor::new(file.clone()), "test".as_ref(), None).unwrap();
-        let (got, stats, _) = read_all(open().cut_spead());
+        let (got, stats, _) = read_all(open().cut(wire::Format::Auto.packet_end().unwrap()));
         let got: Vec<_> = got.into_iter().map(|(_, packet)| packet).collect();
         assert_eq!(got[..4], [&packets[..], &packets[..1]].concat());
         // What is no train to its end stays as it is, for the parser to refuse.

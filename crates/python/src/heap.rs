@@ -47,7 +47,7 @@ type RawItem = (u64, bool, u64, u64, u64);
 impl Heap {
     pub(crate) fn new(heap: receive::Heap) -> Self {
         Self {
-            counter: heap.counter,
+            counter: heap.number,
             complete: heap.complete,
             received: heap.received,
             size: heap.size,
@@ -56,7 +56,7 @@ impl Heap {
             last: heap.last.0,
             cause: heap.cause.name(),
             pointers: heap.pointers().into(),
-            flavour: heap.flavour,
+            flavour: heap.flavour(),
             sender: heap.sender,
             payload: Payload::new(heap.into_payload()),
         }

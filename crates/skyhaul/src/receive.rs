@@ -16,6 +16,7 @@ mod allow;
 mod engine;
 mod framer;
 mod gate;
+pub mod keyed;
 mod learning;
 mod placing;
 mod reader;

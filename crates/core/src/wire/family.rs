@@ -245,11 +245,6 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         true
     }
 
-    /// What tells apart several streams of one sender; 0 where a sender has one.
-    fn key(&self, _packet: &[u8]) -> u64 {
-        0
-    }
-
     /// The field of the frame's header that tells its thread, where there are threads to be told apart.
     fn thread_field(&self) -> Option<&'static Field> {
         None
@@ -271,11 +266,14 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
     }
 }
 
-/// What the registry knows of a family's streams: their family, and the layout that is compiled for them.
+/// What is known of a stream of this family.
 pub trait Known: Particulars + Sized {
     /// The family.
     const FAMILY: FamilyRef;
+}
 
+/// A family of frames in the registry: the layout that is compiled for its streams.
+pub trait Framed: Known {
     /// How the packets of such a stream are placed.
     type Layout: Layout + fmt::Debug + Send + Sync + 'static;
 

@@ -141,7 +141,7 @@ impl HeapRecorder {
         self.look_at_clock();
         if !self.described {
             self.described = true;
-            let bits = heap.flavour.address_bits();
+            let bits = heap.flavour().address_bits();
             let (flavour, sender) = (format!("SPEAD-64-{bits}"), Some(heap.sender.to_string()));
             let info = info(&flavour, sender, self.pool.block_bytes());
             self.writer.update_datastream(self.datastream, &info);
@@ -159,7 +159,7 @@ impl HeapRecorder {
             return;
         }
         if let Some(open) = &mut self.open {
-            open.heaps.add(heap.counter, &heap.missing);
+            open.heaps.add(heap.number, &heap.missing);
         }
         let mut pointers = pointers;
         let nothing = std::iter::once(0..0).filter(|_| came.is_empty());
@@ -190,8 +190,8 @@ impl HeapRecorder {
             let length = if left.is_empty() { (part.end - at).min(room - 8 * count) } else { 0 };
             self.head.clear();
             let head = NewHead {
-                flavour: heap.flavour,
-                counter: heap.counter,
+                flavour: heap.flavour(),
+                counter: heap.number,
                 // A heap without payload is whole as soon as its size is known.
                 size: heap.size.filter(|_| left.is_empty()),
                 offset: at as u64,

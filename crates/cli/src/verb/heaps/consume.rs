@@ -101,14 +101,14 @@ impl Consumer {
 /// Descriptors, stream control and the padding of trials are no data. A heap whose first packet is lost tells no items,
 /// and is counted and written as data that it most likely was.
 fn is_data(heap: &Heap) -> bool {
-    let parts = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
+    let parts = heap.pointers().iter().map(|&pointer| heap.flavour().parts(pointer));
     let mut addressed = { parts }.filter(|item| !item.immediate).peekable();
     !heap.complete && addressed.peek().is_none() || addressed.any(|item| item.id > id::DTYPE)
 }
 
 /// Write the data of a heap: all of its payload, but for descriptors, which spead2 sends in the same heap, and padding.
 fn write_data(output: &mut dyn Write, heap: &Heap) -> std::io::Result<()> {
-    let mut items = heap.pointers().iter().map(|&pointer| heap.flavour.parts(pointer));
+    let mut items = heap.pointers().iter().map(|&pointer| heap.flavour().parts(pointer));
     if items.all(|item| item.immediate || item.id > id::DTYPE) {
         return output.write_all(heap.payload());
     }
@@ -127,7 +127,7 @@ fn is_pattern(heap: &Heap) -> bool {
     let mut at = 0;
     ends.into_iter().all(|(end, next)| {
         let part = payload.get(at as usize..end as usize).unwrap_or_default();
-        let right = pattern::first_error(heap.counter, at, part).is_none();
+        let right = pattern::first_error(heap.number, at, part).is_none();
         at = next;
         right
     })

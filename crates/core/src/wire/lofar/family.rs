@@ -5,7 +5,7 @@ use crate::{
     pattern,
     placement::Reject,
     wire::{
-        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread},
         generate::Generator,
         header::Field,
@@ -194,6 +194,9 @@ impl LofarStream {
 
 impl Known for LofarStream {
     const FAMILY: FamilyRef = FamilyRef::new(&LofarFamily);
+}
+
+impl Framed for LofarStream {
     type Layout = LofarLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<LofarLayout, Reject> {

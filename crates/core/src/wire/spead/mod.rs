@@ -14,13 +14,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | here | header, item pointer, flavour; the layout of the engine that all formats share |
+//! | here | header, item pointer, flavour |
 //! | [`bits`] | values in the formats of descriptors |
 //! | [`descriptor`] | what a sender says of its items |
-//! | [`head`] | what a receiver needs of a packet, in one pass |
+//! | [`head`] | what a receiver needs of a packet, in one pass; [`SpeadWire`] is how it reads and keeps it |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
-//! | [`train`] | several packets in one record of a capture |
 
 pub mod bits;
 pub mod descriptor;
@@ -30,17 +29,17 @@ pub mod fuzzing;
 pub mod head;
 mod inspect;
 pub mod items;
+mod keyed;
 pub mod packets;
 pub mod stored;
-pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
+pub use keyed::{Items, SpeadWire};
 
-use super::layout::RUNS;
-use crate::placement::{Geometry, Grain, Layout, Placement, Reject};
+use crate::placement::Reject;
 
 crate::header! {
     /// Packet header (§8.1).
@@ -259,45 +258,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The layout of a SPEAD stream: an object is a heap.
-#[derive(Clone, Copy, Debug)]
-pub struct SpeadLayout {
-    /// All packets must have this flavour.
-    pub flavour: Flavour,
-    /// Octets of the largest heap.
-    pub heap_bytes: u64,
-}
-
-impl Layout for SpeadLayout {
-    #[inline]
-    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        let head = Head::read(packet)?;
-        if head.flavour != self.flavour {
-            return Err(Reject::BadVersion);
-        }
-        if head.length == 0 {
-            return Err(Reject::BadField);
-        }
-        let most = head.size.unwrap_or(self.heap_bytes);
-        if most > self.heap_bytes || head.offset + head.length > most {
-            return Err(Reject::Outside);
-        }
-        Ok(head.placement(0))
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry { object_bytes: self.heap_bytes, grain: Grain::Bytes(RUNS) }
-    }
-
-    /// Unknown: heap counters need not be consecutive.
-    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::{Key, Placement};
     use crate::wire::header::tests::round_trip;
     use proptest::prelude::*;
 
@@ -321,22 +285,22 @@ mod tests {
     const ITEMS: &str = "53 04 03 05 00 00 00 06 | 80 00 01 00 00 00 00 07 | 80 00 02 00 00 00 00 02 |
         80 00 03 00 00 00 00 00 | 80 00 04 00 00 00 00 02 | 80 10 01 00 00 01 02 03 | 00 10 02 00 00 00 00 00 | 68 69";
 
-    fn layout(bits: u8) -> SpeadLayout {
-        SpeadLayout { flavour: Flavour::new(bits).unwrap(), heap_bytes: 1 << 20 }
+    fn place(packet: &[u8]) -> Result<Placement, Reject> {
+        Ok(Head::read(packet)?.placement(0))
     }
 
     #[test]
     fn golden_packets_are_placed() {
-        let place = |start, length, bits| Placement {
-            key: crate::placement::Key::of(7),
+        let at = |start, length, bits| Placement {
+            key: Key::of(7),
             offset: 0,
             start,
             length,
             size: Some(length),
             number_bits: bits,
         };
-        assert_eq!(layout(48).place(&bytes(EMPTY)), Ok(place(48, 1, 48)));
-        assert_eq!(layout(40).place(&bytes(ITEMS)), Ok(place(56, 2, 40)));
+        assert_eq!(place(&bytes(EMPTY)), Ok(at(48, 1, 48)));
+        assert_eq!(place(&bytes(ITEMS)), Ok(at(56, 2, 40)));
         let packet = bytes(ITEMS);
         let items: Vec<Item> = Packet::read(&packet).unwrap().items().collect();
         assert_eq!(items[4], Item { immediate: true, id: 0x1001, value: 0x01_0203 });
@@ -373,40 +337,23 @@ mod tests {
 
     #[test]
     fn each_refusal() {
-        let (layout, good) = (layout(48), bytes(EMPTY));
+        let good = bytes(EMPTY);
         let with = |at: usize, octet: u8| {
             let mut p = good.clone();
             p[at] = octet;
-            layout.place(&p).unwrap_err()
+            place(&p).unwrap_err()
         };
         assert_eq!(with(0, 0), Reject::BadMagic);
         assert_eq!(with(1, 3), Reject::BadVersion);
         assert_eq!(with(2, 3), Reject::BadVersion);
-        assert_eq!(layout.place(&bytes(ITEMS)), Err(Reject::BadVersion), "another flavour");
         assert_eq!(with(7, 200), Reject::Truncated, "more items than there is room for");
-        assert_eq!(layout.place(&good[..7]), Err(Reject::Truncated));
-        assert_eq!(layout.place(&good[..48]), Err(Reject::Truncated), "payload cut off");
-        assert_eq!(layout.place(&[&good[..], &[0]].concat()), Err(Reject::WrongSize));
+        assert_eq!(place(&good[..7]), Err(Reject::Truncated));
+        assert_eq!(place(&good[..48]), Err(Reject::Truncated), "payload cut off");
+        assert_eq!(place(&[&good[..], &[0]].concat()), Err(Reject::WrongSize));
         assert_eq!(with(9, 0x0F), Reject::BadField, "no heap counter");
-        let place = |items: &[(u64, u64)], payload| layout.place(&packet(48, items, payload));
-        assert_eq!(place(&[(1, 7), (3, 0), (4, 0)], 0), Err(Reject::BadField), "nothing to place");
-        assert_eq!(
-            place(&[(1, 7), (2, 9), (3, 4), (4, 6)], 6),
-            Err(Reject::Outside),
-            "beyond the heap's size"
-        );
-        assert_eq!(
-            place(&[(1, 7), (2, 1 << 30), (3, 4), (4, 6)], 6),
-            Err(Reject::Outside),
-            "too large a heap"
-        );
-        assert_eq!(
-            place(&[(1, 7), (3, 1 << 20), (4, 6)], 6),
-            Err(Reject::Outside),
-            "no size, beyond the block"
-        );
-        assert_eq!(place(&[(4, 6), (3, 4), (1, 7)], 6).unwrap().size, None);
-        assert_eq!(layout.units_between(1, 2), None);
+        let of = |items: &[(u64, u64)], payload| place(&packet(48, items, payload));
+        assert_eq!(of(&[(1, 7), (2, 9), (3, 4), (4, 6)], 6), Err(Reject::Outside), "beyond the heap's size");
+        assert_eq!(of(&[(4, 6), (3, 4), (1, 7)], 6).unwrap().size, None);
     }
 
     proptest! {
@@ -422,9 +369,9 @@ mod tests {
         fn any_octets_are_placed_inside_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..120),
                 items in proptest::collection::vec((0u64..6, 0u64..200), 0..8), payload in 0usize..50, made: bool) {
             let raw = if made { packet(48, &items, payload) } else { raw };
-            if let Ok(place) = layout(48).place(&raw) {
+            if let Ok(place) = place(&raw) {
                 prop_assert!(u64::from(place.start) + place.length == raw.len() as u64);
-                prop_assert!(place.offset + place.length <= place.size.unwrap_or(1 << 20));
+                prop_assert!(place.offset + place.length <= place.size.unwrap_or(u64::MAX));
             }
         }
     }

@@ -24,7 +24,7 @@ type Seen = (u64, Vec<u64>, Vec<u8>, Vec<Range<u64>>, Option<u64>, bool);
 
 fn seen(heap: &Heap) -> Seen {
     let pointers = heap.pointers().to_vec();
-    (heap.counter, pointers, heap.payload().to_vec(), heap.missing.clone(), heap.size, heap.complete)
+    (heap.number, pointers, heap.payload().to_vec(), heap.missing.clone(), heap.size, heap.complete)
 }
 
 fn config(window: usize) -> StreamConfig {

@@ -29,7 +29,7 @@ pub struct SendConfig {
     pub split: Split,
     /// Bits per second of packets (datagram payload); 0 is as fast as possible.
     pub rate: u64,
-    /// Let receivers steer the rate ([`spead::control`](crate::spead::control)); then [`rate`](Self::rate) is not looked
+    /// Let receivers steer the rate ([`control`](crate::control)); then [`rate`](Self::rate) is not looked
     /// at. UDP to receivers that answer, not to groups; a receiver that does not answer is sent the least rate.
     pub auto: Option<ControlConfig>,
     /// Bytes that may go out at once where there is a rate.

@@ -4,7 +4,7 @@ use super::config::{SendConfig, SendError, SendStats};
 use super::outlet::Outlet;
 use super::run::Run;
 use super::volley::{Limits, Volley};
-use crate::spead::control::{Progress, RateControl, Steering};
+use crate::control::{Progress, RateControl, Steering};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::gathered::{Extent, Gathered};

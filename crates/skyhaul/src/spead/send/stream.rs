@@ -16,7 +16,7 @@ use super::heap::Heap;
 use super::outlet::Outlet;
 use super::queue::{Heaps, Job, State, Ticket, become_own, is_own};
 use super::run::{Division, Entry, Run, Sequence};
-use crate::spead::control::Progress;
+use crate::control::Progress;
 use skyhaul_io::host::thread::pin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};

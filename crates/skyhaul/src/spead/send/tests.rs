@@ -2,7 +2,7 @@
 
 use super::engine::{Clock, Control};
 use super::*;
-use crate::spead::inproc::InprocQueue;
+use crate::inproc::InprocQueue;
 use crate::spead::receive;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;
@@ -631,14 +631,14 @@ fn to_receiver(receiver: &receive::Stream, stream: &Stream) {
         let mut got: Vec<u64> = (0..7)
             .map(|_| {
                 let heap = receiver.get(Some(Duration::from_secs(10))).unwrap();
-                let bytes = lengths[heap.counter as usize % lengths.len()] as usize;
+                let bytes = lengths[heap.number as usize % lengths.len()] as usize;
                 let items = heap.items();
                 let item = items.iter().find(|item| item.id == 0x1600);
                 let payload = item.map_or(&[][..], |item| heap.item_bytes(item));
-                assert_eq!(payload.len(), bytes, "heap {}", heap.counter);
-                assert_eq!(pattern::first_error(heap.counter, 0, payload), None);
-                assert_eq!(heap.immediate(0x1700), Some(heap.counter));
-                heap.counter
+                assert_eq!(payload.len(), bytes, "heap {}", heap.number);
+                assert_eq!(pattern::first_error(heap.number, 0, payload), None);
+                assert_eq!(heap.immediate(0x1700), Some(heap.number));
+                heap.number
             })
             .collect();
         got.sort_unstable();

@@ -44,7 +44,7 @@ impl std::error::Error for GetError {}
 
 /// A bounded queue with many writers and many readers.
 #[derive(Debug)]
-pub(super) struct Ring<T> {
+pub(crate) struct Ring<T> {
     front: Mutex<VecDeque<T>>,
     back: Mutex<Back<T>>,
     /// In both halves.
@@ -131,7 +131,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl<T> Ring<T> {
-    pub(super) fn new(most: usize) -> Self {
+    pub(crate) fn new(most: usize) -> Self {
         let queue = || VecDeque::with_capacity(most.min(READY));
         Self {
             front: Mutex::new(queue()),
@@ -155,7 +155,7 @@ impl<T> Ring<T> {
     }
 
     /// Move as much of `batch` in as there is room for, first to last. Returns how many.
-    pub(super) fn push(&self, batch: &mut VecDeque<T>) -> usize {
+    pub(crate) fn push(&self, batch: &mut VecDeque<T>) -> usize {
         let mut back = lock(&self.back);
         let room = self.most.saturating_sub(self.count.load(Ordering::SeqCst));
         let moved = room.min(batch.len());
@@ -184,7 +184,7 @@ impl<T> Ring<T> {
     }
 
     /// Wait until there may be room, at most until `until`.
-    pub(super) fn wait_for_room(&self, wait: Duration) {
+    pub(crate) fn wait_for_room(&self, wait: Duration) {
         let back = lock(&self.back);
         self.room_wanted.fetch_add(1, Ordering::SeqCst);
         if self.count.load(Ordering::SeqCst) >= self.most && !back.closed {
@@ -194,17 +194,17 @@ impl<T> Ring<T> {
     }
 
     /// One more stream fills it.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         lock(&self.back).writers += 1;
     }
 
     /// Whether several streams fill it.
-    pub(super) fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         lock(&self.back).writers > 1
     }
 
     /// A stream that fills it has ended; the last one closes it. Whether that was it.
-    pub(super) fn leave(&self) -> bool {
+    pub(crate) fn leave(&self) -> bool {
         let mut back = lock(&self.back);
         back.writers = back.writers.saturating_sub(1);
         let last = back.writers == 0;
@@ -216,7 +216,7 @@ impl<T> Ring<T> {
     }
 
     /// Nothing more comes: whoever waits is told, what is there can still be got.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut back = lock(&self.back);
         back.closed = true;
         if !back.awake
@@ -229,18 +229,18 @@ impl<T> Ring<T> {
     }
 
     /// How many wait.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
     /// How full it is, of 1000; of a ring of a few entries, which is full and empty all the time, nothing is said.
-    pub(super) fn fill(&self) -> u64 {
+    pub(crate) fn fill(&self) -> u64 {
         const FEW: usize = 16;
         if self.most < FEW { 0 } else { (self.len() as u64 * 1000 / self.most as u64).min(1000) }
     }
 
     /// The next one; waits for it until `until`.
-    pub(super) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
+    pub(crate) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
         let mut patience = Some(GATHER);
         loop {
             let mut front = lock(&self.front);
@@ -282,7 +282,7 @@ impl<T> Ring<T> {
 
     /// The next one if one is there.
     #[inline]
-    pub(super) fn try_pop(&self) -> Result<T, GetError> {
+    pub(crate) fn try_pop(&self) -> Result<T, GetError> {
         let mut front = lock(&self.front);
         if front.is_empty() {
             let mut back = lock(&self.back);
@@ -298,7 +298,7 @@ impl<T> Ring<T> {
     }
 
     /// Whatever is there, up to `most`, behind what `into` holds; never waits. Returns how many.
-    pub(super) fn pop_many(&self, into: &mut Vec<T>, most: usize) -> usize {
+    pub(crate) fn pop_many(&self, into: &mut Vec<T>, most: usize) -> usize {
         let mut front = lock(&self.front);
         if front.is_empty() {
             self.refill(&mut front, &mut lock(&self.back));
@@ -339,7 +339,7 @@ impl<T> Ring<T> {
     }
 
     /// A descriptor that is readable while something waits, or the queue is closed.
-    pub(super) fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
+    pub(crate) fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
         let mut back = lock(&self.back);
         if self.wake.get().is_none() {
             let wake = Wake::new()?;

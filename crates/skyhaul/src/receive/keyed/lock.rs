@@ -1,58 +1,58 @@
 //! The stream's lock as a reader holds it: taken when it is first needed, let go whenever the reader waits.
 
-use super::core::{Core, GRACE, Reader};
-use super::goal::Goal;
+use super::state::{GRACE, Reader, StreamState};
+use super::store::{HeadOf, Store};
 use super::table::{Refused, Run, Sender, Table};
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::wire::keyed::Head;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
-pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// After a wait for a user that was in vain, the next one, where too little waits for the user, is at least so far away.
 const VAIN: Nanos = Nanos(50_000_000);
 
 /// A reader waits for memory until this is dropped.
-struct Waits<'a>(&'a AtomicUsize);
+struct MemoryWait<'a>(&'a AtomicUsize);
 
-impl<'a> Waits<'a> {
-    fn new<G: Goal>(core: &'a Core<G>) -> Self {
+impl<'a> MemoryWait<'a> {
+    fn new<S: Store>(core: &'a StreamState<S>) -> Self {
         core.waiting.fetch_add(1, Ordering::Relaxed);
         Self(&core.waiting)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for MemoryWait<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// The table, locked when it is first needed.
-pub(super) struct Held<'a, G: Goal> {
-    core: &'a Core<G>,
-    table: Option<MutexGuard<'a, Table<G>>>,
+pub(crate) struct TableLock<'a, S: Store> {
+    core: &'a StreamState<S>,
+    table: Option<MutexGuard<'a, Table<S>>>,
     /// Other readers want it too. Where there is only one, it keeps the lock while it looks: even a lock that nobody else
     /// wants waits until what was copied past the cache is in memory.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
 }
 
-impl<'a, G: Goal> Held<'a, G> {
-    pub(super) fn new(core: &'a Core<G>) -> Self {
+impl<'a, S: Store> TableLock<'a, S> {
+    pub(crate) fn new(core: &'a StreamState<S>) -> Self {
         Self { core, table: None, shared: core.running.load(Ordering::Relaxed) > 1 }
     }
 
     #[inline]
-    pub(super) fn table(&mut self) -> &mut Table<G> {
+    pub(crate) fn table(&mut self) -> &mut Table<S> {
         self.table.get_or_insert_with(|| self.core.table())
     }
 
     /// Take what is finished, and let the table go.
     #[inline]
-    pub(super) fn finish(&mut self, me: &mut Reader<G::Out>) {
+    pub(crate) fn finish(&mut self, me: &mut Reader<S::Out>) {
         if let Some(table) = self.table.take() {
             self.core.take_finished(table, me);
         }
@@ -60,10 +60,10 @@ impl<'a, G: Goal> Held<'a, G> {
 
     /// Place a part; where the reader may wait, wait for memory.
     #[inline]
-    pub(super) fn part(
+    pub(crate) fn part(
         &mut self,
-        me: &mut Reader<G::Out>,
-        head: &Head<'_>,
+        me: &mut Reader<S::Out>,
+        head: &HeadOf<'_, S>,
         at: u64,
         bytes: &[u8],
         sender: &Sender,
@@ -73,10 +73,10 @@ impl<'a, G: Goal> Held<'a, G> {
 
     /// Place a run; returns how many of its packets are. Where the reader may wait, wait for memory.
     #[inline]
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
-        me: &mut Reader<G::Out>,
-        head: &Head<'_>,
+        me: &mut Reader<S::Out>,
+        head: &HeadOf<'_, S>,
         at: u64,
         run: Run<'_>,
         sender: &Sender,
@@ -101,8 +101,8 @@ impl<'a, G: Goal> Held<'a, G> {
     /// Whether a user who runs for a moment may give enough memory back. Where what waits for it is too little, heaps under
     /// construction may hold the rest, of a sender who announces more than comes: that is tried now and then only, or
     /// every packet of such a sender would cost the others a wait.
-    fn may_help_to_wait(&self, me: &Reader<G::Out>, head: &Head<'_>, run: Run<'_>) -> bool {
-        let needed = head.size.unwrap_or(run.length());
+    fn may_help_to_wait(&self, me: &Reader<S::Out>, head: &HeadOf<'_, S>, run: Run<'_>) -> bool {
+        let needed = head.placement(0).size.unwrap_or(run.length());
         let usual = me.counts.heap_bytes / me.counts.heaps.max(1);
         let waiting = (self.core.ring.len() as u64).saturating_mul(usual);
         me.grace && (waiting >= needed || me.now >= me.vain_until)
@@ -112,8 +112,8 @@ impl<'a, G: Goal> Held<'a, G> {
     #[cold]
     fn with_patience(
         &mut self,
-        me: &mut Reader<G::Out>,
-        head: &Head<'_>,
+        me: &mut Reader<S::Out>,
+        head: &HeadOf<'_, S>,
         at: u64,
         run: Run<'_>,
         sender: &Sender,
@@ -121,7 +121,7 @@ impl<'a, G: Goal> Held<'a, G> {
     ) -> Result<usize, Refused> {
         let begin = Instant::now();
         me.counts.blocked += 1;
-        let _waits = Waits::new(self.core);
+        let _waits = MemoryWait::new(self.core);
         loop {
             self.finish(me);
             self.core.hand_over(me);

@@ -7,10 +7,10 @@
 //! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
 
 use super::config::{Full, StreamConfig};
-use super::goal::{Finished, Goal};
-pub(super) use super::own::Reader;
+pub(crate) use super::own::Reader;
 use super::ring::Ring;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
+use super::store::{Finished, Store};
 use super::table::{Sender, Table};
 use crate::awake::Awake;
 use skyhaul_core::placement::{Nanos, Reject};
@@ -33,7 +33,7 @@ const MOST_HELD: usize = 1024;
 const NAP: Duration = Duration::from_millis(1);
 
 /// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
-pub(super) const WAIT: Duration = Duration::from_millis(20);
+pub(crate) const WAIT: Duration = Duration::from_millis(20);
 /// Shortest time between two looks at the clock's business.
 const TICK: Nanos = Nanos(2_000_000);
 /// The longest time between two looks at the clock while anybody reads, several times over.
@@ -42,22 +42,22 @@ const TURN: Duration = Duration::from_millis(100);
 const TRAINS_PER_LOOK: u32 = 16;
 /// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
 /// and where the user shares the reader's processor, it is now that the user gets it.
-pub(super) const GRACE: Duration = Duration::from_millis(5);
+pub(crate) const GRACE: Duration = Duration::from_millis(5);
 
 thread_local! {
     /// The address of the stream that this thread reads for.
     static READS: Cell<usize> = const { Cell::new(0) };
 }
 
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What a panicking holder leaves behind is at worst one heap short.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A reader's thread is gone when this is dropped.
-struct Gone<'a>(&'a (Mutex<usize>, Condvar));
+struct AliveGuard<'a>(&'a (Mutex<usize>, Condvar));
 
-impl Drop for Gone<'_> {
+impl Drop for AliveGuard<'_> {
     fn drop(&mut self) {
         *lock(&self.0.0) -= 1;
         self.0.1.notify_all();
@@ -65,19 +65,19 @@ impl Drop for Gone<'_> {
 }
 
 /// A stream, as its readers share it.
-pub(super) struct Core<G: Goal> {
-    pub(super) name: String,
-    pub(super) full: Full,
+pub(crate) struct StreamState<S: Store> {
+    pub(crate) name: String,
+    pub(crate) full: Full,
     overflow: u64,
-    pub(super) memory: HeapMemory,
+    pub(crate) memory: HeapMemory,
     /// Bytes of it to be touched before they are needed.
-    pub(super) ahead: u64,
+    pub(crate) ahead: u64,
     /// Bytes of the largest heap.
-    pub(super) largest: u64,
+    pub(crate) largest: u64,
     /// Silence ends it.
-    pub(super) ends_idle: bool,
+    pub(crate) ends_idle: bool,
     /// How long a heap may be silent.
-    pub(super) patience: Option<Nanos>,
+    pub(crate) patience: Option<Nanos>,
     cpus: Vec<usize>,
     /// The stream's time zero.
     begun: Instant,
@@ -85,19 +85,19 @@ pub(super) struct Core<G: Goal> {
     deadline: Option<Duration>,
     /// Time in which it was looked at: while nobody reads, packets wait, and no heap is late for that.
     clock: Mutex<Awake>,
-    table: Mutex<Table<G>>,
-    pub(super) ring: Arc<Ring<G::Out>>,
+    table: Mutex<Table<S>>,
+    pub(crate) ring: Arc<Ring<S::Out>>,
     /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
-    finished: Option<Finished<G::Out>>,
+    finished: Option<Finished<S::Out>>,
     started: (Mutex<bool>, Condvar),
     /// Nothing more is to be read.
     over: AtomicBool,
     /// Nobody waits for the user any more.
     stopping: AtomicBool,
     left: AtomicBool,
-    pub(super) running: AtomicUsize,
+    pub(crate) running: AtomicUsize,
     /// Readers and connections that wait for memory.
-    pub(super) waiting: AtomicUsize,
+    pub(crate) waiting: AtomicUsize,
     readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Threads of readers that have not ended.
@@ -106,10 +106,10 @@ pub(super) struct Core<G: Goal> {
     own: Mutex<Counts>,
 }
 
-impl<G: Goal> Core<G> {
-    pub(super) fn new(config: &StreamConfig, begun: Instant, goal: G, ring: Arc<Ring<G::Out>>) -> Self {
+impl<S: Store> StreamState<S> {
+    pub(crate) fn new(config: &StreamConfig, begun: Instant, store: S, ring: Arc<Ring<S::Out>>) -> Self {
         ring.join();
-        let finished = goal.finished();
+        let finished = store.finished();
         Self {
             finished,
             name: config.name.clone(),
@@ -124,7 +124,7 @@ impl<G: Goal> Core<G> {
             begun,
             deadline: config.deadline,
             clock: Mutex::new(Awake::with_turns(TURN)),
-            table: Mutex::new(Table::new(config, goal)),
+            table: Mutex::new(Table::new(config, store)),
             ring,
             started: (Mutex::new(!config.explicit_start), Condvar::new()),
             over: AtomicBool::new(false),
@@ -139,7 +139,7 @@ impl<G: Goal> Core<G> {
         }
     }
 
-    pub(super) fn now(&self) -> Nanos {
+    pub(crate) fn now(&self) -> Nanos {
         self.turn().0
     }
 
@@ -158,27 +158,27 @@ impl<G: Goal> Core<G> {
         (now, pause.is_some())
     }
 
-    pub(super) fn table(&self) -> MutexGuard<'_, Table<G>> {
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table<S>> {
         lock(&self.table)
     }
 
     /// Whether nothing more is to be read.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
     /// Whether every reader that was added has ended, or none was.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Ordering::Acquire) == 0
     }
 
-    pub(super) fn start(&self) {
+    pub(crate) fn start(&self) {
         *lock(&self.started.0) = true;
         self.started.1.notify_all();
     }
 
     /// Keeps the time meanwhile: a deadline holds for a stream that nobody starts, too.
-    pub(super) fn wait_for_start(&self, me: &mut Reader<G::Out>) {
+    pub(crate) fn wait_for_start(&self, me: &mut Reader<S::Out>) {
         while !self.is_over() {
             let started = lock(&self.started.0);
             if *started {
@@ -190,12 +190,12 @@ impl<G: Goal> Core<G> {
     }
 
     /// The processor for reader `number`.
-    pub(super) fn cpu(&self, number: usize) -> Option<usize> {
+    pub(crate) fn cpu(&self, number: usize) -> Option<usize> {
         self.cpus.get(number % self.cpus.len().max(1)).copied()
     }
 
     /// A reader more; its thread follows with [`adopt`](Self::adopt).
-    pub(super) fn enter(&self, name: String, can_be_held: bool) -> Reader<G::Out> {
+    pub(crate) fn enter(&self, name: String, can_be_held: bool) -> Reader<S::Out> {
         let waits = match self.full {
             Full::Auto => can_be_held,
             Full::Wait => true,
@@ -214,19 +214,19 @@ impl<G: Goal> Core<G> {
     }
 
     /// Its thread could not be started.
-    pub(super) fn never_ran(&self, stats: &Mutex<ReaderStats>, why: &std::io::Error) {
+    pub(crate) fn never_ran(&self, stats: &Mutex<ReaderStats>, why: &std::io::Error) {
         let mut stats = lock(stats);
         (stats.ended, stats.error) = (true, Some(why.to_string()));
         self.running.fetch_sub(1, Ordering::AcqRel);
-        drop(Gone(&self.alive));
+        drop(AliveGuard(&self.alive));
     }
 
-    pub(super) fn adopt(&self, thread: JoinHandle<()>) {
+    pub(crate) fn adopt(&self, thread: JoinHandle<()>) {
         lock(&self.threads).push(thread);
     }
 
     /// A reader has ended; the last one ends the stream.
-    pub(super) fn exit(&self, mut me: Reader<G::Out>, error: Option<String>) {
+    pub(crate) fn exit(&self, mut me: Reader<S::Out>, error: Option<String>) {
         me.overflow = 0;
         self.hand_over(&mut me);
         let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -260,7 +260,7 @@ impl<G: Goal> Core<G> {
     }
 
     /// End now: readers stop, what they hold and nobody has room for is counted, and they are waited for.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
         let mut me = self.nobody();
         me.now = self.now();
@@ -276,7 +276,7 @@ impl<G: Goal> Core<G> {
     }
 
     /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.
-    pub(super) fn join(&self) {
+    pub(crate) fn join(&self) {
         if READS.get() == self.address() {
             return;
         }
@@ -294,13 +294,13 @@ impl<G: Goal> Core<G> {
     }
 
     /// Be the thread of a reader that has [entered](Self::enter), until it ends.
-    pub(super) fn as_reader(&self, run: impl FnOnce()) {
-        let _gone = Gone(&self.alive);
+    pub(crate) fn as_reader(&self, run: impl FnOnce()) {
+        let _gone = AliveGuard(&self.alive);
         READS.set(self.address());
         run();
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(crate) fn stats(&self) -> Stats {
         let table = self.table();
         let (live, ended, missing) = (table.live(), table.ended(), table.missing());
         drop(table);
@@ -320,7 +320,7 @@ impl<G: Goal> Core<G> {
     }
 
     /// The clock's business, for a stream without a running reader.
-    pub(super) fn tick_alone(&self) {
+    pub(crate) fn tick_alone(&self) {
         let mut me = self.nobody();
         self.tick(&mut me);
         let mut left = 0;
@@ -338,12 +338,12 @@ impl<G: Goal> Core<G> {
     }
 
     /// A reader that reads nothing.
-    fn nobody(&self) -> Reader<G::Out> {
+    fn nobody(&self) -> Reader<S::Out> {
         Reader { grace: false, ..Reader::new(false, Arc::default(), 0) }
     }
 
     /// What was read in one look is placed: keep the time, publish, hand on.
-    pub(super) fn after_look(&self, me: &mut Reader<G::Out>, packets: usize) {
+    pub(crate) fn after_look(&self, me: &mut Reader<S::Out>, packets: usize) {
         if packets > 0 {
             me.counts.batches += 1;
             me.counts.max_batch = me.counts.max_batch.max(packets as u64);
@@ -365,7 +365,7 @@ impl<G: Goal> Core<G> {
 
     /// A user on this reader's processor does not run while the reader does, and what it would give back piles up past
     /// the cache: let it run before that. A user on another processor costs a look at the count.
-    fn give_way(&self, me: &mut Reader<G::Out>) {
+    fn give_way(&self, me: &mut Reader<S::Out>) {
         let bytes = me.counts.bytes;
         if self.ring.len() == 0 {
             me.gave_way = bytes;
@@ -375,7 +375,7 @@ impl<G: Goal> Core<G> {
         }
     }
 
-    pub(super) fn tick(&self, me: &mut Reader<G::Out>) {
+    pub(crate) fn tick(&self, me: &mut Reader<S::Out>) {
         me.now = self.now();
         me.ticked = me.now;
         let mut table = self.table();
@@ -390,7 +390,7 @@ impl<G: Goal> Core<G> {
 
     /// Take what is finished, and let the table go.
     #[inline]
-    pub(super) fn take_finished(&self, mut table: MutexGuard<'_, Table<G>>, me: &mut Reader<G::Out>) {
+    pub(crate) fn take_finished(&self, mut table: MutexGuard<'_, Table<S>>, me: &mut Reader<S::Out>) {
         table.drain(&mut me.out, &mut me.counts);
         if table.ended().is_some() {
             self.over.store(true, Ordering::Release);
@@ -402,7 +402,7 @@ impl<G: Goal> Core<G> {
     }
 
     /// Give the ring what is finished; wait or refuse where it has no room. Whether there was none.
-    pub(super) fn hand_over(&self, me: &mut Reader<G::Out>) -> bool {
+    pub(crate) fn hand_over(&self, me: &mut Reader<S::Out>) -> bool {
         if self.finished.is_none() && me.out.is_empty() {
             return false;
         }
@@ -411,7 +411,7 @@ impl<G: Goal> Core<G> {
             me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
             return false;
         }
-        let held = || me.out.iter().map(G::bytes_of).sum::<u64>();
+        let held = || me.out.iter().map(S::bytes_of).sum::<u64>();
         if me.out.len() < MOST_HELD && held() < me.overflow {
             me.wait = NAP;
             return false;
@@ -442,7 +442,7 @@ impl<G: Goal> Core<G> {
     }
 
     /// As much of what is finished as there is room for. Returns how much is left.
-    fn push(&self, me: &mut Reader<G::Out>) -> usize {
+    fn push(&self, me: &mut Reader<S::Out>) -> usize {
         match &self.finished {
             None => {
                 self.ring.push(&mut me.out);
@@ -458,19 +458,19 @@ impl<G: Goal> Core<G> {
     }
 
     /// For what is left there is no room.
-    fn refuse(&self, me: &mut Reader<G::Out>, stopping: bool) {
+    fn refuse(&self, me: &mut Reader<S::Out>, stopping: bool) {
         let mut left = match &self.finished {
             None => std::mem::take(&mut me.out),
             Some(finished) => std::mem::take(&mut *lock(finished)),
         };
         *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += left.len() as u64;
-        self.table().goal.refused(&mut left);
+        self.table().store.refused(&mut left);
         me.grace = false;
     }
 
     /// The time, to within some trains.
     #[inline]
-    pub(super) fn look_at_clock(&self, me: &mut Reader<G::Out>) {
+    pub(crate) fn look_at_clock(&self, me: &mut Reader<S::Out>) {
         if me.looks.is_multiple_of(TRAINS_PER_LOOK) {
             me.now = self.now();
         }
@@ -479,9 +479,9 @@ impl<G: Goal> Core<G> {
 
     /// Who sends, without a search if it is who sent before.
     #[inline]
-    pub(super) fn sender(
-        table: &mut Table<G>,
-        me: &mut Reader<G::Out>,
+    pub(crate) fn sender(
+        table: &mut Table<S>,
+        me: &mut Reader<S::Out>,
         address: &SocketAddr,
     ) -> Result<Sender, Reject> {
         if let Some(sender) = me.sender.filter(|sender| sender.address == *address) {

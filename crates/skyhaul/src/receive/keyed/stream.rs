@@ -1,14 +1,15 @@
 //! The user's side of a receiving stream.
 
 use super::config::{StreamConfig, TcpReaderOptions};
-use super::core::Core;
-use super::goal::OwnMemory;
-use super::heap::Heap;
-use super::inlet::{Inlet, reader_methods};
+use super::object::Object;
+use super::readers::{Readers, reader_methods};
 use super::ring::{GetError, Ring};
+use super::state::StreamState;
 use super::stats::{Ended, Stats};
-use crate::spead::inproc::InprocQueue;
+use super::store::ObjectStore;
+use crate::inproc::InprocQueue;
 use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
 use skyhaul_io::udp::UdpOptions;
@@ -24,34 +25,39 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// Heaps from any number of readers. See the [module](super). Clones are handles of one stream; when the last is
 /// dropped, the stream stops.
-#[derive(Clone)]
-pub struct Stream {
-    inlet: Arc<Inlet<OwnMemory>>,
+pub struct ObjectStream<W: Keyed> {
+    readers: Arc<Readers<ObjectStore<W>>>,
 }
 
-impl std::fmt::Debug for Stream {
+impl<W: Keyed> Clone for ObjectStream<W> {
+    fn clone(&self) -> Self {
+        Self { readers: self.readers.clone() }
+    }
+}
+
+impl<W: Keyed> std::fmt::Debug for ObjectStream<W> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stream").field("name", &self.inlet.core.name).finish_non_exhaustive()
+        f.debug_struct("Stream").field("name", &self.readers.core.name).finish_non_exhaustive()
     }
 }
 
 /// Nanoseconds since 1970.
-pub(super) fn wall() -> Nanos {
+pub(crate) fn wall() -> Nanos {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-impl Stream {
+impl<W: Keyed> ObjectStream<W> {
     /// A stream without readers. Its deadline counts from here.
     ///
     /// # Panics
     /// If its limits are none: see
     /// [`KeyedConfig::check`](skyhaul_core::assembly::KeyedConfig::check).
     #[must_use]
-    pub fn new(config: &StreamConfig) -> Stream {
-        let goal = OwnMemory { memory: config.memory.cache(), wall: wall() };
+    pub fn new(config: &StreamConfig) -> Self {
+        let store = ObjectStore::new(config.memory.cache(), wall());
         let ring = Arc::new(Ring::new(config.ring));
-        Stream { inlet: Arc::new(Inlet::new(Core::new(config, Instant::now(), goal, ring))) }
+        Self { readers: Arc::new(Readers::new(StreamState::new(config, Instant::now(), store, ring))) }
     }
 
     reader_methods!();
@@ -60,8 +66,8 @@ impl Stream {
     ///
     /// # Errors
     /// Nothing came in time, or the stream has ended and every heap was got.
-    pub fn get(&self, timeout: Option<Duration>) -> Result<Heap, GetError> {
-        let core = &self.inlet.core;
+    pub fn get(&self, timeout: Option<Duration>) -> Result<Object<W>, GetError> {
+        let core = &self.readers.core;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut heap = loop {
             let slice = core.is_idle().then(|| Instant::now() + SLICE);
@@ -79,8 +85,8 @@ impl Stream {
     ///
     /// # Errors
     /// As [`get`](Self::get).
-    pub fn try_get(&self) -> Result<Heap, GetError> {
-        let core = &self.inlet.core;
+    pub fn try_get(&self) -> Result<Object<W>, GetError> {
+        let core = &self.readers.core;
         let mut heap = match core.ring.try_pop() {
             Err(GetError::Empty) if core.is_idle() => return self.get(Some(Duration::ZERO)),
             other => other?,
@@ -90,10 +96,10 @@ impl Stream {
     }
 
     /// Whatever heaps are there, up to `most`, behind what `into` holds: one lock for all. Returns how many; never waits.
-    pub fn get_many(&self, into: &mut Vec<Heap>, most: usize) -> usize {
+    pub fn get_many(&self, into: &mut Vec<Object<W>>, most: usize) -> usize {
         let before = into.len();
-        let count = self.inlet.core.ring.pop_many(into, most);
-        into[before..].iter_mut().for_each(Heap::blank);
+        let count = self.readers.core.ring.pop_many(into, most);
+        into[before..].iter_mut().for_each(Object::blank);
         count
     }
 
@@ -102,6 +108,6 @@ impl Stream {
     /// # Errors
     /// No descriptor is free.
     pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.inlet.core.ring.ready_fd()
+        self.readers.core.ring.ready_fd()
     }
 }

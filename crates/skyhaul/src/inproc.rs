@@ -11,7 +11,7 @@
 //! finished. All clones are one queue, with any number of senders and receivers.
 //!
 //! ```
-//! use skyhaul::{io::source::Source, spead::inproc::InprocQueue};
+//! use skyhaul::{io::source::Source, inproc::InprocQueue};
 //! use std::time::Duration;
 //! let queue = InprocQueue::default();
 //! queue.clone().push(b"packet", Duration::ZERO)?;

@@ -5,56 +5,57 @@
 //! piece by piece.
 //!
 //! Where there is no memory, the connection that wants it waits, and no other: its bytes stay with its sender. Whoever
-//! holds memory and does not go on loses it ([`Coming::is_stuck`]).
+//! holds memory and does not go on loses it ([`Growing::is_stuck`]).
 
 use super::config::TcpReaderOptions;
-use super::core::{Core, Reader};
-use super::goal::Goal;
-use super::held::{Held, PATIENCE};
+use super::lock::{PATIENCE, TableLock};
 use super::reader::Input;
-use super::table::{Whole, nanos};
+use super::state::{Reader, StreamState};
+use super::store::Store;
+use super::table::{LiveObject, nanos};
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::source::SourceStats;
 use skyhaul_io::tcp::pieces::{
     Found, Heads, Piece, PieceEvent, PieceOptions, PieceSink, PieceSource, PieceStats,
 };
 use std::collections::BTreeMap;
 use std::io;
+use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Item pointers of a packet on TCP, at most: a connection keeps room for so many.
-const POINTERS: usize = 16_384;
 
 /// Where heaps have no deadline, one that is silent for so long is given up all the same if somebody waits for memory.
 const SILENCE: Nanos = Nanos(5 * Nanos::SECOND.0);
 /// While somebody waits for memory, a heap that holds some grows by this part of its size in each heap timeout.
 const SHARE: u64 = 64;
 
-/// The heads of SPEAD packets in a stream.
-struct SpeadHeads;
+/// The heads of a family's packets in a stream of bytes.
+struct HeadsOf<W>(PhantomData<W>);
 
-impl Heads for SpeadHeads {
+impl<W: Keyed> Heads for HeadsOf<W> {
     fn find(&self, bytes: &[u8]) -> Found {
-        match Head::peek(bytes) {
+        match W::peek(bytes) {
             Ok(None) => Found::More,
-            Ok(Some(head)) => Found::Packet { head: head.start, body: head.length },
+            Ok(Some(head)) => {
+                let place = head.placement(0);
+                Found::Packet { head: place.start as usize, body: place.length }
+            }
             Err(_) => Found::Garbage,
         }
     }
 
     fn longest_head(&self) -> usize {
-        8 + 8 * POINTERS
+        W::LONGEST_HEAD
     }
 
     fn magic(&self) -> &[u8] {
-        &[0x53, 4]
+        W::MAGIC
     }
 }
 
 /// Options of the source below.
-pub(super) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
+pub(crate) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
     PieceOptions {
         longest_body: largest.max(4 << 30),
         accept: config.connections,
@@ -65,19 +66,19 @@ pub(super) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
 }
 
 /// What reads the heads.
-pub(super) fn heads() -> Box<dyn Heads> {
-    Box::new(SpeadHeads)
+pub(crate) fn heads<W: Keyed>() -> Box<dyn Heads> {
+    Box::new(HeadsOf::<W>(PhantomData))
 }
 
 /// TCP connections as a reader.
-pub(super) struct Pieces<G: Goal> {
+pub(crate) struct Pieces<S: Store> {
     source: PieceSource,
     /// Ends when no connection is left, though more could come.
     end_with_last: bool,
     /// Looks in a row that found no connection after there had been one.
     alone: u32,
     seen: bool,
-    states: States<G::Block>,
+    states: States<S::Block>,
     /// A heap of which nothing came for so long is given up.
     patience: Option<Nanos>,
     /// When the last look ended.
@@ -87,7 +88,7 @@ pub(super) struct Pieces<G: Goal> {
 /// What is known of connections, by their number.
 struct States<B> {
     /// Heaps that come as one long packet.
-    whole: BTreeMap<u64, Coming<B>>,
+    whole: BTreeMap<u64, Growing<B>>,
     /// Packets of which a part was refused.
     refused: BTreeMap<u64, Refused>,
     /// Since when it waits for memory.
@@ -99,8 +100,8 @@ struct States<B> {
 }
 
 /// A heap that comes as one long packet.
-struct Coming<B> {
-    heap: Whole<B>,
+struct Growing<B> {
+    heap: LiveObject<B>,
     /// When something last came of it.
     last: Nanos,
     /// Since when its growth is measured, and how much was there then.
@@ -124,8 +125,8 @@ impl<B> States<B> {
     }
 }
 
-impl<B> Coming<B> {
-    fn new(heap: Whole<B>, now: Nanos) -> Self {
+impl<B> Growing<B> {
+    fn new(heap: LiveObject<B>, now: Nanos) -> Self {
         Self { since: (now, heap.filled), heap, last: now }
     }
 
@@ -151,8 +152,8 @@ impl<B> Coming<B> {
     }
 }
 
-impl<G: Goal> Pieces<G> {
-    pub(super) fn new(source: PieceSource, options: &TcpReaderOptions, patience: Option<Nanos>) -> Self {
+impl<S: Store> Pieces<S> {
+    pub(crate) fn new(source: PieceSource, options: &TcpReaderOptions, patience: Option<Nanos>) -> Self {
         Self {
             source,
             end_with_last: options.end_with_last && options.connections.is_none(),
@@ -171,8 +172,8 @@ impl<G: Goal> Pieces<G> {
     }
 }
 
-impl<G: Goal> Input<G> for Pieces<G> {
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+impl<S: Store> Input<S> for Pieces<S> {
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
         // Alone, it looks once more at once: the next connection may be waiting.
         let wait = if self.alone > 0 && self.end_with_last { Duration::ZERO } else { me.wait };
         let states = &mut self.states;
@@ -181,7 +182,7 @@ impl<G: Goal> Input<G> for Pieces<G> {
             states.whole.values_mut().for_each(|coming| coming.excuse(away));
         }
         let (before, waited) = (me.counts.packets, states.waiting.len());
-        let mut feed = Feed { core, held: Held::new(core), me, states };
+        let mut feed = PieceReader { core, held: TableLock::new(core), me, states };
         let looked = self.source.poll(wait, &mut feed);
         feed.let_go(self.patience);
         feed.done();
@@ -196,11 +197,11 @@ impl<G: Goal> Input<G> for Pieces<G> {
         Ok((me.counts.packets - before) as usize)
     }
 
-    fn close(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) {
+    fn close(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) {
         me.now = core.now();
         core.waiting.fetch_sub(self.states.waiting.len(), Ordering::Relaxed);
         self.states.waiting.clear();
-        let mut feed = Feed { core, held: Held::new(core), me, states: &mut self.states };
+        let mut feed = PieceReader { core, held: TableLock::new(core), me, states: &mut self.states };
         self.source.close(&mut feed);
         let open: Vec<u64> = feed.states.whole.keys().copied().collect();
         open.into_iter().for_each(|connection| feed.give(connection, false));
@@ -230,14 +231,14 @@ impl<G: Goal> Input<G> for Pieces<G> {
 }
 
 /// Puts what one look brings where it belongs.
-struct Feed<'a, 'b, G: Goal> {
-    core: &'a Core<G>,
-    held: Held<'a, G>,
-    me: &'b mut Reader<G::Out>,
-    states: &'b mut States<G::Block>,
+struct PieceReader<'a, 'b, S: Store> {
+    core: &'a StreamState<S>,
+    held: TableLock<'a, S>,
+    me: &'b mut Reader<S::Out>,
+    states: &'b mut States<S::Block>,
 }
 
-impl<G: Goal> Feed<'_, '_, G> {
+impl<S: Store> PieceReader<'_, '_, S> {
     /// Place a piece and count it. Without, if there is no memory and it `may_wait`: false.
     fn piece(&mut self, piece: &Piece<'_>, may_wait: bool) -> bool {
         if piece.at == 0 {
@@ -245,7 +246,7 @@ impl<G: Goal> Feed<'_, '_, G> {
         }
         if let Some(coming) = self.states.whole.get_mut(&piece.connection) {
             let at = coming.heap.filled as usize;
-            if let Some(place) = G::bytes(&mut coming.heap.block, at, piece.bytes.len()) {
+            if let Some(place) = S::bytes(&mut coming.heap.block, at, piece.bytes.len()) {
                 skyhaul_io::copy::place(place, piece.bytes);
                 self.came(piece.connection, piece.bytes.len());
             }
@@ -272,7 +273,7 @@ impl<G: Goal> Feed<'_, '_, G> {
         match self.states.refused.get_mut(&connection) {
             None => false,
             // Without its beginning the heap is of no use where only whole ones are.
-            Some(Refused::Counted) => !G::FILLED_OUTSIDE,
+            Some(Refused::Counted) => !S::FILLED_OUTSIDE,
             Some(Refused::Skipped) => true,
             Some(refused @ Refused::GivenUp) => {
                 *refused = Refused::Skipped;
@@ -306,15 +307,16 @@ impl<G: Goal> Feed<'_, '_, G> {
     }
 
     fn place(&mut self, piece: &Piece<'_>) -> Result<(), Reject> {
-        let head = Head::peek(piece.head)?.ok_or(Reject::Truncated)?;
-        let sender = Core::sender(self.held.table(), self.me, piece.sender)?;
-        let long = piece.at == 0 && !piece.is_last() && head.offset == 0 && head.size == Some(head.length);
+        let head = S::Wire::peek(piece.head)?.ok_or(Reject::Truncated)?;
+        let part = head.placement(0);
+        let sender = StreamState::sender(self.held.table(), self.me, piece.sender)?;
+        let long = piece.at == 0 && !piece.is_last() && part.offset == 0 && part.size == Some(part.length);
         if long && let Some(mut heap) = self.held.table().begin_whole(&head, &sender, &mut self.me.counts) {
-            if let Some(place) = G::bytes(&mut heap.block, 0, piece.bytes.len()) {
+            if let Some(place) = S::bytes(&mut heap.block, 0, piece.bytes.len()) {
                 skyhaul_io::copy::place(place, piece.bytes);
                 heap.filled = piece.bytes.len() as u64;
             }
-            self.states.whole.insert(piece.connection, Coming::new(heap, self.me.now));
+            self.states.whole.insert(piece.connection, Growing::new(heap, self.me.now));
             return Ok(());
         }
         if self.me.waits {
@@ -341,7 +343,7 @@ impl<G: Goal> Feed<'_, '_, G> {
     /// A heap that comes whole is there, or as much of it as will come: one of all heaps from now on. With `up`, it is
     /// given up: nobody waits for the rest.
     fn give(&mut self, connection: u64, up: bool) {
-        let Some(Coming { heap, .. }) = self.states.whole.remove(&connection) else { return };
+        let Some(Growing { heap, .. }) = self.states.whole.remove(&connection) else { return };
         if up {
             self.states.refused.insert(connection, Refused::GivenUp);
         }
@@ -373,7 +375,7 @@ impl<G: Goal> Feed<'_, '_, G> {
     }
 }
 
-impl<G: Goal> PieceSink for Feed<'_, '_, G> {
+impl<S: Store> PieceSink for PieceReader<'_, '_, S> {
     fn event(&mut self, event: PieceEvent<'_>) {
         self.core.look_at_clock(self.me);
         match event {
@@ -399,7 +401,7 @@ impl<G: Goal> PieceSink for Feed<'_, '_, G> {
         let coming = self.states.whole.get_mut(&connection)?;
         let at = coming.heap.filled;
         let most = most.min(usize::try_from(coming.heap.bytes - at).unwrap_or(most));
-        G::bytes(&mut coming.heap.block, at as usize, most)
+        S::bytes(&mut coming.heap.block, at as usize, most)
     }
 
     fn filled(&mut self, connection: u64, bytes: usize) {

@@ -1,15 +1,15 @@
 //! The packets of a recording, chunk by chunk, as they lie on its disks.
 
-use super::core::{Core, Reader};
-use super::goal::Goal;
 use super::reader::{Bytes, Input};
+use super::state::{Reader, StreamState};
+use super::store::Store;
 use crate::recording::{Next, Reader as ChunkReader};
 use skyhaul_io::source::SourceStats;
 use skyhaul_io::tcp::pieces::PieceStats;
 use std::io;
 
 /// Reads a recording's chunks ahead; packets are placed from memory.
-pub(super) struct Recorded {
+pub(crate) struct Recorded {
     reader: ChunkReader,
     /// What is there of the next chunk.
     gathered: Vec<u8>,
@@ -23,17 +23,17 @@ pub(super) struct Recorded {
 }
 
 impl Recorded {
-    pub(super) fn new(reader: ChunkReader) -> Self {
+    pub(crate) fn new(reader: ChunkReader) -> Self {
         Self { reader, gathered: Vec::new(), chunk: None, heap: None, ended: false, packets: 0, bytes: 0 }
     }
 }
 
-impl<G: Goal> Input<G> for Recorded {
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+impl<S: Store> Input<S> for Recorded {
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
         if let Some(chunk) = &mut self.chunk {
             let packets = chunk.look(core, me)?;
             self.packets += packets as u64;
-            if Input::<G>::is_finished(chunk) {
+            if Input::<S>::is_finished(chunk) {
                 self.heap = chunk.heap();
                 self.chunk = None;
             }

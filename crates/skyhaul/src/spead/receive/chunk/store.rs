@@ -1,18 +1,16 @@
-//! The goal of a chunk stream: a heap under construction is a place in a chunk.
+//! The store of a chunk stream: a heap under construction is a place in a chunk.
 
-use super::super::core::lock;
-use super::super::goal::{Finished, Goal};
-use super::super::table::Sender;
 use super::rule::HeapHead;
 use super::{Chunk, Shared};
+use crate::receive::keyed::{Finished, Sender, Store, lock};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;
-use skyhaul_core::wire::spead::{Flavour, Head};
+use skyhaul_core::wire::spead::{Flavour, Head, SpeadWire};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// A stream of a group, or the only one.
-pub(crate) struct InChunks {
+pub(crate) struct ChunkStore {
     pub(super) shared: Arc<Shared>,
     pub(super) number: usize,
     pub(super) ended: bool,
@@ -20,7 +18,7 @@ pub(crate) struct InChunks {
 
 /// A place in a chunk.
 #[derive(Debug)]
-pub(crate) struct InChunk {
+pub(crate) struct ChunkPlace {
     serial: u64,
     index: u64,
     at: u64,
@@ -28,8 +26,9 @@ pub(crate) struct InChunk {
     flavour: Flavour,
 }
 
-impl Goal for InChunks {
-    type Block = InChunk;
+impl Store for ChunkStore {
+    type Wire = SpeadWire;
+    type Block = ChunkPlace;
     type Out = Chunk;
 
     /// A chunk is handed on as soon as the next one needs its place: what is complete must be marked before.
@@ -40,8 +39,8 @@ impl Goal for InChunks {
         head: &Head<'_>,
         from: &Sender,
         bytes: u64,
-        old: Option<InChunk>,
-    ) -> Result<InChunk, (Option<InChunk>, Reject)> {
+        old: Option<ChunkPlace>,
+    ) -> Result<ChunkPlace, (Option<ChunkPlace>, Reject)> {
         if old.is_some() {
             // Sizes are told, so heaps do not grow.
             return Err((old, Reject::Outside));
@@ -53,7 +52,7 @@ impl Goal for InChunks {
             let serial = window.open(self.number, &place, bytes)?;
             self.shared.rule.count(&heap, &names, &mut window.user);
             let (index, at) = (place.index, place.offset);
-            Ok(InChunk { serial, index, at, bytes, flavour: head.flavour })
+            Ok(ChunkPlace { serial, index, at, bytes, flavour: head.flavour })
         });
         opened.map_err(|why| {
             let first = u64::from(head.offset == 0);
@@ -69,7 +68,7 @@ impl Goal for InChunks {
 
     fn write(
         &mut self,
-        block: &mut InChunk,
+        block: &mut ChunkPlace,
         head: &Head<'_>,
         offset: u64,
         bytes: &[u8],
@@ -85,8 +84,8 @@ impl Goal for InChunks {
         Ok(0)
     }
 
-    fn retired(&mut self, heap: Retired<InChunk>, _: &mut VecDeque<Chunk>) {
-        let InChunk { serial, index, bytes, .. } = heap.block;
+    fn retired(&mut self, heap: Retired<ChunkPlace>, _: &mut VecDeque<Chunk>) {
+        let ChunkPlace { serial, index, bytes, .. } = heap.block;
         lock(&self.shared.window).complete(serial, index, bytes);
     }
 

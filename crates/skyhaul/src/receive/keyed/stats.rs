@@ -108,12 +108,12 @@ impl Counts {
     }
 
     /// Packets that were refused, and their bytes.
-    pub(super) fn refuse(&mut self, why: Reject, packets: usize, bytes: u64) {
+    pub(crate) fn refuse(&mut self, why: Reject, packets: usize, bytes: u64) {
         (0..packets).for_each(|_| self.rejects.add(why));
         self.refused_bytes += bytes;
     }
 
-    pub(super) fn closed(&mut self, how: End) {
+    pub(crate) fn closed(&mut self, how: End) {
         match how {
             End::Orderly => self.closed_orderly += 1,
             End::Reset => self.closed_reset += 1,

@@ -1,11 +1,11 @@
 //! The readers' threads: one for each source, whatever it is.
 
-use super::core::{Core, Reader};
-use super::goal::Goal;
-use super::held::Held;
-use crate::spead::control::{Answering, Gauge};
+use super::lock::TableLock;
+use super::state::{Reader, StreamState};
+use super::store::Store;
+use crate::control::{Answering, Gauge};
 use skyhaul_core::placement::Reject;
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::host;
 use skyhaul_io::source::{Source, SourceStats};
 use skyhaul_io::tcp::pieces::PieceStats;
@@ -19,12 +19,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// What a reader's thread reads.
-pub(super) trait Input<G: Goal>: Send {
+pub(crate) trait Input<S: Store>: Send {
     /// Wait up to `me.wait` for packets and place them. Returns how many came.
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize>;
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize>;
 
     /// Nothing more is read: hand on what is not part of the stream yet.
-    fn close(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) {
+    fn close(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) {
         let _ = (core, me);
     }
 
@@ -39,11 +39,11 @@ pub(super) trait Input<G: Goal>: Send {
 const ACCOUNT: Duration = Duration::from_millis(200);
 
 /// Read `input` on a thread of its own until it, or the stream, ends.
-pub(super) fn spawn<G: Goal>(
-    core: &Arc<Core<G>>,
+pub(crate) fn spawn<S: Store>(
+    core: &Arc<StreamState<S>>,
     name: String,
     can_be_held: bool,
-    input: impl Input<G> + 'static,
+    input: impl Input<S> + 'static,
 ) -> io::Result<()> {
     if core.is_over() {
         let text = format!(
@@ -62,7 +62,7 @@ pub(super) fn spawn<G: Goal>(
     let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name).replace('\0', " "));
     let stats = me.stats.clone();
     // Known from the beginning: how large the socket's buffer is, and what would help.
-    super::core::lock(&stats).source = input.stats().0;
+    super::state::lock(&stats).source = input.stats().0;
     let (running, runs) = mpsc::channel::<()>();
     let run = move || {
         drop(running);
@@ -85,7 +85,7 @@ pub(super) fn spawn<G: Goal>(
     }
 }
 
-fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>) {
+fn run<S: Store>(core: &StreamState<S>, mut input: impl Input<S>, mut me: Reader<S::Out>) {
     // A source or rule of the program's own that panics ends its reader, as any error does, and nobody waits for it.
     let read = catch_unwind(AssertUnwindSafe(|| read(core, &mut input, &mut me)));
     // Whoever is told that the stream has ended may bind its ports again.
@@ -99,7 +99,11 @@ fn run<G: Goal>(core: &Core<G>, mut input: impl Input<G>, mut me: Reader<G::Out>
 }
 
 /// Until the end. Returns what was wrong.
-fn read<G: Goal>(core: &Core<G>, input: &mut impl Input<G>, me: &mut Reader<G::Out>) -> Option<String> {
+fn read<S: Store>(
+    core: &StreamState<S>,
+    input: &mut impl Input<S>,
+    me: &mut Reader<S::Out>,
+) -> Option<String> {
     let mut error = core.cpu(me.number).and_then(|cpu| host::thread::pin(cpu).err()).map(|e| e.to_string());
     core.wait_for_start(me);
     let mut account = Instant::now();
@@ -124,19 +128,19 @@ fn read<G: Goal>(core: &Core<G>, input: &mut impl Input<G>, me: &mut Reader<G::O
     error
 }
 
-fn publish<G: Goal>(input: &impl Input<G>, me: &Reader<G::Out>) {
+fn publish<S: Store>(input: &impl Input<S>, me: &Reader<S::Out>) {
     let (source, tcp) = input.stats();
-    let mut stats = super::core::lock(&me.stats);
+    let mut stats = super::state::lock(&me.stats);
     (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
 }
 
 /// Anything that gives trains: UDP, captures, in-process queues.
-pub(super) struct Trains(pub(super) Box<dyn Source>);
+pub(crate) struct Trains(pub(crate) Box<dyn Source>);
 
-impl<G: Goal> Input<G> for Trains {
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+impl<S: Store> Input<S> for Trains {
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
         let wait = me.wait;
-        let mut held = Held::new(core);
+        let mut held = TableLock::new(core);
         let looked = self.0.poll(wait, &mut |train| core.train(&mut held, me, &train));
         held.finish(me);
         looked
@@ -152,29 +156,29 @@ impl<G: Goal> Input<G> for Trains {
 }
 
 /// UDP whose senders are answered: their marks never reach the stream, and they learn what it refuses.
-pub(super) struct Answered {
+pub(crate) struct Answered {
     source: Answering<UdpSource>,
     gauge: Arc<Gauge>,
 }
 
 impl Answered {
-    pub(super) fn new(source: UdpSource) -> io::Result<Self> {
+    pub(crate) fn new(source: UdpSource) -> io::Result<Self> {
         let gauge = Arc::new(Gauge::default());
         Ok(Self { source: Answering::new(source, gauge.clone())?, gauge })
     }
 
-    pub(super) fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         self.source.local()
     }
 }
 
-impl<G: Goal> Input<G> for Answered {
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+impl<S: Store> Input<S> for Answered {
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
         let (gauge, wait) = (&self.gauge, me.wait);
         gauge.no_memory.store(me.counts.rejects.get(Reject::NoBuffer), Ordering::Relaxed);
         gauge.ring_full.store(me.counts.ring_full, Ordering::Relaxed);
         gauge.ring_fill.store(core.ring.fill(), Ordering::Relaxed);
-        let mut held = Held::new(core);
+        let mut held = TableLock::new(core);
         let looked = self.source.poll(wait, &mut |train| core.train(&mut held, me, &train));
         held.finish(me);
         looked
@@ -190,7 +194,7 @@ impl<G: Goal> Input<G> for Answered {
 }
 
 /// Packets that follow each other in memory: a file, or what a TCP connection carried.
-pub(super) struct Bytes<T> {
+pub(crate) struct Bytes<T> {
     bytes: T,
     at: usize,
     sender: Option<SocketAddr>,
@@ -206,43 +210,48 @@ pub(super) struct Bytes<T> {
 const STRETCH: usize = 1 << 20;
 
 impl<T: AsRef<[u8]>> Bytes<T> {
-    pub(super) fn new(bytes: T) -> Self {
+    pub(crate) fn new(bytes: T) -> Self {
         Self { bytes, at: 0, sender: None, packets: 0, lost: false, whole: false, heap: None }
     }
 
     /// The same of bytes in which all that there is of a heap lies together; `heap` went on before them.
-    pub(super) fn heap_by_heap(bytes: T, heap: Option<u64>) -> Self {
+    pub(crate) fn heap_by_heap(bytes: T, heap: Option<u64>) -> Self {
         Self { whole: true, heap, ..Self::new(bytes) }
     }
 
     /// The heap that is under way at the end.
-    pub(super) fn heap(&self) -> Option<u64> {
+    pub(crate) fn heap(&self) -> Option<u64> {
         self.heap
     }
 }
 
-impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
-    fn look(&mut self, core: &Core<G>, me: &mut Reader<G::Out>) -> io::Result<usize> {
+impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
+    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
         // Readers of memory are told apart by a port of nobody's address.
         let port = me.number as u16;
         let from = *self.sender.get_or_insert(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
         let (bytes, before) = (self.bytes.as_ref(), self.packets);
         let mut read = 0;
         core.look_at_clock(me);
-        let mut held = Held::new(core);
+        let mut held = TableLock::new(core);
         while self.at < bytes.len() && read < STRETCH && !core.is_over() {
             let rest = &bytes[self.at..];
-            let found = if self.lost { Err(Reject::BadMagic) } else { Head::peek(rest) };
+            let found = if self.lost { Err(Reject::BadMagic) } else { S::Wire::peek(rest) };
             if let Ok(Some(head)) = found
-                && let Some(payload) =
-                    usize::try_from(head.bytes()).ok().and_then(|end| rest.get(head.start..end))
+                && let place = head.placement(0)
+                && let Some(payload) = rest
+                    .get(place.start as usize..)
+                    .zip(usize::try_from(place.length).ok())
+                    .and_then(|(behind, length)| behind.get(..length))
             {
-                let end = head.start + payload.len();
+                let end = place.start as usize + payload.len();
                 me.counts.bytes += end as u64;
-                if self.whole && self.heap.replace(head.counter).is_some_and(|heap| heap != head.counter) {
+                if self.whole
+                    && self.heap.replace(place.key.number).is_some_and(|heap| heap != place.key.number)
+                {
                     held.table().end_heaps(me.now);
                 }
-                let sender = Core::sender(held.table(), me, &from);
+                let sender = StreamState::sender(held.table(), me, &from);
                 let placed = sender.and_then(|sender| held.part(me, &head, 0, payload, &sender));
                 if let Err(why) = placed {
                     me.counts.rejects.add(why);
@@ -260,7 +269,7 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
                     rest.len()
                 }
                 Err(_) => {
-                    let (skip, is_head) = next_head(rest, usize::from(!self.lost), &mut read);
+                    let (skip, is_head) = next_head::<S::Wire>(rest, usize::from(!self.lost), &mut read);
                     self.lost = !is_head;
                     skip
                 }
@@ -293,19 +302,18 @@ impl<G: Goal, T: AsRef<[u8]> + Send> Input<G> for Bytes<T> {
 
 /// Bytes from `from` on until something that can be a head, and whether there is; or as many as could be searched before
 /// a [`STRETCH`] was `read`. A head that is none costs what it makes us read of it, again and again.
-fn next_head(bytes: &[u8], from: usize, read: &mut usize) -> (usize, bool) {
+fn next_head<W: Keyed>(bytes: &[u8], from: usize, read: &mut usize) -> (usize, bool) {
     for at in from..bytes.len() {
         if *read >= STRETCH {
             return (at, false);
         }
         *read += 1;
-        if bytes[at] == 0x53 {
-            let rest = &bytes[at..];
-            if matches!(Head::peek(rest), Ok(Some(_))) {
+        let rest = &bytes[at..];
+        if W::MAGIC.first().is_none_or(|first| rest[0] == *first) {
+            if matches!(W::peek(rest), Ok(Some(_))) {
                 return (at, true);
             }
-            *read +=
-                rest.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])));
+            *read += W::examined(rest);
         }
     }
     (bytes.len(), false)
@@ -314,15 +322,16 @@ fn next_head(bytes: &[u8], from: usize, read: &mut usize) -> (usize, bool) {
 #[cfg(test)]
 mod tests {
     use super::super::config::StreamConfig;
-    use super::super::goal::OwnMemory;
     use super::super::ring::Ring;
-    use super::super::tests::{config, packets};
+    use super::super::store::ObjectStore;
     use super::*;
+    use crate::spead::receive::tests::{config, packets};
     use skyhaul_core::placement::Nanos;
+    use skyhaul_core::wire::spead::SpeadWire;
 
-    fn core(config: &StreamConfig) -> Core<OwnMemory> {
-        let goal = OwnMemory { memory: config.memory.cache(), wall: Nanos(0) };
-        Core::new(config, Instant::now(), goal, Arc::new(Ring::new(config.ring)))
+    fn core(config: &StreamConfig) -> StreamState<ObjectStore<SpeadWire>> {
+        let store = ObjectStore::new(config.memory.cache(), Nanos(0));
+        StreamState::new(config, Instant::now(), store, Arc::new(Ring::new(config.ring)))
     }
 
     /// Looks until the end; the most bytes that one of them passed, and how many there were.
@@ -331,7 +340,7 @@ mod tests {
         let mut me = core.enter("test".into(), true);
         let mut input = Bytes::new(bytes);
         let (mut most, mut looks) = (0, 0);
-        while !Input::<OwnMemory>::is_finished(&input) {
+        while !Input::<ObjectStore<SpeadWire>>::is_finished(&input) {
             let before = input.at;
             input.look(&core, &mut me).unwrap();
             assert!(input.at > before, "a look brings it further");

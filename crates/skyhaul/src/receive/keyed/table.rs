@@ -1,51 +1,52 @@
 //! What the readers of one stream share under its lock: the heaps under construction, the ends, the senders.
 
 use super::config::{KeyedBy, StopRule, StreamConfig};
-use super::goal::Goal;
 use super::rows::{Missing, Rows};
 use super::stats::{Counts, Ended};
+use super::store::{HeadOf, Store};
 use skyhaul_core::assembly::{Keyed, Slot, Window};
-use skyhaul_core::placement::{Nanos, Placement, Reject};
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
+use skyhaul_core::wire::keyed::{Head, own_source};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A sender as the table knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sender {
-    pub(super) address: SocketAddr,
+pub(crate) struct Sender {
+    pub(crate) address: SocketAddr,
     /// Part of a heap's key: 0 where heaps are known by their counter alone.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// Which reader has it.
-    pub(super) reader: usize,
+    pub(crate) reader: usize,
 }
 
 impl Sender {
-    fn who(&self) -> (usize, SocketAddr) {
-        (self.reader, self.address)
+    /// The source of objects with such a key, in the books of what is missing.
+    fn source(&self, key: Key) -> (usize, SocketAddr, u16) {
+        (self.reader, self.address, own_source(key))
     }
 }
 
 /// A heap that comes as one long packet, filled outside of the table.
-pub(super) struct Whole<B> {
+pub(crate) struct LiveObject<B> {
     placement: Placement,
-    pub(super) block: B,
+    pub(crate) block: B,
     /// Its size.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// How much of it came, from its beginning.
-    pub(super) filled: u64,
+    pub(crate) filled: u64,
 }
 
 /// Shared by the readers of a stream.
-pub(super) struct Table<G: Goal> {
-    heaps: Keyed<G::Block>,
-    pub(super) goal: G,
+pub(crate) struct Table<S: Store> {
+    heaps: Keyed<S::Block>,
+    pub(crate) store: S,
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
     rows: Rows,
     /// Looked at between two packets, and not handed on yet.
-    settled: VecDeque<G::Out>,
+    settled: VecDeque<S::Out>,
     rules: Rules,
     largest: u64,
     /// When a packet was last accepted.
@@ -67,60 +68,60 @@ struct Rules {
     senders: usize,
 }
 
-pub(super) fn nanos(duration: Duration) -> Nanos {
+pub(crate) fn nanos(duration: Duration) -> Nanos {
     Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
 }
 
 /// Payloads of packets of one heap that go on one where the other ends ([`Sequel`](skyhaul_core::wire::spead::Sequel)).
 /// They are looked up and noted once.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run<'a> {
+pub(crate) struct Run<'a> {
     /// The first payload, and behind it what lies up to the end of the last.
-    pub(super) bytes: &'a [u8],
+    pub(crate) bytes: &'a [u8],
     /// From one payload to the next.
-    pub(super) stride: usize,
+    pub(crate) stride: usize,
     /// Bytes of each payload.
-    pub(super) each: usize,
-    pub(super) count: usize,
+    pub(crate) each: usize,
+    pub(crate) count: usize,
 }
 
 /// Why a run was not placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refused {
-    pub(super) why: Reject,
-    /// Of so many of its packets, from the first on, this is known to be true: those are refused, and counted by the goal
+pub(crate) struct Refused {
+    pub(crate) why: Reject,
+    /// Of so many of its packets, from the first on, this is known to be true: those are refused, and counted by the store
     /// where it counts such. The others are to be placed by themselves.
-    pub(super) packets: usize,
+    pub(crate) packets: usize,
 }
 
 impl Refused {
     /// Whether all that is missing is memory.
-    pub(super) fn lacks_memory(&self) -> bool {
+    pub(crate) fn lacks_memory(&self) -> bool {
         self.why == Reject::NoBuffer && self.packets > 0
     }
 }
 
 impl<'a> Run<'a> {
     /// One payload.
-    pub(super) fn one(bytes: &'a [u8]) -> Self {
+    pub(crate) fn one(bytes: &'a [u8]) -> Self {
         Run { bytes, stride: bytes.len(), each: bytes.len(), count: 1 }
     }
 
-    /// `bytes` are `count` packets of `stride` bytes, of which the first has this head.
+    /// `bytes` are `count` packets of `stride` bytes, of which the first has its payload at `start`.
     ///
     /// # Panics
     /// If they are not all there.
-    pub(super) fn of(head: &Head<'_>, bytes: &'a [u8], stride: usize, count: usize) -> Self {
-        Run { bytes: &bytes[head.start..stride * count], stride, each: stride - head.start, count }
+    pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
+        Run { bytes: &bytes[start..stride * count], stride, each: stride - start, count }
     }
 
     /// Bytes of all payloads.
-    pub(super) fn length(&self) -> u64 {
+    pub(crate) fn length(&self) -> u64 {
         self.bytes_of(self.count)
     }
 
     /// Bytes of so many payloads.
-    pub(super) fn bytes_of(&self, packets: usize) -> u64 {
+    pub(crate) fn bytes_of(&self, packets: usize) -> u64 {
         self.each as u64 * packets as u64
     }
 
@@ -153,19 +154,19 @@ impl<'a> Run<'a> {
     }
 
     #[inline]
-    pub(super) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
         let Run { bytes, stride, each, count } = *self;
         (0..count).map(move |n| &bytes[n * stride..][..each])
     }
 }
 
-impl<G: Goal> Table<G> {
-    pub(super) fn new(config: &StreamConfig, goal: G) -> Self {
+impl<S: Store> Table<S> {
+    pub(crate) fn new(config: &StreamConfig, store: S) -> Self {
         let mut heaps = config.heaps;
         heaps.largest = heaps.largest.min(config.memory.limit());
         Self {
             heaps: Keyed::new(heaps),
-            goal,
+            store,
             senders: HashMap::new(),
             stopped: HashSet::new(),
             rows: Rows::default(),
@@ -188,21 +189,21 @@ impl<G: Goal> Table<G> {
         }
     }
 
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(crate) fn ended(&self) -> Option<Ended> {
         self.ended
     }
 
-    pub(super) fn live(&self) -> usize {
+    pub(crate) fn live(&self) -> usize {
         self.heaps.live()
     }
 
     /// Heaps of which nothing came.
-    pub(super) fn missing(&self) -> Missing {
+    pub(crate) fn missing(&self) -> Missing {
         self.rows.missing()
     }
 
     /// Who that is, for this reader.
-    pub(super) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
+    pub(crate) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
         if self.rules.key == KeyedBy::Counter {
             return Ok(Sender { address, number: 0, reader });
         }
@@ -218,9 +219,9 @@ impl<G: Goal> Table<G> {
     /// Put the payloads of a run, which begin `at` bytes into that of a packet with this head, where they belong. Returns of
     /// how many packets: at least one.
     #[inline]
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
-        head: &Head<'_>,
+        head: &HeadOf<'_, S>,
         at: u64,
         run: Run<'_>,
         from: &Sender,
@@ -230,7 +231,8 @@ impl<G: Goal> Table<G> {
         if self.ended.is_some() {
             return Err(run.refused(Reject::AfterStop));
         }
-        if head.counter < self.rules.start_at {
+        let placement = head.placement(from.number);
+        if placement.key.number < self.rules.start_at {
             return Err(run.refused(Reject::BeforeStart));
         }
         if head.is_stop() && self.rules.stop != StopRule::Never {
@@ -239,15 +241,14 @@ impl<G: Goal> Table<G> {
             }
             return Ok(1);
         }
-        let placement = head.placement(from.number);
-        if head.control == Some(0) && self.heaps.forget(placement.key, now) {
-            self.rows.begin(from.who());
+        if head.is_start() && self.heaps.forget(placement.key, now) {
+            self.rows.begin(from.source(placement.key));
         }
         let part = Placement { offset: placement.offset + at, length: run.length(), ..placement };
-        let goal = &mut self.goal;
+        let store = &mut self.store;
         let mut why = Reject::NoBuffer;
         let room = |bytes, old| {
-            goal.room(head, from, bytes, old).map_err(|(old, reason)| {
+            store.room(head, from, bytes, old).map_err(|(old, reason)| {
                 why = reason;
                 old
             })
@@ -255,22 +256,22 @@ impl<G: Goal> Table<G> {
         let mut slot = match self.heaps.reserve(part, now, room) {
             Ok(slot) => slot,
             Err(reason) => {
-                self.refused(reason, head, from, counts);
-                return Err(run.without_place(reason, why, head.size.is_some()));
+                self.refused(reason, &placement, head.is_control(), from, counts);
+                return Err(run.without_place(reason, why, placement.size.is_some()));
             }
         };
         if slot.is_first() {
-            self.rows.note(from.who(), head);
+            self.rows.note(from.source(placement.key), &placement, head.is_control());
         }
-        let written = self.goal.write_run(slot.block(), head, part.offset, &run);
+        let written = self.store.write_run(slot.block(), head, part.offset, &run);
         let (placed, refused) = written.map_err(|why| run.refused(why))?;
         counts.pointers_refused += refused;
         slot.cut(part.offset + run.bytes_of(placed));
         slot.commit(now);
-        let is_whole = at + run.length() == head.length && head.size == Some(head.length);
+        let is_whole = at + run.length() == placement.length && placement.size == Some(placement.length);
         counts.single_packet_heaps += u64::from(is_whole);
         self.last = Some(now);
-        if G::EAGER {
+        if S::EAGER {
             self.settle(counts);
         }
         Ok(placed)
@@ -278,9 +279,9 @@ impl<G: Goal> Table<G> {
 
     /// The same for one payload, or a part of it.
     #[inline]
-    pub(super) fn part(
+    pub(crate) fn part(
         &mut self,
-        head: &Head<'_>,
+        head: &HeadOf<'_, S>,
         at: u64,
         bytes: &[u8],
         from: &Sender,
@@ -292,10 +293,17 @@ impl<G: Goal> Table<G> {
 
     /// A packet is refused: count what that tells of its heap.
     #[cold]
-    fn refused(&mut self, why: Reject, head: &Head<'_>, from: &Sender, counts: &mut Counts) {
+    fn refused(
+        &mut self,
+        why: Reject,
+        place: &Placement,
+        is_control: bool,
+        from: &Sender,
+        counts: &mut Counts,
+    ) {
         if !matches!(why, Reject::Duplicate | Reject::Late) {
             // It came, though it has no place.
-            self.rows.note(from.who(), head);
+            self.rows.note(from.source(place.key), place, is_control);
         }
         counts.repeated_heaps += self.heaps.take_repeated();
     }
@@ -309,38 +317,39 @@ impl<G: Goal> Table<G> {
 
     /// Memory for a heap that comes as one long packet, to be filled outside of the table. None: it goes the way of all
     /// packets.
-    pub(super) fn begin_whole(
+    pub(crate) fn begin_whole(
         &mut self,
-        head: &Head<'_>,
+        head: &HeadOf<'_, S>,
         from: &Sender,
         counts: &mut Counts,
-    ) -> Option<Whole<G::Block>> {
-        // Asked first: a goal counts what it finds room for.
-        let wanted = G::FILLED_OUTSIDE
+    ) -> Option<LiveObject<S::Block>> {
+        let placement = head.placement(from.number);
+        // Asked first: a store counts what it finds room for.
+        let wanted = S::FILLED_OUTSIDE
             && self.ended.is_none()
             && !(head.is_stop() && self.rules.stop != StopRule::Never)
-            && head.control != Some(0)
-            && head.counter >= self.rules.start_at
-            && head.length <= self.largest;
+            && !head.is_start()
+            && placement.key.number >= self.rules.start_at
+            && placement.length <= self.largest;
         if !wanted {
             return None;
         }
-        let mut block = self.goal.room(head, from, head.length, None).ok()?;
-        counts.pointers_refused += self.goal.write(&mut block, head, 0, &[]).ok()?;
-        self.rows.note(from.who(), head);
-        Some(Whole { placement: head.placement(from.number), block, bytes: head.length, filled: 0 })
+        let mut block = self.store.room(head, from, placement.length, None).ok()?;
+        counts.pointers_refused += self.store.write(&mut block, head, 0, &[]).ok()?;
+        self.rows.note(from.source(placement.key), &placement, head.is_control());
+        Some(LiveObject { placement, block, bytes: placement.length, filled: 0 })
     }
 
     /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
     /// on as it is if that came meanwhile. With `last`, nobody waits for more of it, unless it comes from elsewhere, too.
-    pub(super) fn finish_whole(
+    pub(crate) fn finish_whole(
         &mut self,
-        whole: Whole<G::Block>,
+        whole: LiveObject<S::Block>,
         last: bool,
         now: Nanos,
         counts: &mut Counts,
     ) -> Result<(), Reject> {
-        let Whole { placement, block, bytes, filled } = whole;
+        let LiveObject { placement, block, bytes, filled } = whole;
         let key = placement.key;
         let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
         let mut block = Some(block);
@@ -358,7 +367,7 @@ impl<G: Goal> Table<G> {
         let began = slot.is_first();
         if let Some(mut block) = block.take() {
             // The same heap is under construction from elsewhere.
-            self.goal.join(slot.block(), &mut block, filled)?;
+            counts.pointers_refused += self.store.join(slot.block(), &mut block, filled)?;
         }
         slot.commit(now);
         counts.single_packet_heaps += u64::from(filled == bytes);
@@ -373,7 +382,7 @@ impl<G: Goal> Table<G> {
     }
 
     /// Bytes came that are not part of the table yet: nobody is idle.
-    pub(super) fn heard(&mut self, now: Nanos) {
+    pub(crate) fn heard(&mut self, now: Nanos) {
         self.last = self.last.max(Some(now));
     }
 
@@ -397,7 +406,7 @@ impl<G: Goal> Table<G> {
     }
 
     /// The stream ends: what is under construction retires as it is.
-    pub(super) fn end(&mut self, why: Ended, now: Nanos) {
+    pub(crate) fn end(&mut self, why: Ended, now: Nanos) {
         if self.ended.is_none() {
             self.ended = Some(why);
             self.heaps.finish(now);
@@ -406,12 +415,12 @@ impl<G: Goal> Table<G> {
     }
 
     /// Nothing more comes of the heaps under construction.
-    pub(super) fn end_heaps(&mut self, now: Nanos) {
+    pub(crate) fn end_heaps(&mut self, now: Nanos) {
         self.heaps.finish(now);
     }
 
     /// What time alone decides.
-    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) {
         self.heaps.handle_timeout(now);
         let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
         if idle {
@@ -420,34 +429,34 @@ impl<G: Goal> Table<G> {
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do, if nothing comes before.
-    pub(super) fn poll_timeout(&self) -> Option<Nanos> {
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let idle = self.rules.idle.zip(self.last).map(|(idle, last)| last.plus(idle));
         [self.heaps.poll_timeout(), idle].into_iter().flatten().min()
     }
 
     /// Hand on what is finished.
     #[inline]
-    pub(super) fn drain(&mut self, out: &mut VecDeque<G::Out>, counts: &mut Counts) {
-        if G::EAGER {
+    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+        if S::EAGER {
             out.append(&mut self.settled);
         }
         self.drain_heaps(out, counts);
-        self.goal.ready(self.ended.is_some(), out);
+        self.store.ready(self.ended.is_some(), out);
     }
 
     #[inline]
-    fn drain_heaps(&mut self, out: &mut VecDeque<G::Out>, counts: &mut Counts) {
+    fn drain_heaps(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
         while let Some(heap) = self.heaps.poll_retired() {
             counts.retired[heap.cause as usize] += 1;
             let whole = heap.missing.is_empty();
             if !whole && !self.rules.incomplete {
                 counts.incomplete_dropped += 1;
-                self.goal.dropped(heap);
+                self.store.dropped(heap);
                 continue;
             }
             if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
                 counts.stopped += 1;
-                self.goal.dropped(heap);
+                self.store.dropped(heap);
                 continue;
             }
             let (bytes, last) = (heap.range.end, heap.last);
@@ -456,7 +465,7 @@ impl<G: Goal> Table<G> {
             counts.heaps += 1;
             counts.heap_bytes += bytes;
             counts.incomplete_heaps += u64::from(!whole);
-            self.goal.retired(heap, out);
+            self.store.retired(heap, out);
             if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
                 self.end(Ended::Limit, last);
             }

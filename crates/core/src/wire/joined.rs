@@ -5,12 +5,22 @@
 //!   record   │ head │ payload │ head │ payload │ head │ pay │      each packet says its own length
 //! ```
 
-use super::Head;
+use super::keyed::{Head, Keyed};
 
-/// The packets of `record`, where these are several of one flavour, one behind the other and nothing else. None: it is one
-/// packet, or what its first packet does not explain.
+/// Tells how many octets the packet at the front of a record has. `None`: there is none of this family.
+pub type PacketEnd = fn(&[u8]) -> Option<usize>;
+
+/// As the packets of this family tell it.
+pub fn end_of<W: Keyed>(bytes: &[u8]) -> Option<usize> {
+    let place = W::peek(bytes).ok()??.placement(0);
+    usize::try_from(place.length).ok()?.checked_add(place.start as usize)
+}
+
+/// The packets of `record`, where these are several of one kind, one behind the other and nothing else: all begin with the
+/// same four octets. `None`: it is one packet, or what its first packet does not explain.
 #[must_use]
-pub fn packets(record: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+pub fn packets(record: &[u8], end: PacketEnd) -> Option<impl Iterator<Item = &[u8]>> {
+    let split = move |bytes| split(bytes, end);
     let (first, mut rest) = split(record)?;
     if rest.is_empty() {
         return None;
@@ -31,15 +41,14 @@ pub fn packets(record: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
 }
 
 /// The packet at the front, and what is behind it.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let head = Head::peek(bytes).ok()??;
-    bytes.split_at_checked(usize::try_from(head.bytes()).ok()?)
+fn split(bytes: &[u8], end: PacketEnd) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked(end(bytes)?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::spead::Flavour;
+    use crate::wire::spead::{Flavour, SpeadWire};
     use proptest::prelude::*;
 
     fn packet(bits: u8, payload: u64) -> Vec<u8> {
@@ -53,7 +62,7 @@ mod tests {
     }
 
     fn cut(record: &[u8]) -> Option<Vec<Vec<u8>>> {
-        packets(record).map(|packets| packets.map(<[u8]>::to_vec).collect())
+        packets(record, end_of::<SpeadWire>).map(|packets| packets.map(<[u8]>::to_vec).collect())
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! A sender is one UDP socket with its rate, marks and reports:
 //!
 //! ```no_run
-//! use skyhaul::spead::control::RateControl;
+//! use skyhaul::control::RateControl;
 //! use skyhaul::core::control::ControlConfig;
 //! use skyhaul::io::udp::send::{SendOptions, UdpSender};
 //! let mut sender = UdpSender::open(&"udp://10.0.0.9:8888".parse()?, &SendOptions::default())?;

@@ -1,6 +1,6 @@
 //! What a reader has for itself, and nobody locks.
 
-use super::core::{WAIT, lock};
+use super::state::{WAIT, lock};
 use super::stats::{Counts, ReaderStats};
 use super::table::Sender;
 use skyhaul_core::placement::Nanos;
@@ -9,31 +9,31 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// One reader's own.
-pub(super) struct Reader<O> {
-    /// Waits for room instead of refusing.
-    pub(super) waits: bool,
+pub(crate) struct Reader<O> {
+    /// MemoryWait for room instead of refusing.
+    pub(crate) waits: bool,
     /// Bytes that it may hold instead.
-    pub(super) overflow: u64,
+    pub(crate) overflow: u64,
     /// May wait for [`GRACE`]: not again after it was in vain, until all that is finished has found room.
-    pub(super) grace: bool,
-    pub(super) counts: Counts,
-    pub(super) stats: Arc<Mutex<ReaderStats>>,
-    pub(super) number: usize,
-    pub(super) out: VecDeque<O>,
-    pub(super) sender: Option<Sender>,
-    pub(super) now: Nanos,
-    pub(super) looks: u32,
-    pub(super) ticked: Nanos,
+    pub(crate) grace: bool,
+    pub(crate) counts: Counts,
+    pub(crate) stats: Arc<Mutex<ReaderStats>>,
+    pub(crate) number: usize,
+    pub(crate) out: VecDeque<O>,
+    pub(crate) sender: Option<Sender>,
+    pub(crate) now: Nanos,
+    pub(crate) looks: u32,
+    pub(crate) ticked: Nanos,
     /// How long the next look for packets may wait.
-    pub(super) wait: Duration,
+    pub(crate) wait: Duration,
     /// Bytes that had come when the user had taken all, or was last given way to.
-    pub(super) gave_way: u64,
+    pub(crate) gave_way: u64,
     /// Until then a user is not waited for whose heaps may not be what holds the memory.
-    pub(super) vain_until: Nanos,
+    pub(crate) vain_until: Nanos,
 }
 
 impl<O> Reader<O> {
-    pub(super) fn new(waits: bool, stats: Arc<Mutex<ReaderStats>>, number: usize) -> Self {
+    pub(crate) fn new(waits: bool, stats: Arc<Mutex<ReaderStats>>, number: usize) -> Self {
         Self {
             waits,
             overflow: 0,
@@ -52,7 +52,7 @@ impl<O> Reader<O> {
         }
     }
 
-    pub(super) fn publish(&self) {
+    pub(crate) fn publish(&self) {
         lock(&self.stats).counts = self.counts;
     }
 }

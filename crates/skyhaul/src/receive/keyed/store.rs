@@ -1,20 +1,26 @@
-//! Where payloads go and what becomes of finished heaps: memory of their own, or a place in a chunk.
+//! Where payloads go and what becomes of finished objects: memory of their own, or a place in a chunk.
 
-use super::heap::{Heap, Kept, Partial};
+use super::object::{Live, Object};
 use super::table::{Run, Sender};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::memory::heap::HeapCache;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::sync::{Arc, Mutex};
 
 /// What is finished and not in the ring yet, of several streams.
-pub(super) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
+pub(crate) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
+
+/// The head of a packet, as a store's family reads it.
+pub(crate) type HeadOf<'a, S> = <<S as Store>::Wire as Keyed>::Head<'a>;
 
 /// What a stream is for. Called under the stream's lock.
-pub(super) trait Goal: Send + 'static {
-    /// A heap under construction.
+pub(crate) trait Store: Send + Sized + 'static {
+    /// How packets are read.
+    type Wire: Keyed;
+    /// An object under construction.
     type Block: Send;
     /// What is handed on.
     type Out: Send;
@@ -27,7 +33,7 @@ pub(super) trait Goal: Send + 'static {
     /// `old`, and why there is none.
     fn room(
         &mut self,
-        head: &Head<'_>,
+        head: &HeadOf<'_, Self>,
         from: &Sender,
         bytes: u64,
         old: Option<Self::Block>,
@@ -40,7 +46,7 @@ pub(super) trait Goal: Send + 'static {
     fn write(
         &mut self,
         block: &mut Self::Block,
-        head: &Head<'_>,
+        head: &HeadOf<'_, Self>,
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, Reject>;
@@ -53,7 +59,7 @@ pub(super) trait Goal: Send + 'static {
     fn write_run(
         &mut self,
         block: &mut Self::Block,
-        head: &Head<'_>,
+        head: &HeadOf<'_, Self>,
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
@@ -79,11 +85,11 @@ pub(super) trait Goal: Send + 'static {
         None
     }
 
-    /// The first `bytes` of one block become part of another of the same heap.
+    /// The first `bytes` of one block become part of another of the same heap. Returns how many items were too many.
     ///
     /// # Errors
     /// They do not belong together after all.
-    fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<(), Reject> {
+    fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<u64, Reject> {
         let _ = (into, from, bytes);
         Err(Reject::Overlap)
     }
@@ -118,33 +124,39 @@ pub(super) trait Goal: Send + 'static {
     }
 }
 
-/// Each heap in memory of its own, for the user to take.
+/// Each object in memory of its own, for the user to take.
 #[derive(Debug)]
-pub(super) struct OwnMemory {
-    pub(super) memory: HeapCache,
+pub(crate) struct ObjectStore<W> {
+    memory: HeapCache,
     /// When the stream's clock stood at zero, in nanoseconds since 1970.
-    pub(super) wall: Nanos,
+    wall: Nanos,
+    wire: PhantomData<W>,
 }
 
-impl Goal for OwnMemory {
-    type Block = Partial;
-    type Out = Heap;
+impl<W: Keyed> ObjectStore<W> {
+    pub(crate) fn new(memory: HeapCache, wall: Nanos) -> Self {
+        Self { memory, wall, wire: PhantomData }
+    }
+}
+
+impl<W: Keyed> Store for ObjectStore<W> {
+    type Wire = W;
+    type Block = Live<W>;
+    type Out = Object<W>;
     const FILLED_OUTSIDE: bool = true;
 
     #[inline]
     fn room(
         &mut self,
-        head: &Head<'_>,
+        head: &W::Head<'_>,
         from: &Sender,
         bytes: u64,
-        old: Option<Partial>,
-    ) -> Result<Partial, (Option<Partial>, Reject)> {
+        old: Option<Live<W>>,
+    ) -> Result<Live<W>, (Option<Live<W>>, Reject)> {
         let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
         let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
         match old {
-            None => {
-                Ok(Partial { bytes: new, kept: Kept::default(), flavour: head.flavour, sender: from.address })
-            }
+            None => Ok(Live { bytes: new, kept: W::begin(head), sender: from.address }),
             Some(mut old) => {
                 let there = old.bytes.len().min(new.len());
                 new.place(0, &old.bytes[..there]);
@@ -157,23 +169,21 @@ impl Goal for OwnMemory {
     #[inline]
     fn write(
         &mut self,
-        block: &mut Partial,
-        head: &Head<'_>,
+        block: &mut Live<W>,
+        head: &W::Head<'_>,
         offset: u64,
         bytes: &[u8],
     ) -> Result<u64, Reject> {
-        if block.flavour != head.flavour {
-            return Err(Reject::BadVersion);
-        }
+        let refused = W::keep(&mut block.kept, head)?;
         block.bytes.place(offset as usize, bytes);
-        Ok(block.kept.add(head))
+        Ok(refused)
     }
 
     #[inline]
     fn write_run(
         &mut self,
-        block: &mut Partial,
-        head: &Head<'_>,
+        block: &mut Live<W>,
+        head: &W::Head<'_>,
         offset: u64,
         run: &Run<'_>,
     ) -> Result<(usize, u64), Reject> {
@@ -181,32 +191,27 @@ impl Goal for OwnMemory {
         if count == 1 {
             return self.write(block, head, offset, bytes).map(|refused| (1, refused));
         }
-        if block.flavour != head.flavour {
-            return Err(Reject::BadVersion);
-        }
+        let refused = W::keep(&mut block.kept, head)?;
         block.bytes.place_run(offset as usize, bytes, stride, each);
-        Ok((count, block.kept.add(head) * count as u64))
+        Ok((count, refused * count as u64))
     }
 
-    fn bytes(block: &mut Partial, at: usize, length: usize) -> Option<&mut [u8]> {
+    fn bytes(block: &mut Live<W>, at: usize, length: usize) -> Option<&mut [u8]> {
         block.bytes.get_mut(at..at.checked_add(length)?)
     }
 
-    fn join(&mut self, into: &mut Partial, from: &mut Partial, bytes: u64) -> Result<(), Reject> {
-        if into.flavour != from.flavour {
-            return Err(Reject::BadVersion);
-        }
+    fn join(&mut self, into: &mut Live<W>, from: &mut Live<W>, bytes: u64) -> Result<u64, Reject> {
+        let refused = W::join(&mut into.kept, &from.kept)?;
         into.bytes.place(0, &from.bytes[..bytes as usize]);
-        into.kept.join(&from.kept);
-        Ok(())
+        Ok(refused)
     }
 
-    fn bytes_of(heap: &Heap) -> u64 {
-        heap.payload().len() as u64
+    fn bytes_of(object: &Object<W>) -> u64 {
+        object.payload().len() as u64
     }
 
     #[inline]
-    fn retired(&mut self, heap: Retired<Partial>, out: &mut VecDeque<Heap>) {
-        out.push_back(Heap::new(heap, self.wall));
+    fn retired(&mut self, object: Retired<Live<W>>, out: &mut VecDeque<Object<W>>) {
+        out.push_back(Object::new(object, self.wall));
     }
 }

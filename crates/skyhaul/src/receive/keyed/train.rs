@@ -3,17 +3,17 @@
 //! Of the 780 instructions that a packet of 1472 bytes cost when each was placed by itself, most found the same heap
 //! again. Whatever is not such a run goes the way of single packets, with the same result.
 
-use super::core::{Core, Reader};
-use super::goal::Goal;
-use super::held::Held;
+use super::lock::TableLock;
+use super::state::{Reader, StreamState};
+use super::store::{HeadOf, Store};
 use super::table::{Run, Sender};
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::wire::keyed::{Following, Head, Keyed};
 use skyhaul_io::source::Train;
 
-impl<G: Goal> Core<G> {
-    /// Place the packets of a train, each of which is a whole SPEAD packet.
+impl<S: Store> StreamState<S> {
+    /// Place the packets of a train, each of which is a whole packet.
     #[inline]
-    pub(super) fn train(&self, held: &mut Held<'_, G>, me: &mut Reader<G::Out>, train: &Train<'_>) {
+    pub(crate) fn train(&self, held: &mut TableLock<'_, S>, me: &mut Reader<S::Out>, train: &Train<'_>) {
         self.look_at_clock(me);
         me.counts.trains += 1;
         me.counts.packets += train.count() as u64;
@@ -45,14 +45,14 @@ impl<G: Goal> Core<G> {
     /// Returns how many packets that was.
     #[inline]
     fn next_run(
-        held: &mut Held<'_, G>,
-        me: &mut Reader<G::Out>,
+        held: &mut TableLock<'_, S>,
+        me: &mut Reader<S::Out>,
         bytes: &[u8],
         stride: usize,
         sender: &Sender,
     ) -> usize {
         let packet = &bytes[..stride.min(bytes.len())];
-        let head = match Head::read(packet) {
+        let head = match S::Wire::read(packet) {
             Ok(head) => head,
             Err(why) => {
                 me.counts.refuse(why, 1, packet.len() as u64);
@@ -61,20 +61,20 @@ impl<G: Goal> Core<G> {
         };
         let more = bytes[packet.len()..].chunks_exact(stride.max(1));
         let following = head
-            .sequel(packet)
-            .map_or(0, |sequel| (1..).zip(more).take_while(|&(n, packet)| sequel.is(n, packet)).count());
+            .following(packet)
+            .map_or(0, |next| (1..).zip(more).take_while(|&(n, packet)| next.is(n, packet)).count());
         if following == 0 {
             Self::one(held, me, &head, packet, sender);
             return 1;
         }
-        let run = Run::of(&head, bytes, stride, 1 + following);
+        let run = Run::of(head.placement(0).start as usize, bytes, stride, 1 + following);
         let refused = match held.run(me, &head, 0, run, sender) {
             Ok(placed) => return placed,
             Err(refused) => refused,
         };
         me.counts.refuse(refused.why, refused.packets, run.bytes_of(refused.packets));
         for packet in bytes.chunks_exact(stride).take(1 + following).skip(refused.packets) {
-            match Head::read(packet) {
+            match S::Wire::read(packet) {
                 Ok(head) => Self::one(held, me, &head, packet, sender),
                 Err(why) => me.counts.refuse(why, 1, packet.len() as u64),
             }
@@ -83,8 +83,14 @@ impl<G: Goal> Core<G> {
     }
 
     #[inline]
-    fn one(held: &mut Held<'_, G>, me: &mut Reader<G::Out>, head: &Head<'_>, packet: &[u8], sender: &Sender) {
-        let payload = &packet[head.start..];
+    fn one(
+        held: &mut TableLock<'_, S>,
+        me: &mut Reader<S::Out>,
+        head: &HeadOf<'_, S>,
+        packet: &[u8],
+        sender: &Sender,
+    ) {
+        let payload = &packet[head.placement(0).start as usize..];
         if let Err(why) = held.part(me, head, 0, payload, sender) {
             me.counts.refuse(why, 1, payload.len() as u64);
         }

@@ -13,7 +13,7 @@
 //! forgotten; what it missed stays counted.
 
 use skyhaul_core::assembly::Sequence;
-use skyhaul_core::wire::spead::Head;
+use skyhaul_core::placement::Placement;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
@@ -49,8 +49,8 @@ impl Missing {
     }
 }
 
-/// Which sender, as which reader has it.
-type Who = (usize, SocketAddr);
+/// Which sender, as which reader has it, and which of its sources.
+type Who = (usize, SocketAddr, u16);
 
 struct Row {
     who: Who,
@@ -61,7 +61,7 @@ struct Row {
 
 /// The counters of all senders of a stream.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     at: HashMap<Who, usize>,
     rows: Vec<Row>,
     /// Whose turn it is to be forgotten, if it is not used.
@@ -73,8 +73,8 @@ pub(super) struct Rows {
 impl Rows {
     /// Something of the heap with this head came.
     #[inline]
-    pub(super) fn note(&mut self, who: Who, head: &Head<'_>) {
-        let bits = head.flavour.address_bits();
+    pub(crate) fn note(&mut self, who: Who, place: &Placement, is_control: bool) {
+        let bits = place.number_bits;
         let at = match self.rows.get(self.last) {
             Some(row) if row.who == who => self.last,
             _ => self.find(who, bits),
@@ -82,23 +82,23 @@ impl Rows {
         self.last = at;
         let row = &mut self.rows[at];
         row.is_used = true;
-        row.sequence.note(head.counter, head.control.is_some());
+        row.sequence.note(place.key.number, is_control);
     }
 
     /// This sender says that it begins.
     #[cold]
-    pub(super) fn begin(&mut self, who: Who) {
+    pub(crate) fn begin(&mut self, who: Who) {
         if let Some(&at) = self.at.get(&who) {
             self.rows[at].sequence.finish();
         }
     }
 
     /// Nothing comes any more.
-    pub(super) fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         self.rows.iter_mut().for_each(|row| row.sequence.finish());
     }
 
-    pub(super) fn missing(&self) -> Missing {
+    pub(crate) fn missing(&self) -> Missing {
         let mut all = self.forgotten;
         self.rows.iter().for_each(|row| all.add(&row.sequence));
         all
@@ -141,38 +141,28 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skyhaul_core::wire::spead::Flavour;
+    use skyhaul_core::placement::Key;
 
-    fn head(counter: u64) -> Head<'static> {
-        Head {
-            flavour: Flavour::new(48).unwrap(),
-            counter,
-            size: None,
-            offset: 0,
-            length: 0,
-            pointers: &[],
-            start: 0,
-            control: None,
-            has_items: false,
-        }
+    fn part(number: u64) -> Placement {
+        Placement { key: Key::of(number), number_bits: 48, ..Placement::default() }
     }
 
     fn who(reader: usize, host: u16) -> Who {
-        (reader, SocketAddr::from(([10, 0, (host >> 8) as u8, host as u8], 9000)))
+        (reader, SocketAddr::from(([10, 0, (host >> 8) as u8, host as u8], 9000)), 0)
     }
 
     #[test]
     fn each_sender_counts_by_itself_and_so_does_each_reader() {
         let mut rows = Rows::default();
         for n in 0..200u64 {
-            rows.note(who(0, 1), &head(n));
+            rows.note(who(0, 1), &part(n), false);
             if n != 100 {
-                rows.note(who(0, 2), &head(4 * n));
+                rows.note(who(0, 2), &part(4 * n), false);
             }
             if n != 50 && n != 51 {
-                rows.note(who(1, 1), &head(600 + 2 * n));
+                rows.note(who(1, 1), &part(600 + 2 * n), false);
             }
-            rows.note(who(0, 3), &head(n * n * n));
+            rows.note(who(0, 3), &part(n * n * n), false);
         }
         rows.finish();
         assert_eq!(rows.missing(), Missing { heaps: 3, senders: 3, unknown_senders: 1 });
@@ -184,13 +174,13 @@ mod tests {
     fn no_more_senders_are_followed_than_there_is_room_for() {
         let mut rows = Rows::default();
         for n in 0..100 {
-            rows.note(who(0, 0), &head(2 * n));
+            rows.note(who(0, 0), &part(2 * n), false);
         }
         for host in 1..3000 {
             for n in (0..20).filter(|n| *n != 10) {
-                rows.note(who(0, host), &head(n));
+                rows.note(who(0, host), &part(n), false);
             }
-            rows.note(who(0, 0), &head(2 * (100 + u64::from(host))));
+            rows.note(who(0, 0), &part(2 * (100 + u64::from(host))), false);
         }
         assert_eq!((rows.rows.len(), rows.at.len()), (MOST, MOST));
         rows.finish();

@@ -1,13 +1,14 @@
 //! How readers are added to a stream, whatever becomes of its heaps.
 
 use super::config::TcpReaderOptions;
-use super::core::Core;
-use super::goal::Goal;
 use super::pieces::{self, Pieces};
 use super::reader::{Answered, Bytes, Trains, spawn};
 use super::recorded::Recorded;
+use super::state::StreamState;
+use super::store::Store;
+use crate::inproc::InprocQueue;
 use crate::recording;
-use crate::spead::inproc::InprocQueue;
+use skyhaul_core::wire::end_of;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::pcap::PcapSource;
 use skyhaul_io::source::Source;
@@ -20,24 +21,24 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// A stream, stopped when this is dropped.
-pub(super) struct Inlet<G: Goal> {
-    pub(super) core: Arc<Core<G>>,
+pub(crate) struct Readers<S: Store> {
+    pub(crate) core: Arc<StreamState<S>>,
 }
 
-impl<G: Goal> Inlet<G> {
-    pub(super) fn new(core: Core<G>) -> Self {
+impl<S: Store> Readers<S> {
+    pub(crate) fn new(core: StreamState<S>) -> Self {
         Self { core: Arc::new(core) }
     }
 
-    pub(super) fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+    pub(crate) fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
         self.udp(UdpSource::open(at, options)?)
     }
 
-    pub(super) fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+    pub(crate) fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
         self.answering(UdpSource::open(at, options)?)
     }
 
-    pub(super) fn add_udp_socket_answering(
+    pub(crate) fn add_udp_socket_answering(
         &self,
         socket: OwnedFd,
         options: &UdpOptions,
@@ -52,18 +53,18 @@ impl<G: Goal> Inlet<G> {
         Ok(local)
     }
 
-    pub(super) fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
+    pub(crate) fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
         self.udp(UdpSource::from_fd(socket, options)?)
     }
 
-    pub(super) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+    pub(crate) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
         let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::open(at, pieces::heads(), &limits)?, options)
+        self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
     }
 
-    pub(super) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+    pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
         let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::from_fd(fd, pieces::heads(), &limits)?, options)
+        self.tcp(PieceSource::from_fd(fd, pieces::heads::<S::Wire>(), &limits)?, options)
     }
 
     fn tcp(&self, source: PieceSource, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
@@ -79,35 +80,35 @@ impl<G: Goal> Inlet<G> {
         Ok(local)
     }
 
-    pub(super) fn add_source(&self, name: String, source: Box<dyn Source>, waits: bool) -> io::Result<()> {
+    pub(crate) fn add_source(&self, name: String, source: Box<dyn Source>, waits: bool) -> io::Result<()> {
         spawn(&self.core, name, waits, Trains(source))
     }
 
-    pub(super) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
+    pub(crate) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
         spawn(&self.core, "bytes".into(), true, Bytes::new(bytes))
     }
 
-    pub(super) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
+    pub(crate) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
         spawn(&self.core, name, true, Recorded::new(reader))
     }
 
-    pub(super) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
-        let source = PcapSource::open(path, port)?.cut_spead();
+    pub(crate) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
+        let source = PcapSource::open(path, port)?.cut(end_of::<S::Wire>);
         self.add_source(path.display().to_string(), Box::new(source), true)
     }
 
-    pub(super) fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
+    pub(crate) fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
         self.add_source("inproc".into(), Box::new(queue), true)
     }
 }
 
-impl<G: Goal> Drop for Inlet<G> {
+impl<S: Store> Drop for Readers<S> {
     fn drop(&mut self) {
         self.core.stop();
     }
 }
 
-/// The methods that every kind of stream has; `self.inlet` is its [`Inlet`].
+/// The methods that every kind of stream has; `self.readers` is its [`Readers`].
 macro_rules! reader_methods {
     () => {
         /// Read a UDP port or multicast group. Returns the address, with the port the system chose.
@@ -115,16 +116,16 @@ macro_rules! reader_methods {
         /// # Errors
         /// Operation, address and a hint.
         pub fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
-            self.inlet.add_udp(at, options)
+            self.readers.add_udp(at, options)
         }
 
-        /// The same, and answer senders that ask what came ([`spead::control`](crate::spead::control)): losses here, for
+        /// The same, and answer senders that ask what came ([`control`](crate::control)): losses here, for
         /// want of memory and for a full ring too, then slow them down. Unicast only.
         ///
         /// # Errors
         /// Operation, address and a hint.
         pub fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
-            self.inlet.add_udp_answering(at, options)
+            self.readers.add_udp_answering(at, options)
         }
 
         /// Read a UDP socket that was made elsewhere and is bound.
@@ -132,7 +133,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// It is none; or operation and address.
         pub fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
-            self.inlet.add_udp_socket(socket, options)
+            self.readers.add_udp_socket(socket, options)
         }
 
         /// The same, and answer senders that ask what came, as [`add_udp_answering`](Self::add_udp_answering) does.
@@ -144,7 +145,7 @@ macro_rules! reader_methods {
             socket: OwnedFd,
             options: &UdpOptions,
         ) -> io::Result<SocketAddr> {
-            self.inlet.add_udp_socket_answering(socket, options)
+            self.readers.add_udp_socket_answering(socket, options)
         }
 
         /// Listen for TCP connections that carry packets one behind the other, of any length. Returns the address.
@@ -152,7 +153,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// Operation, address and a hint.
         pub fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-            self.inlet.add_tcp(at, options)
+            self.readers.add_tcp(at, options)
         }
 
         /// The same with a TCP socket that was made elsewhere: one that listens, or one that is connected.
@@ -160,7 +161,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// It is neither; or operation and address.
         pub fn add_tcp_socket(&self, socket: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-            self.inlet.add_tcp_socket(socket, options)
+            self.readers.add_tcp_socket(socket, options)
         }
 
         /// Read whatever gives packets. `can_be_held`: nothing is lost there while it is not read.
@@ -168,7 +169,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// No thread could be started.
         pub fn add_source(&self, name: &str, source: Box<dyn Source>, can_be_held: bool) -> io::Result<()> {
-            self.inlet.add_source(name.to_owned(), source, can_be_held)
+            self.readers.add_source(name.to_owned(), source, can_be_held)
         }
 
         /// Read packets that follow each other in memory, from the first to the last.
@@ -176,7 +177,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// No thread could be started.
         pub fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
-            self.inlet.add_bytes(bytes)
+            self.readers.add_bytes(bytes)
         }
 
         /// Read the packets of a recording, which `name` names in reports. What its reader meets is in the reader's
@@ -185,7 +186,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// No thread could be started.
         pub fn add_recording(&self, name: &str, reader: crate::recording::Reader) -> io::Result<()> {
-            self.inlet.add_recording(name.to_owned(), reader)
+            self.readers.add_recording(name.to_owned(), reader)
         }
 
         /// Read a capture: UDP packets to `port`, or all. Trains that were not cut when they were captured (GSO, GRO) are.
@@ -193,7 +194,7 @@ macro_rules! reader_methods {
         /// # Errors
         /// The file cannot be read, or is no capture.
         pub fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
-            self.inlet.add_pcap(path, port)
+            self.readers.add_pcap(path, port)
         }
 
         /// Read an in-process queue until it is closed and empty.
@@ -201,36 +202,36 @@ macro_rules! reader_methods {
         /// # Errors
         /// No thread could be started.
         pub fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
-            self.inlet.add_inproc(queue)
+            self.readers.add_inproc(queue)
         }
 
         /// Let the readers begin, where the configuration says that they wait for it.
         pub fn start(&self) {
-            self.inlet.core.start();
+            self.readers.core.start();
         }
 
         /// End the stream: sockets close, heaps under construction are handed on as they are, and whoever waits is told.
         /// Returns when all readers have ended, within some tens of milliseconds.
         pub fn stop(&self) {
-            self.inlet.core.stop();
+            self.readers.core.stop();
         }
 
         /// Wait until every reader has ended by itself. Heaps may still wait to be got.
         pub fn join(&self) {
-            self.inlet.core.join();
+            self.readers.core.join();
         }
 
         /// Why it ended, if it has.
         #[must_use]
         pub fn ended(&self) -> Option<Ended> {
-            self.inlet.core.table().ended()
+            self.readers.core.table().ended()
         }
 
         /// Every counter, whole and for each reader.
         #[must_use]
         pub fn stats(&self) -> Stats {
-            self.inlet.core.stats()
+            self.readers.core.stats()
         }
     };
 }
-pub(super) use reader_methods;
+pub(crate) use reader_methods;
