@@ -273,7 +273,7 @@ fn settle(second: &Running) {
 }
 
 fn finish_second(second: Running, collector: Collector) -> ReceiveReport {
-    let mut report = second.finish().report;
+    let mut report = second.finish();
     report.pattern_errors = Some(collector.finish().wrong);
     report
 }

@@ -11,7 +11,7 @@
 
 use super::family::Known;
 use crate::placement::{Key, Placement, Reject};
-use std::fmt;
+use std::{fmt, ops::Range};
 
 /// How the packets of such a family are read. Nothing is known of a stream beforehand: every packet says all.
 pub trait Keyed: fmt::Debug + Send + Sync + 'static {
@@ -43,6 +43,11 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Which octets of an object are data: the payload has `bytes` of them, and came whole or not.
+    fn data(_kept: &Self::Kept, _bytes: u64, _is_whole: bool) -> Data {
+        Data::All
+    }
+
     /// What an object keeps before it has any payload.
     fn begin(head: &Self::Head<'_>) -> Self::Kept;
 
@@ -57,6 +62,17 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// They do not belong together after all.
     fn join(into: &mut Self::Kept, from: &Self::Kept) -> Result<u64, Reject>;
+}
+
+/// Which octets of an object's payload are data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// None: it says something of the stream.
+    None,
+    /// All.
+    All,
+    /// These, ascending; the others describe them, or are padding.
+    Parts(Vec<Range<u64>>),
 }
 
 /// What a packet of a keyed family says about itself.

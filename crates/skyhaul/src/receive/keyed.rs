@@ -12,6 +12,7 @@
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
 //! | `state` | what readers share: locks, clock, ring |
 //! | `reader`, `own` | a reader's thread, and what it has for itself |
+//! | `fed` | readers without a thread: a receiver gives them what is of their family |
 //! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, on their way to the table |
 //! | `table`, `lock` | live objects under the stream's lock; limits, ends, senders |
 //! | `store`, `object` | where payloads lie, and what becomes of finished objects |
@@ -21,6 +22,7 @@
 //! What ends, what is bounded and what is counted: see [`spead::receive`](crate::spead::receive).
 
 mod config;
+mod fed;
 mod lock;
 mod object;
 mod own;
@@ -44,6 +46,7 @@ pub use rows::Missing;
 pub use stats::{Counts, Ended, ReaderStats, Stats};
 pub use stream::ObjectStream;
 
+pub(crate) use fed::{Fed, FedReader};
 pub(crate) use readers::{Readers, reader_methods};
 pub(crate) use ring::Ring;
 pub(crate) use state::{StreamState, lock};

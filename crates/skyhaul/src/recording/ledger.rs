@@ -69,6 +69,16 @@ impl Ledger {
         datastream
     }
 
+    /// How many datastreams there are.
+    pub(super) fn count(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// Whether a datastream has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.accounts.iter().any(|account| account.report.name == name)
+    }
+
     /// The name of a datastream on disk.
     pub(super) fn name(&self, datastream: u32) -> Option<&str> {
         Some(&self.accounts.get(datastream as usize)?.report.name)

@@ -274,11 +274,21 @@ impl Writer {
         self.label.as_str()
     }
 
-    /// A new datastream; may be called while others are recorded.
+    /// A new datastream; may be called while others are recorded. One whose name is taken has another.
     pub fn add_datastream(&self, info: &DatastreamInfo) -> DatastreamId {
-        let name = self.datastream_name(info);
-        let datastream = self.dispatch.ledger().open(name.clone(), info.sender.clone());
-        self.describe(datastream, name, info);
+        let mut ledger = self.dispatch.ledger();
+        let mut info = info.clone();
+        // Streams of frames and heaps are numbered apart.
+        for n in ledger.count().. {
+            if !ledger.has(&self.datastream_name(&info)) {
+                break;
+            }
+            info.suffix = format!("_ds{n}");
+        }
+        let name = self.datastream_name(&info);
+        let datastream = ledger.open(name.clone(), info.sender.clone());
+        drop(ledger);
+        self.describe(datastream, name, &info);
         DatastreamId(datastream)
     }
 

@@ -1,9 +1,9 @@
 //! SPEAD as a family of keyed objects: what a heap keeps of the heads of its packets.
 
-use super::{Flavour, Head, Sequel};
+use super::{Flavour, Head, Sequel, id, items::items};
 use crate::{
     placement::{Placement, Reject},
-    wire::keyed::{Following, Head as PacketHead, Keyed},
+    wire::keyed::{Data, Following, Head as PacketHead, Keyed},
 };
 use std::collections::HashSet;
 
@@ -32,6 +32,23 @@ impl Keyed for SpeadWire {
 
     fn examined(stream: &[u8]) -> usize {
         stream.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])))
+    }
+
+    /// Descriptors, stream control and the padding of trials are no data, and an empty heap has an octet of padding. A heap
+    /// whose first packet is lost tells no items: most likely it was data.
+    fn data(kept: &Items, bytes: u64, is_whole: bool) -> Data {
+        let flavour = kept.flavour;
+        let addressed = || kept.pointers().iter().map(|&p| flavour.parts(p)).filter(|item| !item.immediate);
+        if addressed().next().is_none() {
+            return if is_whole { Data::None } else { Data::All };
+        }
+        if addressed().all(|item| item.id <= id::DTYPE) {
+            return Data::None;
+        }
+        let of_items = items(flavour, kept.pointers(), bytes).into_iter().filter(|item| !item.immediate);
+        let data: Vec<_> = of_items.filter(|item| item.id > id::DTYPE).map(|item| item.range).collect();
+        let is_empty = bytes == 1 && data.is_empty();
+        if !is_empty && addressed().all(|item| item.id > id::DTYPE) { Data::All } else { Data::Parts(data) }
     }
 
     #[inline]

@@ -1,6 +1,7 @@
 //! How readers are added to a stream, whatever becomes of its heaps.
 
 use super::config::TcpReaderOptions;
+use super::fed::Connections;
 use super::pieces::{self, Pieces};
 use super::reader::{Answered, Bytes, Trains, spawn};
 use super::recorded::Recorded;
@@ -60,6 +61,19 @@ impl<S: Store> Readers<S> {
     pub(crate) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
         let limits = pieces::options(options, self.core.largest);
         self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
+    }
+
+    /// TCP connections for whoever polls them.
+    pub(crate) fn connections(
+        &self,
+        at: &Endpoint,
+        options: &TcpReaderOptions,
+    ) -> io::Result<(SocketAddr, Connections<S>)> {
+        let limits = pieces::options(options, self.core.largest);
+        let source = PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?;
+        let local = source.local();
+        let pieces = Pieces::new(source, options, self.core.patience);
+        Ok((local, Connections::new(&self.core, at.at(local).to_string(), pieces)))
     }
 
     pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {

@@ -249,6 +249,12 @@ impl<S: Store> StreamState<S> {
         }
     }
 
+    /// A reader without a thread of its own has ended.
+    pub(crate) fn leave_reader(&self, me: Reader<S::Out>) {
+        self.exit(me, None);
+        drop(AliveGuard(&self.alive));
+    }
+
     /// The ring gets nothing more from here.
     fn leave(&self) {
         if !self.left.swap(true, Ordering::AcqRel) && self.ring.leave() && self.finished.is_some() {
@@ -261,6 +267,13 @@ impl<S: Store> StreamState<S> {
 
     /// End now: readers stop, what they hold and nobody has room for is counted, and they are waited for.
     pub(crate) fn stop(&self) {
+        self.end();
+        self.join();
+        self.leave();
+    }
+
+    /// The same without waiting for them.
+    pub(crate) fn end(&self) {
         self.stopping.store(true, Ordering::Release);
         let mut me = self.nobody();
         me.now = self.now();
@@ -271,8 +284,6 @@ impl<S: Store> StreamState<S> {
         lock(&self.own).merge(&me.counts);
         self.over.store(true, Ordering::Release);
         self.start();
-        self.join();
-        self.leave();
     }
 
     /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.

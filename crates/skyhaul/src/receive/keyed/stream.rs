@@ -26,7 +26,7 @@ const SLICE: Duration = Duration::from_millis(50);
 /// Heaps from any number of readers. See the [module](super). Clones are handles of one stream; when the last is
 /// dropped, the stream stops.
 pub struct ObjectStream<W: Keyed> {
-    readers: Arc<Readers<ObjectStore<W>>>,
+    pub(crate) readers: Arc<Readers<ObjectStore<W>>>,
 }
 
 impl<W: Keyed> Clone for ObjectStream<W> {
