@@ -14,10 +14,11 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | here | header, item pointer, flavour; the layout of the engine that all formats share |
+//! | here | header, item pointer, flavour |
 //! | [`bits`] | values in the formats of descriptors |
 //! | [`descriptor`] | what a sender says of its items |
 //! | [`head`] | what a receiver needs of a packet, in one pass |
+//! | [`SpeadLayout`] | the layout of the engine that all formats share: an object is a heap |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
 //! | [`train`] | several packets in one record of a capture |
@@ -30,6 +31,7 @@ pub mod fuzzing;
 pub mod head;
 mod inspect;
 pub mod items;
+mod layout;
 pub mod packets;
 pub mod stored;
 pub mod train;
@@ -38,9 +40,9 @@ pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
+pub use layout::SpeadLayout;
 
-use super::layout::RUNS;
-use crate::placement::{Geometry, Grain, Layout, Placement, Reject};
+use crate::placement::Reject;
 
 crate::header! {
     /// Packet header (§8.1).
@@ -259,45 +261,10 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The layout of a SPEAD stream: an object is a heap.
-#[derive(Clone, Copy, Debug)]
-pub struct SpeadLayout {
-    /// All packets must have this flavour.
-    pub flavour: Flavour,
-    /// Octets of the largest heap.
-    pub heap_bytes: u64,
-}
-
-impl Layout for SpeadLayout {
-    #[inline]
-    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        let head = Head::read(packet)?;
-        if head.flavour != self.flavour {
-            return Err(Reject::BadVersion);
-        }
-        if head.length == 0 {
-            return Err(Reject::BadField);
-        }
-        let most = head.size.unwrap_or(self.heap_bytes);
-        if most > self.heap_bytes || head.offset + head.length > most {
-            return Err(Reject::Outside);
-        }
-        Ok(head.placement(0))
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry { object_bytes: self.heap_bytes, grain: Grain::Bytes(RUNS) }
-    }
-
-    /// Unknown: heap counters need not be consecutive.
-    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::placement::{Layout, Placement};
     use crate::wire::header::tests::round_trip;
     use proptest::prelude::*;
 
