@@ -9,32 +9,9 @@ use std::time::{Duration, Instant};
 
 use super::plain::Plain;
 use super::uring::Ring;
+use super::work::{Finished, Work};
 use super::{DiskOptions, Engine, Faults, Means, Waker};
 use crate::memory::{ALIGN, Pool, View};
-
-/// A request to an engine. It owns what the kernel uses.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// `bytes` from the first of `view` on: the view, or with it the rest of its last page, whatever lies there
-    /// (`O_DIRECT` writes whole pages, and the file is cut afterwards).
-    Write {
-        file: Arc<File>,
-        view: View,
-        bytes: usize,
-        offset: u64,
-    },
-    Sync {
-        file: Arc<File>,
-    },
-}
-
-/// A request's end.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) id: u64,
-    pub(super) result: io::Result<usize>,
-    pub(super) time: Duration,
-}
 
 #[derive(Debug)]
 enum Queue {
