@@ -22,8 +22,8 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
-use crate::heap::Heap;
-use crate::process::Hold;
+use crate::hold::Hold;
+use crate::lent::Lent;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -33,12 +33,10 @@ use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{io, mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
@@ -83,22 +81,35 @@ impl Payload {
 
 /// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Bytes(pub(crate) Py<Heap>);
+pub(crate) struct Bytes {
+    heap: Py<PyAny>,
+    payload: PayloadOf,
+}
+
+/// Where an object has its payload, for as long as it lives.
+pub(crate) type PayloadOf = for<'a> fn(&'a Bound<'_, PyAny>) -> PyResult<&'a Payload>;
+
+impl Bytes {
+    pub(crate) fn of(heap: Py<PyAny>, payload: PayloadOf) -> Self {
+        Self { heap, payload }
+    }
+}
 
 #[pymethods]
 impl Bytes {
-    fn __len__(&self) -> usize {
-        self.0.get().payload.len
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok((self.payload)(self.heap.bind(py))?.len)
     }
 
-    fn __repr__(&self) -> String {
-        format!("<{} bytes of a heap>", self.__len__())
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<{} bytes of a heap>", self.__len__(py)?))
     }
 
     /// # Safety
     /// Python calls this, with a view to be filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let payload = &slf.get().0.get().payload;
+        let this = slf.get();
+        let payload = (this.payload)(this.heap.bind(slf.py()))?;
         let (data, len) = (payload.data.as_ptr().cast(), payload.len as ffi::Py_ssize_t);
         // SAFETY: `view` is Python's to be filled; the bytes stay where they are while `slf` lives, which holds their
         // heap, and the view holds it.
@@ -237,43 +248,6 @@ pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
         error.kind(),
         format!("adopt descriptor {fd}: {text}; hint: pass socket.fileno() of {what}"),
     )
-}
-
-/// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.
-static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
-
-/// Threads that have not the interpreter's lock take this one, too: it is to be held while the process is forked.
-pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The right to fill a run of bytes, of which there is one at a time for each byte.
-struct Lent(Range<usize>);
-
-impl Lent {
-    fn new(run: Range<usize>) -> PyResult<Self> {
-        let mut filled = filled();
-        // Those are apart, so it is the last one that begins before our end which may reach into ours.
-        let before = filled.range(..run.end).next_back();
-        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
-            return Err(PyBufferError::new_err(
-                "lend memory to a stream: it overlaps an array that a stream is filling already; hint: give each chunk \
-                 an array of its own",
-            ));
-        }
-        if !run.is_empty() {
-            filled.insert(run.start, run.end);
-        }
-        Ok(Self(run))
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if !self.0.is_empty() {
-            filled().remove(&self.0.start);
-        }
-    }
 }
 
 /// Memory of a writable Python object, to be filled by a stream while it is [lent](Self::lend).

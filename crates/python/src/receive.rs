@@ -2,11 +2,12 @@
 
 use crate::buffer::{Packets, duplicate, not_adopted};
 use crate::config::{ReceiveConfig, unknown};
+use crate::ending::Threaded;
+use crate::errors::{Empty, Stopped};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
 use crate::recording::{Gaps, Recording};
-use crate::wait::{self, Threaded, whole};
-use crate::{Empty, Stopped};
+use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -7,12 +7,13 @@ pub(crate) use heap::{Batch, SendHeap};
 pub(crate) use settings::Settings;
 
 use crate::buffer::{duplicate, not_adopted};
+use crate::ending::Threaded;
+use crate::errors::{Cancelled, Full};
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
 use crate::process::Here;
 use crate::receive::{endpoint, one_receiver, route};
-use crate::wait::{self, Threaded, whole};
-use crate::{Cancelled, Full};
+use crate::wait::{self, whole};
 use heap::{bits_per_second, fits, options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;

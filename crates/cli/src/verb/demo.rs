@@ -8,6 +8,10 @@
 //! Every claim is proved from outside: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, what was sent on by the second receiver with the pattern.
 
+mod report;
+
+pub(crate) use report::{DemoReport, Proof};
+
 use super::receiving;
 use crate::Outcome;
 use crate::args::DemoArgs;
@@ -43,33 +47,6 @@ const THREADS: u16 = 4;
 const FIRST: u64 = 1_000_003;
 /// Memory of each side.
 const MEMORY: u64 = 512 << 20;
-
-/// Everything that was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct DemoReport {
-    pub(crate) version: u32,
-    /// The command that made it.
-    pub(crate) command: String,
-    pub(crate) machine: String,
-    pub(crate) faults: String,
-    /// Number of the first packet that was sent.
-    pub(crate) first_number: u64,
-    pub(crate) sent: SendReport,
-    pub(crate) recorded: RecordReport,
-    pub(crate) second: ReceiveReport,
-    pub(crate) check: CheckReport,
-    pub(crate) proofs: Vec<Proof>,
-    /// Bytes each disk had written, at times since the start in seconds.
-    pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
-}
-
-/// A claim, and whether it held.
-#[derive(Debug, Serialize)]
-pub(crate) struct Proof {
-    pub(crate) claim: &'static str,
-    pub(crate) held: bool,
-    pub(crate) evidence: String,
-}
 
 pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
