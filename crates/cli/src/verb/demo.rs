@@ -19,7 +19,6 @@ use crate::html;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result};
-use serde::Serialize;
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;

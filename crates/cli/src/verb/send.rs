@@ -3,14 +3,12 @@
 use super::sending::{cpu, destination, mode, rate};
 use super::{heaps, receiving};
 use crate::Outcome;
-use crate::args::{NumberArg, RateArg, SendArgs, SendMode as ModeArg};
+use crate::args::{NumberArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress, Sent};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::frames::packets_of;
-use skyhaul::io::address::{Endpoint, Transport};
-use skyhaul::io::quantity::Rate;
-use skyhaul::io::udp::send::SendMode;
+use skyhaul::io::address::Transport;
 use skyhaul::recording::{Account, Gap, Missing, ReadOptions, Recording, State, Verdict};
 use skyhaul::send::{
     FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
