@@ -15,6 +15,8 @@
 
 mod memo;
 mod pair;
+mod way;
 
-pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, Way, run};
+pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, run};
 pub use pair::{Figures, PairOptions, Receiving, measure};
+pub use way::Way;

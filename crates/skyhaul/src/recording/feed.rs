@@ -14,16 +14,20 @@ use std::time::Duration;
 
 use skyhaul_io::memory::{Block, Pool};
 
+use super::account::{Account, Damaged};
 use super::cutter::Cutter;
+use super::entry::ChunkEntry;
 use super::filling::Filling;
 use super::finding::{Finding, Verdict};
 use super::follow::{Followed, Follower};
 use super::gap::{Gap, Instead, Lack, Time};
-use super::open::{ChunkEntry, Recording};
+use super::open::Recording;
+use super::piece::{Data, Held, Missing, Piece, ReadOptions, Times};
 use super::plan::{self, Step};
-use super::prove::{Search, Seen, read_file};
-use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions, Times};
+use super::prove::read_file;
 use super::record::Datastream;
+use super::search::Search;
+use super::seen::Seen;
 use crate::frames;
 
 /// Time between looks for a free buffer.

@@ -33,6 +33,7 @@ mod config;
 mod engine;
 mod heap;
 mod outlet;
+mod part;
 mod queue;
 mod run;
 mod stream;

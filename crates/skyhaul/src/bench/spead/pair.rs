@@ -1,6 +1,6 @@
 //! Pairs of one sender and one receiver, started together, and what they did.
 
-use super::memo::Way;
+use super::way::Way;
 use crate::bench::receive::join;
 use crate::bench::{Spread, Stop};
 use crate::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
