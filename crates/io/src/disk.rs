@@ -28,6 +28,7 @@ use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags}
 mod engine;
 mod faults;
 mod log;
+mod making;
 mod place;
 mod plain;
 mod read;

@@ -22,8 +22,9 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
+use crate::errors::not_adopted;
 use crate::hold::Hold;
-use crate::lent::Lent;
+use crate::lent::{Lent, no_objects};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -37,7 +38,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::{io, mem, slice};
+use std::{mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
 pub(crate) struct Payload {
@@ -214,18 +215,6 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// Whoever writes bytes over pointers to Python objects crashes the interpreter, and who sends them sends addresses.
-fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
-    // PEP 3118: `O` is an object; names of fields stand between colons, each after its type.
-    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
-    if { types }.any(|types| types.contains(&b'O')) {
-        return Err(PyBufferError::new_err(
-            "the array holds Python objects; hint: one of numbers, such as values.astype('f8')",
-        ));
-    }
-    Ok(())
-}
-
 /// A descriptor of Python's, duplicated: the two are closed independently.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
@@ -236,18 +225,6 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned().map_err(|error| not_adopted(fd, "an open socket", error))?)
-}
-
-/// What was wrong with a descriptor of the program's, and what it should have been.
-pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
-    let text = error.to_string();
-    if text.contains("hint: ") {
-        return error;
-    }
-    io::Error::new(
-        error.kind(),
-        format!("adopt descriptor {fd}: {text}; hint: pass socket.fileno() of {what}"),
-    )
 }
 
 /// Memory of a writable Python object, to be filled by a stream while it is [lent](Self::lend).

@@ -1,5 +1,7 @@
-//! Which memory of Python's streams fill just now: each byte one of them at a time.
+//! Which memory of Python's may be read and filled as bytes, and which of it streams fill just now: each byte one of them
+//! at a time.
 
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use std::collections::BTreeMap;
@@ -41,4 +43,16 @@ impl Drop for Lent {
             filled().remove(&self.0.start);
         }
     }
+}
+
+/// Whoever writes bytes over pointers to Python objects crashes the interpreter, and who sends them sends addresses.
+pub(crate) fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
+    // PEP 3118: `O` is an object; names of fields stand between colons, each after its type.
+    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
+    if { types }.any(|types| types.contains(&b'O')) {
+        return Err(PyBufferError::new_err(
+            "the array holds Python objects; hint: one of numbers, such as values.astype('f8')",
+        ));
+    }
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Receiving streams.
 
-use crate::buffer::{Packets, duplicate, not_adopted};
+use crate::buffer::{Packets, duplicate};
 use crate::config::{ReceiveConfig, unknown};
 use crate::ending::Threaded;
-use crate::errors::{Empty, Stopped};
+use crate::errors::{Empty, Stopped, not_adopted};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
 use crate::recording::{Gaps, Recording};

@@ -6,6 +6,10 @@
 //!   place      (object, offset, length) of what is kept of it
 //! ```
 
+mod place;
+
+pub use place::{SomeLayout, Spot};
+
 use crate::random::Random;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Layout;
@@ -15,9 +19,6 @@ use skyhaul_core::wire::mark5b::{self, Mark5b, Mark5bLayout, Time};
 use skyhaul_core::wire::spead::{Flavour, Item, Spead, SpeadLayout, id};
 use skyhaul_core::wire::vdif::{UNIX_2000, Vdif, VdifLayout};
 use skyhaul_core::wire::{Blocks, Order, vtp};
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
 
 /// A family of senders.
 #[derive(Clone, Debug)]
@@ -58,41 +59,6 @@ pub enum Family {
         /// Version of the balancer's header, 0 for none.
         balancer: u8,
     },
-}
-
-/// Where what is kept of a packet belongs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spot {
-    /// Object.
-    pub object: u64,
-    /// First byte in it.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u32,
-}
-
-/// A layout of any family.
-#[derive(Clone)]
-pub struct SomeLayout(Arc<dyn Layout + Send + Sync>);
-
-impl SomeLayout {
-    fn of(layout: impl Layout + Send + Sync + 'static) -> SomeLayout {
-        SomeLayout(Arc::new(layout))
-    }
-}
-
-impl Deref for SomeLayout {
-    type Target = dyn Layout + Send + Sync;
-
-    fn deref(&self) -> &Self::Target {
-        &*self.0
-    }
-}
-
-impl fmt::Debug for SomeLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", self.geometry())
-    }
 }
 
 /// One sender's stream.

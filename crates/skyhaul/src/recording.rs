@@ -29,6 +29,7 @@ mod drive;
 mod entry;
 mod event;
 mod feed;
+mod feeder;
 mod filling;
 mod finding;
 mod follow;

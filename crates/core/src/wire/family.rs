@@ -22,6 +22,7 @@ use super::{
     layout::{Keep, Place},
     numbering::Numbering,
     restamp::{RestampError, Restamper},
+    same::Same,
 };
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
@@ -190,18 +191,6 @@ impl From<FamilyRef> for Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// Comparison of values of which only a trait is known.
-pub trait Same {
-    /// Whether `other` is of the same type and equal.
-    fn same(&self, other: &dyn Any) -> bool;
-}
-
-impl<T: Any + PartialEq> Same for T {
-    fn same(&self, other: &dyn Any) -> bool {
-        other.downcast_ref::<T>() == Some(self)
     }
 }
 

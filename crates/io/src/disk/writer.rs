@@ -3,10 +3,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::making::Making;
 use super::plain::Plain;
 use super::uring::Ring;
 use super::work::{Finished, Work};
@@ -44,23 +45,6 @@ struct Request {
 
 /// A request is given to the kernel again so often, after 1 ms, 2 ms, 4 ms …: a second in all. Then it has failed.
 const AGAIN: u32 = 10;
-
-/// A file in the making.
-#[derive(Debug)]
-struct Making {
-    file: Arc<File>,
-    name: PathBuf,
-    view: View,
-    /// Bytes to write: those of the view, to the end of the last page if the file is `direct`.
-    bytes: usize,
-    direct: bool,
-    /// First byte that was not given to the engine.
-    next: usize,
-    in_flight: usize,
-    begun: Instant,
-    error: Option<io::Error>,
-    named: bool,
-}
 
 /// One disk, written to by one thread.
 #[derive(Debug)]
@@ -405,20 +389,5 @@ impl Disk {
         }
         let result = making.complete();
         done.push(Done::Written(token, result.map(|()| making.begun.elapsed())));
-    }
-}
-
-impl Making {
-    /// All pieces are back: cut and name it, or say what went wrong.
-    fn complete(&mut self) -> io::Result<()> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        if !self.view.len().is_multiple_of(ALIGN) {
-            rustix::fs::ftruncate(&self.file, self.view.len() as u64)?;
-        }
-        super::publish(&super::part_name(&self.name), &self.name)?;
-        self.named = true;
-        Ok(())
     }
 }

@@ -20,7 +20,7 @@ use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 
 use super::account::Account;
-use super::feed::Feeder;
+use super::feeder::Feeder;
 use super::gap::Gap;
 use super::open::Recording;
 use super::piece::{Held, Piece, ReadOptions};

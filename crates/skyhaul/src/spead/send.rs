@@ -36,6 +36,7 @@ mod outlet;
 mod part;
 mod queue;
 mod run;
+mod shared;
 mod stream;
 mod volley;
 

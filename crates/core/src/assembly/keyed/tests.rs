@@ -3,7 +3,9 @@
 mod model;
 
 use super::*;
+use crate::assembly::{Slot, Window};
 use crate::pattern;
+use crate::placement::Placement;
 
 const SECOND: u64 = Nanos::SECOND.0;
 

@@ -1,6 +1,7 @@
 //! Which pairs are measured, in which order, and what comes out.
 
-use super::pair::{Figures, PairOptions, Receiving, measure};
+use super::options::{PairOptions, Receiving};
+use super::pair::{Figures, measure};
 use super::way::Way;
 use crate::bench::{Spread, Stop, load_average};
 use crate::report::VERSION;
