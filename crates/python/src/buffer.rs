@@ -83,18 +83,12 @@ impl Payload {
 /// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Bytes {
-    heap: Py<PyAny>,
-    payload: PayloadOf,
+    pub(crate) heap: Py<PyAny>,
+    pub(crate) payload: PayloadOf,
 }
 
 /// Where an object has its payload, for as long as it lives.
 pub(crate) type PayloadOf = for<'a> fn(&'a Bound<'_, PyAny>) -> PyResult<&'a Payload>;
-
-impl Bytes {
-    pub(crate) fn of(heap: Py<PyAny>, payload: PayloadOf) -> Self {
-        Self { heap, payload }
-    }
-}
 
 #[pymethods]
 impl Bytes {

@@ -93,7 +93,8 @@ impl Heap {
     /// The payload: an object with the buffer protocol.
     #[getter]
     fn payload(slf: &Bound<'_, Self>) -> Bytes {
-        Bytes::of(slf.clone().into_any().unbind(), |heap| Ok(&heap.cast::<Heap>()?.get().payload))
+        let heap = slf.clone().into_any().unbind();
+        Bytes { heap, payload: |heap| Ok(&heap.cast::<Heap>()?.get().payload) }
     }
 
     /// Address and port of who sent its first packet.

@@ -7,12 +7,12 @@
 //! ```
 
 mod place;
+mod segment;
 
 pub use place::{SomeLayout, Spot};
 
 use crate::random::Random;
 use skyhaul_core::pattern;
-use skyhaul_core::placement::Layout;
 use skyhaul_core::wire::ejfat::{self, BalancerV2, BalancerV3, EjfatLayout, Reassembly};
 use skyhaul_core::wire::fila10g::{self, Fila10g, Fila10gLayout, Phase};
 use skyhaul_core::wire::mark5b::{self, Mark5b, Mark5bLayout, Time};
@@ -207,27 +207,6 @@ impl Sender {
         self.layout.geometry().object_bytes
     }
 
-    /// Heap or event of a position, the packet's number in it, and how many packets it has.
-    fn segment(&self, position: u64) -> (u64, u64, u64) {
-        // Four heaps of different sizes, over and over.
-        let sizes = [self.units, 1, self.units.div_ceil(2), (self.units / 3).max(1)];
-        let round: u64 = sizes.iter().sum();
-        let (mut heap, mut rest) = (position / round * 4, position % round);
-        for size in sizes {
-            if rest < size {
-                return (heap, rest, size);
-            }
-            rest -= size;
-            heap += 1;
-        }
-        (heap, 0, 1)
-    }
-
-    /// Octets of a heap: its last packet is shorter than the others.
-    fn heap_bytes(heap: u64, packets: u64) -> u64 {
-        packets * SEGMENT - heap % SEGMENT / 2
-    }
-
     /// Where a packet belongs.
     #[must_use]
     pub fn spot(&self, position: u64) -> Spot {
@@ -373,13 +352,6 @@ impl Sender {
         };
         packet.extend(header.write());
         Self::append(packet, spot)
-    }
-
-    fn append(mut packet: Vec<u8>, spot: Spot) -> Vec<u8> {
-        let start = packet.len();
-        packet.resize(start + spot.length as usize, 0);
-        pattern::fill(spot.object, spot.offset, &mut packet[start..]);
-        packet
     }
 }
 

@@ -9,7 +9,7 @@
 //! pattern, what was sent on by the second receiver with the pattern.
 
 mod proofs;
-mod report;
+pub(crate) mod report;
 
 pub(crate) use report::DemoReport;
 
