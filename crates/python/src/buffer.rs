@@ -87,7 +87,7 @@ pub(crate) struct Bytes {
     pub(crate) payload: PayloadOf,
 }
 
-/// Where an object has its payload, for as long as it lives.
+/// Where an object has its payload. Views rely on it: what this gives is there as long as the object.
 pub(crate) type PayloadOf = for<'a> fn(&'a Bound<'_, PyAny>) -> PyResult<&'a Payload>;
 
 #[pymethods]

@@ -13,7 +13,7 @@
 //! The interpreter says when it was forked (`os.register_at_fork`), so that each use costs a comparison and no system call.
 //!
 //! The few locks that are no thing's own, and that threads take without the interpreter's, are held by the forking thread
-//! meanwhile ([`leaving`]).
+//! meanwhile ([`leaving`]): that of [`hold`] too, so that no thread lets go of objects of Python's while the process is forked.
 //!
 //! Limits: a process that has the number of a dead ancestor, and a copy of what that had, is taken for it.
 

@@ -14,6 +14,8 @@
 //! Two traits, because two things are known at different times: a [`Family`] is known from its name, the
 //! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
 
+pub use super::same::Same;
+
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
     generate::Generator,
@@ -22,7 +24,6 @@ use super::{
     layout::{Keep, Place},
     numbering::Numbering,
     restamp::{RestampError, Restamper},
-    same::Same,
 };
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
