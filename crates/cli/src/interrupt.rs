@@ -4,6 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Said of a report that is not all that was asked for.
+pub(crate) const INTERRUPTED: &str = "INTERRUPTED: this was measured until then";
+
 /// Set by the first signal.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);

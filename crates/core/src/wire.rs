@@ -35,10 +35,11 @@ mod learn;
 mod numbering;
 mod rate;
 mod restamp;
+mod same;
 
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{
-    Family, FamilyRef, Format, Framed, Known, LearnOptions, Particulars, Recalled, Same, Sample, Seen, Shape,
+    Family, FamilyRef, Format, Framed, Known, LearnOptions, Particulars, Recalled, Sample, Seen, Shape,
     StreamFormat,
 };
 pub use fill::{Filled, Filler, Octets};
@@ -53,3 +54,4 @@ pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
 pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
+pub use same::Same;

@@ -35,7 +35,7 @@ pub(crate) struct Heap {
     /// Why it was handed on: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
-    pub(crate) payload: Payload,
+    payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
     sender: SocketAddr,
@@ -93,7 +93,8 @@ impl Heap {
     /// The payload: an object with the buffer protocol.
     #[getter]
     fn payload(slf: &Bound<'_, Self>) -> Bytes {
-        Bytes(slf.clone().unbind())
+        let heap = slf.clone().into_any().unbind();
+        Bytes { heap, payload: |heap| Ok(&heap.cast::<Heap>()?.get().payload) }
     }
 
     /// Address and port of who sent its first packet.

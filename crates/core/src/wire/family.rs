@@ -14,6 +14,8 @@
 //! Two traits, because two things are known at different times: a [`Family`] is known from its name, the
 //! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
 
+pub use super::same::Same;
+
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
     generate::Generator,
@@ -190,18 +192,6 @@ impl From<FamilyRef> for Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-/// Comparison of values of which only a trait is known.
-pub trait Same {
-    /// Whether `other` is of the same type and equal.
-    fn same(&self, other: &dyn Any) -> bool;
-}
-
-impl<T: Any + PartialEq> Same for T {
-    fn same(&self, other: &dyn Any) -> bool {
-        other.downcast_ref::<T>() == Some(self)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What sender and receiver of a benchmark tell each other, and when the sender may go on.
 
-use super::{Load, Stop, WINDOW};
+use super::Stop;
+use super::options::{Load, WINDOW};
 use skyhaul_io::host::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

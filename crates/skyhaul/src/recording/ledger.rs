@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Event;
+use super::event::Event;
 
 /// Events that are kept; more are counted only.
 const MOST_EVENTS: usize = 1000;

@@ -6,56 +6,25 @@
 //!
 //! Nothing is given before it is proven: a chunk lies in memory until its checksum is known. One that is longer than
 //! 512 MiB is read twice. What is not there, or does not have its checksum under any name, is a [`Gap`]: an error, left
-//! out, or filled with frames marked invalid, as the caller wants ([`Missing`]). Every gap is in [`Reader::gaps`], and a
+//! out, or filled with frames marked invalid, as the caller wants ([`Missing`](super::Missing)). Every gap is in [`Reader::gaps`], and a
 //! stream without gaps is whole to its end.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use skyhaul_io::disk::read_buffers;
-use skyhaul_io::memory::{ALIGN, Block};
+use skyhaul_io::memory::ALIGN;
 
-use super::feed::Feeder;
-use super::finding::{Finding, MOST_FINDINGS};
+use super::account::Account;
+use super::feeder::Feeder;
 use super::gap::Gap;
 use super::open::Recording;
+use super::piece::{Held, Piece, ReadOptions};
 use super::plan::{self, Step};
-
-/// What to do where a chunk is missing, damaged or unproven.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// End the stream with an error there.
-    #[default]
-    Refuse,
-    /// Leave it out and go on.
-    Skip,
-    /// Give frames marked invalid in its place, as many as it had.
-    Fill,
-}
-
-/// How to read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
-    /// Give only chunks that are proven. Otherwise a damaged or unproven file is given as it lies; it is a gap all
-    /// the same.
-    pub verify: bool,
-    /// Wait for chunks that are still to be recorded, until the recorder ends.
-    pub follow: bool,
-    /// What to do about gaps.
-    pub missing: Missing,
-    /// Bytes of one read.
-    pub read_bytes: usize,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20 }
-    }
-}
 
 /// Pieces read ahead of the consumer, besides those of the chunk that is proven.
 const AHEAD: usize = 7;
@@ -63,57 +32,6 @@ const AHEAD: usize = 7;
 const MOST_HELD: u64 = 512 << 20;
 /// Between two looks of who waits for as long as it takes.
 const LONG: Duration = Duration::from_secs(3600);
-/// Gaps that are kept; more are counted only.
-const MOST_GAPS: usize = 100_000;
-
-/// Unix second and frame number of a chunk's first and of its last frame, where they are known.
-pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
-
-/// Bytes of a chunk.
-#[derive(Debug)]
-pub struct Piece {
-    /// The chunk's number.
-    pub number: u32,
-    /// Made in the place of a missing chunk.
-    pub filled: bool,
-    /// Nothing of its chunk follows. (Of a chunk that is given as it is read, that may be told by none.)
-    pub last: bool,
-    /// When its chunk begins and ends.
-    pub times: Times,
-    pub(super) data: Data,
-}
-
-#[derive(Debug)]
-pub(super) enum Data {
-    Disk(Block, usize),
-    Memory {
-        bytes: Vec<u8>,
-        #[expect(dead_code, reason = "counts the piece as long as it lives")]
-        held: Held,
-    },
-}
-
-/// Counts the pieces that lie in no buffer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Held(Arc<()>);
-
-impl Held {
-    /// How many pieces hold it, besides its first owner.
-    pub(super) fn pieces(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-}
-
-impl Piece {
-    /// The bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match &self.data {
-            Data::Disk(block, length) => &block[..*length],
-            Data::Memory { bytes, .. } => bytes,
-        }
-    }
-}
 
 /// What a reader has next.
 #[derive(Debug)]
@@ -126,62 +44,6 @@ pub enum Next {
     End,
 }
 
-/// What a reader met besides bytes.
-#[derive(Debug, Default)]
-struct Met {
-    gaps: Vec<Gap>,
-    gaps_total: u64,
-    notes: Vec<Finding>,
-}
-
-/// What a reader meets: told as it is met, whoever holds this.
-#[derive(Clone, Debug, Default)]
-pub struct Account(Arc<Mutex<Met>>);
-
-impl Account {
-    fn met(&self) -> MutexGuard<'_, Met> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The gaps from number `from` on of those that were met (the first 100 000).
-    #[must_use]
-    pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
-        self.met().gaps.get(from..).unwrap_or_default().to_vec()
-    }
-
-    /// How many gaps were met.
-    #[must_use]
-    pub fn gaps(&self) -> u64 {
-        self.met().gaps_total
-    }
-
-    /// What else was found on the way, and did no harm: chunks under another name, files that are too long.
-    #[must_use]
-    pub fn notes_from(&self, from: usize) -> Vec<Finding> {
-        self.met().notes.get(from..).unwrap_or_default().to_vec()
-    }
-
-    pub(super) fn add(&self, gap: Gap) {
-        let mut met = self.met();
-        met.gaps_total += 1;
-        if met.gaps.len() < MOST_GAPS {
-            met.gaps.push(gap);
-        }
-    }
-
-    pub(super) fn note(&self, finding: Finding) {
-        let mut met = self.met();
-        if met.notes.len() < MOST_FINDINGS {
-            met.notes.push(finding);
-        }
-    }
-}
-
-/// A gap that ended a stream ([`Missing::Refuse`]).
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}\nhint: `skyhaul check` says all that is amiss; a reader that may skip or fill goes on")]
-pub struct Damaged(pub Gap);
-
 /// Reads a datastream: as `Read`, or piece by piece without a copy.
 #[derive(Debug)]
 pub struct Reader {
@@ -193,8 +55,18 @@ pub struct Reader {
     gone: Arc<AtomicBool>,
 }
 
+impl Recording {
+    /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
+    ///
+    /// # Errors
+    /// There is no such datastream, or no memory to read into.
+    pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
+        Reader::new(self, datastream, options)
+    }
+}
+
 impl Reader {
-    pub(super) fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
+    fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
         let Some(stream) = recording.datastreams.get(datastream) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("no datastream {datastream}")));
         };
@@ -235,7 +107,7 @@ impl Reader {
     /// The next bytes in order, or `None` at the end.
     ///
     /// # Errors
-    /// With [`Missing::Refuse`] the first gap, as [`Damaged`].
+    /// With [`Missing::Refuse`](super::Missing::Refuse) the first gap, as [`Damaged`](super::Damaged).
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
         loop {
             match self.next_within(LONG)? {

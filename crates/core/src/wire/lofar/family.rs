@@ -1,6 +1,6 @@
 //! LOFAR among the families: how its packets are told, described, predicted and framed.
 
-use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect};
+use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time};
 use crate::{
     pattern,
     placement::Reject,
@@ -160,15 +160,6 @@ impl Frames for LofarFamily {
             return FrameSeen { illegal: Some("a payload that is not the pattern"), ..seen };
         }
         seen
-    }
-}
-
-/// When a packet's first slice was taken; its number is that of packets in the second.
-pub(super) fn time(header: &Rsp, shift: i64) -> FrameTime {
-    FrameTime {
-        unix_seconds: i64::from(header.second).saturating_add(shift),
-        frame: header.slice / u32::from(SLICES),
-        thread: header.lane,
     }
 }
 

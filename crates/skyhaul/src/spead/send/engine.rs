@@ -305,7 +305,9 @@ impl Engine {
         let mut substreams = self.volley.substreams();
         while !substreams.is_empty() {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(self.volley.pieces());
-            if let Err(job) = self.volley.gather(run, substreams.start, &mut slices, &mut self.extents) {
+            if let Err(job) =
+                self.volley.gather(run.entries, substreams.start, &mut slices, &mut self.extents)
+            {
                 drop(slices);
                 self.leave_out(run, job, SendError::Changed, done);
                 continue;

@@ -1,43 +1,19 @@
-//! Damaged recordings, a thousand of them: whatever was done to the disks, no reader gives a wrong byte, or leaves one
-//! out, without saying so.
-//!
-//! A small recording of real VDIF frames is written as a recorder writes it; then one to three things happen to it. The
-//! readers are those of the commands: `Recording::reader` (`cat`, Python), `RecordingSupply` (`send`), `check`, `ls`.
-//!
-//! `SKYHAUL_DAMAGE_SEEDS` sets how many seeds are played; `SKYHAUL_SEED` plays that one alone, and says what it did.
-#![allow(clippy::unwrap_used)]
+//! A recording, what was recorded, and what may happen to it.
 
-use serde_json::json;
-use skyhaul::recording::{
-    CheckOptions, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport, Gap,
-    Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, ls,
-};
-use skyhaul::send::{RecordingSupply, Sequence, Supply};
-use skyhaul::wire::vdif::Vdif;
-use skyhaul_sim::random::Random;
-use std::io::Read;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
-const SCAN: &str = "trial";
-const PAYLOAD: usize = 32;
-const FRAME: usize = 32 + PAYLOAD;
-const RATE: u32 = 40;
-const BEGIN: i64 = 1_767_225_600;
+use super::*;
 
 /// A recording, and what was recorded.
-struct Trial {
-    disks: Vec<PathBuf>,
+pub(super) struct Trial {
+    pub(super) disks: Vec<PathBuf>,
     /// Frames of each chunk.
-    chunks: Vec<Vec<u8>>,
-    homes: Vec<usize>,
+    pub(super) chunks: Vec<Vec<u8>>,
+    pub(super) homes: Vec<usize>,
     /// The recorder did not end in order.
-    killed: bool,
-    done: Vec<String>,
+    pub(super) killed: bool,
+    pub(super) done: Vec<String>,
 }
 
-fn frames(first: usize, count: usize, random: &mut Random) -> Vec<u8> {
+pub(super) fn frames(first: usize, count: usize, random: &mut Random) -> Vec<u8> {
     let shape = Vdif::shape(PAYLOAD, 1, 2, false, false).unwrap();
     let mut bytes = Vec::new();
     for n in first..first + count {
@@ -51,11 +27,11 @@ fn frames(first: usize, count: usize, random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-fn time(n: usize) -> Option<(i64, u32)> {
+pub(super) fn time(n: usize) -> Option<(i64, u32)> {
     Some((BEGIN + (n / RATE as usize) as i64, (n % RATE as usize) as u32))
 }
 
-fn session(disks: &[PathBuf], disk: usize, number: u64) -> Record {
+pub(super) fn session(disks: &[PathBuf], disk: usize, number: u64) -> Record {
     Record::Session(Session {
         index: 1,
         session: format!("{number:016x}"),
@@ -70,7 +46,7 @@ fn session(disks: &[PathBuf], disk: usize, number: u64) -> Record {
     })
 }
 
-fn stream(units: usize) -> Record {
+pub(super) fn stream(units: usize) -> Record {
     Record::Datastream(Datastream {
         datastream: 0,
         name: SCAN.into(),
@@ -86,7 +62,7 @@ fn stream(units: usize) -> Record {
 }
 
 impl Trial {
-    fn new(directory: &Path, random: &mut Random) -> Trial {
+    pub(super) fn new(directory: &Path, random: &mut Random) -> Trial {
         let count = 1 + random.below(3) as usize;
         let disks: Vec<PathBuf> = (0..count).map(|n| directory.join(format!("d{n}"))).collect();
         let units = 2 + random.below(6) as usize;
@@ -147,35 +123,35 @@ impl Trial {
         Trial { disks, chunks, homes, killed, done: Vec::new() }
     }
 
-    fn wanted(&self) -> Vec<u8> {
+    pub(super) fn wanted(&self) -> Vec<u8> {
         self.chunks.concat()
     }
 
-    fn open(&self) -> Option<Recording> {
+    pub(super) fn open(&self) -> Option<Recording> {
         Recording::open(&self.disks, SCAN).ok()
     }
 }
 
-fn path(disk: &Path, number: usize) -> PathBuf {
+pub(super) fn path(disk: &Path, number: usize) -> PathBuf {
     disk.join(SCAN).join(format!("{SCAN}.{number:08}"))
 }
 
-fn index_path(disk: &Path) -> PathBuf {
+pub(super) fn index_path(disk: &Path) -> PathBuf {
     disk.join(SCAN).join(format!("{SCAN}.index"))
 }
 
 /// The bytes of a file, if it is one: what earlier damage put there may be anything.
-fn regular(at: &Path) -> Option<Vec<u8>> {
+pub(super) fn regular(at: &Path) -> Option<Vec<u8>> {
     let data = std::fs::symlink_metadata(at).ok()?;
     data.is_file().then(|| std::fs::read(at).unwrap())
 }
 
-fn is_free(at: &Path) -> bool {
+pub(super) fn is_free(at: &Path) -> bool {
     std::fs::symlink_metadata(at).is_err() && at.parent().is_some_and(Path::is_dir)
 }
 
 /// Put something that is no regular file in the place of `at`.
-fn special(at: &Path, random: &mut Random) -> &'static str {
+pub(super) fn special(at: &Path, random: &mut Random) -> &'static str {
     let _ = std::fs::remove_file(at);
     match random.below(5) {
         0 => {
@@ -203,7 +179,7 @@ fn special(at: &Path, random: &mut Random) -> &'static str {
 
 impl Trial {
     /// Something happens to a chunk; whether its bytes are still somewhere, and can be proven.
-    fn damage_chunk(&mut self, random: &mut Random) -> bool {
+    pub(super) fn damage_chunk(&mut self, random: &mut Random) -> bool {
         let number = random.below(self.chunks.len() as u64) as usize;
         let other = random.below(self.chunks.len() as u64) as usize;
         let disk = self.disks[random.below(self.disks.len() as u64) as usize].clone();
@@ -288,7 +264,7 @@ impl Trial {
     }
 
     /// Something happens to an index; whether everything can still be proven.
-    fn damage_index(&mut self, random: &mut Random) -> bool {
+    pub(super) fn damage_index(&mut self, random: &mut Random) -> bool {
         let disk = self.disks[random.below(self.disks.len() as u64) as usize].clone();
         let at = index_path(&disk);
         let Some(text) = regular(&at) else { return false };
@@ -359,7 +335,7 @@ impl Trial {
     }
 
     /// The newest chunk and its record are gone, as if they had never been.
-    fn cut_tail(&mut self) -> bool {
+    pub(super) fn cut_tail(&mut self) -> bool {
         let number = self.chunks.len() - 1;
         for disk in &self.disks {
             let _ = std::fs::remove_file(path(disk, number));
@@ -373,7 +349,7 @@ impl Trial {
         false
     }
 
-    fn damage_disk(&mut self, random: &mut Random) -> bool {
+    pub(super) fn damage_disk(&mut self, random: &mut Random) -> bool {
         let disk = random.below(self.disks.len() as u64) as usize;
         match random.below(3) {
             0 if self.disks.len() > 1 => {
@@ -397,7 +373,7 @@ impl Trial {
         false
     }
 
-    fn damage(&mut self, random: &mut Random) -> bool {
+    pub(super) fn damage(&mut self, random: &mut Random) -> bool {
         match random.below(20) {
             0..=10 => self.damage_chunk(random),
             11..=16 => self.damage_index(random),
@@ -406,123 +382,4 @@ impl Trial {
             _ => true,
         }
     }
-}
-
-fn options(missing: Missing) -> ReadOptions {
-    ReadOptions { missing, read_bytes: 4096, ..ReadOptions::default() }
-}
-
-fn read(recording: &Recording, missing: Missing) -> (Vec<u8>, Vec<Gap>, Option<std::io::Error>) {
-    let mut reader: Reader = recording.reader(0, &options(missing)).unwrap();
-    let mut bytes = Vec::new();
-    let error = reader.read_to_end(&mut bytes).err();
-    (bytes, reader.gaps(), error)
-}
-
-/// Whether each frame of `part` is one of `whole`, in the same order.
-fn is_subsequence(part: &[u8], whole: &[u8]) -> bool {
-    let mut rest = whole.chunks_exact(FRAME);
-    part.len().is_multiple_of(FRAME) && part.chunks_exact(FRAME).all(|frame| rest.any(|other| other == frame))
-}
-
-/// A frame that is marked as invalid.
-fn is_invalid(frame: &[u8]) -> bool {
-    frame[3] & 0x80 != 0 || frame.starts_with(&[0x44, 0x33, 0x22, 0x11])
-}
-
-/// Play one seed; whether anything was amiss, and whether all was given.
-fn play(seed: u64) -> (bool, bool) {
-    let directory = tempfile::tempdir().unwrap();
-    let mut random = Random(seed);
-    let mut trial = Trial::new(directory.path(), &mut random);
-    let wanted = trial.wanted();
-    let times = 1 + random.below(3);
-    let provable = (0..times).filter(|_| !trial.damage(&mut random)).count() == 0;
-    // What follows a chunk is told from it only under its own name.
-    let extended = trial.done.len() > 1 && trial.done.iter().any(|what| what.starts_with("extend"));
-    let provable = provable && !extended;
-    let said = format!("seed {seed}, killed {}: {:#?}", trial.killed, trial.done);
-    if std::env::var("SKYHAUL_SEED").is_ok() {
-        println!("{said}");
-    }
-    let listed = ls(&trial.disks);
-    let Some(recording) = trial.open().filter(|recording| !recording.datastreams.is_empty()) else {
-        assert!(!provable, "{said}: nothing is found");
-        return (true, false);
-    };
-    assert!(listed.iter().any(|scan| scan.scan == SCAN), "{said}: not listed");
-
-    let (skipped, gaps, error) = read(&recording, Missing::Skip);
-    assert!(error.is_none(), "{said}: {error:?}");
-    let said = format!("{said}\n{gaps:#?}");
-    if gaps.is_empty() {
-        assert!(skipped == wanted, "{said}: {} bytes of {}", skipped.len(), wanted.len());
-    }
-    if !gaps.iter().any(|gap| gap.instead == Instead::AsItIs || gap.lack == Lack::Ambiguous) {
-        assert!(is_subsequence(&skipped, &wanted), "{said}: a byte that was not recorded");
-    }
-    if provable && !trial.killed {
-        assert!(gaps.is_empty(), "{said}: all of it can be proven");
-    }
-    assert!(gaps.iter().all(|gap| gap.to_string().contains(SCAN)), "{said}");
-
-    let (filled, again, error) = read(&recording, Missing::Fill);
-    assert!(error.is_none() && again.len() == gaps.len(), "{said}: {error:?} {again:?}");
-    let plain = again.iter().all(|gap| gap.instead == Instead::Filled || gap.lack == Lack::OpenEnd);
-    if plain && filled.len() == wanted.len() {
-        let right = |(got, meant): (&[u8], &[u8])| got == meant || is_invalid(got);
-        assert!(
-            filled.chunks_exact(FRAME).zip(wanted.chunks_exact(FRAME)).all(right),
-            "{said}: fill is not in its place"
-        );
-    }
-    if plain && !trial.killed && recording.report.is_some() {
-        assert_eq!(filled.len(), wanted.len(), "{said}: the length is not kept: {again:#?}");
-    }
-
-    let (_, _, error) = read(&recording, Missing::Refuse);
-    let refused = error.as_ref().and_then(|e| e.get_ref()?.downcast_ref::<Damaged>());
-    assert_eq!(refused.map(|damaged| &damaged.0.why), gaps.first().map(|gap| &gap.why), "{said}: {error:?}");
-
-    let reader = recording.reader(0, &options(Missing::Skip)).unwrap();
-    let sequence = Sequence { order: None, first: 0 };
-    let mut supply = RecordingSupply::frames(reader, FRAME as u32, sequence, SCAN.into()).unwrap();
-    let mut sent = 0;
-    while let (upto, true) = supply.available(sent) {
-        sent = upto;
-        std::thread::yield_now();
-    }
-    assert_eq!(
-        (supply.failure().is_none(), sent),
-        (gaps.is_empty(), (skipped.len() / FRAME) as u64),
-        "{said}"
-    );
-
-    let check = recording.check(&CheckOptions::default()).unwrap();
-    if check.exit_code() == 0 {
-        assert!(gaps.is_empty(), "{said}: and check finds nothing: {check:#?}");
-    } else {
-        assert!(!check.findings.is_empty(), "{said}: exit 1, and not said why");
-    }
-    (!gaps.is_empty(), gaps.is_empty())
-}
-
-#[test]
-fn no_reader_gives_a_wrong_or_missing_byte_in_silence() {
-    if let Some(seed) = std::env::var("SKYHAUL_SEED").ok().and_then(|text| text.parse().ok()) {
-        play(seed);
-        return;
-    }
-    let seeds = std::env::var("SKYHAUL_DAMAGE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
-    let (mut amiss, mut whole, mut failed) = (0, 0, Vec::new());
-    for seed in 1..=seeds {
-        let Ok((gaps, given)) = std::panic::catch_unwind(|| play(seed)) else {
-            failed.push(seed);
-            continue;
-        };
-        amiss += u64::from(gaps);
-        whole += u64::from(given);
-    }
-    assert!(failed.is_empty(), "SKYHAUL_SEED={failed:?}");
-    assert!(amiss > seeds / 4 && whole > seeds / 8, "{amiss} amiss, {whole} whole of {seeds}");
 }
