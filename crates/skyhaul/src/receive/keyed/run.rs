@@ -1,7 +1,7 @@
 //! What a reader gives the table: payloads that lie side by side, and who sent them.
 
 use skyhaul_core::placement::{Key, Reject};
-use skyhaul_core::wire::keyed::own_source;
+use skyhaul_core::wire::keyed::{Keyed, own_source};
 use std::net::SocketAddr;
 
 /// A sender as the table knows it.
@@ -15,9 +15,13 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// The source of objects with such a key, in the books of what is missing.
-    pub(crate) fn source(&self, key: Key) -> (usize, SocketAddr, u16) {
-        (self.reader, self.address, own_source(key))
+    /// Who counts objects with such a key, in the books of what is missing.
+    pub(crate) fn counts<W: Keyed>(&self, key: Key) -> (usize, SocketAddr, u16) {
+        if W::COUNTED_BY_SENDER {
+            (self.reader, self.address, own_source(key))
+        } else {
+            (0, SocketAddr::from(([0; 4], 0)), own_source(key))
+        }
     }
 }
 

@@ -138,7 +138,7 @@ impl<S: Store> Table<S> {
             return Ok(1);
         }
         if head.is_start() && self.heaps.forget(placement.key, now) {
-            self.rows.begin(from.source(placement.key));
+            self.rows.begin(from.counts::<S::Wire>(placement.key));
         }
         let part = Placement { offset: placement.offset + at, length: run.length(), ..placement };
         let store = &mut self.store;
@@ -157,7 +157,7 @@ impl<S: Store> Table<S> {
             }
         };
         if slot.is_first() {
-            self.rows.note(from.source(placement.key), &placement, head.is_control());
+            self.rows.note(from.counts::<S::Wire>(placement.key), &placement, head.is_control());
         }
         let written = self.store.write_run(slot.block(), head, part.offset, &run);
         let (placed, refused) = written.map_err(|why| run.refused(why))?;
@@ -199,7 +199,7 @@ impl<S: Store> Table<S> {
     ) {
         if !matches!(why, Reject::Duplicate | Reject::Late) {
             // It came, though it has no place.
-            self.rows.note(from.source(place.key), place, is_control);
+            self.rows.note(from.counts::<S::Wire>(place.key), place, is_control);
         }
         counts.repeated_heaps += self.heaps.take_repeated();
     }
@@ -232,7 +232,7 @@ impl<S: Store> Table<S> {
         }
         let mut block = self.store.room(head, from, placement.length, None).ok()?;
         counts.pointers_refused += self.store.write(&mut block, head, 0, &[]).ok()?;
-        self.rows.note(from.source(placement.key), &placement, head.is_control());
+        self.rows.note(from.counts::<S::Wire>(placement.key), &placement, head.is_control());
         Some(LiveObject { placement, block, bytes: placement.length, filled: 0 })
     }
 
