@@ -34,7 +34,7 @@ mod tests;
 pub use allow::{Allow, NoOrigin, Origin};
 pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
-pub use objects::{ObjectCounts, ObjectOptions, ObjectSink, Received};
+pub use objects::{ObjectCounts, ObjectOptions, ObjectSink, Received, Storable};
 pub use receiver::{Receiver, ReceiverOptions, Running};
 pub use sinks::{Collected, Collector};
 pub use stream::{Part, StreamInfo, StreamReport};

@@ -10,15 +10,18 @@
 //! are there, the others follow while the recording runs ([`Pool::prepared`]). The first packet after
 //! [`Recorder::start`] is as safe as the millionth.
 
+mod objects;
+
+pub use objects::ObjectRecorder;
+
 use crate::receive::{Part, Receiver, ReceiverOptions, Running, Sink, StreamInfo};
 use crate::recording::{
     Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, Fill, RecordingReport, Refusal, Writer,
     WriterError, WriterOptions,
 };
 use crate::report::ReceiveReport;
-use crate::spead::record::HeapRecorder;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::{Filler, FrameTime, Objects, Octets, StreamFormat};
+use skyhaul_core::wire::{FamilyRef, Filler, FrameTime, Objects, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
@@ -59,8 +62,8 @@ pub struct Recorder {
     pool: Pool,
     fill: bool,
     flush: Duration,
-    /// Heaps are what is recorded.
-    heaps: bool,
+    /// Objects of this family are what is recorded.
+    family: Option<FamilyRef>,
 }
 
 /// A running recorder.
@@ -112,8 +115,8 @@ impl Recorder {
         options.writer.check()?;
         let pool = Pool::new(&options.pool)?;
         let mut receiver = options.receiver;
-        let asked = receiver.learn.format.objects();
-        let heaps = receiver.objects.is_some() && asked.is_some_and(|objects| objects != Objects::Frames);
+        let asked = receiver.learn.format.family().filter(|_| receiver.objects.is_some());
+        let family = asked.filter(|family| family.objects() != Objects::Frames);
         if let Some(objects) = &mut receiver.objects {
             objects.to_disks = true;
         }
@@ -121,7 +124,7 @@ impl Recorder {
         let flush = receiver.flush;
         let receiver = Receiver::open(receiver, pool.clone())?;
         let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer })?;
-        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill, flush, heaps })
+        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill, flush, family })
     }
 
     /// The memory for packets.
@@ -146,10 +149,12 @@ impl Recorder {
     /// # Errors
     /// A thread that cannot be started.
     pub fn start(self) -> io::Result<Recording> {
-        let Self { receiver, writer, pool, fill, flush, heaps } = self;
+        let Self { receiver, writer, pool, fill, flush, family } = self;
         let of_sinks = writer.clone();
-        let recorder = HeapRecorder::new(writer.clone(), pool.clone(), flush);
-        let recorder = if heaps { recorder.announced() } else { recorder };
+        let mut recorder = ObjectRecorder::new(writer.clone(), pool.clone(), flush);
+        if let Some(family) = family {
+            recorder = recorder.announcing(family);
+        }
         let heaps_lost = recorder.lost();
         let sink = move |_| -> Box<dyn Sink> {
             Box::new(RecordSink { writer: of_sinks.clone(), fill, streams: HashMap::new() })

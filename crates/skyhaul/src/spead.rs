@@ -10,5 +10,4 @@
 //! [`inproc`](crate::inproc) joins a sender and a receiver of one process.
 
 pub mod receive;
-pub mod record;
 pub mod send;

@@ -51,6 +51,20 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         Data::All
     }
 
+    /// What objects with such heads are, in a word or two.
+    fn describe(kept: &Self::Kept) -> String;
+
+    /// Octets of the heads of an object that is stored in so many parts, about; 0 where objects have no form on disks.
+    fn heads_bytes(_kept: &Self::Kept, _parts: usize) -> usize {
+        0
+    }
+
+    /// Write the head of a packet that holds as much of what is `left` as there is room for. `None`: there is room for
+    /// nothing.
+    fn store(_kept: &Self::Kept, _left: &Left, _to: &mut Vec<u8>) -> Option<Stored> {
+        None
+    }
+
     /// What an object keeps before it has any payload.
     fn begin(head: &Self::Head<'_>) -> Self::Kept;
 
@@ -76,6 +90,32 @@ pub enum Data {
     All,
     /// These, ascending; the others describe them, or are padding.
     Parts(Vec<Range<u64>>),
+}
+
+/// What is left of an object to be stored, and for how much there is room.
+#[derive(Clone, Debug)]
+pub struct Left {
+    /// The object's number.
+    pub number: u64,
+    /// Octets of the whole object, where they are known.
+    pub size: Option<u64>,
+    /// Octets of its payload: a range that came, less what is stored of it.
+    pub payload: Range<usize>,
+    /// Items of its that are stored.
+    pub items: usize,
+    /// Octets that there is room for.
+    pub room: usize,
+}
+
+/// What a stored packet holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Items of the object that are stored now.
+    pub items: usize,
+    /// Octets of payload that follow the head.
+    pub payload: usize,
+    /// Nothing is left of what was to be stored.
+    pub is_all: bool,
 }
 
 /// What a packet of a keyed family says about itself.

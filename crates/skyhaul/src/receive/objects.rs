@@ -16,10 +16,9 @@ use crate::control::Gauge;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::pattern;
 use skyhaul_core::wire::FamilyRef;
-use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
+use skyhaul_core::wire::keyed::{Data, Keyed, Left, Stored, VisitKeyed};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
@@ -68,15 +67,71 @@ pub struct Received<'a> {
     pub missing: &'a [Range<u64>],
     /// Bytes of the payload that came.
     pub received: u64,
+    /// Bytes of the payload, if a packet told.
+    pub size: Option<u64>,
     /// The payload.
     pub payload: &'a [u8],
     /// What of it is data.
     pub data: Data,
-    /// The [`Object`] of its family.
-    pub object: &'a dyn Any,
+    /// How it is stored.
+    pub stored: &'a dyn Storable,
+}
+
+/// An object's form on disks, whatever its family.
+pub trait Storable: std::fmt::Debug {
+    /// See [`Keyed::describe`].
+    fn describe(&self) -> String;
+    /// See [`Keyed::heads_bytes`].
+    fn heads_bytes(&self, parts: usize) -> usize;
+    /// See [`Keyed::store`].
+    fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored>;
+}
+
+impl<W: Keyed> Storable for Object<W> {
+    fn describe(&self) -> String {
+        W::describe(&self.kept)
+    }
+
+    fn heads_bytes(&self, parts: usize) -> usize {
+        W::heads_bytes(&self.kept, parts)
+    }
+
+    fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
+        W::store(&self.kept, left, to)
+    }
+}
+
+impl<'a> Received<'a> {
+    /// An object of this family.
+    #[must_use]
+    pub fn of<W: Keyed>(family: FamilyRef, object: &'a Object<W>) -> Self {
+        let payload = object.payload();
+        Received {
+            family,
+            number: object.number,
+            source: object.source,
+            sender: object.sender,
+            complete: object.complete,
+            missing: &object.missing,
+            received: object.received,
+            size: object.size,
+            payload,
+            data: W::data(&object.kept, payload.len() as u64, object.complete),
+            stored: object,
+        }
+    }
 }
 
 impl Received<'_> {
+    /// The ranges of the payload that came.
+    pub fn present(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let end = self.payload.len();
+        let within = move |at: u64| usize::try_from(at).unwrap_or(end).min(end);
+        let starts = std::iter::once(0).chain(self.missing.iter().map(move |gap| within(gap.end)));
+        let ends = self.missing.iter().map(move |gap| within(gap.start)).chain([end]);
+        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
+    }
+
     /// The parts of the payload that are data.
     pub fn data(&self) -> impl Iterator<Item = &[u8]> {
         let parts: &[Range<u64>] = match &self.data {
@@ -213,19 +268,7 @@ impl<W: Keyed> Table for TableOf<W> {
         let mut objects = vec![self.stream.get(Some(wait))?];
         self.stream.get_many(&mut objects, AT_ONCE - 1);
         for object in objects {
-            let payload = object.payload();
-            let received = Received {
-                family: self.family,
-                number: object.number,
-                source: object.source,
-                sender: object.sender,
-                complete: object.complete,
-                missing: &object.missing,
-                received: object.received,
-                payload,
-                data: W::data(&object.kept, payload.len() as u64, object.complete),
-                object: &object as &Object<W>,
-            };
+            let received = Received::of(self.family, &object);
             if !each(&received) {
                 break;
             }

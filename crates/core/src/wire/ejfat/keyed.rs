@@ -70,6 +70,10 @@ impl Keyed for EjfatWire {
         Err(Reject::Unrecognised)
     }
 
+    fn describe((): &()) -> String {
+        "EJFAT".to_owned()
+    }
+
     fn begin(_: &Segment) {}
 
     #[inline]

@@ -1,9 +1,9 @@
 //! SPEAD as a family of keyed objects: what a heap keeps of the heads of its packets.
 
-use super::{Flavour, Head, Sequel, id, items::items};
+use super::{Flavour, Head, Sequel, id, items::items, stored::NewHead};
 use crate::{
     placement::{Placement, Reject},
-    wire::keyed::{Data, Following, Head as PacketHead, Keyed},
+    wire::keyed::{Data, Following, Head as PacketHead, Keyed, Left, Stored},
 };
 use std::collections::HashSet;
 
@@ -49,6 +49,36 @@ impl Keyed for SpeadWire {
         let data: Vec<_> = of_items.filter(|item| item.id > id::DTYPE).map(|item| item.range).collect();
         let is_empty = bytes == 1 && data.is_empty();
         if !is_empty && addressed().all(|item| item.id > id::DTYPE) { Data::All } else { Data::Parts(data) }
+    }
+
+    fn describe(kept: &Items) -> String {
+        format!("SPEAD-64-{}", kept.flavour.address_bits())
+    }
+
+    fn heads_bytes(kept: &Items, parts: usize) -> usize {
+        parts.max(1) * NewHead::bytes(0) + 8 * kept.pointers().len()
+    }
+
+    /// All pointers come before payload: so a packet with payload is the last that has any.
+    fn store(kept: &Items, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
+        let pointers = kept.pointers().get(left.items..).unwrap_or_default();
+        let least = NewHead::bytes(pointers.len().min(1)) + usize::from(!left.payload.is_empty());
+        let room = left.room.checked_sub(NewHead::bytes(0)).filter(|_| left.room >= least)?;
+        let count = pointers.len().min(room / 8).min(NewHead::MOST);
+        let (these, others) = pointers.split_at(count);
+        let payload = if others.is_empty() { left.payload.len().min(room - 8 * count) } else { 0 };
+        let head = NewHead {
+            flavour: kept.flavour,
+            counter: left.number,
+            // A heap without payload is whole as soon as its size is known.
+            size: left.size.filter(|_| others.is_empty()),
+            offset: left.payload.start as u64,
+            length: payload as u64,
+            pointers: these,
+        };
+        head.write(to);
+        let is_all = others.is_empty() && payload == left.payload.len();
+        Some(Stored { items: left.items + count, payload, is_all })
     }
 
     #[inline]

@@ -59,15 +59,6 @@ impl<W: Keyed> Object<W> {
         self.payload
     }
 
-    /// The ranges of the payload that came.
-    pub fn present(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let end = self.payload.len();
-        let within = move |at: u64| usize::try_from(at).unwrap_or(end).min(end);
-        let starts = std::iter::once(0).chain(self.missing.iter().map(move |gap| within(gap.end)));
-        let ends = self.missing.iter().map(move |gap| within(gap.start)).chain([end]);
-        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
-    }
-
     /// Missing bytes become zero: what stands there is of another object.
     pub(crate) fn blank(&mut self) {
         for hole in &self.missing {

@@ -4,10 +4,13 @@ use super::*;
 use crate::recording::{
     CheckOptions, Missing, ReadOptions, Recording, RecordingReport, Verdict, WriterOptions,
 };
-use crate::spead::receive::{StopRule, Stream, StreamConfig};
+use crate::spead::receive::{Heap, StopRule, Stream, StreamConfig};
 use proptest::prelude::*;
-use skyhaul_core::wire::spead::Flavour;
+use skyhaul_core::wire::Known;
+use skyhaul_core::wire::spead::stored::NewHead;
+use skyhaul_core::wire::spead::{Flavour, SpeadStream};
 use skyhaul_io::memory::PoolOptions;
+use std::ops::Range;
 use std::path::PathBuf;
 
 /// A heap as a sender has it.
@@ -73,7 +76,7 @@ fn received(packets: &[Vec<u8>]) -> Vec<Heap> {
 }
 
 /// A recorder of the scan `heaps`.
-fn recorder(disks: &[PathBuf], pool: &PoolOptions, flush: Duration) -> (Arc<Writer>, HeapRecorder) {
+fn recorder(disks: &[PathBuf], pool: &PoolOptions, flush: Duration) -> (Arc<Writer>, ObjectRecorder) {
     let pool = Pool::new(pool).unwrap();
     let options = WriterOptions {
         reserve_bytes: 0,
@@ -81,11 +84,15 @@ fn recorder(disks: &[PathBuf], pool: &PoolOptions, flush: Duration) -> (Arc<Writ
         ..WriterOptions::new(disks.iter(), "heaps")
     };
     let writer = Arc::new(Writer::create(&options).unwrap());
-    (writer.clone(), HeapRecorder::new(writer, pool, flush).announced())
+    (writer.clone(), ObjectRecorder::new(writer, pool, flush).announcing(SpeadStream::FAMILY))
+}
+
+fn take(recorder: &mut ObjectRecorder, heap: &Heap) {
+    recorder.object(&Received::of(SpeadStream::FAMILY, heap)).unwrap();
 }
 
 /// Write what there is.
-fn finish(writer: Arc<Writer>, mut recorder: HeapRecorder) -> RecordingReport {
+fn finish(writer: Arc<Writer>, mut recorder: ObjectRecorder) -> RecordingReport {
     recorder.finished().unwrap();
     drop(recorder);
     Arc::into_inner(writer).unwrap().finish(Duration::from_secs(60))
@@ -104,7 +111,7 @@ impl Scan {
         disks.iter().for_each(|disk| std::fs::create_dir(disk).unwrap());
         let pool = PoolOptions { total_bytes: 16 * block_bytes as u64, block_bytes, shared: false };
         let (writer, mut recorder) = recorder(&disks, &pool, Duration::from_secs(60));
-        heaps.iter().for_each(|heap| recorder.take(heap));
+        heaps.iter().for_each(|heap| take(&mut recorder, heap));
         assert_eq!(recorder.lost().load(Ordering::Relaxed), 0);
         let report = finish(writer, recorder);
         assert!(report.is_whole(), "{report:?}");
@@ -211,7 +218,7 @@ fn heaps_that_come_slowly_do_not_wait_in_memory_for_long() {
     let pool = PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 17, shared: false };
     let (writer, mut recorder) = recorder(&[directory.path().to_owned()], &pool, Duration::ZERO);
     for heap in regular(3) {
-        recorder.take(&heap);
+        take(&mut recorder, &heap);
         recorder.tick();
         recorder.tick();
     }
