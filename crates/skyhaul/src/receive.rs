@@ -14,7 +14,6 @@
 mod admission;
 mod allow;
 mod engine;
-mod framer;
 mod gate;
 pub mod keyed;
 mod learning;
@@ -28,6 +27,7 @@ mod sinks;
 mod strangers;
 mod stream;
 mod tally;
+mod tcp;
 #[cfg(test)]
 mod tests;
 

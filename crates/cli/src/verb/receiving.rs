@@ -118,6 +118,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         incomplete: true,
         memory: heap_memory(args),
         ahead: AHEAD,
+        allow: Allow { from: args.from.clone(), stations: Vec::new() },
         senders: args.max_streams.max(1),
         ..default
     };

@@ -158,3 +158,27 @@ fn heaps_of_senders_that_are_not_allowed_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_tcp_port_is_for_heaps_or_frames_as_its_first_bytes_say() {
+    let start = || {
+        Job::start(&words(
+            "receive --json --verify --memory 128MiB --idle 1s --wait 60s --listen tcp://127.0.0.1:0",
+        ))
+    };
+    for packet in ["heap", "8000"] {
+        let mut receiver = start();
+        let line = "--format spead --pattern --heap-size 3MiB --heaps 20";
+        send(&receiver.address(), &format!("{line} --packet {packet}"));
+        let report = receiver.finish().expect(0).json();
+        assert_eq!(number(&report["objects"]["heaps"]["complete"]), 20, "{report}");
+        assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
+    }
+    let mut receiver = start();
+    // Who says nothing decides nothing.
+    let silent = std::net::TcpStream::connect(receiver.address().replace("tcp://", "")).unwrap();
+    send(&receiver.address(), "--pattern --payload 5000 --packets 500 --rate 100Mbps");
+    let report = receiver.finish().expect(0).json();
+    drop(silent);
+    assert_eq!((sum(&report["streams"], "placed"), number(&report["pattern_errors"])), (500, 0), "{report}");
+}

@@ -20,6 +20,7 @@ mod receive;
 mod send;
 
 pub use open::TcpSendOptions;
+pub use open::listen;
 pub use receive::{TcpOptions, TcpSource};
 pub use send::{TcpSender, TcpSenderStats};
 

@@ -98,6 +98,19 @@ impl TcpSource {
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, framer: Box<dyn Framer>, options: &TcpOptions) -> io::Result<Self> {
         let (listener, at) = listen(at)?;
+        Self::listening(listener, at, framer, options)
+    }
+
+    /// Accept from a socket that [listens](listen) already.
+    ///
+    /// # Errors
+    /// Operation, address and a hint.
+    pub fn listening(
+        listener: TcpListener,
+        at: Endpoint,
+        framer: Box<dyn Framer>,
+        options: &TcpOptions,
+    ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| at.failed("watch", &e.into()))?;
         let interface = InterfaceWatch::of(&at);
         let mut source = Self {
@@ -205,7 +218,11 @@ impl TcpSource {
         self.counts.broken += u64::from(!connection.begun.is_empty());
     }
 
-    fn admit(&mut self, stream: TcpStream, sender: SocketAddr) -> io::Result<()> {
+    /// Read a connection that was accepted already, too.
+    ///
+    /// # Errors
+    /// It cannot be watched.
+    pub fn admit(&mut self, stream: TcpStream, sender: SocketAddr) -> io::Result<()> {
         ready(&stream, self.options.keepalive)?;
         let mark = epoll::EventData::new_u64(self.next);
         epoll::add(&self.epoll, &stream, mark, epoll::EventFlags::IN | epoll::EventFlags::RDHUP)?;

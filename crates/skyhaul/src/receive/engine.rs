@@ -231,11 +231,12 @@ impl<K: Sink> Engine<K> {
             self.recent = Some((sender, route));
             return self.run(route, train, now);
         }
+        if self.is_keyed() {
+            // The table knows who may send.
+            self.only_keyed = Some(sender);
+            return self.feed(0, train);
+        }
         match self.options.allow.sender(sender) {
-            Ok(()) if self.is_keyed() => {
-                self.only_keyed = Some(sender);
-                self.feed(0, train);
-            }
             Ok(()) => self.study(sender, train, now),
             Err(why) => self.refuse_many(why, train.count() as u64),
         }

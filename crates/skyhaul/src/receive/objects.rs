@@ -15,13 +15,13 @@ use super::keyed::{
 use crate::control::Gauge;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::pattern;
-use skyhaul_core::wire::FamilyRef;
 use skyhaul_core::wire::keyed::{Data, Keyed, Left, Stored, VisitKeyed};
+use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -230,11 +230,7 @@ pub(crate) struct ObjectReport {
 trait Table: Send + Sync {
     fn family(&self) -> FamilyRef;
     fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed>;
-    fn connections(
-        &self,
-        at: &Endpoint,
-        options: &TcpReaderOptions,
-    ) -> io::Result<(SocketAddr, Box<dyn Source>)>;
+    fn connections(&self, port: Port, options: &TcpReaderOptions) -> io::Result<Box<dyn Source>>;
     /// Give what is finished to `each`, until it has enough. Waits for the first.
     fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
     fn stats(&self) -> Stats;
@@ -255,13 +251,9 @@ impl<W: Keyed> Table for TableOf<W> {
         Box::new(FedReader::new(&self.stream.readers.core, name, waits, gauge))
     }
 
-    fn connections(
-        &self,
-        at: &Endpoint,
-        options: &TcpReaderOptions,
-    ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
-        let (local, connections) = self.stream.readers.connections(at, options)?;
-        Ok((local, Box::new(connections)))
+    fn connections(&self, port: Port, options: &TcpReaderOptions) -> io::Result<Box<dyn Source>> {
+        let Port { listener, at, open } = port;
+        Ok(Box::new(self.stream.readers.connections(listener, &at, open, options)?))
     }
 
     fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError> {
@@ -283,6 +275,14 @@ impl<W: Keyed> Table for TableOf<W> {
     fn end(&self) {
         self.stream.readers.core.end();
     }
+}
+
+/// A TCP port, and who has connected to it already.
+#[derive(Debug)]
+pub(super) struct Port {
+    pub(super) listener: TcpListener,
+    pub(super) at: Endpoint,
+    pub(super) open: Vec<TcpStream>,
 }
 
 /// A source that engines read.
@@ -356,15 +356,32 @@ impl Objects {
         Some(state.tables.len() - 1)
     }
 
+    /// Whether a TCP port whose first bytes are these is of a family of heaps or events, and of which. `None`: more bytes
+    /// are needed.
+    pub(super) fn family_of(&self, bytes: &[u8]) -> Option<Option<FamilyRef>> {
+        struct Magic;
+        impl VisitKeyed for Magic {
+            type Out = &'static [u8];
+            fn visit<W: Keyed>(self) -> &'static [u8] {
+                W::MAGIC
+            }
+        }
+        let mut undecided = bytes.is_empty();
+        for family in FAMILIES.iter().filter(|family| !self.options.to_disks || family.packets().is_some()) {
+            let Some(magic) = family.visit_keyed(Magic).filter(|magic| !magic.is_empty()) else { continue };
+            if bytes.starts_with(magic) {
+                return Some(Some(*family));
+            }
+            undecided |= magic.starts_with(bytes);
+        }
+        (!undecided).then_some(None)
+    }
+
     /// The connections of a TCP port, to be polled by an engine.
-    pub(super) fn connections(
-        &self,
-        family: FamilyRef,
-        at: &Endpoint,
-    ) -> io::Result<Option<(SocketAddr, Box<dyn Source>)>> {
+    pub(super) fn connections(&self, family: FamilyRef, port: Port) -> io::Result<Option<Box<dyn Source>>> {
         let mut state = self.state();
         let Some(table) = self.table(&mut state, family) else { return Ok(None) };
-        state.tables[table].connections(at, &self.options.tcp).map(Some)
+        state.tables[table].connections(port, &self.options.tcp).map(Some)
     }
 
     /// Whether payloads are held against the pattern.

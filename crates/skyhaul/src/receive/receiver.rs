@@ -6,10 +6,10 @@
 
 use super::allow::Allow;
 use super::engine::{Engine, EngineOptions, Keyed};
-use super::framer::FrameLengths;
 use super::gate::Gate;
-use super::objects::{ObjectOptions, ObjectSink, Objects, Origin};
+use super::objects::{ObjectOptions, ObjectSink, Objects, Origin, Port};
 use super::reader::{Board, Reader};
+use super::tcp::{self, TcpPort};
 use super::{Nowhere, Sink};
 use crate::awake::Awake;
 use crate::control::{Answering, Gauge};
@@ -18,12 +18,13 @@ use crate::report::{Cpu, ReceiveReport, VERSION};
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
 use skyhaul_core::wire::LearnOptions;
+use skyhaul_core::wire::Objects::Frames;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::fault::{FaultSource, Faults};
 use skyhaul_io::host;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Source;
-use skyhaul_io::tcp::{TcpOptions, TcpSource};
+use skyhaul_io::tcp::listen;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
@@ -158,7 +159,7 @@ impl Receiver {
                             (local, Box::new(source))
                         }
                     }
-                    Transport::Tcp => Self::tcp(&options, objects.as_deref(), &endpoint)?,
+                    Transport::Tcp => Self::tcp(&options, objects.as_ref(), &endpoint)?,
                 };
                 endpoint.address.set_port(local.port());
                 let source = match &options.faults {
@@ -175,18 +176,23 @@ impl Receiver {
     /// A TCP port: of packets that may be as long as a heap where such are asked for, of frames otherwise.
     fn tcp(
         options: &ReceiverOptions,
-        objects: Option<&Objects>,
+        objects: Option<&Arc<Objects>>,
         at: &Endpoint,
     ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
+        let (listener, at) = listen(at)?;
+        let local = at.address;
+        let port = Port { listener, at, open: Vec::new() };
         let format = options.learn.format;
-        let asked = objects.zip(format.family());
-        if let Some((objects, family)) = asked
-            && let Some(connections) = objects.connections(family, at)?
-        {
-            return Ok(connections);
-        }
-        let source = TcpSource::open(at, Box::new(FrameLengths { format }), &TcpOptions::default())?;
-        Ok((source.local(), Box::new(source)))
+        Ok((
+            local,
+            match (objects, format.family()) {
+                (Some(objects), Some(family)) if family.objects() != Frames => objects
+                    .connections(family, port)?
+                    .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
+                (Some(objects), None) => Box::new(TcpPort::new(port, objects.clone())),
+                _ => tcp::frames(port, format)?,
+            },
+        ))
     }
 
     /// Add a source that is already open (a capture, a test's own), of which nothing is lost while it is not read.

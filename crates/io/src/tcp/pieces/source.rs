@@ -100,9 +100,7 @@ impl PieceSource {
     /// Operation, address and a hint.
     pub fn open(at: &Endpoint, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         let (listener, at) = listen(at)?;
-        let mut source = Self::new(at, heads, options)?;
-        source.accept_from(listener)?;
-        Ok(source)
+        Self::listening(listener, at, heads, options)
     }
 
     /// Accept from a socket that listens already. It is made non-blocking.
@@ -115,7 +113,21 @@ impl PieceSource {
         options: &PieceOptions,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let mut source = Self::new(Endpoint::tcp(listener.local_addr()?), heads, options)?;
+        let at = Endpoint::tcp(listener.local_addr()?);
+        Self::listening(listener, at, heads, options)
+    }
+
+    /// Accept from a socket that [listens](crate::tcp::listen) at this endpoint.
+    ///
+    /// # Errors
+    /// Operation and address.
+    pub fn listening(
+        listener: TcpListener,
+        at: Endpoint,
+        heads: Box<dyn Heads>,
+        options: &PieceOptions,
+    ) -> io::Result<Self> {
+        let mut source = Self::new(at, heads, options)?;
         source.accept_from(listener)?;
         Ok(source)
     }

@@ -1,5 +1,6 @@
 //! What a receiving stream is told before it begins: every limit, every end.
 
+use crate::receive::allow::Allow;
 use skyhaul_core::assembly::KeyedConfig;
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub struct StreamConfig {
     /// Bytes of the memory that are [kept ahead](HeapMemory::keep_ahead) once a reader is added that cannot wait (UDP). To
     /// be sure of the first packets at any rate, call [`HeapMemory::wait_ahead`] before data flow.
     pub ahead: u64,
+    /// Who may send.
+    pub allow: Allow,
     /// Most senders told apart.
     pub senders: usize,
     /// Processors for the readers' threads, in turn; empty leaves it to the system.
@@ -101,6 +104,7 @@ impl Default for StreamConfig {
             overflow: 0,
             memory: HeapMemory::default(),
             ahead: 64 << 20,
+            allow: Allow::default(),
             senders: 65_536,
             cpus: Vec::new(),
             name: "spead".into(),

@@ -16,7 +16,7 @@ use skyhaul_io::source::Source;
 use skyhaul_io::tcp::pieces::PieceSource;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -63,17 +63,21 @@ impl<S: Store> Readers<S> {
         self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
     }
 
-    /// TCP connections for whoever polls them.
+    /// TCP connections, of which some stand already, for whoever polls them.
     pub(crate) fn connections(
         &self,
+        listener: TcpListener,
         at: &Endpoint,
+        open: Vec<TcpStream>,
         options: &TcpReaderOptions,
-    ) -> io::Result<(SocketAddr, Connections<S>)> {
+    ) -> io::Result<Connections<S>> {
         let limits = pieces::options(options, self.core.largest);
-        let source = PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?;
-        let local = source.local();
+        let heads = pieces::heads::<S::Wire>();
+        let mut source = PieceSource::listening(listener, at.clone(), heads, &limits)?;
+        // One that is gone again is not worth an error.
+        open.into_iter().for_each(|stream| drop(source.add_stream(stream)));
         let pieces = Pieces::new(source, options, self.core.patience);
-        Ok((local, Connections::new(&self.core, at.at(local).to_string(), pieces)))
+        Ok(Connections::new(&self.core, at.to_string(), pieces))
     }
 
     pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {

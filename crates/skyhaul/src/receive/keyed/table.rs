@@ -5,6 +5,7 @@ use super::rows::{Missing, Rows};
 use super::run::{Refused, Run, Sender};
 use super::stats::{Counts, Ended};
 use super::store::{HeadOf, Store};
+use crate::receive::allow::Allow;
 use skyhaul_core::assembly::{Keyed, Slot, Window};
 use skyhaul_core::placement::{Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Head;
@@ -49,6 +50,7 @@ struct Rules {
     byte_limit: u64,
     start_at: u64,
     incomplete: bool,
+    allow: Allow,
     senders: usize,
 }
 
@@ -74,6 +76,7 @@ impl<S: Store> Table<S> {
                 byte_limit: config.byte_limit.unwrap_or(u64::MAX),
                 start_at: config.start_at.unwrap_or(0),
                 incomplete: config.incomplete,
+                allow: config.allow.clone(),
                 senders: config.senders,
             },
             settled: VecDeque::new(),
@@ -100,6 +103,7 @@ impl<S: Store> Table<S> {
 
     /// Who that is, for this reader.
     pub(crate) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
+        self.rules.allow.sender(address)?;
         if self.rules.key == KeyedBy::Counter {
             return Ok(Sender { address, number: 0, reader });
         }
