@@ -5,7 +5,7 @@ use super::rate::RateReport;
 use super::sent::{SpeadSendReport, summary};
 use super::watch::{End, watch};
 use crate::Outcome;
-use crate::args::{PacketArg, RateArg, SendArgs, SpeadSendArgs};
+use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
@@ -175,7 +175,7 @@ fn job(
 }
 
 /// Items have ids one behind the other, of which a flavour has so many.
-fn check_items(spead: &SpeadSendArgs) -> Result<()> {
+fn check_items(spead: &HeapSendArgs) -> Result<()> {
     let most = most_id(spead.flavour) - FIRST_ITEM[1];
     ensure!(
         spead.items as u64 <= most,
