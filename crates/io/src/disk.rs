@@ -1,8 +1,8 @@
-//! Writing chunk files as fast as a disk takes them.
+//! Writing chunk files at the full speed of a disk.
 //!
 //! One [`Disk`] belongs to one writer thread. It writes whole chunks from memory to new files, several pieces in
-//! flight, with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, where
-//! the ring is forbidden, through plain `pwrite` calls. Both are tried at start and what is used is reported.
+//! flight, with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, if it is
+//! not permitted, through plain `pwrite` calls. Both are tried at start and what is used is reported.
 //!
 //! ```text
 //!   start(token, name, view)   create name.part · preallocate · queue pieces of 4 MiB
@@ -46,7 +46,7 @@ pub use writer::{Disk, Done};
 /// How to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring, or plain calls where it is forbidden.
+    /// io_uring, or plain calls if it is not permitted.
     #[default]
     Auto,
     /// io_uring only.
@@ -66,7 +66,7 @@ pub struct DiskOptions {
     pub write_bytes: usize,
     /// Most writes in flight.
     pub depth: usize,
-    /// What shall go wrong, for tests.
+    /// Faults to inject, for tests.
     pub faults: Faults,
 }
 
@@ -76,7 +76,7 @@ impl Default for DiskOptions {
     }
 }
 
-/// What is used, and why not better.
+/// What is used, and why nothing better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Means {
     /// `io_uring` or `pwrite`.
@@ -85,7 +85,7 @@ pub struct Means {
     pub direct: bool,
     /// The pool is registered with the kernel: no page table walk for each write.
     pub registered: bool,
-    /// What was tried and refused, with the remedy.
+    /// What was refused, with the remedy.
     pub notes: Vec<String>,
 }
 
@@ -119,27 +119,27 @@ impl Waker {
     }
 }
 
-/// Bytes that an ordinary user can still write where `path` lies.
+/// Bytes that an ordinary user can still write to the file system of `path`.
 ///
 /// # Errors
-/// The system's: the path is gone, or the disk does not answer.
+/// A system error: the path is gone, or the disk does not respond.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// A number for the file system that `path` lies on: equal for two directories of one disk.
+/// A number for the file system of `path`: equal for two directories on one disk.
 ///
 /// # Errors
-/// The system's: the path is gone.
+/// A system error: the path is gone.
 pub fn device(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::stat(path)?.st_dev)
 }
 
-/// Make what was created and renamed in `directory` durable.
+/// Make files created and renamed in `directory` durable.
 ///
 /// # Errors
-/// The system's.
+/// A system error.
 pub fn open_directory(directory: &Path) -> io::Result<Arc<File>> {
     let fd =
         rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Why there is no datagram in a packet.
+/// Why a packet contains no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoDatagram {
     /// Another protocol.

@@ -32,7 +32,7 @@ struct Trial {
     /// Frames of each chunk.
     chunks: Vec<Vec<u8>>,
     homes: Vec<usize>,
-    /// The recorder did not end in order.
+    /// The recorder did not end normally.
     killed: bool,
     done: Vec<String>,
 }

@@ -1,12 +1,12 @@
-//! `skyhaul demo`: the main job, on this machine alone.
+//! `skyhaul demo`: the whole chain, on this machine alone.
 //!
 //! ```text
-//!   sender ── UDP, packets lost, doubled, out of order ──▶ recorder ──▶ disks ──▶ check
+//!   sender ── UDP, packets lost, duplicated, out of order ─▶ recorder ──▶ disks ──▶ check
 //!   pattern                                                  └── TCP ──▶ second receiver, verifying
 //! ```
 //!
-//! Every claim is proved from outside: the loss map against what the sender withheld, the disks by `check` with the
-//! pattern, what was sent on by the second receiver with the pattern.
+//! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
+//! pattern, and what was forwarded by the second receiver with the pattern.
 
 use super::receiving;
 use crate::Outcome;
@@ -33,7 +33,7 @@ use skyhaul::wire::{LearnOptions, Order};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Payload of a frame, bytes: DBBC3's usual one.
+/// Payload of a frame, bytes: the usual one of a DBBC3.
 const PAYLOAD: usize = 8000;
 /// Length of a packet: sequence number, header, payload.
 const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
@@ -48,22 +48,22 @@ const MEMORY: u64 = 512 << 20;
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoReport {
     pub(crate) version: u32,
-    /// The command that made it.
+    /// The command that produced it.
     pub(crate) command: String,
     pub(crate) machine: String,
     pub(crate) faults: String,
-    /// Number of the first packet that was sent.
+    /// Number of the first packet sent.
     pub(crate) first_number: u64,
     pub(crate) sent: SendReport,
     pub(crate) recorded: RecordReport,
     pub(crate) second: ReceiveReport,
     pub(crate) check: CheckReport,
     pub(crate) proofs: Vec<Proof>,
-    /// Bytes each disk had written, at times since the start in seconds.
+    /// Bytes written to each disk, by time since the start in seconds.
     pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
 }
 
-/// A claim, and whether it held.
+/// A claim, and whether it is true.
 #[derive(Debug, Serialize)]
 pub(crate) struct Proof {
     pub(crate) claim: &'static str,
@@ -94,9 +94,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Rates that are tried one after the other, until one is lossless on this host.
+/// Rates to try in turn, until one is lossless on this host.
 const RATES: [u64; 3] = [4_000_000_000, 2_000_000_000, 1_000_000_000];
-/// Socket buffer below which the highest rate is not even tried: it would hold a few milliseconds of it.
+/// Socket buffer below which the highest rate is not tried: it would hold only a few milliseconds of it.
 const GOOD_BUFFER: u64 = 32 << 20;
 
 fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<DemoReport> {
@@ -116,14 +116,14 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
             return Ok(report);
         }
         eprintln!(
-            "the kernel dropped {} packets at {}: this host was too busy, or its socket buffers are small; once more, slower",
+            "the kernel dropped {} packets at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
             print::count(drops),
             print::rate(rate as f64)
         );
     }
 }
 
-/// Everything that waits for the stream.
+/// Everything that must be ready before the stream starts.
 struct Stage {
     second: Running,
     collector: Collector,
@@ -162,7 +162,7 @@ impl Stage {
         interrupt: &Interrupt,
     ) -> Result<DemoReport> {
         eprintln!(
-            "a VDIF stream of {} over UDP, {} on {} disks, sent on to a second receiver",
+            "a VDIF stream of {} over UDP for {}, onto {} disks, forwarded to a second receiver",
             print::rate(rate as f64),
             args.duration,
             disks.len()
@@ -186,7 +186,7 @@ impl Stage {
             disks_over_time.push((clock.elapsed().as_secs_f64(), written));
         }
         progress.clear();
-        let sent = thread.join().map_err(|_| anyhow::anyhow!("the sending thread ended"))?;
+        let sent = thread.join().map_err(|_| anyhow::anyhow!("the sending thread panicked"))?;
         let recorded = self.recording.finish(Duration::from_secs(60));
         settle(&self.second);
         let second = finish_second(self.second, self.collector);
@@ -232,7 +232,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
     Ok(Sender::open(options, Box::new(supply))?)
 }
 
-/// The command line as one would type it again.
+/// The command line, quoted for a shell.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+,.:/@%[]".contains(c);
     arguments.fold("skyhaul".into(), |line, word| {
@@ -251,7 +251,7 @@ fn learned() -> ReceiverOptions {
     }
 }
 
-/// The other host: takes what is sent on, and verifies it.
+/// The other host: receives what is forwarded, and verifies it.
 fn second_receiver() -> Result<(Receiver, Collector)> {
     let pool = Pool::new(&PoolOptions { total_bytes: MEMORY / 2, block_bytes: 4 << 20, shared: false })?;
     let mut options = ReceiverOptions { listen: vec!["tcp://127.0.0.1:0".parse()?], ..learned() };
@@ -259,7 +259,7 @@ fn second_receiver() -> Result<(Receiver, Collector)> {
     Ok((Receiver::open(options, pool)?, Collector::start(None, true)?))
 }
 
-/// Let what is under way arrive.
+/// Wait for data in flight.
 fn settle(second: &Running) {
     let mut before = second.bytes();
     for _ in 0..20 {
@@ -298,7 +298,7 @@ fn prove(
     proofs
 }
 
-/// What came through the network, and what became of it in this host.
+/// What arrived from the network, and what this host did with it.
 fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary) -> Vec<Proof> {
     let n = print::count;
     let withheld = visible(&sent.lost_ranges, sent.numbered);
@@ -308,10 +308,10 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
     let (drops, no_buffer) = (recorded.receive.kernel_drops(), recorded.no_buffer());
     vec![
         Proof {
-            claim: "no packet that arrived was lost in this machine",
+            claim: "no packet that arrived was lost on this machine",
             held: drops == 0 && no_buffer == 0 && sent.packets == stream.packets,
             evidence: format!(
-                "{} sent, {} received, kernel drops {}, without memory {}",
+                "{} sent, {} received, {} dropped by the kernel, {} without memory",
                 n(sent.packets),
                 n(stream.packets),
                 n(drops),
@@ -319,7 +319,7 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
             ),
         },
         Proof {
-            claim: "the loss map is exactly what the network lost",
+            claim: "the loss map matches exactly what the network lost",
             held: stream.loss_map == withheld && sent.lost_not_listed == 0,
             evidence: format!(
                 "{} frames lost in {} runs, {} found missing in {} runs",
@@ -330,10 +330,10 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
             ),
         },
         Proof {
-            claim: "every doubled packet was refused once",
+            claim: "every duplicate packet was refused once",
             held: duplicates + late == sent.duplicated,
             evidence: format!(
-                "{} doubled, {} refused as duplicates, {} as late",
+                "{} duplicated, {} refused as duplicates, {} as late",
                 n(sent.duplicated),
                 n(duplicates),
                 n(late)
@@ -342,7 +342,7 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
     ]
 }
 
-/// What lies on the disks, and what the second receiver got.
+/// What is on the disks, and what the second receiver got.
 fn prove_copies(
     recorded: &RecordReport,
     second: &ReceiveReport,
@@ -357,10 +357,10 @@ fn prove_copies(
     let safe = recorded.recording.acknowledged_bytes();
     vec![
         Proof {
-            claim: "every byte on the disks is the right one",
+            claim: "every byte on the disks is correct",
             held: check.exit_code() == 0 && right,
             evidence: format!(
-                "{} frames read back, {} right by pattern, {} marked invalid, {} wrong",
+                "{} frames read back, {} match the pattern, {} marked invalid, {} wrong",
                 n(checked),
                 n(checked.saturating_sub(filled + illegal)),
                 n(filled),
@@ -368,7 +368,7 @@ fn prove_copies(
             ),
         },
         Proof {
-            claim: "all that was placed is safe on a disk",
+            claim: "everything placed is safe on a disk",
             held: recorded.recording.is_whole(),
             evidence: format!(
                 "{} acknowledged on {} disks",
@@ -377,7 +377,7 @@ fn prove_copies(
             ),
         },
         Proof {
-            claim: "the second receiver got every frame while it was recorded",
+            claim: "the second receiver got every frame during the recording",
             held: second.placed() == stream.placed && second.pattern_errors == Some(0),
             evidence: format!(
                 "{} frames, {} wrong",
@@ -388,8 +388,7 @@ fn prove_copies(
     ]
 }
 
-/// Ranges of withheld packets as the receiver can know them: in sequence numbers, between the first and the last that
-/// were sent.
+/// Ranges of withheld packets that the receiver can detect: as sequence numbers, between the first and the last packet sent.
 fn visible(ranges: &[(u64, u64)], numbered: u64) -> Vec<(u64, u64)> {
     ranges.iter().filter(|r| r.0 > 0 && r.1 < numbered).map(|r| (r.0 + FIRST, r.1 + FIRST)).collect()
 }
@@ -399,7 +398,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
     let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
     format!(
-        "{:5.1} s  {:>9} received  lost {}  doubled {}  disks {}",
+        "{:5.1} s  {:>9} received  lost {}  duplicates {}  disks {}",
         clock.elapsed().as_secs_f64(),
         print::bytes(total),
         print::count(report.lost()),
@@ -408,7 +407,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     )
 }
 
-/// The result, for people.
+/// The result as text.
 fn summary(report: &DemoReport) -> String {
     use std::fmt::Write as _;
     let mut out = String::new();
@@ -422,7 +421,7 @@ fn summary(report: &DemoReport) -> String {
     );
     let _ = writeln!(
         out,
-        "CPU: receiving {:.3} s/GB, everything of the recorder {:.3} s/GB",
+        "CPU: receiving {:.3} s/GB, whole recorder {:.3} s/GB",
         receive.cpu.path_seconds_per_gb, receive.cpu.process_seconds_per_gb
     );
     let total: u64 = report.recorded.recording.disks.iter().map(|d| d.bytes).sum();

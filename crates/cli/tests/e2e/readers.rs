@@ -151,10 +151,10 @@ const CHUNKS: [Row; 16] = [
         "deletion",
         |r| std::fs::remove_file(r.chunk(3)).unwrap(),
         [1, 1, 1, 1],
-        "it is not there",
+        "it is in the index, but missing",
         "chunk 3 (",
     ),
-    row("swap", swap, [0, 1, 0, 0], "what was recorded lies in", "chunk 3 lies here"),
+    row("swap", swap, [0, 1, 0, 0], "the recorded data are in", "chunk 3 was found here"),
     row(
         "move",
         |r| std::fs::rename(r.chunk(3), r.elsewhere(&r.chunk(3))).unwrap(),
@@ -167,14 +167,14 @@ const CHUNKS: [Row; 16] = [
         "other case",
         |r| std::fs::rename(r.chunk(3), r.chunk(3).with_file_name("TRIAL.00000003")).unwrap(),
         [1, 1, 0, 0],
-        "what was recorded lies in",
-        "chunk 3 lies here",
+        "the recorded data are in",
+        "chunk 3 was found here",
     ),
     row(
         "foreign number",
         |r| std::fs::write(r.chunk(3).with_file_name("trial.99999999"), "x").unwrap(),
         [1, 1, 0, 0],
-        "no index knows it",
+        "in no index",
         "not used",
     ),
     row("FIFO", |r| special(&r.chunk(3), "fifo"), [1, 1, 1, 1], "it is a FIFO", "it is a FIFO"),
@@ -209,15 +209,15 @@ const INDEXES: [Row; 13] = [
         "junk lines in an index",
         |r| r.edit(&r.index(0), |b| b.extend(b"junk\n")),
         [1, 1, 0, 0],
-        "do not have their checksum",
-        "their checksum",
+        "have a wrong checksum",
+        "wrong checksum",
     ),
     row("CR LF", crlf, [0, 0, 0, 0], "COMPLETE ON DISK", ""),
     row(
         "a bit of a record",
         record_bit,
         [1, 1, 1, 1],
-        "no index knows it: its frame headers",
+        "it is in no index: its frame headers",
         "no index record: its frame headers",
     ),
     row(
@@ -234,11 +234,11 @@ const INDEXES: [Row; 13] = [
         "has no index",
         "no index record: its frame headers",
     ),
-    row("stale index", stale, [1, 1, 1, 1], "no index knows it", "no index record: its frame headers"),
-    row("index of another recording", foreign, [1, 1, 1, 1], "of another recording", "of another recording"),
+    row("stale index", stale, [1, 1, 1, 1], "in no index", "no index record: its frame headers"),
+    row("index of another recording", foreign, [1, 1, 1, 1], "another recording", "another recording"),
     row("FIFO for an index", |r| special(&r.index(0), "fifo"), [1, 1, 1, 1], "it is a FIFO", "it is a FIFO"),
     row("both indexes gone", unindexed, [0, 1, 1, 1], "there is no index", "there is no index"),
-    row("kill -9", Recorded::kill, [0, 1, 1, 1], "did not end in order", "did not end in order"),
+    row("kill -9", Recorded::kill, [0, 1, 1, 1], "did not end normally", "did not end normally"),
     row(
         "kill -9, and the tail gone",
         |r| {
@@ -246,10 +246,10 @@ const INDEXES: [Row; 13] = [
             tail(r);
         },
         [0, 1, 1, 1],
-        "did not end in order",
-        "did not end in order",
+        "did not end normally",
+        "did not end normally",
     ),
-    row("power cut", power_cut, [0, 1, 1, 1], "frames are not legal", "no index record, and"),
+    row("power cut", power_cut, [0, 1, 1, 1], "frames are invalid", "no index record, and"),
 ];
 
 fn swap(r: &Recorded) {
@@ -384,13 +384,13 @@ fn disks_that_are_not_there() {
     assert!(check.stderr.contains(&told) && cat.stderr.contains(&told), "{}{}", check.stderr, cat.stderr);
     nothing_invented(&cat.stdout, &recorded.stream, "one disk");
     let list = crate::site::run(&format!("ls --disk {}", first.display())).expect(1);
-    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks not here"));
+    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks absent"));
     // A disk that is a file.
     std::fs::remove_dir_all(second).unwrap();
     std::fs::write(second, "").unwrap();
     for verb in ["check trial", "cat trial"] {
         let done = recorded.site.run(verb).expect(1);
-        assert!(done.stderr.contains("cannot be looked at: Not a directory"), "{}", done.stderr);
+        assert!(done.stderr.contains("cannot be inspected: Not a directory"), "{}", done.stderr);
     }
 }
 
@@ -455,7 +455,7 @@ fn what_is_damaged_can_still_be_had() {
     let raw = recorded.site.run("cat trial --no-check").expect(1);
     let differ = raw.stdout.iter().zip(&recorded.stream).filter(|(a, b)| a != b).count();
     assert_eq!((raw.stdout.len(), differ), (recorded.stream.len(), 1));
-    assert!(raw.stderr.contains("given as it lies"), "{}", raw.stderr);
+    assert!(raw.stderr.contains("delivered as it is"), "{}", raw.stderr);
 }
 
 /// What a follower cannot have is named when the recorder is over.

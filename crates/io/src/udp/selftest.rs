@@ -22,7 +22,7 @@ use std::{
 /// The outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// Every packet came back whole.
+    /// Every packet was returned whole.
     Passed,
     /// Not what was sent: how it differed, or that the kernel refused.
     Failed(String),

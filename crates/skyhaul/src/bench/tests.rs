@@ -87,7 +87,7 @@ fn a_stop_keeps_what_was_measured() {
         }
     }
     let said = run(&BenchOptions { address: [239, 1, 1, 1].into(), ..options(What::Send) }, &mut |_| ());
-    assert!(said.unwrap_err().to_string().contains("hint: an --address of this host"));
+    assert!(said.unwrap_err().to_string().contains("hint: give an --address of this host"));
 }
 
 /// The same of SPEAD pairs: a heap that would take a day, and receivers that nothing came to, hold up nobody.

@@ -5,10 +5,10 @@
 //!
 //! | verdict | means | exit code |
 //! |---|---|---|
-//! | `whole` | every chunk proven, nothing missing | 0 |
-//! | `holes` | every chunk proven; data that never arrived are marked as missing | 0 |
-//! | `unproven` | files that no index knows, no known end, or disks that were not given | 1 |
-//! | `damaged` | a chunk that the index promised is gone or has other bytes, or was lost in recording | 1 |
+//! | `whole` | every chunk verified, nothing missing | 0 |
+//! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
+//! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
+//! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
 use std::collections::HashMap;
 use std::io;
@@ -58,9 +58,9 @@ pub struct DatastreamCheck {
     pub bytes: u64,
     /// Chunks whose bytes have the checksum of their index record.
     pub proven: u64,
-    /// Numbers of files that no index knows.
+    /// Numbers of files that are in no index.
     pub unacknowledged: Vec<u32>,
-    /// Numbers of chunks whose file is gone, has another length or other bytes.
+    /// Numbers of chunks whose file is missing, has another length or other contents.
     pub damaged: Vec<u32>,
     /// Numbers of chunks that the recorder could not write.
     pub lost: Vec<u32>,
@@ -74,7 +74,7 @@ pub struct DatastreamCheck {
     pub missing_units: u64,
     /// Places where the time from chunk to chunk does not go on.
     pub time_breaks: u64,
-    /// Frame numbers that lie between chunks and are in none.
+    /// Frame numbers between chunks that are in none of them.
     pub missing_between: u64,
     /// Frames that were looked into.
     pub frames_seen: u64,
@@ -103,7 +103,7 @@ pub struct HeapsCheck {
 pub struct CheckReport {
     /// The scan's label.
     pub scan: String,
-    /// How its recorder is.
+    /// State of its recorder.
     pub state: State,
     /// In one word.
     pub verdict: Verdict,
@@ -135,7 +135,7 @@ impl Recording {
     /// Read everything and hold it against the index.
     ///
     /// # Errors
-    /// There is no memory or thread to read with. What is wrong with the recording is in the report.
+    /// There is no memory or thread to read with. Faults of the recording are in the report.
     pub fn check(&self, options: &CheckOptions<'_>) -> io::Result<CheckReport> {
         let begun = Instant::now();
         let abouts: Vec<_> = (0..self.datastreams.len()).map(|index| self.about(index)).collect();
@@ -244,7 +244,7 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
                         continue;
                     };
                     let text = match entry.bytes {
-                        None => "the index promises it, but it is not there".to_owned(),
+                        None => "it is in the index, but missing".to_owned(),
                         Some(bytes) => {
                             format!("it has {bytes} bytes, its index record says {}", record.bytes)
                         }

@@ -1,4 +1,4 @@
-//! Opening a scan: what its indexes say, held against the files that are there.
+//! Opening a scan: what its indexes say, compared with the existing files.
 //!
 //! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
@@ -19,22 +19,22 @@ use super::read::{ReadOptions, Reader};
 use super::record::{ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, Session};
 use super::report::RecordingReport;
 
-/// Chunk files that are looked into to find out what they hold.
+/// Chunk files that are read to find out their format.
 const LOOK_AT: usize = 4;
-/// Bytes of each that are looked at.
+/// Bytes of each that are read.
 const LOOK_BYTES: u64 = 1 << 20;
 
-/// How a scan's recorder is.
+/// State of a scan's recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It is recording now.
     Live,
-    /// It ended in order.
+    /// It ended normally.
     Ended,
-    /// It was killed, or the machine was.
+    /// It was killed, or the machine crashed.
     Interrupted,
-    /// There is no index: recorded by other software.
+    /// Without an index: recorded by other software.
     Unindexed,
 }
 
@@ -56,11 +56,11 @@ impl State {
 pub struct ChunkEntry {
     /// Its number.
     pub number: u32,
-    /// Which of the recording's disks it is on.
+    /// The disk it is on, as an index into the recording's disks.
     pub disk: usize,
     /// Its file.
     pub path: PathBuf,
-    /// Length of the file; `None` if it is not there.
+    /// Length of the file; `None` if it is missing.
     pub bytes: Option<u64>,
     /// Its index record: it is acknowledged if it has one.
     pub record: Option<ChunkRecord>,
@@ -69,7 +69,7 @@ pub struct ChunkEntry {
 }
 
 impl ChunkEntry {
-    /// Whether the index knows it and the file has the length it says.
+    /// Whether it is in the index and the file has the recorded length.
     #[must_use]
     pub fn is_acknowledged(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.bytes == Some(record.bytes))
@@ -79,7 +79,7 @@ impl ChunkEntry {
 /// A regular file in one of the scan's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Which of the recording's disks it is on.
+    /// The disk it is on, as an index into the recording's disks.
     pub disk: usize,
     /// Where.
     pub path: PathBuf,
@@ -107,7 +107,7 @@ pub struct DatastreamEntry {
 }
 
 impl DatastreamEntry {
-    /// Ranges of numbers of which there is no file and no record, from the first number on.
+    /// Ranges of numbers without file and record, from the first number on.
     #[must_use]
     pub fn gaps(&self) -> Vec<Range<u32>> {
         let (mut next, mut gaps) = (0, Vec::new());
@@ -120,7 +120,7 @@ impl DatastreamEntry {
         gaps
     }
 
-    /// Numbers of files that no index knows (or knows with another length).
+    /// Numbers of files that are in no index (or with another length).
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.values().filter(|chunk| !chunk.is_acknowledged()).map(|chunk| chunk.number)
     }
@@ -143,7 +143,7 @@ impl DatastreamEntry {
 pub struct Recording {
     /// Its label.
     pub label: Label,
-    /// The disks it was looked for on.
+    /// The disks that were searched.
     pub disks: Vec<PathBuf>,
     /// What each session of it said at its beginning (one, unless labels were used twice).
     pub sessions: Vec<Session>,
@@ -151,19 +151,19 @@ pub struct Recording {
     pub datastreams: Vec<DatastreamEntry>,
     /// What the recorder noted.
     pub events: Vec<Event>,
-    /// The recorder's own account, if it ended in order.
+    /// The recorder's own account, if it ended normally.
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
-    /// How its recorder is.
+    /// State of its recorder.
     pub state: State,
     /// Regular files in its directories that are called neither chunk nor index.
     pub others: Vec<FileEntry>,
-    /// What was found amiss by names, lengths and indexes alone.
+    /// Faults found from names, lengths and indexes alone.
     pub findings: Vec<Finding>,
-    /// Indexes of two recordings lie under this name: one of them is read.
+    /// Two recordings have this name: one of them is read.
     pub ambiguous: bool,
     /// Of which of `disks` the recorder noted that it failed, was full or hung: it gave what it had there to others.
     pub(super) gave_up: Vec<bool>,
@@ -175,12 +175,12 @@ pub enum OpenError {
     /// The label cannot be a name on disk.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// There is no such scan.
+    /// The scan does not exist.
     #[error(
-        "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists what there is"
+        "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists the existing scans"
     )]
     NotFound(String),
-    /// There is no such scan where one could look, and one of the disks cannot be looked at.
+    /// The scan does not exist on the readable disks, and one of the disks cannot be read.
     #[error("no scan {scan}, and {}", error)]
     NoDisk {
         /// The label.
@@ -194,7 +194,7 @@ impl Recording {
     /// Open `scan` on `disks`.
     ///
     /// # Errors
-    /// The label is none, or nothing of the scan is there.
+    /// The scan name is invalid, or the scan does not exist.
     pub fn open<P: Into<PathBuf>>(
         disks: impl IntoIterator<Item = P>,
         scan: &str,
@@ -212,7 +212,7 @@ impl Recording {
                     OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
                 }
                 (None, Some(Finding { path: Some(path), text, .. })) => {
-                    let hint = format!("hint: look what it is: ls -ld {}", path.display());
+                    let hint = format!("hint: check its type and permissions: ls -ld {}", path.display());
                     let error = std::io::Error::other(format!("{} {text}\n{hint}", path.display()));
                     OpenError::NoDisk { scan: label.to_string(), error }
                 }
@@ -272,7 +272,7 @@ impl Recording {
     /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
     ///
     /// # Errors
-    /// There is no such datastream, or no memory to read into.
+    /// The datastream does not exist, or there is no memory to read into.
     pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
         Reader::new(self, datastream, options)
     }

@@ -73,7 +73,7 @@ impl Seen {
     /// Whether what was read is what `record` promises.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference from the record.
     pub(super) fn proves(&self, record: &ChunkRecord) -> Result<(), String> {
         if let Some(error) = &self.error {
             return Err(format!("it cannot be read: {error}"));
@@ -91,26 +91,26 @@ impl Seen {
     /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the file cannot be verified.
     pub(super) fn proven_by_frames(&self, after: Option<Time>, before: Option<Time>) -> Result<(), String> {
         if let Some(error) = &self.error {
             return Err(format!("it cannot be read: {error}"));
         }
         if let Some(why) = self.illegal_why {
-            return Err(format!("{} of its frames are not legal: {why}", self.illegal));
+            return Err(format!("{} of its frames are invalid: {why}", self.illegal));
         }
         if self.objects > 0 {
             // Heaps have no time: legal packets from the first byte to the last are all that they can tell.
             return Ok(());
         }
         let (Some(first), Some(last)) = (self.first_time, self.last_time) else {
-            return Err("no frame header in it can be read".to_owned());
+            return Err("it contains no readable frame header".to_owned());
         };
         if self.goes_back
             || after.is_some_and(|after| first < after)
             || before.is_some_and(|before| last > before)
         {
-            return Err("the times of its frames are not those of its place".to_owned());
+            return Err("the times of its frames do not fit its place".to_owned());
         }
         Ok(())
     }
@@ -137,7 +137,7 @@ pub(super) fn read_file(
             return Seen { error: Some("no memory to read into".to_owned()), ..seen };
         };
         let length = match source.read(seen.read, &mut block) {
-            Ok(0) => return Seen { error: Some("it became shorter while it was read".to_owned()), ..seen },
+            Ok(0) => return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen },
             Ok(length) => length.min((end - seen.read) as usize),
             Err(error) => return Seen { error: Some(error.to_string()), ..seen },
         };
@@ -161,7 +161,7 @@ pub(super) fn read_file(
 /// CRC-32C of a file of exactly `bytes` bytes.
 ///
 /// # Errors
-/// The system's; it has another length.
+/// A system error, or the file has another length.
 pub(super) fn checksum(path: &Path, bytes: u64) -> io::Result<u32> {
     use std::io::Read;
     let mut file = open_regular(path)?;
@@ -184,7 +184,7 @@ pub(super) fn checksum(path: &Path, bytes: u64) -> io::Result<u32> {
 
 /// Looks for the bytes that a record promises under every other name in the scan's directories.
 ///
-/// Each file is read for it once at most. Where frames tell the time, only files that begin at the record's are read.
+/// Each file is read at most once for this. If frames give the time, only files that begin at the record's time are read.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// By length: files that may be what is looked for.

@@ -1,13 +1,13 @@
-//! A datastream as one stream of bytes, read ahead by a thread of its own.
+//! A datastream as one stream of bytes, read ahead by a separate thread.
 //!
 //! ```text
-//!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk proven, then given ─▶ few buffers ─▶ Read
+//!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk verified, then given ▶ few buffers ─▶ Read
 //! ```
 //!
-//! Nothing is given before it is proven: a chunk lies in memory until its checksum is known. One that is longer than
-//! 512 MiB is read twice. What is not there, or does not have its checksum under any name, is a [`Gap`]: an error, left
-//! out, or filled with frames marked invalid, as the caller wants ([`Missing`]). Every gap is in [`Reader::gaps`], and a
-//! stream without gaps is whole to its end.
+//! Nothing is delivered before it is verified: a chunk stays in memory until its checksum is known. A chunk longer than
+//! 512 MiB is read twice. Missing data, or data without a correct checksum under any name, are a [`Gap`]: an error,
+//! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`]). Every gap is in [`Reader::gaps`],
+//! and a stream without gaps is whole to its end.
 
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,25 +25,25 @@ use super::gap::Gap;
 use super::open::Recording;
 use super::plan::{self, Step};
 
-/// What to do where a chunk is missing, damaged or unproven.
+/// What to do about a missing, damaged or unverified chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
     /// End the stream with an error there.
     #[default]
     Refuse,
-    /// Leave it out and go on.
+    /// Skip it and continue.
     Skip,
-    /// Give frames marked invalid in its place, as many as it had.
+    /// Deliver as many frames marked invalid in its place.
     Fill,
 }
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Give only chunks that are proven. Otherwise a damaged or unproven file is given as it lies; it is a gap all
-    /// the same.
+    /// Deliver only verified chunks. Otherwise a damaged or unverified file is delivered as it is, and still reported as a
+    /// gap.
     pub verify: bool,
-    /// Wait for chunks that are still to be recorded, until the recorder ends.
+    /// Wait for further chunks until the recorder ends.
     pub follow: bool,
     /// What to do about gaps.
     pub missing: Missing,
@@ -57,13 +57,13 @@ impl Default for ReadOptions {
     }
 }
 
-/// Pieces read ahead of the consumer, besides those of the chunk that is proven.
+/// Pieces read ahead of the consumer, besides those of the chunk being verified.
 const AHEAD: usize = 7;
-/// Longer chunks are not held in memory while they are proven, in bytes.
+/// Longest chunk that is held in memory while it is verified, in bytes.
 const MOST_HELD: u64 = 512 << 20;
-/// Between two looks of who waits for as long as it takes.
+/// Polling interval of an unlimited wait.
 const LONG: Duration = Duration::from_secs(3600);
-/// Gaps that are kept; more are counted only.
+/// Maximum number of gaps kept; further ones are only counted.
 const MOST_GAPS: usize = 100_000;
 
 /// Unix second and frame number of a chunk's first and of its last frame, where they are known.
@@ -74,11 +74,11 @@ pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
 pub struct Piece {
     /// The chunk's number.
     pub number: u32,
-    /// Made in the place of a missing chunk.
+    /// Generated in place of a missing chunk.
     pub filled: bool,
-    /// Nothing of its chunk follows. (Of a chunk that is given as it is read, that may be told by none.)
+    /// The last piece of its chunk. (If a chunk is delivered while it is read, no piece may be marked.)
     pub last: bool,
-    /// When its chunk begins and ends.
+    /// Start and end time of its chunk.
     pub times: Times,
     pub(super) data: Data,
 }
@@ -93,7 +93,7 @@ pub(super) enum Data {
     },
 }
 
-/// Counts the pieces that lie in no buffer.
+/// Counts the pieces that are in no buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held(Arc<()>);
 
@@ -120,13 +120,13 @@ impl Piece {
 pub enum Next {
     /// Bytes.
     Piece(Piece),
-    /// Nothing in the time given.
+    /// Nothing arrived in the given time.
     NotYet,
-    /// Nothing more.
+    /// The end.
     End,
 }
 
-/// What a reader met besides bytes.
+/// What a reader encountered besides data.
 #[derive(Debug, Default)]
 struct Met {
     gaps: Vec<Gap>,
@@ -134,7 +134,7 @@ struct Met {
     notes: Vec<Finding>,
 }
 
-/// What a reader meets: told as it is met, whoever holds this.
+/// What a reader encounters, available at once to every holder of this.
 #[derive(Clone, Debug, Default)]
 pub struct Account(Arc<Mutex<Met>>);
 
@@ -143,19 +143,19 @@ impl Account {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The gaps from number `from` on of those that were met (the first 100 000).
+    /// The gaps encountered, from number `from` on (the first 100 000).
     #[must_use]
     pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
         self.met().gaps.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// How many gaps were met.
+    /// Number of gaps encountered.
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.met().gaps_total
     }
 
-    /// What else was found on the way, and did no harm: chunks under another name, files that are too long.
+    /// Findings without consequences: chunks under another name, files that are too long.
     #[must_use]
     pub fn notes_from(&self, from: usize) -> Vec<Finding> {
         self.met().notes.get(from..).unwrap_or_default().to_vec()
@@ -179,7 +179,7 @@ impl Account {
 
 /// A gap that ended a stream ([`Missing::Refuse`]).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}\nhint: `skyhaul check` says all that is amiss; a reader that may skip or fill goes on")]
+#[error("{0}\nhint: `skyhaul check` lists all damage; reading can continue if gaps are skipped or filled")]
 pub struct Damaged(pub Gap);
 
 /// Reads a datastream: as `Read`, or piece by piece without a copy.
@@ -235,7 +235,7 @@ impl Reader {
     /// The next bytes in order, or `None` at the end.
     ///
     /// # Errors
-    /// With [`Missing::Refuse`] the first gap, as [`Damaged`].
+    /// [`Damaged`] at the first gap, with [`Missing::Refuse`].
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
         loop {
             match self.next_within(LONG)? {
@@ -246,7 +246,7 @@ impl Reader {
         }
     }
 
-    /// The next bytes in order, if they come within `wait`.
+    /// The next bytes in order, if they are available within `wait`.
     ///
     /// # Errors
     /// As [`Reader::next_piece`].
@@ -263,28 +263,28 @@ impl Reader {
         }
     }
 
-    /// The thread is over: a stream that it did not bring to its end must not look whole.
+    /// The thread has ended: a stream that it did not finish must not look whole.
     fn ended(&mut self) -> io::Result<Next> {
         self.pieces = None;
         match self.thread.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(io::Error::other("the thread that reads ahead failed")),
+            Some(Err(_)) => Err(io::Error::other("the read-ahead thread panicked")),
             _ => Ok(Next::End),
         }
     }
 
-    /// What was met so far, and will be: also while the stream is read by others.
+    /// What is encountered, now and later, even while the stream is read elsewhere.
     #[must_use]
     pub fn account(&self) -> Account {
         self.account.clone()
     }
 
-    /// The gaps met so far. After the end: all of them; a stream without any was whole.
+    /// The gaps encountered so far; after the end, all of them. A stream without gaps was whole.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.account.gaps_from(0)
     }
 
-    /// Chunks that came from the recorder's memory and not from a disk.
+    /// Chunks read from the recorder's memory and not from a disk.
     #[must_use]
     pub fn chunks_from_memory(&self) -> u64 {
         self.from_memory.load(Ordering::Relaxed)

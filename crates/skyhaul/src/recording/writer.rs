@@ -37,25 +37,25 @@ use super::names::{LAST_NUMBER, Label, LabelError};
 use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
 
-/// How long a disk may take at the end to say whether its chunks are there, at least.
+/// Minimum time for a disk to confirm its chunks at the end.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// When data are made durable, and so when a chunk counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Each chunk as soon as it is written; chunks that come together share one sync.
+    /// Each chunk as soon as it is written; simultaneous chunks share one sync.
     #[default]
     Chunk,
     /// At most this often; memory holds the chunks until then.
     Interval(Duration),
-    /// Never: acknowledged chunks survive the recorder's death, not the machine's.
+    /// Never: acknowledged chunks survive a crash of the recorder, but not of the machine.
     None,
 }
 
 /// What to do when the scan's label is on a disk already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Put a letter behind it, a-z then A-Z, as FlexBuff does.
+    /// Append a letter, a-z then A-Z, as FlexBuff does.
     #[default]
     Letter,
     /// Refuse.
@@ -65,7 +65,7 @@ pub enum Existing {
 /// What to record to, and how.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Directories, each on a disk of its own; they exist.
+    /// Existing directories, each on a disk of its own.
     pub disks: Vec<PathBuf>,
     /// The scan's label.
     pub scan: String,
@@ -79,13 +79,13 @@ pub struct WriterOptions {
     pub existing: Existing,
     /// Kept in the index's session record.
     pub metadata: Value,
-    /// Bytes that are left free on each disk.
+    /// Bytes to leave free on each disk.
     pub reserve_bytes: u64,
-    /// A write that takes longer is given to another disk.
+    /// A chunk whose write takes longer is given to another disk.
     pub stall: Duration,
     /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
     pub pool: Option<Pool>,
-    /// What shall go wrong on which disk (by its place in `disks`), for tests.
+    /// Faults to inject into disks (by index in `disks`), for tests.
     pub faults: Vec<(usize, Faults)>,
 }
 
@@ -107,10 +107,10 @@ impl WriterOptions {
         }
     }
 
-    /// Whether a scan can be recorded so, as far as can be told without making anything.
+    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
     ///
     /// # Errors
-    /// The label is none; there is no disk, one that is no place to record to, or one twice.
+    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
     pub fn check(&self) -> Result<(), WriterError> {
         Label::new(&self.scan)?;
         if self.disks.is_empty() {
@@ -134,24 +134,24 @@ pub enum WriterError {
     /// The label cannot be a name on disk.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// There is nowhere to write to.
+    /// There is no disk to write to.
     #[error("no disk to record to\nhint: name one with --disk")]
     NoDisk,
-    /// The label is taken (and, with [`Existing::Letter`], all letters behind it).
-    #[error("scan {0} exists\nhint: choose another label, or remove the old scan")]
+    /// The label is taken (and, with [`Existing::Letter`], also with every letter).
+    #[error("scan {0} exists\nhint: choose another name, or remove the old scan")]
     Exists(String),
-    /// One of the disks is given twice: its chunks would be taken for those of two.
-    #[error("{} is the same directory as {}: a disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
+    /// One of the disks is given twice: its chunks would be taken for those of two disks.
+    #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
     Twice(PathBuf, PathBuf),
-    /// One of the disks is no place to record to.
+    /// One of the disks cannot be recorded to.
     #[error(transparent)]
     Place(io::Error),
     /// One of the disks cannot be written to.
-    #[error("{}: {error}\nhint: check that the disk is mounted and that you may write to it", path.display())]
+    #[error("{}: {error}\nhint: check that the disk is mounted and writable", path.display())]
     Disk {
         /// Its directory.
         path: PathBuf,
-        /// The system's reason.
+        /// The system error.
         #[source]
         error: io::Error,
     },
@@ -165,15 +165,15 @@ pub struct DatastreamId(pub u32);
 /// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
 pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
 
-/// One chunk: a block in which nothing is written any more.
+/// One chunk: a block that is no longer written to.
 pub struct Chunk {
-    /// Which datastream it is part of.
+    /// The datastream it belongs to.
     pub datastream: DatastreamId,
     /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
     pub number: u32,
     /// Its memory.
     pub block: Block,
-    /// Which bytes of the block it is. A start that is no multiple of 4096 costs a slower write.
+    /// The bytes of the block that it holds. A start that is not a multiple of 4096 makes writing slower.
     pub range: Range<usize>,
     /// What it holds.
     pub meta: ChunkMeta,
@@ -187,7 +187,7 @@ impl std::fmt::Debug for Chunk {
     }
 }
 
-/// Why a chunk was not taken. The chunk comes back with it.
+/// Why a chunk was refused, with the chunk.
 #[derive(Debug, thiserror::Error)]
 #[error("{chunk:?} was refused: {reason}")]
 pub struct Refused {
@@ -197,18 +197,18 @@ pub struct Refused {
     pub chunk: Box<Chunk>,
 }
 
-/// Why a chunk was not taken.
+/// Why a chunk was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No disk can take it: it is counted (and recorded on what disks are left) as lost.
+    /// No disk can take it: it is counted (and recorded on the remaining disks) as lost.
     #[error("no disk can take it")]
     NoDisk,
     /// The recording is ending.
     #[error("the recording is ending")]
     Closed,
-    /// There is no such datastream, its number has more than eight digits or is under way, or its range is not
-    /// in its block.
-    #[error("it has no such datastream, number or range")]
+    /// The datastream does not exist, the number has more than eight digits or is in progress, or the range is outside its
+    /// block.
+    #[error("invalid datastream, number or range")]
     Invalid,
 }
 
@@ -224,10 +224,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Make the scan's directories and indexes, and start one thread for each disk.
+    /// Create the scan's directories and indexes, and start one thread for each disk.
     ///
     /// # Errors
-    /// The label is bad or taken, or one of the disks cannot be written to: nothing is then recorded.
+    /// The scan name is invalid or taken, or one of the disks cannot be written to; nothing is recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
         options.check()?;
         let label = claim(&Label::new(&options.scan)?, options)?;
@@ -282,8 +282,7 @@ impl Writer {
         DatastreamId(datastream)
     }
 
-    /// Say more of a datastream than was known when it began (its frame rate, say): readers take the last word. Its
-    /// suffix stays.
+    /// Update what is known of a datastream (such as its frame rate): readers use the latest. Its suffix stays the same.
     pub fn update_datastream(&self, datastream: DatastreamId, info: &DatastreamInfo) {
         let name = self.dispatch.ledger().name(datastream.0).map(str::to_owned);
         if let Some(name) = name {
@@ -306,7 +305,7 @@ impl Writer {
     /// Give a chunk to the disks. Never blocks.
     ///
     /// # Errors
-    /// The chunk comes back with the reason; `NoDisk` is counted as a loss.
+    /// The chunk is returned with the reason; `NoDisk` is counted as a loss.
     pub fn submit(&self, chunk: Chunk) -> Result<(), Refused> {
         let refuse = |reason, chunk| Err(Refused { reason, chunk });
         let chunk = Box::new(chunk);
@@ -344,18 +343,18 @@ impl Writer {
         self.dispatch.event(event, None);
     }
 
-    /// The program did not run for `time`: that makes no disk slow.
+    /// The program did not run for `time`, which must not count as slowness of a disk.
     pub fn paused(&self, time: Duration) {
         self.dispatch.forgive(time);
     }
 
-    /// Each disk as it is now.
+    /// The current state of each disk.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {
         self.dispatch.status()
     }
 
-    /// The account as it is now.
+    /// The current account.
     #[must_use]
     pub fn report(&self) -> RecordingReport {
         let (events, events_dropped) = self.dispatch.ledger().events();
@@ -374,7 +373,7 @@ impl Writer {
         }
     }
 
-    /// Take no more, wait at most `deadline` until all is durable, write the account to every index, and stop.
+    /// Accept no more chunks, wait at most `deadline` until all are durable, write the account to every index, and stop.
     #[must_use]
     pub fn finish(mut self, deadline: Duration) -> RecordingReport {
         self.end(deadline)
@@ -413,7 +412,7 @@ impl Drop for Writer {
     }
 }
 
-/// A disk's thread. It never takes the scan with it: what it had goes to the other disks, and the report says why.
+/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
 fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
     // What it leaves behind is locked state that is sound at every step, and memory that comes back.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
@@ -422,7 +421,7 @@ fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
     }
 }
 
-/// Find a label that no disk has and make its directories.
+/// Find a label that no disk has, and create its directories.
 fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
     let most = if options.existing == Existing::Letter { 53 } else { 1 };
     for label in wanted.variants().take(most) {
@@ -450,7 +449,7 @@ fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> 
     Err(WriterError::Exists(wanted.to_string()))
 }
 
-/// Make one disk ready: its engine, and its index with the session's record, durable.
+/// Prepare one disk: its engine, and its index with the durable record of the session.
 fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> io::Result<(Disk, Log)> {
     let faults = options.faults.iter().find(|(disk, _)| *disk == index);
     let disk_options = DiskOptions {
@@ -474,7 +473,7 @@ fn note_shared_devices(dispatch: &Dispatch, disks: &[PathBuf]) {
     let devices: Vec<_> = disks.iter().map(|path| disk::device(path).ok()).collect();
     for (index, device) in devices.iter().enumerate() {
         if device.is_some() && devices[..index].contains(device) {
-            let text = "lies on the same file system as another disk: they share its speed and its fate";
+            let text = "is on the same file system as another disk: they share its speed and fail together";
             dispatch.ledger().note(Event::now("same_device", Some(disks[index].clone()), text.to_owned()));
         }
     }
@@ -485,7 +484,7 @@ fn memory_file(pool: Option<&Pool>) -> Option<MemoryFile> {
     pool?.shared().map(|(fd, id)| MemoryFile { fd: fd.as_raw_fd(), id })
 }
 
-/// A number that no other session has.
+/// A unique number for the session.
 fn random_number() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds each of these from the system's randomness.

@@ -1,4 +1,4 @@
-//! The sending thread: numbers in, trains out, each at its time.
+//! The sending thread: numbers in, trains out, each on schedule.
 
 use super::plan::Plan;
 use super::{HEAD, Supply};
@@ -25,7 +25,7 @@ pub struct SenderOptions {
     pub mode: SendMode,
     /// Bits per second of datagram payload; 0 is as fast as possible.
     pub rate: u64,
-    /// What to do wrong on purpose.
+    /// Faults to inject.
     pub faults: Option<Faults>,
     /// Stop after this many packets of the supply.
     pub packets: Option<u64>,
@@ -35,7 +35,7 @@ pub struct SenderOptions {
     pub cpu: Option<usize>,
 }
 
-/// Ends a sender from outside, and tells how far it is.
+/// Ends a sender from outside, and gives its progress.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Ask the sender to end after the train it is at.
+    /// Ask the sender to end after the current train.
     pub fn stop(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
@@ -55,7 +55,7 @@ impl Stop {
     }
 }
 
-/// What was sent, and what was withheld on purpose.
+/// What was sent, and which packets were withheld on purpose.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SendReport {
     /// [`VERSION`].
@@ -64,11 +64,11 @@ pub struct SendReport {
     pub to: String,
     /// What, in words.
     pub what: String,
-    /// How packets were handed to the kernel, and why so.
+    /// How packets were handed to the kernel, and why.
     pub mode: String,
     /// Packets the supply had, sent or not.
     pub numbered: u64,
-    /// Packets sent, doubled ones included.
+    /// Packets sent, including duplicates.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
@@ -98,9 +98,9 @@ pub struct SendReport {
     pub cpu_seconds: f64,
     /// The same per 10⁹ bytes.
     pub cpu_seconds_per_gb: f64,
-    /// What ended it, where that was an error.
+    /// The error that ended it, if any.
     pub error: Option<String>,
-    /// What did not go as it was asked for, and could go on all the same.
+    /// What did not go as requested, without ending the stream.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -126,7 +126,7 @@ impl Outlet {
         }
     }
 
-    /// Let what is on its way arrive.
+    /// Wait for data in flight.
     fn finish(&mut self) -> io::Result<()> {
         match self {
             Outlet::Udp(_) => Ok(()),
@@ -155,7 +155,7 @@ impl Sender {
     /// Open the socket, or connect.
     ///
     /// # Errors
-    /// The system's, with the address.
+    /// A system error, with the address.
     pub fn open(options: SenderOptions, supply: Box<dyn Supply>) -> io::Result<Self> {
         let outlet = match options.to.transport {
             Transport::Udp => {
@@ -170,12 +170,12 @@ impl Sender {
         Ok(Self { options, supply, outlet })
     }
 
-    /// Send all there is, or until `stop`.
+    /// Send everything, or until `stop`.
     #[must_use]
     pub fn run(mut self, stop: &Stop) -> SendReport {
         let mut notes = Vec::new();
         if let Some(cpu) = self.options.cpu {
-            // A sender that is not pinned is only less steady.
+            // A sender that is not pinned only runs less steadily.
             notes.extend(host::thread::pin(cpu).err().map(|why| format!("not pinned to a processor: {why}")));
         }
         let cpu = host::thread::cpu_time();

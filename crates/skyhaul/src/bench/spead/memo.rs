@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Buffer sizes of the settings `Buffers` and `MTU + buffers`, in bytes (the memo's 16 MB).
 const BUFFER: u64 = 16 << 20;
-/// What Linux gives a socket when nobody asks.
+/// The default socket buffer of Linux.
 const DEFAULT_BUFFER: u64 = 212_992;
 /// A packet that fits an Ethernet frame: the default of SPEAD tools.
 const DEFAULT_PACKET: usize = 1472;
@@ -114,7 +114,7 @@ pub struct MemoOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
-    /// Ends it early: the report then tells what was measured until then.
+    /// Ends it early: the report then holds what was measured until then.
     pub stop: Stop,
 }
 
@@ -127,7 +127,7 @@ pub struct Cell {
     pub setting: Setting,
     /// Bytes of a packet.
     pub packet: usize,
-    /// What came out.
+    /// The results.
     pub figures: Figures,
 }
 
@@ -138,7 +138,7 @@ pub struct Point {
     pub pairs: usize,
     /// Bits per second asked of each; 0 as fast as possible.
     pub rate: u64,
-    /// What came out, all pairs together.
+    /// The results, all pairs together.
     pub figures: Figures,
 }
 
@@ -176,10 +176,10 @@ pub struct MemoReport {
     pub interrupted: bool,
 }
 
-/// Run the experiments. `progress` is told what is going on.
+/// Run the experiments. `progress` receives status messages.
 ///
 /// # Errors
-/// What the system refuses: sockets, memory, namespaces.
+/// The system refuses sockets, memory or namespaces.
 pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<MemoReport> {
     let mut report = MemoReport {
         version: VERSION,
@@ -339,9 +339,9 @@ fn points(
     Ok(points)
 }
 
-/// Eight rates up to what one sender can do alone; none when it was stopped.
+/// Eight rates up to rate of a single sender alone; none when it was stopped.
 fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<u64>> {
-    progress("what one sender can do");
+    progress("rate of a single sender");
     let alone = PairOptions { receiving: Receiving::Light, ..pair_options(options, Setting::MtuBuffers, 1) };
     let Some(figures) = once(&alone)? else { return Ok(Vec::new()) };
     let most = figures.sent.median;

@@ -136,7 +136,7 @@ const HEAPS: u64 = 64;
 /// Run all pairs once.
 ///
 /// # Errors
-/// What the system refuses: sockets, memory, namespaces.
+/// The system refuses sockets, memory or namespaces.
 pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     let process = thread::process_cpu_time();
     let mut receivers = Vec::new();
@@ -159,7 +159,7 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     wait_for(&senders, &options.stop, &live);
     let mut sent = Vec::new();
     for sender in senders {
-        sent.push(sender.join().map_err(|_| io::Error::other("a sending thread ended early"))??);
+        sent.push(sender.join().map_err(|_| io::Error::other("a sending thread panicked"))??);
     }
     let wall = sent.iter().map(|s| (s.ended - began).as_secs_f64()).fold(1e-9, f64::max);
     let mut received = Received::default();
@@ -232,7 +232,7 @@ fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
         // It ended before it was ready: its error says why.
         Err(_) => match join(thread)? {
             Err(error) => Err(error),
-            Ok(_) => Err(io::Error::other("a receiver ended before it began")),
+            Ok(_) => Err(io::Error::other("a receiver ended before it started")),
         },
     }
 }
@@ -303,7 +303,7 @@ fn receive_bare(stop: &Stop, at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io
     Ok(Received::default())
 }
 
-/// A port where nobody reads: the kernel throws away what does not fit the buffer.
+/// A port that nobody reads: the kernel discards what does not fit into the buffer.
 fn receive_nothing(
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,

@@ -66,9 +66,9 @@ fn a_copy_is_expected_only_on_the_disk_that_was_given_up() {
     for (from, to, expected) in [
         (0, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
         (2, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
-        (0, 2, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
-        (2, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
-        (1, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (0, 2, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
+        (2, 0, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
+        (1, 0, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
     ] {
         let original = entry(from);
         let copy = world.disks[to].join(original.strip_prefix(&world.disks[from]).unwrap());

@@ -16,7 +16,7 @@ pub trait Deliver: Send {
     /// Take all these packets, for this destination.
     ///
     /// # Errors
-    /// What makes going on impossible; the heaps of these packets end with it.
+    /// A fault that prevents further sending; the heaps of these packets fail with it.
     fn deliver(&mut self, substream: usize, packets: Gathered<'_>) -> io::Result<Sent>;
 
     /// How many destinations there are.
@@ -52,7 +52,7 @@ impl Outlet {
     /// Datagrams to all of these, as substreams 0, 1, ….
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn udp(to: &[Endpoint], options: &SendOptions) -> io::Result<Self> {
         Ok(Outlet::Udp(to.iter().map(|at| UdpSender::open(at, options)).collect::<io::Result<_>>()?))
     }
@@ -60,7 +60,7 @@ impl Outlet {
     /// A connection.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn tcp(to: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
         Ok(Outlet::Tcp(Box::new(TcpSender::open(to, options)?)))
     }
@@ -76,7 +76,7 @@ impl Outlet {
         }
     }
 
-    /// Where to and how, in one line.
+    /// Destination and transport, in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
