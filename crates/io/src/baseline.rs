@@ -137,7 +137,7 @@ impl BareReceiver {
         self.local
     }
 
-    /// One system call, and the copy of what it brought; `each` is told of every packet or train. Nothing after
+    /// One system call, and the copy of what it received; `each` is called for every packet or train. Nothing after
     /// 50 ms of silence.
     ///
     /// # Errors

@@ -99,7 +99,7 @@ fn meminfo(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// However touching ends, whoever waits for the rest must not wait for ever.
+/// However touching ends, waiting for the rest must end too.
 struct EndOfTouching<'a>(&'a AtomicBool);
 
 impl Drop for EndOfTouching<'_> {
@@ -303,7 +303,7 @@ impl Pool {
         self.prepared() == Prepared::Whole
     }
 
-    /// Whether a block that is asked for now may come by itself in a moment: none is free, and not all memory is there.
+    /// Whether a block may soon become available: none is free, and not all memory is ready.
     #[inline]
     #[must_use]
     pub fn is_short(&self) -> bool {

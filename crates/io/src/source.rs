@@ -158,7 +158,7 @@ pub struct SourceStats {
     pub socket_drops: u64,
     /// TCP: connections accepted so far.
     pub connections: u64,
-    /// TCP: connections that ended in the middle of a packet, by reset, or by garbage, or were not asked for.
+    /// TCP: connections that ended in the middle of a packet, by reset or by garbage, or that were refused.
     pub broken: u64,
     /// The kernel's buffer for this source.
     pub buffer: Option<Buffer>,
@@ -172,10 +172,10 @@ pub struct SourceStats {
     pub remedies: Vec<String>,
 }
 
-/// A kernel buffer: bytes asked for and bytes given.
+/// A kernel buffer: bytes requested and bytes granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: u64,
     /// Bytes granted (the kernel books packet overhead against twice this).
     pub granted: u64,

@@ -183,7 +183,7 @@ fn connections_that_say_nothing_give_way_to_those_that_speak() {
         |mut one: &TcpStream| matches!(one.read(&mut [0]), Ok(0) | Err(_)) && one.peek(&mut [0]).is_ok();
     assert!(closed(&mute) && !closed(&silent) && !closed(&speaker));
     assert_eq!((source.connections(), source.stats().broken), (3, 0));
-    assert!(source.stats().remedies.iter().any(|r| r.starts_with("1 silent connections gave way")));
+    assert!(source.stats().remedies.iter().any(|r| r.starts_with("1 silent connections were closed")));
     silent.write_all(&[1; 10]).unwrap();
     let said =
         |arrived: &Arrived, who: &TcpStream| arrived.get(&who.local_addr().unwrap()).map_or(0, Vec::len);
@@ -281,7 +281,7 @@ fn nobody_there_says_so() {
     assert_eq!(
         error.to_string(),
         format!(
-            "connect tcp://{gone}: Connection refused; hint: nobody listens there; start the receiver first (port {})",
+            "connect tcp://{gone}: Connection refused; hint: no receiver is listening on port {}; start the receiver first",
             gone.port()
         )
     );
@@ -386,10 +386,10 @@ fn the_address_chooses_the_congestion_control() {
     let Err(error) = TcpSource::open(&at, Box::new(by_length), &TcpOptions::default()) else {
         panic!("opened")
     };
-    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+    assert!(error.to_string().contains("hint: this host lacks that congestion control: `sysctl"), "{error}");
     let to = Endpoint { cc: Some("nosuch".into()), ..Endpoint::tcp(source.local()) };
     let Err(error) = TcpSender::open(&to, &TcpSendOptions::default()) else { panic!("opened") };
-    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+    assert!(error.to_string().contains("hint: this host lacks that congestion control: `sysctl"), "{error}");
 }
 
 #[test]
@@ -429,7 +429,7 @@ fn nobody_answering_says_so() {
     });
     let text = error.unwrap().to_string();
     assert!(
-        text.starts_with(&format!("connect tcp://{to}: Connection timed out; hint: it does not answer")),
+        text.starts_with(&format!("connect tcp://{to}: Connection timed out; hint: no answer: try `ping")),
         "{text}"
     );
 }

@@ -173,7 +173,7 @@ fn a_damaged_chunk_of_heaps_is_named_and_the_others_are_given() {
 fn options_for_frames_are_wrong_use() {
     for (line, told) in [
         ("--window 4", "--heap-window"),
-        ("--no-fill", "what is missing"),
+        ("--no-fill", "gaps in heaps"),
         ("--forward udp://127.0.0.1:9", "--follow"),
     ] {
         let done = run(&format!("record --format spead --scan x --disk /tmp {ANY} {line}")).expect(2);

@@ -64,7 +64,7 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// Everything, freed by whoever is last: the last handle, or after it the last heap.
+/// Everything, freed by the last handle, or after it by the last heap.
 #[derive(Debug)]
 struct Inner {
     supply: Arc<Supply>,

@@ -33,7 +33,7 @@ pub struct TcpOptions {
     /// Most connections at a time. A newcomer then takes the place of the one that brought least, of those that were
     /// silent for a second; where there is none, it waits in the kernel's queue.
     pub connections: usize,
-    /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
+    /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
 }
 

@@ -148,7 +148,7 @@ fn buffer_remedy(buffer: Buffer) -> Option<String> {
     ))
 }
 
-/// Join the group, on the interface asked for or the one the routes lead to, from any source or only one.
+/// Join the group, on the given interface or the one chosen by the routes, from any source or only one.
 fn join(fd: BorrowedFd<'_>, at: &Endpoint) -> io::Result<()> {
     let (level, all) = match at.address {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MULTICAST_ALL),

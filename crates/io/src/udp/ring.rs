@@ -389,7 +389,7 @@ fn bind(socket: &Socket, protocol: u16, interface: u32) -> io::Result<()> {
     socket.bind(&address)
 }
 
-/// A ring asked for: with its own quiet socket that holds the port.
+/// A ring requested by name, with its own silent socket that holds the port.
 pub(super) struct RingTier {
     ring: Ring,
     /// Held for the port and the groups.

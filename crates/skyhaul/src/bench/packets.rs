@@ -25,7 +25,7 @@ pub(super) fn size(size: usize) -> io::Result<usize> {
     Ok(payload + HEADERS)
 }
 
-/// Packets one behind the other, numbered as they are asked for.
+/// Contiguous packets, numbered as they are requested.
 #[derive(Debug)]
 pub(super) struct Packets {
     bytes: Vec<u8>,

@@ -254,7 +254,7 @@ fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
     }
 }
 
-/// Send from a thread of its own for the time that is asked for.
+/// Send from a separate thread for the requested time.
 pub(super) fn give(
     options: &BenchOptions,
     to: Endpoint,
@@ -266,7 +266,7 @@ pub(super) fn give(
     join(start_giver(options, to, size, load, flow, give)?)?
 }
 
-/// A thread that sends bare packets: for the time that is asked for, or the bytes of a recording.
+/// A thread that sends bare packets: for the requested time, or the bytes of a recording.
 pub(super) fn start_giver(
     options: &BenchOptions,
     to: Endpoint,

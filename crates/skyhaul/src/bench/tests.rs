@@ -130,5 +130,5 @@ fn spreads_and_names() {
     assert_eq!(Spread::of([]), Spread::default());
     let unknown = BenchOptions { candidates: vec!["nb".into()], ..options(What::Send) };
     let said = run(&unknown, &mut |_| ()).unwrap_err().to_string();
-    assert_eq!(said, "no candidate 'nb'; hint: there are bare skyhaul sendmmsg sendto");
+    assert_eq!(said, "unknown candidate 'nb'; hint: choose from bare skyhaul sendmmsg sendto");
 }

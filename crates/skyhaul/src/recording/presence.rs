@@ -93,7 +93,7 @@ fn is_there(disk: &Path, name: &str, chunk: &ChunkRecord) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == chunk.bytes)
 }
 
-/// Ranges of numbers in words: `3, 5 to 9`; at most ten of them.
+/// Ranges of numbers as text: `3, 5 to 9`; at most ten of them.
 fn in_words(numbers: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {

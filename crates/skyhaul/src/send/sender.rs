@@ -62,7 +62,7 @@ pub struct SendReport {
     pub version: u32,
     /// Where to.
     pub to: String,
-    /// What, in words.
+    /// What was sent, as text.
     pub what: String,
     /// How packets were handed to the kernel, and why.
     pub mode: String,

@@ -13,7 +13,7 @@ pub trait Supply: Packetize + Send {
     /// How many packets there are by now, and whether more may come. All before `next` were asked for already; what
     /// lies more than some megabytes before it need not be there any more.
     fn available(&mut self, next: u64) -> (u64, bool);
-    /// What it is, in words.
+    /// A description as text.
     fn describe(&self) -> String;
     /// Why what it gave so far is not all, or not what it should be.
     fn failure(&self) -> Option<String> {

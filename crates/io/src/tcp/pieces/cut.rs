@@ -263,7 +263,7 @@ impl Cutter {
         }
     }
 
-    /// Nothing more comes, and what is told now is taken. Whether it ends within a packet.
+    /// The end of the stream; everything reported now is accepted. Returns whether it ends within a packet.
     pub(super) fn end(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> bool {
         let mut taken = |told: Told<'_>| {
             tell(told);

@@ -209,7 +209,7 @@ pub struct PieceOptions {
     pub connections: usize,
     /// Connections to accept in all; then the listener closes. None: any number.
     pub accept: Option<u64>,
-    /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
+    /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
     /// After this much silence, a packet only begun while searching is rejected.
     pub belief: Duration,
@@ -257,7 +257,7 @@ pub struct PieceStats {
     pub reads: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// Connections closed at once: not the sender asked for, or too many.
+    /// Connections closed at once: from another sender than the one configured, or too many.
     pub refused: u64,
     /// Connections that ended between packets.
     pub orderly: u64,

@@ -349,7 +349,7 @@ fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Ve
 }
 
 impl Point {
-    /// How much slower all senders were together than `pairs` times the rate asked for, as a fraction.
+    /// Shortfall of all senders together from `pairs` times the requested rate, as a fraction.
     #[must_use]
     pub fn scaling_loss(&self) -> f64 {
         let target = self.rate as f64 * self.pairs as f64;

@@ -172,7 +172,7 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     Ok(account(options, &sent, received, wall, all))
 }
 
-/// Wait until all have sent. A heap that would take long does not hold up an end that is asked for.
+/// Wait until all have sent. A heap that would take long does not delay a requested end.
 fn wait_for<T>(senders: &[JoinHandle<T>], stop: &Stop, live: &Live) {
     while senders.iter().any(|sender| !sender.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));

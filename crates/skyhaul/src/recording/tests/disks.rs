@@ -182,7 +182,7 @@ fn a_disk_whose_thread_panics_is_named_and_the_others_go_on() {
     let failed: Vec<_> = report.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
     assert_eq!(failed.len(), 1);
     let error = failed[0].error.as_deref().unwrap();
-    assert_eq!(error, "a bug: its thread panicked: this filler is broken");
+    assert_eq!(error, "bug: its thread panicked: this filler is broken");
     assert!(report.events.iter().any(|e| e.kind == "disk_failed" && e.text == error), "{:?}", report.events);
     assert_eq!(world.pool.free(), world.pool.blocks(), "all memory came back");
     assert_eq!(world.check().datastreams[0].proven, 39);

@@ -45,7 +45,7 @@ impl std::fmt::Debug for Outlet {
     }
 }
 
-/// How long a full queue is waited for before it is seen whether somebody cancelled.
+/// How often cancellation is checked while waiting for a full queue.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Outlet {
@@ -94,7 +94,7 @@ impl Outlet {
         all.iter().map(UdpSender::to).find(|to| to.is_multicast())
     }
 
-    /// Whether packets have no borders, so that one may go out in pieces.
+    /// Whether this is a byte stream, so that a packet may be sent in pieces.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Outlet::Tcp(_) | Outlet::Bytes(_))
     }
