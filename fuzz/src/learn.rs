@@ -49,7 +49,7 @@ pub(crate) fn run(script: &[u8]) {
     assert!(layout.geometry().object_bytes <= 1 << 20);
     for packet in &seen {
         placed(&*layout, packet);
-        let _ = (format.key(packet), format.frame_time(packet));
+        let _ = format.frame_time(packet);
     }
     let _ = (format.describe(), format.quirks.iter().map(ToString::to_string).collect::<Vec<_>>());
     if format.set_frames_per_second(u32::from(asked)).is_ok() {
@@ -62,7 +62,7 @@ pub(crate) fn run(script: &[u8]) {
 fn placed(layout: &dyn Layout, packet: &[u8]) {
     if let Ok(place) = layout.place(packet) {
         assert!(place.start as usize + place.length as usize <= packet.len(), "{place:?} leaves the packet");
-        let end = place.offset.checked_add(u64::from(place.length)).expect("no wrap");
+        let end = place.offset.checked_add(place.length).expect("no wrap");
         assert!(end <= layout.geometry().object_bytes, "{place:?} leaves the largest object");
     }
 }

@@ -1,4 +1,4 @@
-//! Which crate may depend on which, and which module of the core on which.
+//! Which crate may depend on which, which module of the core on which, and no two files on each other ([`circles`]).
 //!
 //! ```text
 //!   core  io  skyhaul  daemon  cli        a crate may use any crate to its left
@@ -9,6 +9,7 @@
 //!
 //! `tokio` is reachable from daemon and cli only, and the core depends on nothing at all.
 
+use crate::circles;
 use crate::source::{Source, words};
 use crate::workspace;
 use anyhow::{Context, Result};
@@ -33,6 +34,7 @@ pub(crate) fn findings() -> Result<Vec<String>> {
     let graph = Graph::read(&metadata)?;
     let mut found = between_crates(&graph);
     found.extend(inside_core()?);
+    found.extend(between_files()?);
     Ok(found)
 }
 
@@ -138,6 +140,20 @@ fn inside_core() -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+/// Circles of files that import from each other.
+fn between_files() -> Result<Vec<String>> {
+    let mut sources = BTreeMap::new();
+    for path in workspace::files()? {
+        if path.extension().is_some_and(|end| end == "rs") {
+            let text = std::fs::read_to_string(workspace::root().join(&path))?;
+            sources.insert(path, Source::new(&text));
+        }
+    }
+    let kept = workspace::root().join(circles::KEPT);
+    let kept = std::fs::read_to_string(&kept).with_context(|| format!("read {}", kept.display()))?;
+    Ok(circles::findings(&sources, &kept))
 }
 
 /// Lines of `code` that name one of `modules` as part of a path.

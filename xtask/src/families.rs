@@ -5,7 +5,7 @@
 //! the next family would have to be written into it.
 //!
 //! ```text
-//!   crates/core/src/wire/families.rs   families! { vdif::VdifStream, … }      the names, and the one line each
+//!   crates/core/src/wire/families.rs   families! { vdif::VdifStream => frames, … }   the names, and the one line each
 //!   crates/core/src/wire/<family>/     may name itself, and what it is built of
 //!   tests                              may name any
 //!   xtask/families.txt                 places that do so still, each with how often: they may only go

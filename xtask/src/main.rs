@@ -6,7 +6,7 @@
 //! ```text
 //! cargo xtask tidy          sizes of files and functions, unsafe fence, paths, a test that provokes each refusal, formats
 //!                           named where any might be meant
-//! cargo xtask arrows        which crate may depend on which; wire and assembly never meet
+//! cargo xtask arrows        which crate may depend on which; wire and assembly never meet; no circle between files
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod arrows;
+mod circles;
 mod families;
 mod fuzz;
 mod generated;

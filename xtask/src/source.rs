@@ -56,6 +56,22 @@ impl Source {
         self.code.lines().take(self.body_lines).collect::<Vec<_>>().join("\n")
     }
 
+    /// The code with everything blanked that is built for tests only; newlines stay.
+    pub(crate) fn outside_tests(&self) -> String {
+        let code = self.body();
+        let bytes = code.as_bytes();
+        let mut out = bytes.to_vec();
+        for (at, _) in code.match_indices("#[cfg(test)]").chain(code.match_indices("#[cfg(all(test")) {
+            let end = match body_start(bytes, at) {
+                Some(open) => matching_brace(bytes, open),
+                None => code[at..].find(';').map(|length| at + length),
+            };
+            let end = end.map_or(out.len(), |last| last + 1);
+            out[at..end].iter_mut().filter(|byte| **byte != b'\n').for_each(|byte| *byte = b' ');
+        }
+        String::from_utf8_lossy(&out).into_owned()
+    }
+
     /// Lines of code (not blank, not comment) before the test module.
     pub(crate) fn code_lines(&self) -> usize {
         self.code.lines().take(self.body_lines).filter(|line| !line.trim().is_empty()).count()

@@ -2,15 +2,15 @@
 //!
 //! | rule | bound |
 //! |---|---|
-//! | a file, before its tests | 400 lines of code |
+//! | a file of `crates`, `xtask` or `fuzz`, its tests included | 400 lines |
 //! | a function, outside tests | 70 lines of code |
 //! | `unsafe` | only in `crates/io` and in `crates/python/src/buffer.rs`, where Python's buffer protocol asks for it; every other crate says `#![forbid(unsafe_code)]` |
 //! | each reason in `Reject` | is provoked by a test: `provoke` in `crates/skyhaul/src/receive/tests/rejects.rs` |
 //! | a family of formats | is named in its own folder and the registry only ([`families`]) |
 //! | any text file | names no directory of one person's machine |
 //!
-//! A line of code is one that is neither blank nor only a comment. What was over a bound when the rule came may
-//! stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line that is no longer needed is
+//! A line of code is one that is neither blank nor only a comment; a line of a file is any. What was over a bound when
+//! the rule came may stand in `xtask/ratchet.txt` with its size: it may shrink, never grow, and a line that is no longer needed is
 //! itself a finding.
 
 use crate::families;
@@ -89,13 +89,15 @@ type Over = (String, usize, String);
 
 fn sizes(sources: &BTreeMap<PathBuf, Source>, tests: &BTreeSet<PathBuf>) -> Vec<Over> {
     let mut over = Vec::new();
-    for (path, source) in sources.iter().filter(|(path, _)| !tests.contains(*path)) {
-        let shown = path.display();
-        let lines = source.code_lines();
+    for (path, source) in sources {
+        let (shown, lines) = (path.display(), source.code.lines().count());
         if lines > FILE_LINES {
-            let text = format!("{shown}: {lines} lines of code before tests, bound {FILE_LINES}");
+            let text = format!("{shown}: {lines} lines, bound {FILE_LINES}: two subjects are two files");
             over.push((format!("file {shown}"), lines, text));
         }
+    }
+    for (path, source) in sources.iter().filter(|(path, _)| !tests.contains(*path)) {
+        let shown = path.display();
         for f in source.functions().into_iter().filter(|f| f.code_lines > FUNCTION_LINES) {
             let text = format!(
                 "{shown}:{}: fn {} has {} lines, bound {FUNCTION_LINES}",

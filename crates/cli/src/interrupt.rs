@@ -4,6 +4,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Marks a report of an incomplete measurement.
+pub(crate) const INTERRUPTED: &str = "INTERRUPTED: measured until then";
+
 /// Set by the first signal.
 #[derive(Clone, Debug)]
 pub(crate) struct Interrupt(Arc<AtomicBool>);

@@ -7,21 +7,14 @@
 mod args;
 mod html;
 mod interrupt;
+mod outcome;
 mod print;
 mod verb;
 
 use args::{Parsed, Places, Verb};
+use outcome::Outcome;
 use std::io::Write as _;
 use std::process::ExitCode;
-
-/// How a verb ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// Success.
-    Done,
-    /// A check failed, or data were lost where none may be.
-    Failed,
-}
 
 fn main() -> ExitCode {
     match args::parse(std::env::args_os(), &Places::of_this_user()).and_then(run) {

@@ -1,5 +1,7 @@
 //! Text and numbers for people, all on standard error.
 
+pub(crate) mod objects;
+
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
 use std::fmt::Write as _;
@@ -222,17 +224,25 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     }
 }
 
+/// What was received, in a word.
+fn whats(report: &ReceiveReport) -> String {
+    let frames = (!report.streams.is_empty() || report.objects.is_empty()).then_some("frames");
+    let all: Vec<&str> = frames.into_iter().chain(report.objects.keys().map(String::as_str)).collect();
+    all.join(", ")
+}
+
 /// What was received, as a few lines of text.
 pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     let mut out = String::new();
     let total: u64 = report.sources.iter().map(|s| s.bytes).sum();
     let _ = writeln!(
         out,
-        "received {} in {:.1} s ({}), CPU {:.3} s/GB",
+        "received {} in {:.1} s ({}), CPU {:.3} s/GB; ended: {}",
         bytes(total),
         report.seconds,
         rate(report.bits_per_second),
-        report.cpu.path_seconds_per_gb
+        report.cpu.path_seconds_per_gb,
+        report.ended.replace('_', " ")
     );
     for error in &report.errors {
         let _ = writeln!(out, "  error: {}", indented(error));
@@ -247,6 +257,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
             count(s.socket_drops),
             bytes(s.buffer_granted)
         );
+        objects::capture(&mut out, s);
         for remedy in &s.remedies {
             let _ = writeln!(out, "  hint: {remedy}");
         }
@@ -255,6 +266,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         let _ = writeln!(out, "  {} {}: {}", event.at, event.kind, indented(&event.text));
     }
     streams(&mut out, report);
+    objects::lines(&mut out, report);
     if report.strangers > 0 {
         let _ = writeln!(
             out,
@@ -267,7 +279,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         let dropped = t.dropped_queue + t.dropped_refused;
         let _ = writeln!(
             out,
-            "  forwarded to {}: {} frames, {} dropped",
+            "  forwarded to {}: {} packets, {} dropped",
             t.target,
             count(t.frames),
             count(dropped)
@@ -277,7 +289,10 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         }
     }
     if let Some(errors) = report.pattern_errors {
-        let _ = writeln!(out, "  frames that do not match the pattern: {}", count(errors));
+        let _ = writeln!(out, "  {} that do not match the pattern: {}", whats(report), count(errors));
+    }
+    for note in &report.notes {
+        let _ = writeln!(out, "  note: {note}");
     }
     out
 }

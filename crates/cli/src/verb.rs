@@ -12,3 +12,4 @@ pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
 pub(crate) mod send;
+mod sending;

@@ -23,20 +23,23 @@ pub mod fuzzing;
 pub mod generate;
 pub mod header;
 pub mod inspect;
+pub mod keyed;
 pub mod layout;
 pub mod vtp;
 
 mod fill;
 mod format;
 mod frame;
+mod joined;
 mod learn;
 mod numbering;
 mod rate;
 mod restamp;
+mod same;
 
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{
-    Family, FamilyRef, Format, Known, LearnOptions, Particulars, Recalled, Same, Sample, Seen, Shape,
+    Family, FamilyRef, Format, Framed, Known, LearnOptions, Particulars, Recalled, Sample, Seen, Shape,
     StreamFormat,
 };
 pub use fill::{Filled, Filler, Octets};
@@ -45,8 +48,10 @@ pub use frame::{
 };
 pub use generate::{Generated, Generator, Made};
 pub use header::{Field, Order};
+pub use joined::{PacketEnd, end_of, packets};
 pub use layout::{Blocks, Keep, Place};
 pub use learn::Learner;
 pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
 pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
+pub use same::Same;

@@ -22,102 +22,28 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 
-use crate::memory::Pool;
-
+mod engine;
 mod faults;
 mod log;
+mod making;
 mod place;
 mod plain;
 mod read;
 mod uring;
+mod waker;
+mod work;
 mod writer;
 
+pub use engine::{DiskOptions, Engine, Means};
 pub use faults::Faults;
 pub use log::{Log, is_locked};
 pub use place::Place;
 pub use read::{Source, only_regular, open_regular, read_buffers};
+pub use waker::Waker;
 pub use writer::{Disk, Done};
-
-/// How to write.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
-    /// io_uring, or plain calls if it is not permitted.
-    #[default]
-    Auto,
-    /// io_uring only.
-    Uring,
-    /// Plain `pwrite` calls only.
-    Plain,
-}
-
-/// How a disk is written to.
-#[derive(Clone, Debug)]
-pub struct DiskOptions {
-    /// Which system calls.
-    pub engine: Engine,
-    /// Try `O_DIRECT`.
-    pub direct: bool,
-    /// Bytes of one write; a multiple of 4096.
-    pub write_bytes: usize,
-    /// Most writes in flight.
-    pub depth: usize,
-    /// Faults to inject, for tests.
-    pub faults: Faults,
-}
-
-impl Default for DiskOptions {
-    fn default() -> Self {
-        Self { engine: Engine::Auto, direct: true, write_bytes: 4 << 20, depth: 8, faults: Faults::default() }
-    }
-}
-
-/// What is used, and why nothing better.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Means {
-    /// `io_uring` or `pwrite`.
-    pub engine: &'static str,
-    /// Past the page cache.
-    pub direct: bool,
-    /// The pool is registered with the kernel: no page table walk for each write.
-    pub registered: bool,
-    /// What was refused, with the remedy.
-    pub notes: Vec<String>,
-}
-
-/// Wakes a disk's thread from [`Disk::poll`], from any thread.
-#[derive(Clone, Debug)]
-pub struct Waker(Arc<File>);
-
-impl Waker {
-    fn new() -> io::Result<Waker> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Waker(Arc::new(File::from(event))))
-    }
-
-    /// End the current or the next wait.
-    pub fn wake(&self) {
-        use io::Write;
-        // The counter can only be full if it was woken 2⁶⁴ times: then it is awake.
-        let _ = (&*self.0).write(&1u64.to_ne_bytes());
-    }
-
-    fn clear(&self) {
-        use io::Read;
-        let _ = (&*self.0).read(&mut [0; 8]);
-    }
-
-    /// Sleep until woken, at most `time`.
-    fn sleep(&self, time: Duration) {
-        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let _ = poll(&mut fds, rustix::time::Timespec::try_from(time).ok().as_ref());
-        self.clear();
-    }
-}
 
 /// Bytes that an ordinary user can still write to the file system of `path`.
 ///
@@ -205,18 +131,6 @@ fn lock(file: impl AsFd, operation: FlockOperation) -> bool {
 #[must_use]
 pub fn uring_works() -> bool {
     uring::Ring::new(2, None).is_ok()
-}
-
-/// The bytes of `pool`, for registration.
-fn spans(pool: &Pool) -> Vec<(usize, usize)> {
-    // The kernel takes at most 1 GiB in one registered buffer; blocks must not cross two.
-    const MOST: usize = 1 << 30;
-    let per_span = (MOST / pool.block_bytes()).max(1) * pool.block_bytes();
-    if pool.block_bytes() > MOST {
-        return Vec::new();
-    }
-    let total = pool.block_bytes() * pool.blocks();
-    (0..total).step_by(per_span).map(|at| (at, per_span.min(total - at))).collect()
 }
 
 #[cfg(test)]

@@ -42,13 +42,10 @@ mod mapping;
 pub mod peek;
 
 pub use block::{Block, View};
-pub use mapping::Pages;
+pub use mapping::{ALIGN, Pages};
 
 use mapping::Mapping;
 use peek::{Label, Table};
-
-/// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
-pub const ALIGN: usize = 4096;
 
 /// Maximum number of bytes touched before a pool is returned: less than a tenth of a second's work.
 const READY: usize = 32 << 20;
@@ -224,19 +221,6 @@ impl Pool {
             let wanted = Arc::strong_count(&self.0) > 1;
             wanted && self.0.mapping.touch(from..block.end.min(from + READY)).is_ok()
         })
-    }
-
-    /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
-    #[must_use]
-    pub fn take(&self) -> Option<Block> {
-        let index = self.0.free.pop()?;
-        let slot = &self.0.slots[index as usize];
-        slot.holders.store(1, Ordering::Relaxed);
-        slot.generation.fetch_add(1, Ordering::Relaxed);
-        if let Some(table) = &self.0.table {
-            table.invalidate(&self.0.mapping, index);
-        }
-        Some(Block::new(self.clone(), index))
     }
 
     /// How many blocks are free now.

@@ -117,6 +117,11 @@ pub trait Source: Send {
     fn is_finished(&self) -> bool {
         false
     }
+
+    /// Bytes of packets that it puts in their place itself, and so does not hand on.
+    fn placed(&self) -> u64 {
+        0
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -131,6 +136,9 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
     fn is_finished(&self) -> bool {
         (**self).is_finished()
+    }
+    fn placed(&self) -> u64 {
+        (**self).placed()
     }
 }
 

@@ -22,8 +22,9 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
-use crate::heap::Heap;
-use crate::process::Hold;
+use crate::errors::not_adopted;
+use crate::hold::Hold;
+use crate::lent::{Lent, no_objects};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PyValueError};
 use pyo3::ffi;
@@ -33,13 +34,11 @@ use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::{io, mem, slice};
+use std::{mem, slice};
 
 /// The payload of a heap, of which Python objects are views.
 pub(crate) struct Payload {
@@ -83,22 +82,29 @@ impl Payload {
 
 /// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Bytes(pub(crate) Py<Heap>);
+pub(crate) struct Bytes {
+    pub(crate) heap: Py<PyAny>,
+    pub(crate) payload: PayloadOf,
+}
+
+/// Where an object has its payload. Views rely on it: what this gives is there as long as the object.
+pub(crate) type PayloadOf = for<'a> fn(&'a Bound<'_, PyAny>) -> PyResult<&'a Payload>;
 
 #[pymethods]
 impl Bytes {
-    fn __len__(&self) -> usize {
-        self.0.get().payload.len
+    fn __len__(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok((self.payload)(self.heap.bind(py))?.len)
     }
 
-    fn __repr__(&self) -> String {
-        format!("<{} bytes of a heap>", self.__len__())
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(format!("<{} bytes of a heap>", self.__len__(py)?))
     }
 
     /// # Safety
     /// Python calls this, with a view to be filled.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
-        let payload = &slf.get().0.get().payload;
+        let this = slf.get();
+        let payload = (this.payload)(this.heap.bind(slf.py()))?;
         let (data, len) = (payload.data.as_ptr().cast(), payload.len as ffi::Py_ssize_t);
         // SAFETY: `view` is Python's to be filled; the bytes stay where they are while `slf` lives, which holds their
         // heap, and the view holds it.
@@ -203,18 +209,6 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// Whoever writes bytes over pointers to Python objects crashes the interpreter, and who sends them sends addresses.
-fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
-    // PEP 3118: `O` is an object; names of fields stand between colons, each after its type.
-    let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
-    if { types }.any(|types| types.contains(&b'O')) {
-        return Err(PyBufferError::new_err(
-            "the array holds Python objects; hint: one of numbers, such as values.astype('f8')",
-        ));
-    }
-    Ok(())
-}
-
 /// A descriptor of Python's, duplicated: the two are closed independently.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
@@ -225,55 +219,6 @@ pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     // SAFETY: it is only duplicated, which fails for a number that is no open descriptor; -1 was excluded.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     Ok(borrowed.try_clone_to_owned().map_err(|error| not_adopted(fd, "an open socket", error))?)
-}
-
-/// What was wrong with a descriptor of the program's, and what it should have been.
-pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
-    let text = error.to_string();
-    if text.contains("hint: ") {
-        return error;
-    }
-    io::Error::new(
-        error.kind(),
-        format!("adopt descriptor {fd}: {text}; hint: pass socket.fileno() of {what}"),
-    )
-}
-
-/// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.
-static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
-
-/// Threads that have not the interpreter's lock take this one, too: it is to be held while the process is forked.
-pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
-    FILLED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The right to fill a run of bytes, of which there is one at a time for each byte.
-struct Lent(Range<usize>);
-
-impl Lent {
-    fn new(run: Range<usize>) -> PyResult<Self> {
-        let mut filled = filled();
-        // Those are apart, so it is the last one that begins before our end which may reach into ours.
-        let before = filled.range(..run.end).next_back();
-        if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
-            return Err(PyBufferError::new_err(
-                "lend memory to a stream: it overlaps an array that a stream is filling already; hint: give each chunk \
-                 an array of its own",
-            ));
-        }
-        if !run.is_empty() {
-            filled.insert(run.start, run.end);
-        }
-        Ok(Self(run))
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if !self.0.is_empty() {
-            filled().remove(&self.0.start);
-        }
-    }
 }
 
 /// Memory of a writable Python object, to be filled by a stream while it is [lent](Self::lend).

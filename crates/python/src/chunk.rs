@@ -7,13 +7,14 @@
 //! An array that is being filled belongs to one chunk only, from `add_free` until `get`; Python may look at it and write to
 //! it, at its own risk of half a heap.
 
-use crate::Empty;
-use crate::buffer::{Packets, SharedMut, duplicate, not_adopted};
+use crate::buffer::{Packets, SharedMut, duplicate};
 use crate::config::{ReceiveConfig, unknown};
+use crate::ending::Threaded;
+use crate::errors::{Empty, not_adopted};
 use crate::inproc::InprocQueue;
 use crate::place::PlaceFunction;
 use crate::receive::{account, endpoint, not_added, stopped, tcp_options, udp};
-use crate::wait::{self, Threaded, whole};
+use crate::wait::{self, whole};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};

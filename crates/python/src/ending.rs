@@ -16,7 +16,7 @@
 //!   can be made afterwards.
 //! * A forked process has none of its parent's threads, and leaves its streams alone ([`process`](crate::process)).
 
-use crate::process::Process;
+use crate::process::{Here, Process};
 use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -47,7 +47,7 @@ fn open() -> MutexGuard<'static, Open> {
 }
 
 /// End this stream, too, when the interpreter ends.
-pub(crate) fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
+fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     let mut open = open();
     if open.over {
         let text =
@@ -61,6 +61,45 @@ pub(crate) fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     let stream: Arc<dyn Stream> = stream.clone();
     open.streams.push((Process::current(), Arc::downgrade(&stream)));
     Ok(())
+}
+
+/// A stream: something with threads of its own, for which whoever drops it waits while other threads run, and which
+/// ends before the interpreter does.
+///
+/// A forked process has a copy of it without the threads, which it cannot use, and for which it does not wait.
+pub(crate) struct Threaded<T: Stream + 'static>(Here<Arc<T>>);
+
+impl<T: Stream> Threaded<T> {
+    pub(crate) fn new(inner: T) -> PyResult<Self> {
+        let inner = Arc::new(inner);
+        watch(&inner)?;
+        Ok(Self(Here::new("stream", inner)))
+    }
+
+    /// The stream; an error in a forked process.
+    #[inline]
+    pub(crate) fn get(&self) -> PyResult<&T> {
+        self.0.get().map(|stream| &**stream)
+    }
+
+    /// Whether its threads are of this process.
+    pub(crate) fn is_here(&self) -> bool {
+        self.0.is_here()
+    }
+
+    /// Nothing where its threads are of another process, or somebody else is just ending it.
+    pub(crate) fn into_inner(mut self) -> Option<T> {
+        self.0.take().and_then(Arc::into_inner)
+    }
+}
+
+impl<T: Stream> Drop for Threaded<T> {
+    /// By a thread that has the interpreter: only objects of Python's hold one.
+    fn drop(&mut self) {
+        let Some(inner) = self.0.take() else { return };
+        // Without an interpreter the closure drops `inner` unused.
+        Python::try_attach(move |py| py.detach(move || drop(inner)));
+    }
 }
 
 /// Ends all streams; `atexit` calls it.

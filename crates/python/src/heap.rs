@@ -35,7 +35,7 @@ pub(crate) struct Heap {
     /// Why it was handed on: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
-    pub(crate) payload: Payload,
+    payload: Payload,
     pointers: Box<[u64]>,
     flavour: Flavour,
     sender: SocketAddr,
@@ -47,7 +47,7 @@ type RawItem = (u64, bool, u64, u64, u64);
 impl Heap {
     pub(crate) fn new(heap: receive::Heap) -> Self {
         Self {
-            counter: heap.counter,
+            counter: heap.number,
             complete: heap.complete,
             received: heap.received,
             size: heap.size,
@@ -56,7 +56,7 @@ impl Heap {
             last: heap.last.0,
             cause: heap.cause.name(),
             pointers: heap.pointers().into(),
-            flavour: heap.flavour,
+            flavour: heap.flavour(),
             sender: heap.sender,
             payload: Payload::new(heap.into_payload()),
         }
@@ -93,7 +93,8 @@ impl Heap {
     /// The payload: an object with the buffer protocol.
     #[getter]
     fn payload(slf: &Bound<'_, Self>) -> Bytes {
-        Bytes(slf.clone().unbind())
+        let heap = slf.clone().into_any().unbind();
+        Bytes { heap, payload: |heap| Ok(&heap.cast::<Heap>()?.get().payload) }
     }
 
     /// Address and port of who sent its first packet.

@@ -4,7 +4,7 @@ use crate::buffer::Packets;
 use crate::process::Here;
 use crate::wait::{self, whole};
 use pyo3::prelude::*;
-use skyhaul::spead::inproc;
+use skyhaul::inproc;
 use std::time::Duration;
 
 /// A bounded queue of packets that streams of this process send to and receive from.

@@ -14,14 +14,17 @@
 //! | module | is |
 //! |---|---|
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
+//! | `lent` | which memory of Python's streams fill just now |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
 //! | `chunk` | heaps placed into arrays |
 //! | `place` | compiled functions that say where |
 //! | `config` | what receiving streams are told |
-//! | `ending` | streams end before the interpreter does |
+//! | `ending` | streams, which end before the interpreter does |
+//! | `errors` | exceptions of the package's own |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `process` | what a forked process cannot use |
+//! | `hold` | objects of Python's that any thread may drop |
 //! | `own_socket` | datagrams from a socket that the program made |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk |
@@ -37,8 +40,11 @@ mod chunk;
 mod config;
 mod descriptor;
 mod ending;
+mod errors;
 mod heap;
+mod hold;
 mod inproc;
+mod lent;
 mod own_socket;
 mod place;
 mod process;
@@ -47,24 +53,7 @@ mod recording;
 mod send;
 mod wait;
 
-use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError};
 use pyo3::prelude::*;
-
-pyo3::create_exception!(_native, Empty, PyException, "Nothing came in the time given.");
-pyo3::create_exception!(
-    _native,
-    Stopped,
-    PyException,
-    "The stream has ended, and all of its heaps are taken."
-);
-pyo3::create_exception!(_native, Full, PyBlockingIOError, "As many heaps wait to be sent as may.");
-pyo3::create_exception!(
-    _native,
-    Damaged,
-    PyOSError,
-    "A chunk of a recording is missing, damaged or unproven."
-);
-pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of it was sent.");
 
 /// The module as Python sees it.
 #[pymodule(gil_used = false)]
@@ -81,6 +70,8 @@ mod _native {
     #[pymodule_export]
     use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
     #[pymodule_export]
+    use crate::errors::{Cancelled, Damaged, Empty, Full, Stopped};
+    #[pymodule_export]
     use crate::heap::Heap;
     #[pymodule_export]
     use crate::inproc::InprocQueue;
@@ -94,8 +85,6 @@ mod _native {
     use crate::recording::{ChunkReader, Gaps, Recording};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
-    #[pymodule_export]
-    use crate::{Cancelled, Damaged, Empty, Full, Stopped};
 
     /// The version of the package.
     #[pymodule_export]

@@ -254,7 +254,7 @@ impl Placing {
     fn ask(&mut self, heap: &Heap) -> Answer {
         let length = heap.payload().len() as u64;
         let values = told(&self.items, |id| match id {
-            id::HEAP_COUNTER => Some(heap.counter),
+            id::HEAP_COUNTER => Some(heap.number),
             id::HEAP_SIZE => heap.size,
             id::HEAP_OFFSET => Some(0),
             id::PAYLOAD_LENGTH => Some(if self.payload > 0 { self.payload } else { length }),

@@ -13,22 +13,17 @@
 //! The interpreter says when it was forked (`os.register_at_fork`), so that each use costs a comparison and no system call.
 //!
 //! The few locks that are no thing's own, and that threads take without the interpreter's, are held by the forking thread
-//! meanwhile ([`leaving`]). One of them is pyo3's: what a thread drops of Python's without the interpreter waits in a list,
-//! and the list has a lock that is not ours. So whatever such a thread may drop is a [`Hold`], and none is let go while the
-//! process is forked.
+//! meanwhile ([`leaving`]): that of [`hold`] too, so that no thread lets go of objects of Python's while the process is forked.
 //!
 //! Limits: a process that has the number of a dead ancestor, and a copy of what that had, is taken for it.
 
-use crate::buffer;
+use crate::{hold, lent};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
 use std::cell::RefCell;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{PoisonError, RwLock, TryLockError};
-use std::time::{Duration, Instant};
 
 /// The number of this process.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
@@ -38,52 +33,10 @@ thread_local! {
     static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// Read by threads while they let go of objects of Python's.
-static LETTING_GO: RwLock<()> = RwLock::new(());
-
-/// A fork waits no longer than this for threads that let go. They take microseconds, but where an object's own end waits for
-/// whoever forks.
-const PATIENCE: Duration = Duration::from_millis(100);
-
-/// A hold on an object of Python's, which any thread may drop.
-pub(crate) struct Hold<T>(Option<Py<T>>);
-
-impl<T> Hold<T> {
-    pub(crate) fn new(object: Py<T>) -> Self {
-        Self(Some(object))
-    }
-}
-
-impl<T> Deref for Hold<T> {
-    type Target = Py<T>;
-
-    fn deref(&self) -> &Py<T> {
-        self.0.as_ref().expect("it is let go at its end only")
-    }
-}
-
-impl<T> Drop for Hold<T> {
-    fn drop(&mut self) {
-        let _none_forks = LETTING_GO.read().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.take());
-    }
-}
-
 /// Told before a fork: nobody else is to hold any of these locks, or the new process would wait for them for ever.
 #[pyfunction]
 pub(crate) fn leaving() {
-    let begun = Instant::now();
-    let none_lets_go = loop {
-        match LETTING_GO.try_write() {
-            Ok(guard) => break Some(guard),
-            Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) if begun.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            Err(TryLockError::WouldBlock) => break None,
-        }
-    };
-    HELD.set(Some(Box::new((none_lets_go, buffer::filled(), hold_self_test()))));
+    HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), hold_self_test()))));
 }
 
 /// Told after a fork, in the old process.

@@ -1,12 +1,13 @@
 //! Receiving streams.
 
-use crate::buffer::{Packets, duplicate, not_adopted};
+use crate::buffer::{Packets, duplicate};
 use crate::config::{ReceiveConfig, unknown};
+use crate::ending::Threaded;
+use crate::errors::{Empty, Stopped, not_adopted};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
 use crate::recording::{Gaps, Recording};
-use crate::wait::{self, Threaded, whole};
-use crate::{Empty, Stopped};
+use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -3,6 +3,7 @@
 //! A chunk is copied into an object of Python's own once it is proven, so that nothing of the reader's few buffers stays
 //! with the program. Waiting (for a disk, or for a recorder) leaves other threads running and hears Ctrl-C.
 
+use crate::errors::Damaged;
 use crate::process::Here;
 use crate::wait;
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
@@ -225,7 +226,7 @@ impl ChunkReader {
         let chunk = match next {
             Ok(chunk) => chunk,
             Err(error) if error.get_ref().is_some_and(|inner| inner.is::<recording::Damaged>()) => {
-                return Err(crate::Damaged::new_err(error.to_string()));
+                return Err(Damaged::new_err(error.to_string()));
             }
             Err(error) => return Err(error.into()),
         };

@@ -1,40 +1,33 @@
-//! Sending streams, and tickets of what was queued.
+//! Sending streams.
 
 mod heap;
 mod settings;
+mod ticket;
 
 pub(crate) use heap::{Batch, SendHeap};
 pub(crate) use settings::Settings;
+pub(crate) use ticket::{Ticket, Wake};
 
-use crate::buffer::{duplicate, not_adopted};
+use crate::buffer::duplicate;
+use crate::ending::Threaded;
+use crate::errors::{failed, not_adopted};
 use crate::inproc::InprocQueue;
 use crate::own_socket::Datagrams;
 use crate::process::Here;
 use crate::receive::{endpoint, one_receiver, route};
-use crate::wait::{self, Threaded, whole};
-use crate::{Cancelled, Full};
+use crate::wait::{self, whole};
 use heap::{bits_per_second, fits, options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::control::Progress;
 use skyhaul::io::quantity::Size;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
-use skyhaul::spead::control::Progress;
-use skyhaul::spead::send::{self, Order, Outlet, SendError, SendStats, Stream};
-use std::os::fd::{AsFd, AsRawFd};
+use skyhaul::spead::send::{Order, Outlet, SendError, SendStats, Stream};
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-fn failed(error: SendError) -> PyErr {
-    match error {
-        SendError::Full { .. } => Full::new_err(error.to_string()),
-        SendError::Cancelled => Cancelled::new_err(error.to_string()),
-        SendError::Io(io) => std::io::Error::new(io.kind(), io.to_string()).into(),
-        other => PyValueError::new_err(other.to_string()),
-    }
-}
 
 /// A stream that heaps are sent on.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -400,57 +393,4 @@ impl SendStream {
 /// Whether this is the thread on which Python handles signals, as far as the system can tell.
 fn is_main_thread() -> bool {
     rustix::thread::gettid() == rustix::process::getpid()
-}
-
-/// A descriptor that becomes readable when heaps were sent or have failed, for event loops. The thread that sends them
-/// calls nothing of Python's.
-#[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Wake(Here<Arc<skyhaul::io::wake::Wake>>);
-
-#[pymethods]
-impl Wake {
-    #[new]
-    fn new() -> PyResult<Self> {
-        Ok(Self(Here::new("descriptor", Arc::new(skyhaul::io::wake::Wake::new()?))))
-    }
-
-    /// The descriptor. It stays this object's.
-    fn fileno(&self) -> PyResult<i32> {
-        Ok(self.0.get()?.as_fd().as_raw_fd())
-    }
-
-    /// Make it unreadable.
-    fn clear(&self) -> PyResult<()> {
-        Ok(self.0.get()?.clear()?)
-    }
-}
-
-/// Heaps that were queued: when they are sent, and how that went.
-#[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Ticket(Here<send::Ticket>);
-
-#[pymethods]
-impl Ticket {
-    /// Whether all are sent or have failed.
-    fn done(&self) -> PyResult<bool> {
-        Ok(self.0.get()?.poll().is_some())
-    }
-
-    /// Wait for that; False if the time was over.
-    #[pyo3(signature = (timeout = None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
-        let ticket = self.0.get()?;
-        let step = |wait: Duration| ticket.wait(Some(wait));
-        Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
-    }
-
-    /// Wait for it; the bytes on the wire, or what went wrong.
-    fn result(&self, py: Python<'_>) -> PyResult<u64> {
-        let ticket = self.0.get()?;
-        let step = |wait: Duration| ticket.wait(Some(wait));
-        match wait::in_slices(py, None, step)? {
-            Some(outcome) => outcome.map_err(failed),
-            None => Err(failed(SendError::Cancelled)),
-        }
-    }
 }

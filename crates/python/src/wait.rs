@@ -1,10 +1,7 @@
 //! Waiting from Python: seconds as numbers, other threads running meanwhile, Ctrl-C heard.
 
-use crate::ending;
-use crate::process::Here;
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a signal such as Ctrl-C waits at most to be heard.
@@ -59,44 +56,5 @@ pub(crate) fn in_slices<T: Send>(
             return Ok(found);
         }
         py.check_signals()?;
-    }
-}
-
-/// A stream: something with threads of its own, for which whoever drops it waits while other threads run, and which
-/// ends before the interpreter does.
-///
-/// A forked process has a copy of it without the threads, which it cannot use, and for which it does not wait.
-pub(crate) struct Threaded<T: ending::Stream + 'static>(Here<Arc<T>>);
-
-impl<T: ending::Stream> Threaded<T> {
-    pub(crate) fn new(inner: T) -> PyResult<Self> {
-        let inner = Arc::new(inner);
-        ending::watch(&inner)?;
-        Ok(Self(Here::new("stream", inner)))
-    }
-
-    /// The stream; an error in a forked process.
-    #[inline]
-    pub(crate) fn get(&self) -> PyResult<&T> {
-        self.0.get().map(|stream| &**stream)
-    }
-
-    /// Whether its threads are of this process.
-    pub(crate) fn is_here(&self) -> bool {
-        self.0.is_here()
-    }
-
-    /// Nothing where its threads are of another process, or somebody else is just ending it.
-    pub(crate) fn into_inner(mut self) -> Option<T> {
-        self.0.take().and_then(Arc::into_inner)
-    }
-}
-
-impl<T: ending::Stream> Drop for Threaded<T> {
-    /// By a thread that has the interpreter: only objects of Python's hold one.
-    fn drop(&mut self) {
-        let Some(inner) = self.0.take() else { return };
-        // Without an interpreter the closure drops `inner` unused.
-        Python::try_attach(move |py| py.detach(move || drop(inner)));
     }
 }

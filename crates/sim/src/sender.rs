@@ -1,4 +1,4 @@
-//! Senders of every family of formats, each able to make any packet of its stream, and to say where it belongs
+//! Senders of frames, each able to make any packet of its stream, and to say where it belongs
 //! with arithmetic of its own: what the layouts of the core say is held against it.
 //!
 //! ```text
@@ -9,10 +9,8 @@
 use crate::random::Random;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Layout;
-use skyhaul_core::wire::ejfat::{self, BalancerV2, BalancerV3, EjfatLayout, Reassembly};
 use skyhaul_core::wire::fila10g::{self, Fila10g, Fila10gLayout, Phase};
 use skyhaul_core::wire::mark5b::{self, Mark5b, Mark5bLayout, Time};
-use skyhaul_core::wire::spead::{Flavour, Item, Spead, SpeadLayout, id};
 use skyhaul_core::wire::vdif::{UNIX_2000, Vdif, VdifLayout};
 use skyhaul_core::wire::{Blocks, Order, vtp};
 use std::fmt;
@@ -42,22 +40,6 @@ pub enum Family {
     Mark5bSequence(Order),
     /// Half frames of a FILA10G.
     Fila10g(Phase),
-    /// SPEAD heaps of up to this many packets.
-    Spead {
-        /// How item pointers divide.
-        flavour: Flavour,
-        /// Packets of the largest heap.
-        most: u64,
-    },
-    /// EJFAT events of up to this many packets, ticks this far apart.
-    Ejfat {
-        /// Packets of the largest event.
-        most: u64,
-        /// Between two ticks.
-        step: u64,
-        /// Version of the balancer's header, 0 for none.
-        balancer: u8,
-    },
 }
 
 /// Where what is kept of a packet belongs.
@@ -111,8 +93,6 @@ pub struct Sender {
 /// Octets of samples in a VDIF frame: small, so that worlds are many.
 const SAMPLES: usize = 64;
 const FRAME: usize = SAMPLES + 32;
-/// Octets of a heap's or event's packet, but for its last.
-const SEGMENT: u64 = 48;
 /// 2026-01-01 and some hours.
 const NOW: i64 = 1_767_225_600 + 12_345;
 
@@ -121,7 +101,7 @@ impl Sender {
     #[must_use]
     pub fn random(random: &mut Random, units: u64) -> Sender {
         let order = random.pick(&[Order::Little, Order::Big]);
-        let family = match random.below(9) {
+        let family = match random.below(7) {
             0 | 1 => Family::VdifSequence(order),
             kind @ (2 | 3) => {
                 let count = random.between(1, 4) as usize;
@@ -134,19 +114,7 @@ impl Sender {
             }
             4 => Family::Mark5bTime { fps: random.pick(&[200, 400, 25_600, 51_200]) },
             5 => Family::Mark5bSequence(order),
-            6 => Family::Fila10g(random.pick(&[Phase::Even, Phase::Odd])),
-            7 => {
-                let flavour = Flavour::new(random.pick(&[40, 48, 32]));
-                flavour.map_or(Family::VdifSequence(order), |flavour| Family::Spead {
-                    flavour,
-                    most: units.min(60),
-                })
-            }
-            _ => Family::Ejfat {
-                most: units.min(60),
-                step: random.pick(&[1, 7, 1_000_000]),
-                balancer: random.pick(&[0, 2, 3]),
-            },
+            _ => Family::Fila10g(random.pick(&[Phase::Even, Phase::Odd])),
         };
         let units = if family.is_large() { units.clamp(4, 40) } else { units };
         let first = random.between(1, 1 << 20);
@@ -168,52 +136,37 @@ impl Sender {
         let (layout, blocks, first) = match &family {
             Family::VdifSequence(order) => {
                 let blocks = blocks(FRAME + 8, 8, 1);
-                (VdifLayout::by_sequence(blocks, &shape, *order).map(SomeLayout::of), Some(blocks), position)
+                (VdifLayout::by_sequence(blocks, &shape, *order).map(SomeLayout::of), blocks, position)
             }
             Family::VdifTime { threads, fps, rated } => {
                 let blocks = blocks(FRAME, 0, threads.len());
                 let named: Vec<(u16, i64)> = threads.iter().map(|&thread| (thread, 0)).collect();
                 let layout = VdifLayout::by_time(blocks, &shape, &named, rated.then_some(*fps as u32));
                 let first = (seconds * fps) * threads.len() as u64 + position % fps;
-                (layout.map(SomeLayout::of), Some(blocks), first)
+                (layout.map(SomeLayout::of), blocks, first)
             }
             Family::Mark5bTime { fps } => {
                 let blocks = blocks(mark5b::FRAME, 0, 1);
                 let layout = Mark5bLayout::new(blocks, None, Some(*fps as u32)).map(SomeLayout::of);
-                (layout, Some(blocks), (821 * 86_400 + 19_801) * fps + position % fps)
+                (layout, blocks, (821 * 86_400 + 19_801) * fps + position % fps)
             }
             Family::Mark5bSequence(order) => {
                 let blocks = blocks(mark5b::FRAME + 8, 8, 1);
-                (Mark5bLayout::new(blocks, Some(*order), None).map(SomeLayout::of), Some(blocks), position)
+                (Mark5bLayout::new(blocks, Some(*order), None).map(SomeLayout::of), blocks, position)
             }
             Family::Fila10g(phase) => {
                 let blocks = blocks(fila10g::DATAGRAM, 8, 2);
                 let first = position % (1 << 31) + 2;
-                (Fila10gLayout::new(blocks, *phase).map(SomeLayout::of), Some(blocks), first)
-            }
-            Family::Spead { flavour, most } => {
-                let layout = SpeadLayout { flavour: *flavour, heap_bytes: most * SEGMENT };
-                (Ok(SomeLayout::of(layout)), None, position)
-            }
-            Family::Ejfat { most, .. } => {
-                let layout = EjfatLayout { data_id: Some(5), event_bytes: most * SEGMENT };
-                (Ok(SomeLayout::of(layout)), None, position)
+                (Fila10gLayout::new(blocks, *phase).map(SomeLayout::of), blocks, first)
             }
         };
-        let units = match (&family, blocks) {
-            (Family::Spead { most, .. } | Family::Ejfat { most, .. }, _) => *most,
-            (_, blocks) => blocks.map_or(1, |blocks| blocks.units),
-        };
-        Sender { layout: layout.expect("a legal layout"), family, units, first }
+        Sender { units: blocks.units, layout: layout.expect("a legal layout"), family, first }
     }
 
     /// Whether every position is told, gaps over whole objects too.
     #[must_use]
     pub fn counts_gaps(&self) -> bool {
-        !matches!(
-            self.family,
-            Family::Spead { .. } | Family::Ejfat { .. } | Family::VdifTime { rated: false, .. }
-        )
+        !self.short_objects()
     }
 
     /// Whether the last object of a second may be shorter than the others.
@@ -226,7 +179,6 @@ impl Sender {
     #[must_use]
     pub fn ahead(&self) -> u64 {
         match &self.family {
-            Family::Ejfat { step, .. } => step * 4,
             // A second without a known rate spans this many object numbers.
             Family::VdifTime { threads, rated: false, .. } => {
                 (threads.len() as u64) * (1 << 24) / self.units + 2
@@ -241,27 +193,6 @@ impl Sender {
         self.layout.geometry().object_bytes
     }
 
-    /// Heap or event of a position, the packet's number in it, and how many packets it has.
-    fn segment(&self, position: u64) -> (u64, u64, u64) {
-        // Four heaps of different sizes, over and over.
-        let sizes = [self.units, 1, self.units.div_ceil(2), (self.units / 3).max(1)];
-        let round: u64 = sizes.iter().sum();
-        let (mut heap, mut rest) = (position / round * 4, position % round);
-        for size in sizes {
-            if rest < size {
-                return (heap, rest, size);
-            }
-            rest -= size;
-            heap += 1;
-        }
-        (heap, 0, 1)
-    }
-
-    /// Octets of a heap: its last packet is shorter than the others.
-    fn heap_bytes(heap: u64, packets: u64) -> u64 {
-        packets * SEGMENT - heap % SEGMENT / 2
-    }
-
     /// Where a packet belongs.
     #[must_use]
     pub fn spot(&self, position: u64) -> Spot {
@@ -269,14 +200,6 @@ impl Sender {
             Family::VdifSequence(_) | Family::VdifTime { .. } => FRAME as u64,
             Family::Mark5bTime { .. } | Family::Mark5bSequence(_) => mark5b::FRAME as u64,
             Family::Fila10g(_) => fila10g::HALF as u64,
-            Family::Spead { .. } | Family::Ejfat { .. } => {
-                let (heap, index, packets) = self.segment(position);
-                let offset = index * SEGMENT;
-                let length = SEGMENT.min(Self::heap_bytes(heap, packets) - offset) as u32;
-                let object =
-                    if let Family::Ejfat { step, .. } = self.family { 100 + heap * step } else { heap };
-                return Spot { object, offset, length };
-            }
         };
         if let Family::VdifTime { threads, fps, rated: false } = &self.family {
             let in_second = fps * threads.len() as u64;
@@ -323,8 +246,6 @@ impl Sender {
                 }
                 packet
             }
-            Family::Spead { flavour, .. } => self.spead(*flavour, position),
-            Family::Ejfat { balancer, .. } => self.ejfat(*balancer, position),
         }
     }
 
@@ -345,76 +266,6 @@ impl Sender {
         pattern::fill(position, 0, &mut packet[Mark5b::LEN..]);
         packet
     }
-
-    fn spead(&self, flavour: Flavour, position: u64) -> Vec<u8> {
-        let (heap, _, packets) = self.segment(position);
-        let spot = self.spot(position);
-        let mut items = vec![
-            (id::HEAP_COUNTER, spot.object),
-            (id::HEAP_SIZE, Self::heap_bytes(heap, packets)),
-            (id::HEAP_OFFSET, spot.offset),
-            (id::PAYLOAD_LENGTH, u64::from(spot.length)),
-        ];
-        // The order of the items is free.
-        items.rotate_left((position % 4) as usize);
-        let width = flavour.address_bits() / 8;
-        let header = Spead {
-            magic: 0x53,
-            version: 4,
-            item_width: 8 - width,
-            address_width: width,
-            reserved: 0,
-            items: items.len() as u16,
-        };
-        let mut packet = header.write().to_vec();
-        for (id, value) in items {
-            packet.extend(flavour.write(Item { immediate: true, id, value }));
-        }
-        Self::append(packet, spot)
-    }
-
-    fn ejfat(&self, balancer: u8, position: u64) -> Vec<u8> {
-        let (heap, _, packets) = self.segment(position);
-        let spot = self.spot(position);
-        let mut packet = match balancer {
-            2 => BalancerV2 {
-                magic: ejfat::MAGIC,
-                version: 2,
-                protocol: 1,
-                tick: spot.object,
-                ..Default::default()
-            }
-            .write()
-            .to_vec(),
-            3 => BalancerV3 {
-                magic: ejfat::MAGIC,
-                version: 3,
-                protocol: 1,
-                tick: spot.object,
-                ..Default::default()
-            }
-            .write()
-            .to_vec(),
-            _ => Vec::new(),
-        };
-        let header = Reassembly {
-            version: (position % 3) as u16,
-            reserved: 0,
-            data_id: 5,
-            offset: spot.offset as u32,
-            length: Self::heap_bytes(heap, packets) as u32,
-            tick: spot.object,
-        };
-        packet.extend(header.write());
-        Self::append(packet, spot)
-    }
-
-    fn append(mut packet: Vec<u8>, spot: Spot) -> Vec<u8> {
-        let start = packet.len();
-        packet.resize(start + spot.length as usize, 0);
-        pattern::fill(spot.object, spot.offset, &mut packet[start..]);
-        packet
-    }
 }
 
 impl Family {
@@ -433,8 +284,6 @@ impl Family {
             Family::Mark5bTime { .. } => "mark5b by time",
             Family::Mark5bSequence(_) => "mark5b by sequence",
             Family::Fila10g(_) => "fila10g",
-            Family::Spead { .. } => "spead",
-            Family::Ejfat { .. } => "ejfat",
         }
     }
 }

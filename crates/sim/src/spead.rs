@@ -11,23 +11,28 @@
 //! more memory is held than the windows allow; each refusal has its reason, and a heap that was not finished is never
 //! refused for one that was. Where the network was [orderly](expect), each heap lacks just what the network lost.
 
+mod block;
 pub mod expect;
 pub mod judge;
 pub mod network;
 pub mod sender;
 pub mod small;
+mod tally;
+
+pub use tally::SpeadTally;
 
 use crate::model::{Held, hold};
 use crate::random::Random;
 use crate::world::Log;
+use block::Block;
 use judge::Judge;
 use network::{Arrival, Faults, What};
 use sender::{Shape, Stream};
 use skyhaul_core::assembly::{Keyed, KeyedConfig, Slot, Window};
-use skyhaul_core::placement::{Key, Nanos, Placement, Reject, Rejects};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::spead::Head;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 
 /// Fixed limits and everything that will happen.
@@ -55,74 +60,6 @@ pub struct SpeadWorld {
     pub kept: usize,
     /// Most bytes that are handed in at a time; 0: whole packets.
     pub piece: u64,
-}
-
-/// What happened, over any number of worlds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SpeadTally {
-    /// Worlds.
-    pub worlds: u64,
-    /// Worlds in which each heap had to lack just what the network lost.
-    pub exact: u64,
-    /// Packets that came.
-    pub packets: u64,
-    /// Packets with a payload, or pieces of them, put in their place.
-    pub accepted: u64,
-    /// Refused, by reason.
-    pub rejects: Rejects,
-    /// Heaps handed on, by cause.
-    pub causes: BTreeMap<&'static str, u64>,
-    /// Times a sender said that it began anew.
-    pub starts: u64,
-    /// Streams that ended because their senders said so.
-    pub stopped: u64,
-}
-
-impl SpeadTally {
-    /// Add another's counts.
-    pub fn add(&mut self, other: &SpeadTally) {
-        self.worlds += other.worlds;
-        self.exact += other.exact;
-        self.packets += other.packets;
-        self.accepted += other.accepted;
-        self.rejects.merge(&other.rejects);
-        other.causes.iter().for_each(|(name, count)| *self.causes.entry(name).or_default() += count);
-        self.starts += other.starts;
-        self.stopped += other.stopped;
-    }
-}
-
-/// A heap's memory, that comes free when it is dropped.
-struct Block {
-    bytes: Vec<u8>,
-    free: Rc<Cell<u64>>,
-}
-
-/// What memory holds when it is handed out.
-const POISON: u8 = 0xDD;
-
-impl Block {
-    fn take(bytes: u64, old: Option<Block>, free: &Rc<Cell<u64>>) -> Result<Block, Option<Block>> {
-        let Some(rest) = free.get().checked_sub(bytes) else { return Err(old) };
-        free.set(rest);
-        let mut block = Block { bytes: vec![POISON; bytes as usize], free: Rc::clone(free) };
-        if let Some(old) = old {
-            block.bytes[..old.bytes.len()].copy_from_slice(&old.bytes);
-        }
-        Ok(block)
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.free.set(self.free.get() + self.bytes.len() as u64);
-    }
-}
-
-impl AsRef<[u8]> for Block {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }
 
 impl SpeadWorld {

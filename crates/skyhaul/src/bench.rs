@@ -19,186 +19,24 @@
 //!
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
+mod figures;
 mod flow;
+mod options;
 mod packets;
 mod receive;
 mod record;
+mod search;
 mod send;
 pub mod spead;
 mod stop;
 
+pub use figures::{BenchReport, Row, Run, Spread};
+pub use options::{BenchOptions, Load, WINDOW, What};
 pub use stop::Stop;
 
-use serde::{Deserialize, Serialize};
+use options::wrong;
 use skyhaul_io::host::machine::Machine;
 use std::io;
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// Bytes on their way before a closed loop's sender waits.
-pub const WINDOW: u64 = 1 << 20;
-
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum What {
-    /// Receiving and placing.
-    Receive,
-    /// Sending.
-    Send,
-    /// Recording to one disk.
-    Record,
-}
-
-/// How hard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
-    /// As fast as nothing is lost.
-    Closed,
-    /// Bits per second of datagram payload.
-    Rate(u64),
-    /// The highest rate at which nothing is lost.
-    Search,
-}
-
-/// What to measure, and where.
-#[derive(Clone, Debug)]
-pub struct BenchOptions {
-    /// What.
-    pub what: What,
-    /// Bytes of a datagram, each measured in turn; rounded down to what VDIF can have (a multiple of 8).
-    pub sizes: Vec<usize>,
-    /// How long each run lasts.
-    pub time: Duration,
-    /// How often each candidate has its turn.
-    pub rounds: usize,
-    /// How hard.
-    pub load: Load,
-    /// Candidates by name; empty takes all that suit.
-    pub candidates: Vec<String>,
-    /// Whether senders give trains; else single packets.
-    pub gso: bool,
-    /// Address to receive on.
-    pub address: IpAddr,
-    /// Network namespaces of the sender and the receiver.
-    pub networks: Option<(String, String)>,
-    /// Processors of the sender and the receiver.
-    pub cpus: (usize, usize),
-    /// Bytes that packets are placed into, over and over.
-    pub memory: usize,
-    /// Where to record.
-    pub directory: Option<PathBuf>,
-    /// Bytes of each recording.
-    pub record_bytes: u64,
-    /// Ends it early: the report then holds what was measured until then.
-    pub stop: Stop,
-}
-
-/// Median, least and most of some runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
-    /// The middle one.
-    pub median: f64,
-    /// The least.
-    pub min: f64,
-    /// The most.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of these values; zeros where there are none.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let n = values.len();
-        let (Some(&min), Some(&max)) = (values.first(), values.last()) else { return Self::default() };
-        Self { median: (values[(n - 1) / 2] + values[n / 2]) / 2.0, min, max }
-    }
-}
-
-/// One run of one candidate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// Bits per second of datagram payload, at the receiver.
-    pub bits_per_second: f64,
-    /// Packets per second.
-    pub packets_per_second: f64,
-    /// Packets sent that did not come to their place.
-    pub lost: u64,
-    /// Packets sent.
-    pub sent: u64,
-    /// CPU seconds of the receiving thread for 10⁹ bytes.
-    pub receive_cpu: f64,
-    /// CPU seconds of the sending thread for 10⁹ bytes, without waiting.
-    pub send_cpu: f64,
-    /// CPU seconds of the whole process for 10⁹ bytes, waiting included.
-    pub process_cpu: f64,
-}
-
-/// All runs of one candidate at one size.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Row {
-    /// Bytes of a datagram.
-    pub size: usize,
-    /// The candidate.
-    pub candidate: String,
-    /// How it worked, in words.
-    pub how: String,
-    /// Bits per second of datagram payload.
-    pub bits_per_second: Spread,
-    /// Packets per second.
-    pub packets_per_second: Spread,
-    /// Packets lost in all runs.
-    pub lost: u64,
-    /// Packets sent in all runs.
-    pub sent: u64,
-    /// CPU seconds of the receiving thread for 10⁹ bytes.
-    pub receive_cpu: Spread,
-    /// CPU seconds of the sending thread for 10⁹ bytes.
-    pub send_cpu: Spread,
-    /// CPU seconds of the whole process for 10⁹ bytes.
-    pub process_cpu: Spread,
-    /// Its rate by that of the reference in the same round: the bare loop, or fio.
-    pub rate_ratio: Option<Spread>,
-    /// Its CPU (receiving for receivers, else sending) by that of the reference in the same round.
-    pub cpu_ratio: Option<Spread>,
-    /// Every run, in the order of the rounds.
-    pub runs: Vec<Run>,
-    /// Why it was left out, where it was.
-    pub skipped: Option<String>,
-}
-
-/// The results.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct BenchReport {
-    /// [`crate::report::VERSION`].
-    pub version: u32,
-    /// What was measured.
-    pub what: What,
-    /// Kind of load, in words.
-    pub load: String,
-    /// How the senders gave packets.
-    pub sender: String,
-    /// Seconds of each run.
-    pub seconds: f64,
-    /// CPU model, cores, memory, kernel.
-    pub machine: String,
-    /// Load average of the last minute, before and after: above 0, other programs were running.
-    pub others: (f64, f64),
-    /// Sizes by candidates.
-    pub rows: Vec<Row>,
-    /// Whether it was stopped before all was measured.
-    #[serde(default)]
-    pub interrupted: bool,
-}
-
-/// A run, how it went in words.
-struct Ran {
-    run: Run,
-    how: String,
-}
 
 /// Measure. `progress` receives status messages.
 ///
@@ -322,48 +160,9 @@ fn summarise(what: What, rows: &mut [Row]) {
     }
 }
 
-/// Run `one` at a rate until the highest without loss is found; its figures at that rate.
-fn search(stop: &Stop, mut one: impl FnMut(u64) -> io::Result<Ran>) -> io::Result<Ran> {
-    let mut one =
-        |rate| stop.unless_set(one(rate))?.ok_or_else(|| io::Error::from(io::ErrorKind::Interrupted));
-    const LEAST: f64 = 0.5e9;
-    let whole = |ran: &Ran, rate: f64| ran.run.lost == 0 && ran.run.bits_per_second > 0.97 * rate;
-    let (mut low, mut high) = (LEAST, 90e9);
-    for _ in 0..8 {
-        let middle = f64::midpoint(low, high);
-        if whole(&one(middle as u64)?, middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    loop {
-        let mut confirmed = Vec::new();
-        for _ in 0..3 {
-            let ran = one(low as u64)?;
-            let held = whole(&ran, low);
-            confirmed.push(ran);
-            if !held {
-                break;
-            }
-        }
-        let held = confirmed.len() == 3 && confirmed.iter().all(|ran| whole(ran, low));
-        if let Some(last) = confirmed.pop()
-            && (held || low <= LEAST)
-        {
-            return Ok(last);
-        }
-        low = (low * 0.95).max(LEAST);
-    }
-}
-
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
-}
-
-fn wrong(text: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Looking into the frames of a recording: what format they are, whether they are legal, fill, or the pattern.
 
-use crate::recording::{Datastream, DatastreamInfo, FrameReader, FrameSeen};
+use crate::recording::{Datastream, DatastreamInfo, FrameSeen};
 use skyhaul_core::wire::{
     Expected, FamilyRef, Format, Framing, Keep, LearnOptions, Learner, Packets, Place, StreamFormat, Thread,
 };
@@ -113,6 +113,12 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
         chunk_bytes: 0,
         format: described(&format),
     })
+}
+
+/// Reads the frames of one chunk, in order.
+pub trait FrameReader {
+    /// What `frame` is.
+    fn see(&mut self, frame: &[u8]) -> FrameSeen;
 }
 
 /// Reads frames as they lie in a chunk.

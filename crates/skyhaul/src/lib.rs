@@ -14,7 +14,9 @@
 
 pub mod awake;
 pub mod bench;
+pub mod control;
 pub mod frames;
+pub mod inproc;
 pub mod mirror;
 pub mod receive;
 pub mod recorder;

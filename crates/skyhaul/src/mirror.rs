@@ -22,7 +22,8 @@ use outlet::Outlets;
 use skyhaul_core::wire::{Keep, Numbering, Place, StreamFormat};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::copy;
-use skyhaul_io::memory::{Block, View};
+use skyhaul_io::memory::{Block, Pool, View};
+use skyhaul_io::source::Train;
 use skyhaul_io::udp::send::Sent;
 use std::io;
 use std::ops::Range;
@@ -165,6 +166,7 @@ impl Mirror {
             targets: self.targets.clone(),
             streams: Vec::new(),
             pending: None,
+            spare: None,
         })
     }
 
@@ -226,6 +228,8 @@ pub struct Tap {
     targets: Vec<Arc<Shared>>,
     streams: Vec<Mirrored>,
     pending: Option<Pending>,
+    /// Where packets lie that are placed elsewhere, and how much of it they take.
+    spare: Option<(Block, usize)>,
 }
 
 #[derive(Debug)]
@@ -251,29 +255,73 @@ impl Tap {
     /// Frames were written at `range` of `block`; `base` is the number of the frame that begins the block.
     #[inline]
     pub(crate) fn frames(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
-        if let Some(p) = &mut self.pending
-            && p.run.stream == stream
+        if !self.goes_on(stream, block, &range) {
+            self.begin(stream, block, range, base);
+        }
+    }
+
+    /// Whether the gathered run goes on with `range` of `block`: then it is part of it now.
+    #[inline]
+    fn goes_on(&mut self, stream: u32, block: &mut Block, range: &Range<usize>) -> bool {
+        let Some(p) = &mut self.pending else { return false };
+        let goes_on = p.run.stream == stream
             && p.block == block.index()
             && p.end == range.start
             && p.run.view.len() < RUN_BYTES
-            && block.extend(&mut p.run.view, range.end - range.start)
-        {
+            && block.extend(&mut p.run.view, range.end - range.start);
+        if goes_on {
             p.end = range.end;
+        }
+        goes_on
+    }
+
+    /// Packets whose payloads are placed elsewhere, sent on as they came: this copies them. `sender` tells streams apart.
+    pub(crate) fn packets(&mut self, sender: u32, train: &Train<'_>, pool: &Pool) {
+        let stride = if train.stride == 0 { train.bytes.len() } else { train.stride.min(train.bytes.len()) };
+        let Some(tail) = train.bytes.len().checked_rem(stride) else { return };
+        let (whole, last) = train.bytes.split_at(train.bytes.len() - tail);
+        self.run_of(sender, whole, stride, pool);
+        self.run_of(sender, last, tail, pool);
+    }
+
+    /// Packets of `unit` bytes each, side by side.
+    fn run_of(&mut self, stream: u32, bytes: &[u8], unit: usize, pool: &Pool) {
+        if bytes.is_empty() {
             return;
         }
-        self.begin(stream, block, range, base);
+        let full = self.spare.as_ref().is_none_or(|(block, used)| block.len() - used < bytes.len());
+        if full {
+            self.flush();
+            self.spare = pool.take().map(|block| (block, 0));
+        }
+        let Some((mut block, used)) = self.spare.take().filter(|(block, _)| block.len() >= bytes.len())
+        else {
+            let packets = (bytes.len() / unit) as u64;
+            return self.targets.iter().for_each(|target| target.counters.drop_frames(packets));
+        };
+        let range = used..used + bytes.len();
+        block.place(used, bytes);
+        let mirrored = Mirrored { stream, unit: unit as u32, network: None };
+        let alike = self.pending.as_ref().is_some_and(|p| p.run.unit == mirrored.unit);
+        if !(alike && self.goes_on(stream, &mut block, &range)) {
+            self.begin_run(mirrored, &mut block, range.clone(), 0);
+        }
+        self.spare = Some((block, range.end));
     }
 
     fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
+        let Some(&mirrored) = self.streams.iter().find(|s| s.stream == stream) else { return };
+        self.begin_run(mirrored, block, range, base);
+    }
+
+    fn begin_run(&mut self, mirrored: Mirrored, block: &mut Block, range: Range<usize>, base: u64) {
+        let Mirrored { stream, unit, network } = mirrored;
         self.flush();
         let pool = block.pool();
         // Memory that is still being prepared is not short.
         if pool.is_touched() && pool.free() < pool.blocks() / RESERVE {
             self.relieve();
         }
-        let Some(&Mirrored { unit, network, .. }) = self.streams.iter().find(|s| s.stream == stream) else {
-            return;
-        };
         let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
         let Some(view) = block.view(range.clone()) else {
             // In more separate pieces than a block can show. The recording has the frames; the targets do not.
@@ -402,7 +450,7 @@ mod tests {
             thread: std::sync::OnceLock::new(),
         });
         let streams = vec![Mirrored { stream: 1, unit: UNIT as u32, network: None }];
-        (Tap { targets: vec![target.clone()], streams, pending: None }, target)
+        (Tap { targets: vec![target.clone()], streams, pending: None, spare: None }, target)
     }
 
     /// Hand on more runs than may always wait; what became of them: those that wait, and frames dropped.

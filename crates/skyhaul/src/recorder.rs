@@ -16,13 +16,15 @@ use crate::recording::{
     WriterError, WriterOptions,
 };
 use crate::report::ReceiveReport;
+use crate::spead::record::HeapRecorder;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::wire::{Filler, FrameTime, Octets, StreamFormat};
+use skyhaul_core::wire::{Filler, FrameTime, Objects, Octets, StreamFormat};
 use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What to record, from where to where.
@@ -56,6 +58,9 @@ pub struct Recorder {
     writer: Arc<Writer>,
     pool: Pool,
     fill: bool,
+    flush: Duration,
+    /// Heaps are what is recorded.
+    heaps: bool,
 }
 
 /// A running recorder.
@@ -64,6 +69,7 @@ pub struct Recording {
     running: Running,
     writer: Arc<Writer>,
     pool: Pool,
+    heaps_lost: Arc<AtomicU64>,
 }
 
 /// What was received and recorded.
@@ -74,8 +80,9 @@ pub struct RecordReport {
     pub receive: ReceiveReport,
     /// What became of it on the disks.
     pub recording: RecordingReport,
-    /// What an operator should know besides.
-    pub notes: Vec<String>,
+    /// Heaps for which the disks gave no memory back.
+    #[serde(default)]
+    pub heaps_not_recorded: u64,
 }
 
 impl RecordReport {
@@ -85,6 +92,7 @@ impl RecordReport {
         self.recording.is_whole()
             && self.receive.kernel_drops() == 0
             && self.no_buffer() == 0
+            && self.heaps_not_recorded == 0
             && self.receive.errors.is_empty()
     }
 
@@ -104,10 +112,16 @@ impl Recorder {
         options.writer.check()?;
         let pool = Pool::new(&options.pool)?;
         let mut receiver = options.receiver;
+        let asked = receiver.learn.format.objects();
+        let heaps = receiver.objects.is_some() && asked.is_some_and(|objects| objects != Objects::Frames);
+        if let Some(objects) = &mut receiver.objects {
+            objects.to_disks = true;
+        }
         receiver.learn.object_bytes = pool.block_bytes() as u64;
+        let flush = receiver.flush;
         let receiver = Receiver::open(receiver, pool.clone())?;
         let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer })?;
-        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill })
+        Ok(Self { receiver, writer: Arc::new(writer), pool, fill: options.fill, flush, heaps })
     }
 
     /// The memory for packets.
@@ -132,12 +146,16 @@ impl Recorder {
     /// # Errors
     /// A thread that cannot be started.
     pub fn start(self) -> io::Result<Recording> {
-        let Self { receiver, writer, pool, fill } = self;
+        let Self { receiver, writer, pool, fill, flush, heaps } = self;
         let of_sinks = writer.clone();
-        let running = receiver.start(move |_| {
+        let recorder = HeapRecorder::new(writer.clone(), pool.clone(), flush);
+        let recorder = if heaps { recorder.announced() } else { recorder };
+        let heaps_lost = recorder.lost();
+        let sink = move |_| -> Box<dyn Sink> {
             Box::new(RecordSink { writer: of_sinks.clone(), fill, streams: HashMap::new() })
-        })?;
-        Ok(Recording { running, writer, pool })
+        };
+        let running = receiver.start_with(sink, Box::new(recorder))?;
+        Ok(Recording { running, writer, pool, heaps_lost })
     }
 }
 
@@ -168,18 +186,17 @@ impl Recording {
     /// Take in what the kernel holds, write it all, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
-        let mut received = self.running.finish();
-        let mut notes = received.notes;
+        let mut receive = self.running.finish();
         // An operator finds all of them in one place, and readers of the index too.
-        received.report.events.drain(..).for_each(|event| self.writer.keep_event(event));
+        receive.events.drain(..).for_each(|event| self.writer.keep_event(event));
         let recording = match Arc::try_unwrap(self.writer) {
             Ok(writer) => writer.finish(deadline),
             Err(shared) => {
-                notes.push("a receiving thread did not end".into());
+                receive.notes.push("a receiving thread did not end".into());
                 shared.report()
             }
         };
-        RecordReport { receive: received.report, recording, notes }
+        RecordReport { receive, recording, heaps_not_recorded: self.heaps_lost.load(Ordering::Relaxed) }
     }
 }
 

@@ -19,12 +19,17 @@
 //!
 //! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
+mod account;
 mod check;
+mod chunk;
 mod commit;
 mod cutter;
 mod dispatch;
 mod drive;
+mod entry;
+mod event;
 mod feed;
+mod feeder;
 mod filling;
 mod finding;
 mod follow;
@@ -38,6 +43,8 @@ mod ledger;
 mod list;
 mod names;
 mod open;
+mod options;
+mod piece;
 mod plan;
 mod presence;
 mod prove;
@@ -45,29 +52,37 @@ mod read;
 mod record;
 mod repair;
 mod report;
+mod search;
+mod seen;
 mod striping;
+mod work;
 mod writer;
 
-pub use check::{CheckOptions, CheckReport, DatastreamCheck, Frames, HeapsCheck};
-pub use cutter::FrameReader;
+pub use crate::frames::FrameReader;
+pub use account::{Account, Damaged};
+pub use check::{CheckOptions, CheckReport, Frames};
+pub use chunk::{Chunk, DatastreamId, Fill, Refusal, Refused};
+pub use entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
+pub use event::Event;
 pub use finding::{Finding, Verdict};
 pub use gap::{Gap, Instead, Lack};
+pub use heaps::HeapsOf;
 pub use index::{IndexReader, Tally};
+pub use judge::{DatastreamCheck, HeapsCheck};
 pub use ledger::DatastreamReport;
 pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
-pub use open::{ChunkEntry, DatastreamEntry, FileEntry, OpenError, Recording, State};
-pub use read::{Account, Damaged, Missing, Next, Piece, ReadOptions, Reader, Times};
+pub use open::{OpenError, Recording};
+pub use options::{Existing, SyncPolicy, WriterError, WriterOptions};
+pub use piece::{Missing, Piece, ReadOptions, Times};
+pub use read::{Next, Reader};
 pub use record::{
-    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, Event, HeapsOf, LostChunk, MemoryFile, Record,
-    Session,
+    ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, Record, Session,
 };
 pub use repair::{Repaired, repair};
 pub use report::{DiskState, DiskStatus, Latency, RecordingReport};
 pub use skyhaul_core::wire::FrameSeen;
-pub use writer::{
-    Chunk, DatastreamId, Existing, Fill, Refusal, Refused, SyncPolicy, Writer, WriterError, WriterOptions,
-};
+pub use writer::Writer;
 
 #[cfg(test)]
 mod measure;

@@ -11,7 +11,8 @@
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
 use crate::mirror::TargetReport;
-use crate::receive::{Others, StreamInfo, StreamReport, Tally};
+use crate::receive::objects::ObjectReport;
+use crate::receive::{ObjectCounts, Others, StreamInfo, StreamReport, Tally};
 use crate::recording::Event;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
@@ -286,8 +287,32 @@ pub struct ReceiveReport {
     pub stranger_rejects: RejectCounts,
     /// Where frames were sent on to.
     pub forward: Vec<TargetReport>,
-    /// Frames whose payload was not what the pattern says.
+    /// Frames, heaps and events whose payload was not what the pattern says.
     pub pattern_errors: Option<u64>,
+    /// Why it ended; empty while it runs.
+    #[serde(default)]
+    pub ended: String,
+    /// Objects with keys by what they are, `heaps` and `events`, where any were received or asked for.
+    #[serde(flatten)]
+    pub objects: BTreeMap<String, ObjectCounts>,
+    /// Bytes of payload of heaps and events.
+    #[serde(default)]
+    pub payload_bytes: u64,
+    /// Every counter of their tables that is not 0, but for refused packets.
+    #[serde(default)]
+    pub counters: BTreeMap<String, u64>,
+    /// Packets received, of whatever.
+    #[serde(default)]
+    pub packets: u64,
+    /// Bytes in them: datagram payload.
+    #[serde(default)]
+    pub wire_bytes: u64,
+    /// Why packets were refused, of whatever.
+    #[serde(default)]
+    pub rejects: RejectCounts,
+    /// A privilege that was missing, a sink that failed, and what would help.
+    #[serde(default)]
+    pub notes: Vec<String>,
     /// What an operator should know: pauses, senders that were refused, memory that came late.
     #[serde(default)]
     pub events: Vec<Event>,
@@ -304,10 +329,34 @@ impl ReceiveReport {
     /// Take in one engine's counters.
     pub fn add(&mut self, tally: &Tally) {
         self.strangers += tally.packets;
+        self.packets += tally.packets + tally.others.packets;
+        self.wire_bytes += tally.others.bytes;
+        add_counts(&mut self.rejects, &tally.rejects);
+        add_counts(&mut self.rejects, &tally.others.rejects);
+        for (_, report) in &tally.streams {
+            self.packets += report.packets;
+            self.wire_bytes += report.bytes;
+            add_counts(&mut self.rejects, &report.rejects);
+        }
         add_counts(&mut self.stranger_rejects, &tally.rejects);
         self.other_streams.add(&tally.others);
         self.streams.extend(tally.streams.iter().map(|(info, report)| StreamSummary::new(info, report)));
         self.streams.sort_by_key(|s| s.id);
+    }
+
+    /// Take in the account of heaps and events.
+    pub(crate) fn add_objects(&mut self, all: ObjectReport) {
+        let ObjectReport { objects, total, counters, ended, failure } = all;
+        let (counts, wrong) = (objects.values(), objects.values().map(|counts| counts.wrong).sum::<u64>());
+        self.payload_bytes += counts.map(|counts| counts.payload_bytes).sum::<u64>();
+        self.pattern_errors = self.pattern_errors.map(|errors| errors + wrong);
+        self.packets += total.packets;
+        self.wire_bytes += total.bytes;
+        add_counts(&mut self.rejects, &total.rejects);
+        self.objects = objects.into_iter().map(|(name, counts)| (name.to_owned(), counts)).collect();
+        self.counters = counters;
+        self.ended = ended.unwrap_or_default().to_owned();
+        self.errors.extend(failure.map(|failure| format!("write: {failure}")));
     }
 
     /// Sum over all streams.
@@ -322,22 +371,43 @@ impl ReceiveReport {
         self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
     }
 
-    /// Why packets were refused, those of streams and those of no stream together.
+    /// Whether everything that reached this host was taken and is right; of heaps and events, also whether all came that
+    /// was sent, as far as that is known.
     #[must_use]
-    pub fn rejects(&self) -> RejectCounts {
-        let mut all = self.stranger_rejects.clone();
-        let of_streams = self.streams.iter().flat_map(|s| &s.rejects);
-        for (why, n) in of_streams.chain(&self.other_streams.rejects) {
-            let sum = all.entry(why.clone()).or_default();
-            *sum = sum.saturating_add(*n);
-        }
-        all
+    pub fn is_whole(&self) -> bool {
+        let taken = self.kernel_drops() == 0 && self.no_buffer() == 0 && self.cut_short() == 0;
+        let right = self.pattern_errors.unwrap_or(0) == 0 && self.errors.is_empty();
+        taken && right && self.ended != "nothing" && self.objects_are_whole()
+    }
+
+    fn objects_are_whole(&self) -> bool {
+        let lost: u64 =
+            self.objects.values().map(|n| n.incomplete + n.missing.unwrap_or(0) + n.ring_full).sum();
+        let outside = self.rejects.get("outside").copied().unwrap_or(0);
+        let unread: u64 = self.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
+        // Nothing but refused packets is nothing.
+        let all_refused = self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets;
+        let nothing = self.streams.is_empty() && all_refused;
+        self.objects.is_empty() || lost + outside + self.repeated() + self.left_at_the_end() == 0 && !nothing
+    }
+
+    /// Whole heaps that were refused for others with their counters.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.counters.get("repeated_heaps").copied().unwrap_or(0)
+    }
+
+    /// Finished heaps and events that waited for room at the end; behind a limit nobody wanted them.
+    #[must_use]
+    pub fn left_at_the_end(&self) -> u64 {
+        let left = self.counters.get("stopped").copied().unwrap_or(0);
+        if matches!(self.ended.as_str(), "limit" | "reader gone") { 0 } else { left }
     }
 
     /// Packets for which there was no memory.
     #[must_use]
     pub fn no_buffer(&self) -> u64 {
-        self.rejects().get("no_buffer").copied().unwrap_or_default()
+        self.rejects.get("no_buffer").copied().unwrap_or_default()
     }
 
     /// Captures that end within a record, or in what is none.

@@ -11,11 +11,13 @@
 
 mod plan;
 mod recording;
+mod report;
 mod sender;
 mod supply;
 
 pub use skyhaul_core::packetize::{HEAD, Packetize};
 
 pub use recording::RecordingSupply;
-pub use sender::{SendReport, Sender, SenderOptions, Stop};
+pub use report::SendReport;
+pub use sender::{Sender, SenderOptions, Stop};
 pub use supply::{FileSupply, Sequence, Supply, SupplyError, SynthOptions, SynthSupply};

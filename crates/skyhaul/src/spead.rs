@@ -7,10 +7,8 @@
 //! ```
 //!
 //! The wire format is [`skyhaul_core::wire::spead`]; here are the threads, the waiting and the limits around it.
-//! [`inproc`] joins a sender and a receiver of one process.
+//! [`inproc`](crate::inproc) joins a sender and a receiver of one process.
 
-pub mod control;
-pub mod inproc;
 pub mod receive;
 pub mod record;
 pub mod send;

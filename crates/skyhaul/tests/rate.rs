@@ -11,12 +11,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use skyhaul::control::{Answering, Gauge, RateControl, spacing};
 use skyhaul::core::control::ControlConfig;
 use skyhaul::io::baseline::enter_network;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::send::{SendOptions, UdpSender};
 use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
-use skyhaul::spead::control::{Answering, Gauge, RateControl, spacing};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;

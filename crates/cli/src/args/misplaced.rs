@@ -12,11 +12,9 @@ use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what to use for SPEAD instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 49] = [
-    ("receive", "forward", LEAVE),
+const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("receive", "start", "--start-heap, or --start-at for a wall-clock time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall-clock time"),
-    ("receive", "realtime", LEAVE),
     ("receive", "chunk", "--memory limits all heaps together"),
     ("receive", "window", "--heap-window"),
     ("receive", "flush", "--heap-timeout"),
@@ -25,21 +23,17 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 49] = [
     ("receive", "place", LEAVE),
     ("receive", "frame_rate", LEAVE),
     ("receive", "threads", LEAVE),
-    ("receive", "from", "udp://ADDRESS:PORT?source=… accepts one sender's packets of a multicast group"),
     ("receive", "station", LEAVE),
     ("receive", "split_threads", "use --by-sender to tell senders apart"),
     ("receive", "keep_partial_sets", LEAVE),
-    ("record", "forward", "`skyhaul send --scan ... --follow` sends on what is recorded"),
     ("record", "start", "--start-heap, or --start-at for a wall-clock time"),
     ("record", "stop", "--stop-items, or --stop-at for a wall-clock time"),
-    ("record", "realtime", LEAVE),
     ("record", "window", "--heap-window"),
     ("record", "strip", LEAVE),
     ("record", "keep", LEAVE),
     ("record", "place", LEAVE),
     ("record", "frame_rate", LEAVE),
     ("record", "threads", LEAVE),
-    ("record", "from", "udp://ADDRESS:PORT?source=… accepts one sender's packets of a multicast group"),
     ("record", "station", LEAVE),
     ("record", "split_threads", "use --by-sender to tell senders apart"),
     ("record", "keep_partial_sets", LEAVE),
@@ -95,7 +89,15 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
             None => Ok(()),
         };
     }
-    if format.objects() == Some(Objects::Heaps) {
+    let receives = matches!(&cli.verb, Verb::Receive(_) | Verb::Record(_));
+    if receives && format.family().is_none() {
+        // Whatever comes: each option is for what it is for.
+        return Ok(());
+    }
+    if format
+        .objects()
+        .is_some_and(|objects| objects == Objects::Heaps || receives && objects != Objects::Frames)
+    {
         let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
         for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
             eprintln!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
@@ -152,7 +154,7 @@ mod tests {
     #[test]
     fn options_of_another_format_are_reported() {
         for (line, told) in [
-            ("receive --listen udp://:0 --feedback", "--feedback applies only to SPEAD heaps"),
+            ("receive --listen udp://:0 --format vdif --feedback", "--feedback applies only to SPEAD heaps"),
             ("receive --listen udp://:0 --format vdif --heaps 3", "--heaps applies only to SPEAD heaps"),
             (
                 "send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB",
@@ -174,6 +176,8 @@ mod tests {
         }
         for line in [
             "receive --listen udp://:0 --window 4",
+            "receive --listen udp://:0 --window 4 --heap-window 8 --feedback",
+            "receive --format spead --listen udp://:0 --from 10.0.0.1 --forward udp://10.0.0.2:1",
             "send --to udp://10.0.0.1:1 --scan x --disk /tmp --packet 8972",
             "record --format spead --listen udp://:0 --disk /tmp --scan x --heap-timeout 2s --chunk 16MiB",
             "receive --format spead --listen udp://:0 --feedback --heaps 3",

@@ -1,5 +1,5 @@
 use super::*;
-use crate::verb::demo::Proof;
+use crate::verb::demo::report::Proof;
 use skyhaul::recording::{CheckReport, RecordingReport, State, Verdict};
 use skyhaul::report::{Distribution, ReceiveReport, SourceReport};
 use std::time::Duration;

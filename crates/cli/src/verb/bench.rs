@@ -6,16 +6,13 @@
 use super::receiving::print_json;
 use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
-use crate::interrupt::Interrupt;
+use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, ensure};
 use serde::Serialize;
 use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
 use skyhaul::wire::Objects;
 use std::fmt::Write as _;
-
-/// Marks a report of an incomplete measurement.
-pub(crate) const INTERRUPTED: &str = "INTERRUPTED: measured until then";
 
 /// A report and the command that produced it.
 #[derive(Serialize)]

@@ -8,6 +8,11 @@
 //! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
+mod proofs;
+pub(crate) mod report;
+
+pub(crate) use report::DemoReport;
+
 use super::receiving;
 use crate::Outcome;
 use crate::args::DemoArgs;
@@ -15,7 +20,7 @@ use crate::html;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result};
-use serde::Serialize;
+use proofs::{FIRST, prove};
 use skyhaul::frames::FramesOf;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
@@ -23,12 +28,10 @@ use skyhaul::io::host::machine::Machine;
 use skyhaul::io::memory::{Pool, PoolOptions};
 use skyhaul::io::udp::send::SendMode;
 use skyhaul::receive::{Collector, Receiver, ReceiverOptions, Running};
-use skyhaul::recorder::{self, RecordReport, Recorder, RecorderOptions};
-use skyhaul::recording::{
-    CheckOptions, CheckReport, Datastream, DatastreamCheck, FrameReader, Recording, WriterOptions,
-};
-use skyhaul::report::{ReceiveReport, StreamSummary, VERSION};
-use skyhaul::send::{SendReport, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
+use skyhaul::recorder::{self, Recorder, RecorderOptions};
+use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, WriterOptions};
+use skyhaul::report::{ReceiveReport, VERSION};
+use skyhaul::send::{Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
 use skyhaul::wire::{LearnOptions, Order};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -39,37 +42,8 @@ const PAYLOAD: usize = 8000;
 const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
 /// VDIF threads.
 const THREADS: u16 = 4;
-/// First sequence number: a stream seldom starts at 0.
-const FIRST: u64 = 1_000_003;
 /// Memory of each side.
 const MEMORY: u64 = 512 << 20;
-
-/// Everything that was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct DemoReport {
-    pub(crate) version: u32,
-    /// The command that produced it.
-    pub(crate) command: String,
-    pub(crate) machine: String,
-    pub(crate) faults: String,
-    /// Number of the first packet sent.
-    pub(crate) first_number: u64,
-    pub(crate) sent: SendReport,
-    pub(crate) recorded: RecordReport,
-    pub(crate) second: ReceiveReport,
-    pub(crate) check: CheckReport,
-    pub(crate) proofs: Vec<Proof>,
-    /// Bytes written to each disk, by time since the start in seconds.
-    pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
-}
-
-/// A claim, and whether it is true.
-#[derive(Debug, Serialize)]
-pub(crate) struct Proof {
-    pub(crate) claim: &'static str,
-    pub(crate) held: bool,
-    pub(crate) evidence: String,
-}
 
 pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
@@ -273,7 +247,7 @@ fn settle(second: &Running) {
 }
 
 fn finish_second(second: Running, collector: Collector) -> ReceiveReport {
-    let mut report = second.finish().report;
+    let mut report = second.finish();
     report.pattern_errors = Some(collector.finish().wrong);
     report
 }
@@ -284,113 +258,6 @@ fn check(disks: &[PathBuf], scan: &str) -> Result<CheckReport> {
     };
     let recording = Recording::open(disks.iter().map(Path::new), scan)?;
     Ok(recording.check(&CheckOptions { frames: Some(&frames), ..CheckOptions::default() })?)
-}
-
-fn prove(
-    sent: &SendReport,
-    recorded: &RecordReport,
-    second: &ReceiveReport,
-    check: &CheckReport,
-) -> Vec<Proof> {
-    let stream = recorded.receive.streams.first().cloned().unwrap_or_default();
-    let mut proofs = prove_path(sent, recorded, &stream);
-    proofs.extend(prove_copies(recorded, second, check, &stream));
-    proofs
-}
-
-/// What arrived from the network, and what this host did with it.
-fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary) -> Vec<Proof> {
-    let n = print::count;
-    let withheld = visible(&sent.lost_ranges, sent.numbered);
-    let lost: u64 = withheld.iter().map(|r| r.1 - r.0).sum();
-    let refused = |why: &str| stream.rejects.get(why).copied().unwrap_or(0);
-    let (duplicates, late) = (refused("duplicate"), refused("late"));
-    let (drops, no_buffer) = (recorded.receive.kernel_drops(), recorded.no_buffer());
-    vec![
-        Proof {
-            claim: "no packet that arrived was lost on this machine",
-            held: drops == 0 && no_buffer == 0 && sent.packets == stream.packets,
-            evidence: format!(
-                "{} sent, {} received, {} dropped by the kernel, {} without memory",
-                n(sent.packets),
-                n(stream.packets),
-                n(drops),
-                n(no_buffer)
-            ),
-        },
-        Proof {
-            claim: "the loss map matches exactly what the network lost",
-            held: stream.loss_map == withheld && sent.lost_not_listed == 0,
-            evidence: format!(
-                "{} frames lost in {} runs, {} found missing in {} runs",
-                n(lost),
-                n(withheld.len() as u64),
-                n(stream.lost),
-                n(stream.loss_map.len() as u64)
-            ),
-        },
-        Proof {
-            claim: "every duplicate packet was refused once",
-            held: duplicates + late == sent.duplicated,
-            evidence: format!(
-                "{} duplicated, {} refused as duplicates, {} as late",
-                n(sent.duplicated),
-                n(duplicates),
-                n(late)
-            ),
-        },
-    ]
-}
-
-/// What is on the disks, and what the second receiver got.
-fn prove_copies(
-    recorded: &RecordReport,
-    second: &ReceiveReport,
-    check: &CheckReport,
-    stream: &StreamSummary,
-) -> Vec<Proof> {
-    let n = print::count;
-    let sum = |of: fn(&DatastreamCheck) -> u64| check.datastreams.iter().map(of).sum::<u64>();
-    let (checked, filled, illegal) =
-        (sum(|d| d.frames_seen), sum(|d| d.filled_frames), sum(|d| d.illegal_frames));
-    let right = checked == stream.placed + stream.lost && filled == stream.lost && illegal == 0;
-    let safe = recorded.recording.acknowledged_bytes();
-    vec![
-        Proof {
-            claim: "every byte on the disks is correct",
-            held: check.exit_code() == 0 && right,
-            evidence: format!(
-                "{} frames read back, {} match the pattern, {} marked invalid, {} wrong",
-                n(checked),
-                n(checked.saturating_sub(filled + illegal)),
-                n(filled),
-                n(illegal)
-            ),
-        },
-        Proof {
-            claim: "everything placed is safe on a disk",
-            held: recorded.recording.is_whole(),
-            evidence: format!(
-                "{} acknowledged on {} disks",
-                print::bytes(safe),
-                recorded.recording.disks.len()
-            ),
-        },
-        Proof {
-            claim: "the second receiver got every frame during the recording",
-            held: second.placed() == stream.placed && second.pattern_errors == Some(0),
-            evidence: format!(
-                "{} frames, {} wrong",
-                n(second.placed()),
-                n(second.pattern_errors.unwrap_or(0))
-            ),
-        },
-    ]
-}
-
-/// Ranges of withheld packets that the receiver can detect: as sequence numbers, between the first and the last packet sent.
-fn visible(ranges: &[(u64, u64)], numbered: u64) -> Vec<(u64, u64)> {
-    ranges.iter().filter(|r| r.0 > 0 && r.1 < numbered).map(|r| (r.0 + FIRST, r.1 + FIRST)).collect()
 }
 
 fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {

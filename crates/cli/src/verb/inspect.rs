@@ -11,8 +11,8 @@ use skyhaul::io::file::MappedFile;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
+use skyhaul::wire::Framing;
 use skyhaul::wire::inspect::{Inspection, inspect};
-use skyhaul::wire::{Framing, Objects};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -106,13 +106,13 @@ fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
 
 fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let mut source = PcapSource::open(path, None)?;
-    if args.format.family().is_none_or(|family| family.objects() == Objects::Heaps) {
-        source = source.cut_spead();
+    if let Some(end) = args.format.packet_end() {
+        source = source.cut(end);
     }
     let taken = from_source(&mut source, args)?;
     let cut = source.stats().cut_trains;
     if cut > 0 {
-        eprintln!("note: {cut} records hold several SPEAD packets (GSO, GRO), which are shown one by one");
+        eprintln!("note: {cut} records hold several packets (GSO, GRO), which are shown one by one");
     }
     Ok(taken)
 }

@@ -1,7 +1,6 @@
 //! `skyhaul receive`.
 
-use super::heaps;
-use super::receiving::{self, Ended, Snapshot};
+use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
@@ -9,34 +8,38 @@ use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
-use skyhaul::receive::{Collector, Nowhere, Receiver};
-use skyhaul::wire::Objects;
+use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
+use std::io::{self, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
-    if args.common.stream.format.objects() == Some(Objects::Heaps) {
-        return heaps::receive::run(args);
-    }
-    receiving::check_format(&args.common, "receive")?;
-    receiving::check_times(&args.common)?;
+    receiving::check(&args.common)?;
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
-    let output = args.output_file.as_deref().map(receiving::open_output).transpose()?;
+    let output = args.output_file.as_deref().map(receiving::open_output).transpose()?.map(Output::new);
     let to_stdout = args.output_file.as_deref().is_some_and(|path| path == Path::new("-"));
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
-    let mut options = receiving::options(&args.common);
+    let mut options = receiving::options(&args.common, args.verify)?;
     options.learn.object_bytes = pool.block_bytes() as u64;
     let mut receiver = Receiver::open(options, pool.clone())?;
     add_capture(&args.common, capture, &mut receiver);
     let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
     receiving::say_listening("receiving", &addresses, &pool, &args.common);
     let collector = match output.is_some() || args.verify {
-        true => Some(Collector::start(output, args.verify)?),
+        true => {
+            let output = output.clone().map(|output| Box::new(output) as _);
+            Some(Collector::start(output, args.verify)?)
+        }
         false => None,
     };
-    let mut running =
-        receiver.start(|_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink))?;
+    let objects: Box<dyn ObjectSink> = match output {
+        Some(output) => Box::new(Payloads { output, fill: args.common.spead.incomplete }),
+        None => Box::new(Nowhere),
+    };
+    let sink = |_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink);
+    let mut running = receiver.start_with(sink, objects)?;
     let ended = receiving::watch(
         &mut || {
             let closed = collector.as_ref().is_some_and(Collector::is_closed);
@@ -53,41 +56,81 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
                 .map_or_else(String::new, |c| format!("  wrong {}", c.wrong()))
         },
     );
-    let mut done = running.finish();
+    let mut report = running.finish();
     let collected = collector.map(Collector::finish);
-    done.report.pattern_errors = collected.as_ref().filter(|_| args.verify).map(|c| c.wrong);
+    if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
+        report.pattern_errors = Some(report.pattern_errors.unwrap_or(0) + frames.wrong);
+    }
+    let error = collected.and_then(|collected| collected.error);
+    report.errors.extend(error.map(|error| format!("write: {error}")));
+    ended.enter(&mut report);
     if args.common.output.json && !to_stdout {
-        receiving::print_json(&done.report)?;
+        receiving::print_json(&report)?;
     } else {
-        eprint!("{}", print::receive_summary(&done.report));
-        if ended == Ended::Nothing {
-            eprintln!("  {}", receiving::NOTHING);
-        }
+        eprint!("{}", print::receive_summary(&report));
+        receiving::advise(&report);
     }
-    for note in &done.notes {
-        eprintln!("note: {note}");
-    }
-    if let Some(error) = collected.as_ref().and_then(|c| c.error.as_ref()) {
-        eprintln!("error: write: {error}");
-        return Ok(Outcome::Failed);
-    }
-    let right = done.report.pattern_errors.unwrap_or(0) == 0
-        && done.report.kernel_drops() == 0
-        && done.report.no_buffer() == 0
-        && done.report.cut_short() == 0
-        && done.report.errors.is_empty()
-        && ended != Ended::Nothing;
-    Ok(if right { Outcome::Done } else { Outcome::Failed })
+    Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
 }
 
 /// The capture file that is to be received from, opened before anything is made for what is in it.
 pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
-    Ok(args.pcap.as_ref().map(|path| PcapSource::open(path, None)).transpose()?)
+    let Some(path) = &args.pcap else { return Ok(None) };
+    let source = PcapSource::open(path, None)?;
+    Ok(Some(match args.stream.format.packet_end() {
+        Some(end) => source.cut(end),
+        None => source,
+    }))
 }
 
 /// A capture file becomes one more source.
 pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
     if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
         receiver.add_source(path.display().to_string(), Box::new(capture));
+    }
+}
+
+/// One file for frames, heaps and events.
+#[derive(Clone)]
+struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
+
+impl Output {
+    fn new(file: Box<dyn Write + Send>) -> Self {
+        Self(Arc::new(Mutex::new(file)))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    /// Frames and heaps stay whole.
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+    }
+}
+
+/// Writes the data of heaps and events, one after the other.
+struct Payloads {
+    output: Output,
+    /// Incomplete ones too, their gaps zero.
+    fill: bool,
+}
+
+impl ObjectSink for Payloads {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        if object.complete || self.fill {
+            object.data().try_for_each(|data| self.output.write_all(data))?;
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        self.output.flush()
     }
 }

@@ -1,22 +1,40 @@
 //! What `receive` and `record` share: from arguments to receiver options, and waiting for the end.
 
-use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, TierArg};
+use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
+use skyhaul::core::placement::Nanos;
+use skyhaul::io::address::Transport;
 use skyhaul::io::file::failed;
+use skyhaul::io::memory::heap::HeapMemory;
 use skyhaul::io::memory::{Pool, PoolOptions, Prepared, default_block_bytes, default_bytes};
 use skyhaul::io::udp::{Tier, UdpOptions};
-use skyhaul::receive::{Allow, Gate, ReceiverOptions, Running};
+use skyhaul::receive::keyed::{KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
+use skyhaul::receive::{Allow, Gate, ObjectOptions, ReceiverOptions, Running};
 use skyhaul::report::ReceiveReport;
-use skyhaul::wire::{FAMILIES, Keep, LearnOptions, Objects, Place};
+use skyhaul::wire::{Keep, LearnOptions, Objects, Place};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The receiver that was asked for.
-pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
+/// Bytes of memory for heaps by default, at most, where nothing else is received.
+const MEMORY: u64 = 2 << 30;
+/// Bytes of it that are there before anything is received.
+const AHEAD: u64 = 256 << 20;
+/// The same where heaps may come or not.
+const PERHAPS: u64 = 64 << 20;
+/// Bytes of memory for frames where none are received, and where heaps are sent on.
+const NO_FRAMES: u64 = 8 << 20;
+/// See [`NO_FRAMES`].
+const FORWARD: u64 = 256 << 20;
+
+/// The receiver that was asked for; `verify` whether payloads are the pattern.
+///
+/// # Errors
+/// Limits of heaps that contradict each other.
+pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOptions> {
     let keep = match (args.stream.strip, args.stream.keep) {
         (Some(n), _) => Keep::StripLeading(n),
         (None, KeepArg::Frame) => Keep::StripNetwork,
@@ -33,7 +51,7 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
         TierArg::Plain => Tier::Plain,
         TierArg::Ring => Tier::Ring,
     };
-    ReceiverOptions {
+    Ok(ReceiverOptions {
         listen: args.listen.clone(),
         threads: args.receive_threads,
         udp: UdpOptions { tier, buffer: args.socket_buffer, ..UdpOptions::default() },
@@ -62,15 +80,88 @@ pub(crate) fn options(args: &ReceiveCommon) -> ReceiverOptions {
         realtime: args.realtime,
         forward: args.forward.clone(),
         faults: args.faults,
-    }
+        objects: Some(objects(args, verify)?),
+    })
 }
 
-/// The memory that was asked for.
+/// How heaps and events are received.
+fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
+    let spead = &args.spead;
+    let default = StreamConfig::default();
+    let mut heaps = default.heaps;
+    heaps.window = spead.heap_window.max(1);
+    heaps.in_order = spead.in_order;
+    heaps.largest = spead.largest_heap.bytes();
+    heaps.timeout = Some(Nanos(spead.heap_timeout.duration().as_nanos() as u64));
+    heaps.remember_for = Nanos(spead.remember.duration().as_nanos() as u64);
+    if heaps.remember_for == Nanos(0) {
+        heaps.remember = 0;
+    }
+    if spead.by_sender {
+        heaps.substreams = args.max_streams.max(1) as u64;
+    }
+    heaps.check().map_err(|why| {
+        anyhow::anyhow!("{why}\nhint: a smaller --heap-window, or with --by-sender fewer --max-streams")
+    })?;
+    let stream = StreamConfig {
+        heaps,
+        key: if spead.by_sender { KeyedBy::SenderAndCounter } else { KeyedBy::Counter },
+        stop: match spead.stop_items {
+            StopArg::Never => StopRule::Never,
+            StopArg::After(1) => StopRule::First,
+            StopArg::After(n) => StopRule::All(n as usize),
+        },
+        idle_timeout: args.idle.map(|idle| idle.duration()),
+        byte_limit: args.bytes.map(|bytes| bytes.bytes()),
+        start_at: spead.start_heap,
+        // They are counted, wherever they go; and so are those that --heaps lets through: descriptors are none.
+        incomplete: true,
+        memory: heap_memory(args),
+        ahead: AHEAD,
+        senders: args.max_streams.max(1),
+        ..default
+    };
+    let tcp = TcpReaderOptions { end_with_last: spead.end_with_connections, ..TcpReaderOptions::default() };
+    let (feedback, most) = (spead.feedback, spead.heaps);
+    Ok(ObjectOptions { stream, tcp, feedback, verify, most, to_disks: false })
+}
+
+/// Memory for heaps under construction. Where nothing else is received, some of it is there before the first packet: the
+/// kernel gives new memory at some hundred MB a second, and a fast stream overruns the socket's buffer meanwhile.
+fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
+    let asked = args.memory.map(|memory| memory.bytes());
+    if !is_keyed(args) {
+        let memory = HeapMemory::new(asked.unwrap_or_else(default_bytes) / 2);
+        memory.keep_ahead(PERHAPS);
+        return memory;
+    }
+    let memory = HeapMemory::new(asked.unwrap_or_else(|| MEMORY.min(default_bytes())));
+    memory.keep_ahead(AHEAD);
+    memory.wait_ahead();
+    memory
+}
+
+/// Whether heaps or events were asked for, and nothing else.
+fn is_keyed(args: &ReceiveCommon) -> bool {
+    args.stream.format.objects().is_some_and(|objects| objects != Objects::Frames)
+}
+
+/// The memory that was asked for, for frames and what waits for disks and other hosts (`shared`: for disks).
 pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
-    let total_bytes = args.memory.map_or_else(default_bytes, |size| size.bytes());
-    let block_bytes =
-        args.chunk.map_or_else(|| default_block_bytes(total_bytes), |size| size.bytes() as usize);
-    PoolOptions { total_bytes, block_bytes, shared }
+    let total = args.memory.map_or_else(default_bytes, |size| size.bytes());
+    let chunk = args.chunk.map(|size| size.bytes() as usize);
+    let total_bytes = match (is_keyed(args), shared) {
+        (false, _) => total,
+        // One half for heaps under construction, one for chunks on their way to the disks.
+        (true, true) => total / 2,
+        // What goes on to other hosts lies there.
+        (true, false) => total.min(if args.forward.is_empty() { NO_FRAMES } else { FORWARD }),
+    };
+    PoolOptions {
+        total_bytes,
+        block_bytes: chunk.unwrap_or_else(|| default_block_bytes(total_bytes)),
+        shared,
+    }
 }
 
 /// UNIX seconds.
@@ -78,23 +169,16 @@ pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// Heaps and events are no frames: whoever asks for them here would get nothing.
-pub(crate) fn check_format(args: &ReceiveCommon, verb: &str) -> Result<()> {
+/// What has no form on disks cannot be recorded.
+pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
     let Some(family) = args.stream.format.family() else { return Ok(()) };
-    let (objects, name) = (family.objects(), family.name());
-    let hint = match objects {
-        Objects::Frames => return Ok(()),
-        Objects::Heaps => format!("`skyhaul receive --format {name}` receives them"),
-        Objects::Events => format!("`skyhaul inspect --format {name}` shows them, packet by packet"),
-    };
-    let frames = FAMILIES.iter().filter(|family| family.objects() == Objects::Frames);
-    let frames: Vec<&str> = frames.map(|family| family.title()).collect();
-    bail!(
-        "{verb} takes frames ({}), and not {} {}\nhint: {hint}",
-        frames.join(", "),
-        family.title(),
-        objects.name()
-    )
+    let (title, name) = (family.title(), family.name());
+    ensure!(
+        family.frames().is_some() || family.packets().is_some() || family.objects() == Objects::Frames,
+        "{title} {} are not recorded yet\nhint: `skyhaul receive --format {name} --output-file FILE` writes them one after the other",
+        family.objects().name()
+    );
+    Ok(())
 }
 
 /// Say that packets are taken in from now on.
@@ -112,8 +196,32 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
     }
 }
 
+/// What contradicts itself is wrong use.
+///
+/// # Errors
+/// The first of it.
+pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
+    check_times(args)?;
+    let over = |transport| args.listen.iter().any(|at| at.transport == transport);
+    if args.spead.feedback {
+        ensure!(
+            args.faults.is_none(),
+            "--faults are made behind the socket that --feedback tells of\nhint: lose packets on the way instead: tc qdisc add ... netem loss"
+        );
+        ensure!(
+            over(Transport::Udp),
+            "--feedback answers senders over UDP, and none is listened for\nhint: TCP finds its own rate; leave --feedback out"
+        );
+    }
+    ensure!(
+        !(is_keyed(args) && args.faults.is_some() && over(Transport::Tcp)),
+        "faults are for datagrams\nhint: listen on udp:// with --faults"
+    );
+    Ok(())
+}
+
 /// Times that leave nothing to receive are wrong use.
-pub(crate) fn check_times(args: &ReceiveCommon) -> Result<()> {
+fn check_times(args: &ReceiveCommon) -> Result<()> {
     ensure!(
         args.start.zip(args.stop).is_none_or(|(start, stop)| start < stop),
         "--start is not before --stop: no frame would be let through\nhint: both are times of the data"
@@ -129,28 +237,34 @@ pub(crate) fn check_times(args: &ReceiveCommon) -> Result<()> {
     Ok(())
 }
 
-/// Sleep until the wall time that was asked for; whether to go on.
-pub(crate) fn wait_for_start(args: &ReceiveCommon, interrupt: &Interrupt) -> bool {
-    while let Some(at) = args.start_at
-        && now() < at
-    {
-        if interrupt.is_set() {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    true
-}
-
 /// Why a receiver was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// As was asked for: time, bytes, data time, the end of a capture.
-    Asked,
+    /// By itself: bytes, data time, a stop item, the end of a capture.
+    Itself,
+    /// As was asked for, and how that is called.
+    Asked(&'static str),
+}
+
+impl Ended {
     /// Nothing came.
-    Nothing,
-    /// Somebody pressed Ctrl-C.
-    Interrupted,
+    const NOTHING: &'static str = "nothing";
+
+    /// Say so in the report.
+    pub(crate) fn enter(self, report: &mut ReceiveReport) {
+        match self {
+            Ended::Asked(why) => why.clone_into(&mut report.ended),
+            Ended::Itself if report.ended.is_empty() => "end".clone_into(&mut report.ended),
+            Ended::Itself => {}
+        }
+    }
+}
+
+/// What to do where nothing came.
+pub(crate) fn advise(report: &ReceiveReport) {
+    if report.ended == Ended::NOTHING {
+        eprintln!("  hint: is the sender running, and is this the address it sends to? --wait waits longer");
+    }
 }
 
 /// Watch a receiver until it is to end. `extra` adds to the line that is shown.
@@ -163,10 +277,18 @@ pub(crate) fn watch(
 ) -> Ended {
     let mut shown = Instant::now();
     let mut before = (0.0, 0u64);
+    let mut came = None;
     loop {
         std::thread::sleep(Duration::from_millis(20));
         let tick = shown.elapsed() >= Duration::from_millis(200);
-        let (snapshot, report) = running();
+        let (mut snapshot, report) = running();
+        let refused: u64 = report.rejects.values().sum();
+        if came.is_none() && (report.packets > refused || report.packets == 0) {
+            came = snapshot.first.map(|first| if refused == 0 { first } else { snapshot.elapsed });
+        }
+        // What is refused is nothing that came.
+        snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
+        came = snapshot.first;
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();
             return ended;
@@ -207,21 +329,25 @@ impl Snapshot {
 }
 
 fn is_over(s: &Snapshot, args: &ReceiveCommon, interrupt: &Interrupt) -> Option<Ended> {
-    if interrupt.is_set() {
-        return Some(Ended::Interrupted);
-    }
     let passed = |limit: Option<skyhaul::io::quantity::Span>, time: Option<f64>| {
         limit.zip(time).is_some_and(|(limit, time)| time >= limit.duration().as_secs_f64())
     };
     let idle = s.idle.as_secs_f64();
-    let asked = s.over
-        || passed(args.duration, s.first.map(|first| s.elapsed - first))
-        || passed(args.idle, s.first.map(|_| idle))
-        || args.stop_at.is_some_and(|at| now() >= at);
-    if asked {
-        return Some(Ended::Asked);
+    if interrupt.is_set() {
+        Some(Ended::Asked("interrupted"))
+    } else if s.over {
+        Some(Ended::Itself)
+    } else if passed(args.duration, s.first.map(|first| s.elapsed - first)) {
+        Some(Ended::Asked("duration"))
+    } else if passed(args.idle, s.first.map(|_| idle)) {
+        Some(Ended::Asked("idle"))
+    } else if args.stop_at.is_some_and(|at| now() >= at) {
+        Some(Ended::Asked("stop time"))
+    } else if s.first.is_none() && passed(args.wait, Some(idle)) {
+        Some(Ended::Asked(Ended::NOTHING))
+    } else {
+        None
     }
-    (s.first.is_none() && passed(args.wait, Some(idle))).then_some(Ended::Nothing)
 }
 
 fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String {
@@ -232,20 +358,19 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
     if s.first.is_none() {
         return format!("waiting for the first packet{preparing}");
     }
+    let frames = match report.streams.len() {
+        0 if !report.objects.is_empty() => String::new(),
+        n => format!("  {n} streams  lost {}", print::count(report.lost())),
+    };
     format!(
-        "{:6.1} s  {:>10}  {} streams  lost {}{}  kernel drops {}{extra}{preparing}",
+        "{:6.1} s  {:>10}{frames}{}{}  kernel drops {}{extra}{preparing}",
         s.elapsed,
         print::rate(rate),
-        report.streams.len(),
-        print::count(report.lost()),
-        print::live_rejects(&report.rejects()),
+        print::objects::live(report),
+        print::live_rejects(&report.rejects),
         print::count(report.kernel_drops()),
     )
 }
-
-/// What to do when nothing came.
-pub(crate) const NOTHING: &str =
-    "hint: is the sender running, and is this the address it sends to? --wait waits longer";
 
 /// Where data are written to: a file, or for `-` standard output.
 pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {

@@ -1,7 +1,6 @@
 //! `skyhaul record`.
 
-use super::heaps;
-use super::receiving::{self, Ended, Snapshot};
+use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
 use crate::interrupt::Interrupt;
@@ -10,19 +9,15 @@ use anyhow::{Context, Result, bail};
 use skyhaul::io::disk::{Engine, Faults};
 use skyhaul::recorder::{RecordReport, Recorder, RecorderOptions};
 use skyhaul::recording::{DiskState, DiskStatus, Existing, RecordingReport, SyncPolicy, WriterOptions};
-use skyhaul::wire::Objects;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// How long disks may take to write what is in memory after the end.
-pub(crate) const FINISH: Duration = Duration::from_secs(120);
+const FINISH: Duration = Duration::from_secs(120);
 
 pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
-    if args.common.stream.format.objects() == Some(Objects::Heaps) {
-        return heaps::record::run(args);
-    }
-    receiving::check_format(&args.common, "record")?;
-    receiving::check_times(&args.common)?;
+    receiving::check_recordable(&args.common)?;
+    receiving::check(&args.common)?;
     let options = options(args)?;
     options.writer.check()?;
     let capture = super::receive::capture(&args.common)?;
@@ -46,21 +41,20 @@ pub(crate) fn run(args: &RecordArgs) -> Result<Outcome> {
         &mut progress,
         &mut || disks_line(&shared.borrow().disks()),
     );
-    let report = recording.finish(FINISH);
+    let mut report = recording.finish(FINISH);
+    ended.enter(&mut report.receive);
     if args.common.output.json {
         receiving::print_json(&report)?;
     } else {
         eprint!("{}", summary(&report));
-        if ended == Ended::Nothing {
-            eprintln!("  {}", receiving::NOTHING);
-        }
+        receiving::advise(&report.receive);
     }
-    let whole = report.is_whole() && report.receive.cut_short() == 0 && ended != Ended::Nothing;
+    let whole = report.is_whole() && report.receive.is_whole();
     Ok(if whole { Outcome::Done } else { Outcome::Failed })
 }
 
 /// Where to write, and how.
-pub(crate) fn writer(args: &RecordArgs) -> Result<WriterOptions> {
+fn writer(args: &RecordArgs) -> Result<WriterOptions> {
     let mut writer = WriterOptions::new(args.disks.disk.iter(), &args.scan);
     writer.sync = match args.sync {
         SyncArg::Chunk => SyncPolicy::Chunk,
@@ -83,7 +77,7 @@ pub(crate) fn writer(args: &RecordArgs) -> Result<WriterOptions> {
 
 fn options(args: &RecordArgs) -> Result<RecorderOptions> {
     Ok(RecorderOptions {
-        receiver: receiving::options(&args.common),
+        receiver: receiving::options(&args.common, false)?,
         writer: writer(args)?,
         pool: receiving::pool(&args.common, true),
         fill: !args.no_fill,
@@ -102,7 +96,7 @@ fn disk_fault(text: &str, args: &RecordArgs) -> Result<(usize, Faults)> {
     Ok((at, faults))
 }
 
-pub(crate) fn disks_line(disks: &[DiskStatus]) -> String {
+fn disks_line(disks: &[DiskStatus]) -> String {
     let rate: f64 = disks.iter().map(|d| d.rate).sum();
     let queue: u64 = disks.iter().map(|d| d.queue_bytes).sum();
     let bad = disks.iter().filter(|d| d.state != DiskState::Active).count();
@@ -113,14 +107,18 @@ pub(crate) fn disks_line(disks: &[DiskStatus]) -> String {
 /// What was recorded, in some lines.
 pub(crate) fn summary(report: &RecordReport) -> String {
     let mut out = print::receive_summary(&report.receive) + &recording_summary(&report.recording);
-    for note in &report.notes {
-        let _ = writeln!(out, "  note: {note}");
+    if report.heaps_not_recorded > 0 {
+        let _ = writeln!(
+            out,
+            "  {} heaps not recorded: the disks gave no memory back\n  hint: more or faster disks, or more --memory",
+            print::count(report.heaps_not_recorded)
+        );
     }
     out
 }
 
 /// What became of it on the disks.
-pub(crate) fn recording_summary(recording: &RecordingReport) -> String {
+fn recording_summary(recording: &RecordingReport) -> String {
     let mut out = String::new();
     let _ =
         writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));

@@ -327,7 +327,7 @@ fn wrong_use_is_told_with_the_next_step() {
         ("receive --format spead --listen udp://127.0.0.1:0 --window 3", "--heap-window"),
         ("bench --format spead --experiments link --report /proc/x", "choose another directory"),
         ("send --format spead --heaps 1 --to udp://127.0.0.1:9 --flavour 24 --heap-size 20MiB", "flavour"),
-        ("receive --format spead --listen udp://127.0.0.1:0 --forward udp://127.0.0.1:9", "leave it out"),
+        ("receive --format spead --listen udp://127.0.0.1:0 --station Ef", "leave it out"),
         (
             "receive --format spead --listen udp://127.0.0.1:0 --by-sender --max-streams 9000000",
             "--max-streams",

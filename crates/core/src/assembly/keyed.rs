@@ -8,8 +8,8 @@
 //!                 └─▶ finished: late or a duplicate
 //! ```
 //!
-//! * [`reserve`](Window::reserve) finds the place of a part, or says why it has none, before a byte is written;
-//!   [`commit`](Slot::commit) says the bytes are there. A slot dropped uncommitted never happened.
+//! * [`reserve`](super::Window::reserve) finds the place of a part, or says why it has none, before a byte is written;
+//!   [`commit`](super::Slot::commit) says the bytes are there. A slot dropped uncommitted never happened.
 //! * Objects retire in any order, each once: a numbered object has no place in a sequence of which one could say that it
 //!   is passed, so nothing waits for another (decision 0007).
 //! * An object without a told size grows, and ends by the window, its deadline or the end of the stream.
@@ -45,86 +45,25 @@
 //! assert_eq!((heap.key, heap.cause, heap.block), (key, Cause::Complete, vec![1; 8]));
 //! ```
 
+mod config;
 mod finished;
 mod index;
 mod laps;
 mod live;
 mod retire;
+mod slot;
 
-use super::{Cause, Retired, Slot, Window};
-use crate::placement::{Key, Nanos, Placement, Reject};
+pub use config::KeyedConfig;
+pub use slot::KeyedSlot;
+
+use super::{Cause, Retired};
+use crate::placement::{Key, Nanos, Reject};
 use finished::Finished;
 use index::{Index, Known};
 use laps::{Laps, Turn};
 use live::{NONE, Table};
 use std::collections::VecDeque;
 use std::ops::Range;
-
-/// Fixed limits of one table of objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyedConfig {
-    /// Most objects under construction at a time in a substream, at least 1. One more, and the oldest retires.
-    pub window: usize,
-    /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
-    pub substreams: u64,
-    /// Refuse a part that is not the next one of its object. The order of objects never matters. An object whose first part is
-    /// lost begins with the first that is refused, and retires with nothing in it.
-    pub in_order: bool,
-    /// Accept objects of which no part so far told the size.
-    pub unsized_objects: bool,
-    /// Bytes of the largest object.
-    pub largest: u64,
-    /// An object retires this long after its first part came, as far as it is there. `None`: only by the window and the end.
-    pub timeout: Option<Nanos>,
-    /// How many retired objects are remembered; 0: a packet that comes again begins its object again.
-    pub remember: usize,
-    /// For how long; then their counters may come again.
-    pub remember_for: Nanos,
-    /// Most separate ranges of an object that are tracked, at least 1.
-    pub runs: u32,
-}
-
-impl Default for KeyedConfig {
-    /// Window 16, one substream, any order, unsized objects, 1 GiB, 1 s, 4096 objects remembered for 1 s, 1024 runs.
-    fn default() -> Self {
-        Self {
-            window: 16,
-            substreams: 1,
-            in_order: false,
-            unsized_objects: true,
-            largest: 1 << 30,
-            timeout: Some(Nanos::SECOND),
-            remember: 4096,
-            remember_for: Nanos::SECOND,
-            runs: 1024,
-        }
-    }
-}
-
-impl KeyedConfig {
-    /// Most substreams.
-    pub const MOST_SUBSTREAMS: u64 = 1 << 20;
-    /// Most objects in the windows of all substreams, and most that are remembered.
-    pub const MOST_HEAPS: u64 = 1 << 28;
-
-    /// Whether a table can have these limits.
-    ///
-    /// # Errors
-    /// Which of them is out of bounds, as a sentence for the user.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let heaps = (self.window as u64).saturating_mul(self.substreams);
-        match self {
-            _ if self.window == 0 => Err("a window has room for at least one heap"),
-            _ if self.runs == 0 => Err("a heap has at least one range"),
-            _ if !(1..=Self::MOST_SUBSTREAMS).contains(&self.substreams) => {
-                Err("substreams are 1 to 1048576")
-            }
-            _ if heaps > Self::MOST_HEAPS => Err("window times substreams is at most 268435456"),
-            _ if self.remember as u64 > Self::MOST_HEAPS => Err("at most 268435456 heaps are remembered"),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Objects under construction. See the [module](self).
 #[derive(Debug)]
@@ -139,23 +78,6 @@ pub struct Keyed<B> {
     hint: u32,
     /// The latest time that was told. Time never goes back, whatever several readers' clocks say.
     now: Nanos,
-}
-
-/// Room for one part in its object. Dropped uncommitted, it never happened: the block of an object that it would have begun
-/// is dropped with it.
-#[must_use = "a slot that is not committed never happened"]
-#[derive(Debug)]
-pub struct KeyedSlot<'a, B> {
-    window: &'a mut Keyed<B>,
-    placement: Placement,
-    at: At<B>,
-    part: Range<u64>,
-}
-
-#[derive(Debug)]
-enum At<B> {
-    Live(u32),
-    New { block: B, room: u64, first: Nanos },
 }
 
 impl<B> Keyed<B> {
@@ -278,36 +200,6 @@ impl<B> Keyed<B> {
         Err(Reject::NoBuffer)
     }
 
-    /// A block for an object that this part begins. It is not live before the part is committed.
-    #[inline]
-    fn begin(
-        &mut self,
-        range: &Range<u64>,
-        part: Placement,
-        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
-    ) -> Result<At<B>, Reject> {
-        let key = part.key;
-        if part.size.is_none() && !self.config.unsized_objects {
-            return Err(Reject::Unsized);
-        }
-        let bytes = part.size.unwrap_or(range.end);
-        match room(bytes, None) {
-            // What comes before it is lost, and with that the object, which is to be told.
-            Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
-                let at = self.open(key, block, bytes, self.now, part.number_bits);
-                self.table.at_mut(at).miss(range.end, part.size);
-                Err(Reject::OutOfOrder)
-            }
-            Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
-            Err(_) => {
-                if part.size != Some(part.length) {
-                    self.make_way(key);
-                }
-                Err(Reject::NoBuffer)
-            }
-        }
-    }
-
     /// An object is live from now on, with nothing in it.
     #[inline]
     fn open(&mut self, key: Key, block: B, room: u64, first: Nanos, number_bits: u8) -> u32 {
@@ -384,7 +276,7 @@ impl<B> Keyed<B> {
 
     /// How long after it was finished a start object cannot be another one: longer than a network keeps a copy, shorter
     /// than it takes to start a program again.
-    pub const RESTART: Nanos = Nanos(100_000_000);
+    pub const RESTART: Nanos = finished::RESTART;
 }
 
 /// Whether `part` is what comes next after `there` bytes.
@@ -395,131 +287,6 @@ fn in_order(part: &Range<u64>, there: u64) -> Result<(), Reject> {
         start if start > there => Err(Reject::OutOfOrder),
         _ if part.end <= there => Err(Reject::Duplicate),
         _ => Err(Reject::Overlap),
-    }
-}
-
-impl<B> Window<B> for Keyed<B> {
-    type Slot<'a>
-        = KeyedSlot<'a, B>
-    where
-        B: 'a;
-
-    /// `room` is asked again with less if more was asked for than this part needs. Where a full window's next object finds
-    /// no memory, the oldest of the window retires, so that what it held comes free.
-    #[inline]
-    fn reserve(
-        &mut self,
-        placement: Placement,
-        now: Nanos,
-        mut room: impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
-    ) -> Result<KeyedSlot<'_, B>, Reject> {
-        let Placement { key, offset, length, size, .. } = placement;
-        let end = offset.checked_add(length).ok_or(Reject::Outside)?;
-        let most = size.unwrap_or(self.config.largest);
-        if end > most || most > self.config.largest {
-            return Err(Reject::Outside);
-        }
-        self.now = self.now.max(now);
-        let at = match self.table.get(self.hint) {
-            Some(live) if live.key == key => Some(self.hint),
-            _ => self.find(key, length)?,
-        };
-        let at = at.filter(|&at| !self.gives_way(at));
-        let part = offset..end;
-        let at = match at {
-            Some(at) => {
-                self.admit(at, &part, size, &mut room)?;
-                self.hint = at;
-                At::Live(at)
-            }
-            None => self.begin(&part, placement, &mut room)?,
-        };
-        Ok(KeyedSlot { window: self, placement, at, part })
-    }
-
-    #[inline]
-    fn poll_retired(&mut self) -> Option<Retired<B>> {
-        self.retired.pop_front()
-    }
-
-    fn poll_timeout(&self) -> Option<Nanos> {
-        Some(self.table.at(self.table.oldest()?).first.plus(self.config.timeout?))
-    }
-
-    fn handle_timeout(&mut self, now: Nanos) {
-        self.now = self.now.max(now);
-        while self.poll_timeout().is_some_and(|due| due <= self.now) {
-            let Some(oldest) = self.table.oldest() else { break };
-            self.retire(oldest, Cause::Timeout);
-        }
-    }
-
-    /// Oldest first.
-    fn finish(&mut self, now: Nanos) {
-        self.now = self.now.max(now);
-        while let Some(oldest) = self.table.oldest() {
-            self.retire(oldest, Cause::Finish);
-        }
-    }
-
-    fn held(&self) -> usize {
-        self.table.len() + self.retired.len()
-    }
-}
-
-impl<B> KeyedSlot<'_, B> {
-    /// No more than this is there, up to `end`: the part is cut.
-    #[inline]
-    pub fn cut(&mut self, end: u64) {
-        self.part.end = end.clamp(self.part.start, self.part.end);
-    }
-
-    /// Whether this part begins its object: what the object keeps of its packets is still to be noted.
-    #[inline]
-    #[must_use]
-    pub fn is_first(&self) -> bool {
-        matches!(self.at, At::New { .. })
-    }
-}
-
-impl<B> Slot<B> for KeyedSlot<'_, B> {
-    #[inline]
-    fn block(&mut self) -> &mut B {
-        match &mut self.at {
-            At::Live(at) => {
-                self.window.table.at_mut(*at).block.as_mut().expect("a live object has its block")
-            }
-            At::New { block, .. } => block,
-        }
-    }
-
-    #[inline]
-    fn range(&self) -> Range<u64> {
-        self.part.clone()
-    }
-
-    /// The oldest object of the window retires if this part was the first of one too many.
-    #[inline]
-    fn commit(self, now: Nanos) {
-        let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
-        window.now = window.now.max(now);
-        let at = match at {
-            At::Live(at) => at,
-            At::New { block, first, .. } if size == Some(part.end - part.start) => {
-                return window.retire_whole(key, block, part.end, first, number_bits);
-            }
-            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
-        };
-        let now = window.now;
-        let live = window.table.at_mut(at);
-        live.size = live.size.or(size);
-        if !part.is_empty() {
-            live.seen.insert(&part);
-        }
-        live.last = now;
-        if live.size == Some(live.seen.bytes()) {
-            window.retire(at, Cause::Complete);
-        }
     }
 }
 

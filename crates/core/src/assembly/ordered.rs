@@ -21,16 +21,16 @@
 //! byte is lost either way. The same rule follows a sender whose counter restarts: its packets look late or
 //! doubled, and when only such come, a new *epoch* begins.
 
+mod object;
 mod retire;
 mod suspect;
 
 use super::coverage::Coverage;
 use super::{Cause, Mark, Retired, Slot, Window};
 use crate::placement::{Geometry, Nanos, Placement, Reject};
-use retire::Tombstone;
+use object::{Live, Suspect, Tombstone};
 use std::collections::VecDeque;
 use std::ops::Range;
-use suspect::Suspect;
 
 /// Fixed limits of one stream's window.
 #[derive(Clone, Copy, Debug)]
@@ -74,42 +74,6 @@ impl OrderedConfig {
             flush: Nanos(5_000_000_000),
             open_ended: false,
         }
-    }
-}
-
-#[derive(Debug)]
-struct Live<B> {
-    number: u64,
-    block: B,
-    seen: Coverage,
-    /// Everything before this offset was retired earlier.
-    from: u64,
-    size: Option<u64>,
-    first: Nanos,
-    last: Nanos,
-}
-
-impl<B> Live<B> {
-    /// Whether a part may be written, of a packet that tells `size`.
-    #[inline(always)]
-    fn admits(&self, part: &Range<u64>, size: Option<u64>) -> Result<(), Reject> {
-        let beyond = match (self.size, size) {
-            (Some(size), _) => part.end > size,
-            (None, Some(size)) => self.seen.high() > size,
-            (None, None) => false,
-        };
-        if beyond {
-            return Err(Reject::Outside);
-        }
-        if part.start < self.from {
-            return Err(Reject::Late);
-        }
-        self.seen.admits(part)
-    }
-
-    /// Nothing came for it: its only slot was dropped.
-    fn is_empty(&self) -> bool {
-        self.seen.bytes() == 0 && self.size != Some(0)
     }
 }
 

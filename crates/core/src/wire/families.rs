@@ -5,9 +5,11 @@
 
 use super::{
     ejfat,
-    family::{FamilyRef, Format, Known, StreamFormat},
+    family::{FamilyRef, Format, Framed, Known, StreamFormat},
     fila10g,
     frame::Framing,
+    joined::{PacketEnd, end_of},
+    keyed::{Keyed, KnownKeyed, VisitKeyed},
     lofar, mark5b,
     restamp::{RestampError, Restamper},
     spead, vdif,
@@ -25,7 +27,7 @@ pub trait Visit {
 }
 
 macro_rules! families {
-    ($($known:ty),+ $(,)?) => {
+    ($($known:ty => $kind:ident),+ $(,)?) => {
         /// All families, in the order in which they are shown.
         pub static FAMILIES: &[FamilyRef] = &[$(<$known as Known>::FAMILY),+];
 
@@ -37,25 +39,44 @@ macro_rules! families {
             /// [`Reject::Outside`] where an object has no room for one frame of each thread, [`Reject::WrongSize`]
             /// where nothing of a packet is kept, [`Reject::BadField`] for an impossible frame rate,
             /// [`Reject::UnknownThread`] for impossible threads, [`Reject::Unrecognised`] where what the layout needs
-            /// was not filled in.
+            /// was not filled in, [`Reject::NotFrames`] for families whose objects are not frames.
             pub fn visit<V: Visit>(&self, visitor: V) -> Result<V::Out, Reject> {
                 let own: &dyn Any = &*self.own;
-                $(if let Some(known) = own.downcast_ref::<$known>() {
-                    return Ok(visitor.visit(known.layout(self)?));
-                })+
-                Err(Reject::Unrecognised)
+                $(families!(@layout $kind, $known, own, self, visitor);)+
+                Err(Reject::NotFrames)
             }
+        }
+
+        impl FamilyRef {
+            /// Let `visitor` build for this family, as the type it is. `None`: it is a family of frames, whose streams
+            /// have a [layout](StreamFormat::visit).
+            pub fn visit_keyed<V: VisitKeyed>(self, visitor: V) -> Option<V::Out> {
+                $(families!(@wire $kind, $known, self, visitor);)+
+                None
+            }
+        }
+    };
+    (@layout frames, $known:ty, $own:ident, $stream:ident, $visitor:ident) => {
+        if let Some(known) = $own.downcast_ref::<$known>() {
+            return Ok($visitor.visit(known.layout($stream)?));
+        }
+    };
+    (@layout keyed, $($rest:tt)*) => {};
+    (@wire frames, $($rest:tt)*) => {};
+    (@wire keyed, $known:ty, $family:ident, $visitor:ident) => {
+        if $family == <$known as Known>::FAMILY {
+            return Some($visitor.visit::<<$known as KnownKeyed>::Wire>());
         }
     };
 }
 
 families! {
-    vdif::VdifStream,
-    mark5b::Mark5bStream,
-    fila10g::Fila10gStream,
-    lofar::LofarStream,
-    spead::SpeadStream,
-    ejfat::EjfatStream,
+    vdif::VdifStream => frames,
+    mark5b::Mark5bStream => frames,
+    fila10g::Fila10gStream => frames,
+    lofar::LofarStream => frames,
+    spead::SpeadStream => keyed,
+    ejfat::EjfatStream => keyed,
 }
 
 /// All families in the order in which they are asked what a packet is: those that a magic number proves first.
@@ -105,6 +126,19 @@ impl Format {
     /// The families that may be meant, in the order in which they are asked what a packet is.
     pub fn families(self) -> impl Iterator<Item = FamilyRef> {
         by_proof().filter(move |family| self.family().is_none_or(|asked| asked == *family))
+    }
+
+    /// What tells where a packet ends, of the first of these families whose packets say that.
+    #[must_use]
+    pub fn packet_end(self) -> Option<PacketEnd> {
+        struct End;
+        impl VisitKeyed for End {
+            type Out = PacketEnd;
+            fn visit<W: Keyed>(self) -> PacketEnd {
+                end_of::<W>
+            }
+        }
+        self.families().filter(|family| family.packets().is_some()).find_map(|family| family.visit_keyed(End))
     }
 
     /// Where the frame with which `bytes` begin ends, to the first of these families that knows.

@@ -14,6 +14,8 @@
 //! Two traits, because two things are known at different times: a [`Family`] is known from its name, the
 //! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
 
+pub use super::same::Same;
+
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
     generate::Generator,
@@ -193,18 +195,6 @@ impl fmt::Display for Format {
     }
 }
 
-/// Comparison of values of which only a trait is known.
-pub trait Same {
-    /// Whether `other` is of the same type and equal.
-    fn same(&self, other: &dyn Any) -> bool;
-}
-
-impl<T: Any + PartialEq> Same for T {
-    fn same(&self, other: &dyn Any) -> bool {
-        other.downcast_ref::<T>() == Some(self)
-    }
-}
-
 /// What a family knows of one stream beyond what all streams have, and what it does with that. Cold: nothing here is
 /// asked for each packet.
 pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
@@ -245,11 +235,6 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
         true
     }
 
-    /// What tells apart several streams of one sender; 0 where a sender has one.
-    fn key(&self, _packet: &[u8]) -> u64 {
-        0
-    }
-
     /// The field of the frame's header that tells its thread, where there are threads to be told apart.
     fn thread_field(&self) -> Option<&'static Field> {
         None
@@ -271,11 +256,14 @@ pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
     }
 }
 
-/// What the registry knows of a family's streams: their family, and the layout that is compiled for them.
+/// What is known of a stream of this family.
 pub trait Known: Particulars + Sized {
     /// The family.
     const FAMILY: FamilyRef;
+}
 
+/// A family of frames in the registry: the layout that is compiled for its streams.
+pub trait Framed: Known {
     /// How the packets of such a stream are placed.
     type Layout: Layout + fmt::Debug + Send + Sync + 'static;
 

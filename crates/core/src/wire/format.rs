@@ -85,12 +85,6 @@ impl StreamFormat {
         self.own.short_objects(self)
     }
 
-    /// What tells apart several streams of one sender: the data id of EJFAT; 0 for the others.
-    #[must_use]
-    pub fn key(&self, packet: &[u8]) -> u64 {
-        self.own.key(packet)
-    }
-
     /// Take this as the frames of one thread in a second.
     ///
     /// # Errors

@@ -12,9 +12,6 @@
 
 use crate::placement::{Geometry, Grain, Key, Placement, Reject};
 
-/// Separate runs of octets that are tracked in an object without units.
-pub(crate) const RUNS: u32 = 256;
-
 /// Which octets of a datagram are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Keep {

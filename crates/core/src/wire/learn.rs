@@ -158,7 +158,12 @@ impl Learner {
             return None;
         }
         let format = shape.family.learn(&seen);
-        Some(format.and_then(|format| format.geometry().map(|_| format)))
+        // What is no stream of frames has no layout that could fail.
+        let checked = |format: StreamFormat| match format.geometry() {
+            Ok(_) | Err(Reject::NotFrames) => Ok(format),
+            Err(why) => Err(why),
+        };
+        Some(format.and_then(checked))
     }
 
     /// The shape of most packets, and how many have it.

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::Waker;
-use super::writer::{Finished, Work};
+use super::work::{Finished, Work};
 use crate::memory::View;
 
 /// Executes each request when its result is collected.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::memory::{Block, PoolOptions};
+use crate::memory::{Block, Pool, PoolOptions};
+use std::time::Duration;
 
 fn pool() -> Pool {
     Pool::new(&PoolOptions { total_bytes: 8 << 20, block_bytes: 1 << 20, shared: false }).unwrap()

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Waker;
-use super::writer::{Finished, Work};
+use super::work::{Finished, Work};
 use crate::memory::{Pool, View};
 
 /// User data of the request that watches the waker.
@@ -69,7 +69,7 @@ impl Ring {
     }
 
     fn register(&mut self, pool: &Pool) {
-        let spans = super::spans(pool);
+        let spans = spans(pool);
         let base = pool.base();
         let buffers: Vec<libc::iovec> = spans
             .iter()
@@ -175,6 +175,18 @@ impl Ring {
         self.watching = true;
         Ok(())
     }
+}
+
+/// The bytes of `pool`, for registration.
+fn spans(pool: &Pool) -> Vec<(usize, usize)> {
+    // The kernel takes at most 1 GiB in one registered buffer; blocks must not cross two.
+    const MOST: usize = 1 << 30;
+    let per_span = (MOST / pool.block_bytes()).max(1) * pool.block_bytes();
+    if pool.block_bytes() > MOST {
+        return Vec::new();
+    }
+    let total = pool.block_bytes() * pool.blocks();
+    (0..total).step_by(per_span).map(|at| (at, per_span.min(total - at))).collect()
 }
 
 impl Drop for Ring {

@@ -3,38 +3,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::making::Making;
 use super::plain::Plain;
 use super::uring::Ring;
+use super::work::{Finished, Work};
 use super::{DiskOptions, Engine, Faults, Means, Waker};
 use crate::memory::{ALIGN, Pool, View};
-
-/// A request to an engine. It owns what the kernel uses.
-#[derive(Debug)]
-pub(super) enum Work {
-    /// `bytes` from the first of `view` on: the view, or with it the rest of its last page, whatever lies there
-    /// (`O_DIRECT` writes whole pages, and the file is cut afterwards).
-    Write {
-        file: Arc<File>,
-        view: View,
-        bytes: usize,
-        offset: u64,
-    },
-    Sync {
-        file: Arc<File>,
-    },
-}
-
-/// A request's end.
-#[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) id: u64,
-    pub(super) result: io::Result<usize>,
-    pub(super) time: Duration,
-}
 
 #[derive(Debug)]
 enum Queue {
@@ -67,23 +45,6 @@ struct Request {
 
 /// A request is given to the kernel again so often, after 1 ms, 2 ms, 4 ms …: a second in all. Then it has failed.
 const AGAIN: u32 = 10;
-
-/// A file in the making.
-#[derive(Debug)]
-struct Making {
-    file: Arc<File>,
-    name: PathBuf,
-    view: View,
-    /// Bytes to write: those of the view, to the end of the last page if the file is `direct`.
-    bytes: usize,
-    direct: bool,
-    /// First byte that was not given to the engine.
-    next: usize,
-    in_flight: usize,
-    begun: Instant,
-    error: Option<io::Error>,
-    named: bool,
-}
 
 /// One disk, written to by one thread.
 #[derive(Debug)]
@@ -428,20 +389,5 @@ impl Disk {
         }
         let result = making.complete();
         done.push(Done::Written(token, result.map(|()| making.begun.elapsed())));
-    }
-}
-
-impl Making {
-    /// All pieces are back: cut and name it, or say what went wrong.
-    fn complete(&mut self) -> io::Result<()> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
-        }
-        if !self.view.len().is_multiple_of(ALIGN) {
-            rustix::fs::ftruncate(&self.file, self.view.len() as u64)?;
-        }
-        super::publish(&super::part_name(&self.name), &self.name)?;
-        self.named = true;
-        Ok(())
     }
 }

@@ -34,8 +34,23 @@ unsafe impl Send for Block {}
 // SAFETY: through a shared reference a block can only be read.
 unsafe impl Sync for Block {}
 
+impl Pool {
+    /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
+    #[must_use]
+    pub fn take(&self) -> Option<Block> {
+        let index = self.0.free.pop()?;
+        let slot = &self.0.slots[index as usize];
+        slot.holders.store(1, Ordering::Relaxed);
+        slot.generation.fetch_add(1, Ordering::Relaxed);
+        if let Some(table) = &self.0.table {
+            table.invalidate(&self.0.mapping, index);
+        }
+        Some(Block::new(self.clone(), index))
+    }
+}
+
 impl Block {
-    pub(super) fn new(pool: Pool, index: u32) -> Block {
+    fn new(pool: Pool, index: u32) -> Block {
         let start = pool.start_of(index);
         Block { pool, index, start, shown: Shown::default() }
     }

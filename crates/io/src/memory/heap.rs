@@ -33,9 +33,7 @@ mod cache;
 mod class;
 mod returned;
 mod supply;
-mod sync {
-    pub(super) use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
-}
+mod sync;
 
 pub use cache::HeapCache;
 
@@ -124,12 +122,6 @@ impl HeapMemory {
             return None;
         };
         Some(self.bytes(node, bytes))
-    }
-
-    /// A cache for a thread that takes many.
-    #[must_use]
-    pub fn cache(&self) -> HeapCache {
-        HeapCache::new(self.clone())
     }
 
     /// The class for `bytes`, if one is large enough.

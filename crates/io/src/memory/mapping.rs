@@ -13,6 +13,9 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
+/// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
+pub const ALIGN: usize = 4096;
+
 pub(super) const HUGE: usize = 2 << 20;
 
 /// Which pages back a pool.
@@ -142,7 +145,7 @@ impl Mapping {
         if self.pages == Pages::Transparent && self.file.is_some() {
             self.collapse(range.clone());
         }
-        let unit = if self.pages == Pages::Huge { HUGE } else { super::ALIGN };
+        let unit = if self.pages == Pages::Huge { HUGE } else { ALIGN };
         let (from, to) = (range.start / unit * unit, range.end.min(self.len).next_multiple_of(unit));
         let start = self.base.as_ptr().wrapping_add(from).cast();
         // SAFETY: the range is in our own mapping; populating it keeps its contents.
@@ -151,7 +154,7 @@ impl Mapping {
             Ok(()) => Ok(()),
             // Kernels before 5.14 do not know it: write a byte to each page.
             Err(rustix::io::Errno::INVAL) => {
-                for at in range.step_by(super::ALIGN) {
+                for at in range.step_by(ALIGN) {
                     let page = self.base.as_ptr().wrapping_add(at);
                     // SAFETY: `at` is in the mapping, and by the caller's word nobody uses it yet.
                     unsafe { page.write_volatile(0) };

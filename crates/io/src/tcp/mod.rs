@@ -19,8 +19,9 @@ pub mod pieces;
 mod receive;
 mod send;
 
+pub use open::TcpSendOptions;
 pub use receive::{TcpOptions, TcpSource};
-pub use send::{TcpSendOptions, TcpSender, TcpSenderStats};
+pub use send::{TcpSender, TcpSenderStats};
 
 /// What the first bytes of a packet say of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

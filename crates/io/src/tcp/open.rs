@@ -1,6 +1,5 @@
-//! Sockets as both ends need them: listening, accepted, about to connect.
+//! Sockets as both ends need them: listening, accepted, about to connect; and what a sender asks of its own.
 
-use super::send::{TICK, TcpSendOptions};
 use crate::{address::Endpoint, udp::bind_to_interface};
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::{
@@ -8,6 +7,28 @@ use std::{
     net::{TcpListener, TcpStream},
     time::Duration,
 };
+
+/// How long a write waits in the kernel before it looks up.
+pub(super) const TICK: Duration = Duration::from_millis(20);
+
+/// How to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TcpSendOptions {
+    /// Congestion control to ask for; the system's own is kept (and named in the statistics) if there is no such. One
+    /// that the address names (`?cc=`) comes first, and must be there.
+    pub congestion: String,
+    /// How long connecting, or a write that waits, may make no progress. A receiver that holds the sender back for
+    /// longer is taken for dead, by the kernel too (`TCP_USER_TIMEOUT`).
+    pub patience: Duration,
+    /// After a break, the non-blocking calls connect again, waiting this long at first and up to 32 times as long.
+    pub reconnect: Option<Duration>,
+}
+
+impl Default for TcpSendOptions {
+    fn default() -> Self {
+        Self { congestion: "cubic".into(), patience: Duration::from_secs(10), reconnect: None }
+    }
+}
 
 /// Listen without waiting, and the endpoint with the port the system chose.
 pub(super) fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {

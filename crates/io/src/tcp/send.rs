@@ -7,7 +7,7 @@
 
 use super::{
     gather::Gather,
-    open::{connecting, tune},
+    open::{TcpSendOptions, connecting, tune},
 };
 use crate::{
     address::{Endpoint, system_text},
@@ -25,29 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a write waits in the kernel before it looks up.
-pub(super) const TICK: Duration = Duration::from_millis(20);
 /// Most slices of one write (`UIO_MAXIOV`).
 const SLICES: usize = 1024;
-
-/// How to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TcpSendOptions {
-    /// Congestion control to ask for; the system's own is kept (and named in the statistics) if there is no such. One
-    /// that the address names (`?cc=`) comes first, and must be there.
-    pub congestion: String,
-    /// How long connecting, or a write that waits, may make no progress. A receiver that holds the sender back for
-    /// longer is taken for dead, by the kernel too (`TCP_USER_TIMEOUT`).
-    pub patience: Duration,
-    /// After a break, the non-blocking calls connect again, waiting this long at first and up to 32 times as long.
-    pub reconnect: Option<Duration>,
-}
-
-impl Default for TcpSendOptions {
-    fn default() -> Self {
-        Self { congestion: "cubic".into(), patience: Duration::from_secs(10), reconnect: None }
-    }
-}
 
 /// What a sender did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

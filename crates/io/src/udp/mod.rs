@@ -25,10 +25,11 @@ mod ring;
 pub mod selftest;
 pub mod send;
 mod socket;
+mod submit;
+mod tier;
 
 use crate::{
     address::Endpoint,
-    quantity::Size,
     source::{Source, SourceStats, Train},
 };
 use auto::AutoTier;
@@ -39,51 +40,7 @@ pub(crate) use option::set as set_option;
 use ring::RingTier;
 use socket::SocketTier;
 use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};
-
-/// How packets are read from the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tier {
-    /// The fastest that the host and the traffic allow.
-    #[default]
-    Auto,
-    /// Coalesced trains (GRO) into a cache-hot scratch.
-    Stage,
-    /// Single packets, many per system call.
-    Plain,
-    /// A ring of packets shared with the kernel; needs CAP_NET_RAW.
-    Ring,
-}
-
-/// How to receive.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpOptions {
-    /// How packets are read from the kernel.
-    pub tier: Tier,
-    /// Receive buffer to ask for, unless the address says `rcvbuf=`.
-    pub buffer: Size,
-    /// Share the port with other sockets: the kernel spreads senders over them.
-    pub reuse_port: bool,
-    /// Ask for the kernel's arrival times.
-    pub timestamps: bool,
-    /// Spin this long in the kernel before sleeping.
-    pub busy_poll: Option<Duration>,
-    /// While packets come fast, let them gather for at most this long, to be woken less often. Zero takes each at
-    /// once, at several times the CPU time.
-    pub gather: Duration,
-}
-
-impl Default for UdpOptions {
-    fn default() -> Self {
-        Self {
-            tier: Tier::Auto,
-            buffer: Size::from_bytes(256 << 20),
-            reuse_port: false,
-            timestamps: true,
-            busy_poll: None,
-            gather: Duration::from_micros(200),
-        }
-    }
-}
+pub use tier::{Tier, UdpOptions};
 
 /// A UDP port, or multicast group, as a [`Source`].
 pub struct UdpSource {

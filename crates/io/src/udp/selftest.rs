@@ -9,7 +9,7 @@
 
 use super::{
     option::set,
-    send::{Packets, SendMode, submit},
+    submit::{Packets, SendMode, submit},
 };
 use std::{
     io::{self, IoSlice},

@@ -24,10 +24,13 @@
 //!
 //! Limits: no pacing here (the caller's clock says when); up to 8 slices to a packet.
 
+pub use super::submit::{SendMode, TRAIN_BYTES, TRAIN_PACKETS};
+
 use super::{
     open::bind_to_interface,
     option::{get, set},
     selftest::{SelfTest, gso_self_test},
+    submit::{Packets, submit},
 };
 use crate::{
     address::Endpoint,
@@ -39,48 +42,9 @@ use crate::{
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io::{self, IoSlice},
-    mem::{self, MaybeUninit},
     net::SocketAddr,
-    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    os::fd::AsFd,
 };
-
-/// Most packets in a train: what every kernel with `UDP_SEGMENT` takes.
-pub const TRAIN_PACKETS: usize = 64;
-/// Most bytes in a train, and in a packet: what fits an IPv4 datagram.
-pub const TRAIN_BYTES: usize = 65_507;
-/// Most messages (trains, or single packets) in one system call, and bytes after which it takes no more.
-const CALLS: usize = 32;
-const CALL_BYTES: usize = 4 * TRAIN_BYTES;
-
-/// Most slices in one message (`UIO_MAXIOV`).
-const MOST_SLICES: usize = 1024;
-
-/// How packets are given to the kernel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SendMode {
-    /// Trains where this kernel segments them rightly, otherwise single packets.
-    #[default]
-    Auto,
-    /// Trains (`UDP_SEGMENT`), self-test or not.
-    Gso,
-    /// Single packets, many per system call (`sendmmsg`).
-    Mmsg,
-    /// Single packets, one per system call.
-    Plain,
-}
-
-impl SendMode {
-    /// As in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            SendMode::Auto => "auto",
-            SendMode::Gso => "gso",
-            SendMode::Mmsg => "mmsg",
-            SendMode::Plain => "plain",
-        }
-    }
-}
 
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -318,148 +282,6 @@ const NO_ROOM_PAUSE: std::time::Duration = std::time::Duration::from_micros(100)
 enum Then {
     Again,
     Refuse,
-}
-
-/// Packets as one flat list of slices.
-#[derive(Clone, Copy)]
-pub(super) enum Packets<'a> {
-    /// `each` slices to a packet.
-    Equal { slices: &'a [IoSlice<'a>], each: usize },
-    /// Each packet its own number of slices.
-    Own(Gathered<'a>),
-}
-
-/// Packets that go out as one message: one packet, or a train.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Group {
-    first: usize,
-    packets: usize,
-    bytes: usize,
-    segment: usize,
-}
-
-impl Packets<'_> {
-    fn count(&self) -> usize {
-        match self {
-            Packets::Equal { slices, each } => slices.len() / each,
-            Packets::Own(packets) => packets.count(),
-        }
-    }
-
-    #[inline]
-    fn length(&self, packet: usize) -> usize {
-        match self {
-            Packets::Equal { slices, each } => slices[packet * each..][..*each].iter().map(|s| s.len()).sum(),
-            Packets::Own(packets) => packets.length(packet),
-        }
-    }
-
-    #[inline]
-    fn run(&self, first: usize, count: usize) -> &[IoSlice<'_>] {
-        match self {
-            Packets::Equal { slices, each } => &slices[first * each..][..count * each],
-            Packets::Own(packets) => packets.run(first, count),
-        }
-    }
-
-    /// How many packets, from `at` on, have no more slices than one system call takes.
-    fn within_limit(&self, at: usize, most: usize) -> usize {
-        match self {
-            Packets::Equal { .. } => most,
-            Packets::Own(packets) => {
-                (1..=most).rev().find(|&n| packets.run(at, n).len() <= MOST_SLICES).unwrap_or(1)
-            }
-        }
-    }
-
-    /// Cut what follows packet `at` into the messages of one system call.
-    pub(super) fn cut(&self, mut at: usize, mode: SendMode) -> ([Group; CALLS], usize) {
-        let mut groups = [Group::default(); CALLS];
-        let (mut n, mut bytes) = (0, 0);
-        let most = if mode == SendMode::Plain { 1 } else { CALLS };
-        while n < most && at < self.count() && bytes < CALL_BYTES {
-            let group = if mode == SendMode::Gso { self.train(at) } else { self.single(at) };
-            groups[n] = group;
-            n += 1;
-            at += group.packets;
-            bytes += group.bytes;
-        }
-        (groups, n)
-    }
-
-    fn single(&self, at: usize) -> Group {
-        let bytes = self.length(at);
-        Group { first: at, packets: 1, bytes, segment: bytes }
-    }
-
-    /// The longest train that starts with packet `at`.
-    fn train(&self, at: usize) -> Group {
-        let mut group = self.single(at);
-        let most = self.within_limit(at, TRAIN_PACKETS.min(self.count() - at));
-        while group.packets < most && group.segment > 0 {
-            let length = self.length(at + group.packets);
-            if length == 0 || length > group.segment || group.bytes + length > TRAIN_BYTES {
-                break;
-            }
-            group.packets += 1;
-            group.bytes += length;
-            if length < group.segment {
-                break;
-            }
-        }
-        group
-    }
-}
-
-/// A control message saying how long each packet of a train is: header (16), 16-bit length, padding.
-#[repr(C, align(8))]
-#[derive(Clone, Copy)]
-struct Segment {
-    header: libc::cmsghdr,
-    length: u16,
-}
-
-/// One system call for all `groups`; returns how many of them the kernel took.
-pub(super) fn submit(
-    fd: BorrowedFd<'_>,
-    packets: Packets<'_>,
-    groups: &[Group],
-    wait: bool,
-) -> io::Result<usize> {
-    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALLS];
-    let mut segments = [const { MaybeUninit::<Segment>::uninit() }; CALLS];
-    for ((group, header), segment) in groups.iter().zip(&mut headers).zip(&mut segments) {
-        // SAFETY: mmsghdr is integers and pointers, for which zero is a value.
-        let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-        let slices = packets.run(group.first, group.packets);
-        // An IoSlice is an iovec by the standard library's promise.
-        message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
-        message.msg_hdr.msg_iovlen = slices.len() as _;
-        if group.packets > 1 {
-            let length = mem::offset_of!(Segment, length) + mem::size_of::<u16>();
-            // SAFETY: cmsghdr is integers, for which zero is a value.
-            let mut header: libc::cmsghdr = unsafe { mem::zeroed() };
-            (header.cmsg_level, header.cmsg_type) = (libc::SOL_UDP, libc::UDP_SEGMENT);
-            header.cmsg_len = length as _;
-            // No train is longer than 65,507 bytes, so no segment is.
-            let note = segment.write(Segment { header, length: group.segment as u16 });
-            message.msg_hdr.msg_control = (&raw mut *note).cast();
-            message.msg_hdr.msg_controllen = mem::size_of::<Segment>() as _;
-        }
-        header.write(message);
-    }
-    let count = groups.len().min(CALLS) as u32;
-    let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
-    if let [_] = groups {
-        // SAFETY: the first header was written above.
-        let message = unsafe { headers[0].assume_init_ref() };
-        // SAFETY: the message points to slices and a control message that live until after the call.
-        let done = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message.msg_hdr, flags) };
-        return if done < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
-    }
-    // SAFETY: the first `count` headers were written above; what they point to lives until after the call.
-    let done = unsafe { libc::sendmmsg(fd.as_raw_fd(), headers.as_mut_ptr().cast(), count, flags as _) };
-    usize::try_from(done).map_err(|_| io::Error::last_os_error())
 }
 
 /// The way to send, and why.

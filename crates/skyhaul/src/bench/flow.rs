@@ -1,6 +1,7 @@
 //! What sender and receiver of a benchmark exchange, and when the sender may continue.
 
-use super::{Load, Stop, WINDOW};
+use super::Stop;
+use super::options::{Load, WINDOW};
 use skyhaul_io::host::thread;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! The packets that every candidate gets: VDIF frames of a telescope that never ends, numbered by VTP.
 
-use super::wrong;
+use super::options::wrong;
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::vdif::Vdif;
 use skyhaul_core::wire::vtp;

@@ -1,8 +1,10 @@
 //! One run of one receiver: the real engine, or a bare loop.
 
+use super::figures::{Ran, Run};
 use super::flow::{Flow, Throttle};
+use super::options::{BenchOptions, Load, What};
 use super::packets::Packets;
-use super::{BenchOptions, Load, Ran, Run, What, search};
+use super::search::search;
 use crate::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};

@@ -4,9 +4,11 @@
 //! rate and nothing is lost. The clock runs from the first packet until the last byte is durable and indexed, as
 //! `fio` with `end_fsync` counts.
 
+use super::Stop;
+use super::figures::Ran;
 use super::flow::Flow;
+use super::options::{BenchOptions, Load, wrong};
 use super::receive::{Given, Received, account, join, listen, start_giver, start_receiver};
-use super::{BenchOptions, Load, Ran, Stop, wrong};
 use crate::receive::ReceiverOptions;
 use crate::recorder::{RecordReport, Recorder, RecorderOptions};
 use crate::recording::{DiskStatus, Existing, WriterOptions};

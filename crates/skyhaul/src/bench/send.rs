@@ -1,8 +1,11 @@
 //! One run of one sender against a receiver that throws everything away.
 
+use super::Stop as End;
+use super::figures::Ran;
 use super::flow::{Flow, Throttle};
+use super::options::{BenchOptions, Load, wrong};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
-use super::{BenchOptions, Load, Ran, Stop as End, search, wrong};
+use super::search::search;
 use crate::send::{
     HEAD, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };

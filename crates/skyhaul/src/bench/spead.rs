@@ -14,7 +14,12 @@
 //! A light UDP receiver lets its socket overflow, so the kernel still does the work of delivery.
 
 mod memo;
+mod options;
 mod pair;
+mod receiver;
+mod way;
 
-pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, Way, run};
-pub use pair::{Figures, PairOptions, Receiving, measure};
+pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, run};
+pub use options::{PairOptions, Receiving};
+pub use pair::{Figures, measure};
+pub use way::Way;

@@ -1,7 +1,10 @@
 //! That every candidate runs, loses nothing in a closed loop, and is compared rightly.
 
+use super::figures::Ran;
+use super::search::search;
 use super::spead::{Experiments, MemoOptions};
 use super::*;
+use std::time::Duration;
 
 fn options(what: What) -> BenchOptions {
     BenchOptions {

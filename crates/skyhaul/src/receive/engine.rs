@@ -3,9 +3,11 @@
 //! Who may have a place among the streams is decided in [`admission`](super::admission).
 
 use super::Sink;
-use super::admission::{Places, share};
+use super::admission::{Places, Worth, share};
 use super::allow::Allow;
 use super::gate::Gate;
+use super::keyed::Fed;
+use super::objects::Objects;
 use super::placing::{self, Around, Placed};
 use super::route::{Route, Split};
 use super::strangers::{Claim, Conclusion, LEAST, Strangers};
@@ -14,8 +16,8 @@ use super::tally::{Past, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::placement::{Grain, Nanos, Reject};
-use skyhaul_core::wire::{LearnOptions, Place, StreamFormat};
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::{FamilyRef, LearnOptions, Place, StreamFormat};
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
@@ -47,6 +49,32 @@ pub struct EngineOptions {
     pub next_stream: Arc<AtomicU32>,
 }
 
+/// Where an engine puts heaps and events.
+#[derive(Debug)]
+pub(super) struct Keyed {
+    pub(super) objects: Arc<Objects>,
+    /// Number of the engine.
+    pub(super) engine: usize,
+}
+
+/// A sender of heaps or events.
+#[derive(Debug)]
+struct KeyedSender {
+    /// Which of the engine's ends.
+    end: usize,
+    packets: u64,
+    worth: Worth,
+}
+
+/// The ends of tables that an engine feeds.
+struct Ends(Vec<(FamilyRef, Box<dyn Fed>)>);
+
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(family, _)| family)).finish()
+    }
+}
+
 /// Senders of too few packets that are streams all the same when nothing else came.
 const ALONE: usize = 8;
 /// Ranges of lost frames that all streams of an engine may keep together: 64 MiB.
@@ -75,6 +103,14 @@ pub struct Engine<K> {
     loss_ranges: Arc<AtomicU32>,
     /// Streams that the end has dealt with.
     ended: usize,
+    /// Heaps and events are received, too.
+    keyed: Option<Keyed>,
+    ends: Ends,
+    /// Who sent the last train, where only heaps or events are received.
+    only_keyed: Option<SocketAddr>,
+    keyed_senders: Vec<KeyedSender>,
+    /// Places in `keyed_senders` whose sender gave way.
+    keyed_free: Vec<usize>,
 }
 
 impl<K: Sink> Engine<K> {
@@ -97,13 +133,36 @@ impl<K: Sink> Engine<K> {
             refused: Tally::default(),
             loss_ranges: Arc::new(AtomicU32::new(LOSS_RANGES)),
             ended: 0,
+            keyed: None,
+            ends: Ends(Vec::new()),
+            only_keyed: None,
+            keyed_senders: Vec::new(),
+            keyed_free: Vec::new(),
         }
+    }
+
+    /// Receive heaps and events, too.
+    pub(super) fn with_objects(mut self, keyed: Keyed) -> Self {
+        // Where only one family is asked for, nothing has to be learned of its senders.
+        let family = self.options.learn.format.family();
+        let end = family.and_then(|family| Some((family, keyed.objects.feed(family, keyed.engine)?)));
+        self.ends.0.extend(end);
+        self.keyed = Some(keyed);
+        self
+    }
+
+    /// Whether all senders send heaps or events of the family that was asked for.
+    fn is_keyed(&self) -> bool {
+        self.options.learn.format.family().is_some() && !self.ends.0.is_empty()
     }
 
     /// Place the packets of a train that came at `now`.
     #[inline]
     pub fn handle_train(&mut self, train: &Train<'_>, now: Nanos) {
         let sender = *train.sender;
+        if self.only_keyed == Some(sender) {
+            return self.feed(0, train);
+        }
         if let Some((recent, route)) = self.recent
             && recent == sender
         {
@@ -133,6 +192,20 @@ impl<K: Sink> Engine<K> {
                     self.drain(self.splits[split].streams[n].1);
                 }
             }
+            Route::Keyed(at) => {
+                let sender = &mut self.keyed_senders[at];
+                sender.packets += train.count() as u64;
+                let end = sender.end;
+                self.feed(end, train);
+            }
+        }
+    }
+
+    /// A train of heaps or events.
+    fn feed(&mut self, end: usize, train: &Train<'_>) {
+        self.ends.0[end].1.train(train);
+        if let Some(tap) = &mut self.tap {
+            tap.packets(u32::from(train.sender.port()), train, &self.pool);
         }
     }
 
@@ -140,6 +213,7 @@ impl<K: Sink> Engine<K> {
     fn one(&mut self, route: Route, packet: &[u8], now: Nanos) {
         let Self { options, pool, streams, splits, tap, .. } = self;
         let at = match route {
+            Route::Keyed(_) => return,
             Route::One(at) => at,
             Route::Split(split) => {
                 let split = &splits[split];
@@ -158,6 +232,10 @@ impl<K: Sink> Engine<K> {
             return self.run(route, train, now);
         }
         match self.options.allow.sender(sender) {
+            Ok(()) if self.is_keyed() => {
+                self.only_keyed = Some(sender);
+                self.feed(0, train);
+            }
             Ok(()) => self.study(sender, train, now),
             Err(why) => self.refuse_many(why, train.count() as u64),
         }
@@ -176,9 +254,9 @@ impl<K: Sink> Engine<K> {
                 continue;
             };
             if held.is_err() {
-                self.one(route, packet, now);
+                self.one_of(sender, route, packet, now);
             }
-            packets.for_each(|rest| self.one(route, rest, now));
+            packets.for_each(|rest| self.one_of(sender, route, rest, now));
             copy::fence();
             self.drain_all();
             return;
@@ -231,7 +309,7 @@ impl<K: Sink> Engine<K> {
         };
         self.senders.insert(sender, route);
         for packet in proven.learning.packets() {
-            self.one(route, packet, now);
+            self.one_of(sender, route, packet, now);
         }
         copy::fence();
         self.drain_all();
@@ -239,12 +317,19 @@ impl<K: Sink> Engine<K> {
         Some(route)
     }
 
-    /// Only streams of frames that may be sent here.
+    /// A packet that was held, or came with one that was.
+    fn one_of(&mut self, sender: SocketAddr, route: Route, packet: &[u8], now: Nanos) {
+        match route {
+            Route::Keyed(_) => self.run(route, &Train::single(packet, &sender), now),
+            Route::One(_) | Route::Split(_) => self.one(route, packet, now),
+        }
+    }
+
+    /// Only streams that may be sent here; without tables for heaps and events, of frames.
     fn admissible(&self, format: StreamFormat) -> Conclusion {
-        match format.geometry()?.grain {
-            Grain::Units(_) => {}
-            // Heaps and events have no order of their own: they are no frames, whatever their bytes look like.
-            Grain::Bytes(_) => return Err(Reject::NotFrames),
+        match format.geometry() {
+            Err(Reject::NotFrames) if self.keyed.is_some() => {}
+            other => drop(other?),
         }
         self.options.allow.station(format.station.as_deref())?;
         Ok(format)
@@ -275,6 +360,7 @@ impl<K: Sink> Engine<K> {
     /// The streams of a sender.
     fn streams_of(&self, route: Route) -> Vec<usize> {
         match route {
+            Route::Keyed(_) => Vec::new(),
             Route::One(at) => vec![at],
             Route::Split(split) => self.splits[split].streams.iter().map(|&(_, at)| at).collect(),
         }
@@ -282,6 +368,10 @@ impl<K: Sink> Engine<K> {
 
     /// Packets a second of a sender.
     fn rate(&self, route: Route, now: Nanos) -> f64 {
+        if let Route::Keyed(at) = route {
+            let sender = &self.keyed_senders[at];
+            return sender.worth.rate(sender.packets, now);
+        }
         self.streams_of(route).into_iter().map(|at| self.streams[at].rate(now)).sum()
     }
 
@@ -289,6 +379,10 @@ impl<K: Sink> Engine<K> {
     fn end_sender(&mut self, sender: SocketAddr, newcomer: SocketAddr, now: Nanos) {
         let Some(route) = self.senders.remove(&sender) else { return };
         self.recent = None;
+        if let Route::Keyed(at) = route {
+            // Its objects end by their own rules.
+            self.keyed_free.push(at);
+        }
         for at in self.streams_of(route) {
             self.streams[at].finish();
             self.drain(at);
@@ -308,6 +402,15 @@ impl<K: Sink> Engine<K> {
 
     /// Begin the stream, or the streams, of a sender.
     fn begin(&mut self, sender: SocketAddr, format: StreamFormat, begin: Begin) -> Result<Route, Reject> {
+        if let Some(end) = self.end_of(format.family) {
+            let sender = KeyedSender { end, packets: 0, worth: Worth::new(begin.since) };
+            if let Some(at) = self.keyed_free.pop() {
+                self.keyed_senders[at] = sender;
+                return Ok(Route::Keyed(at));
+            }
+            self.keyed_senders.push(sender);
+            return Ok(Route::Keyed(self.keyed_senders.len() - 1));
+        }
         let field =
             format.own.thread_field().filter(|_| self.options.split_threads && format.threads.len() > 1);
         let Some(field) = field else {
@@ -322,6 +425,16 @@ impl<K: Sink> Engine<K> {
         }
         self.splits.push(Split { network, field, streams });
         Ok(Route::Split(self.splits.len() - 1))
+    }
+
+    /// The end of this family's table, if its objects have keys.
+    fn end_of(&mut self, family: FamilyRef) -> Option<usize> {
+        if let Some(at) = self.ends.0.iter().position(|(of, _)| *of == family) {
+            return Some(at);
+        }
+        let Keyed { objects, engine } = self.keyed.as_ref()?;
+        self.ends.0.push((family, objects.feed(family, *engine)?));
+        Some(self.ends.0.len() - 1)
     }
 
     fn begin_stream(
@@ -375,8 +488,9 @@ impl<K: Sink> Engine<K> {
         (0..self.streams.len()).for_each(|at| self.drain(at));
     }
 
-    /// Hand what is gathered for the mirror on. Call when no train waits.
+    /// Hand on what is gathered. Call when no train waits.
     pub fn flush(&mut self) {
+        self.ends.0.iter_mut().for_each(|(_, end)| end.looked());
         if let Some(tap) = &mut self.tap {
             tap.flush();
         }
@@ -391,6 +505,9 @@ impl<K: Sink> Engine<K> {
         self.refuse_many(Reject::Unproven, gone.unproven_packets);
         self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
         self.relieve(now);
+        for sender in &mut self.keyed_senders {
+            sender.worth.handle_timeout(sender.packets, now);
+        }
         for at in 0..self.streams.len() {
             self.streams[at].handle_timeout(now);
             self.drain(at);
@@ -444,6 +561,10 @@ impl<K: Sink> Engine<K> {
         }
         self.flush();
         self.sink.finished();
+        self.ends.0.clear();
+        if let Some(Keyed { objects, engine }) = &self.keyed {
+            objects.leave(*engine);
+        }
     }
 
     /// All counters as they stand; loss maps only `whole`.
@@ -467,6 +588,14 @@ impl<K: Sink> Engine<K> {
         let live = self.streams.iter().map(|s| (&s.info, &s.report));
         let all = live.chain(self.past.streams.iter().map(|(info, report)| (info, report)));
         all.map(|(info, report)| report.placed * u64::from(info.unit_bytes)).sum()
+    }
+
+    /// Whether the tables of heaps and events have ended, and nothing else is received.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let Some(keyed) = &self.keyed else { return false };
+        let ended = !self.ends.0.is_empty() && self.ends.0.iter().all(|(_, end)| end.is_over());
+        keyed.objects.is_closed() || ended && self.streams.iter().all(|s| s.gone)
     }
 
     /// Whether every stream there is has passed the stop time of the gate.

@@ -176,6 +176,8 @@ struct Turns {
     publish_at: Instant,
     draining: Option<Duration>,
     idle: Duration,
+    /// Bytes that the source has placed itself.
+    placed: u64,
     /// Drops of the kernel, when last published.
     drops: u64,
     pause: Option<Pause>,
@@ -233,6 +235,7 @@ impl Reader {
             publish_at: now,
             draining: None,
             idle: Duration::ZERO,
+            placed: 0,
             drops: self.source.stats().socket_drops,
             pause: None,
             short_of_memory: false,
@@ -274,7 +277,9 @@ impl Reader {
             engine.handle_train(&train, clock.now());
         })?;
         turns.paused(pause);
-        if packets > 0 {
+        let placed = self.source.placed();
+        bytes += placed - std::mem::replace(&mut turns.placed, placed);
+        if packets > 0 || bytes > 0 {
             self.board.count(packets as u64, bytes);
             turns.idle = Duration::ZERO;
         } else {
@@ -366,6 +371,7 @@ impl Reader {
         self.board.stop.load(Ordering::Relaxed)
             || self.source.is_finished()
             || self.engine.past_stop()
+            || self.engine.is_over()
             || self.stop_bytes.is_some_and(|most| self.engine.placed_bytes() >= most)
     }
 

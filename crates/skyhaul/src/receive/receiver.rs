@@ -4,13 +4,15 @@
 //! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on. What a thread does is in
 //! [`reader`](super::reader).
 
-use super::Sink;
 use super::allow::Allow;
-use super::engine::{Engine, EngineOptions};
+use super::engine::{Engine, EngineOptions, Keyed};
 use super::framer::FrameLengths;
 use super::gate::Gate;
+use super::objects::{ObjectOptions, ObjectSink, Objects, Origin};
 use super::reader::{Board, Reader};
+use super::{Nowhere, Sink};
 use crate::awake::Awake;
+use crate::control::{Answering, Gauge};
 use crate::mirror::Mirror;
 use crate::report::{Cpu, ReceiveReport, VERSION};
 use skyhaul_core::assembly::OrderedConfig;
@@ -24,6 +26,7 @@ use skyhaul_io::source::Source;
 use skyhaul_io::tcp::{TcpOptions, TcpSource};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
@@ -66,6 +69,8 @@ pub struct ReceiverOptions {
     pub forward: Vec<Endpoint>,
     /// Damage done on purpose to what arrives.
     pub faults: Option<Faults>,
+    /// How heaps and events are received; `None`: they are refused, as no frames.
+    pub objects: Option<ObjectOptions>,
 }
 
 impl Default for ReceiverOptions {
@@ -88,6 +93,7 @@ impl Default for ReceiverOptions {
             realtime: None,
             forward: Vec::new(),
             faults: None,
+            objects: None,
         }
     }
 }
@@ -95,10 +101,10 @@ impl Default for ReceiverOptions {
 /// Everything is open; nothing runs yet.
 pub struct Receiver {
     options: ReceiverOptions,
-    sources: Vec<(String, Box<dyn Source>)>,
+    sources: Vec<(Origin, Box<dyn Source>)>,
     mirror: Mirror,
     pool: Pool,
-    notes: Vec<String>,
+    objects: Option<Arc<Objects>>,
 }
 
 /// A running receiver.
@@ -109,18 +115,10 @@ pub struct Running {
     clock: Instant,
     cpu_start: Duration,
     energy: Option<host::machine::Energy>,
-    notes: Vec<String>,
     timeline: Vec<(f64, u64, u64)>,
     socket_buffer: u64,
-}
-
-/// A finished receiver's report, and what went wrong besides.
-#[derive(Debug, Default)]
-pub struct ReceiverReport {
-    /// The report.
-    pub report: ReceiveReport,
-    /// A privilege that was missing, and its remedy.
-    pub notes: Vec<String>,
+    objects: Option<Arc<Objects>>,
+    collector: Option<JoinHandle<()>>,
 }
 
 impl std::fmt::Debug for Receiver {
@@ -141,52 +139,84 @@ impl Receiver {
     /// # Errors
     /// The first that cannot be opened, with its address.
     pub fn open(options: ReceiverOptions, pool: Pool) -> io::Result<Self> {
-        let mut sources: Vec<(String, Box<dyn Source>)> = Vec::new();
+        let objects = options.objects.clone().map(Objects::new);
+        let mut sources: Vec<(Origin, Box<dyn Source>)> = Vec::new();
         for endpoint in &options.listen {
             let copies = if endpoint.transport == Transport::Udp { options.threads.max(1) } else { 1 };
             let mut endpoint = endpoint.clone();
             for _ in 0..copies {
-                let source: Box<dyn Source> = match endpoint.transport {
+                let mut gauge = None;
+                let (local, source): (SocketAddr, Box<dyn Source>) = match endpoint.transport {
                     Transport::Udp => {
                         let udp = UdpOptions { reuse_port: copies > 1, ..options.udp.clone() };
                         let source = UdpSource::open(&endpoint, &udp)?;
-                        endpoint.address.set_port(source.local().port());
-                        Box::new(source)
+                        let local = source.local();
+                        if objects.as_ref().is_some_and(|objects| objects.answers()) {
+                            let told = gauge.insert(Arc::new(Gauge::default())).clone();
+                            (local, Box::new(Answering::new(source, told)?))
+                        } else {
+                            (local, Box::new(source))
+                        }
                     }
-                    Transport::Tcp => {
-                        let framer = Box::new(FrameLengths { format: options.learn.format });
-                        let source = TcpSource::open(&endpoint, framer, &TcpOptions::default())?;
-                        endpoint.address.set_port(source.local().port());
-                        Box::new(source)
-                    }
+                    Transport::Tcp => Self::tcp(&options, objects.as_deref(), &endpoint)?,
                 };
+                endpoint.address.set_port(local.port());
                 let source = match &options.faults {
                     Some(faults) => Box::new(FaultSource::new(source, faults)) as Box<dyn Source>,
                     None => source,
                 };
-                sources.push((endpoint.to_string(), source));
+                sources.push((Origin { name: endpoint.to_string(), waits: false, gauge }, source));
             }
         }
         let mirror = Mirror::open(&options.forward)?;
-        Ok(Self { options, sources, mirror, pool, notes: Vec::new() })
+        Ok(Self { options, sources, mirror, pool, objects })
     }
 
-    /// Add a source that is already open (a capture, a test's own).
+    /// A TCP port: of packets that may be as long as a heap where such are asked for, of frames otherwise.
+    fn tcp(
+        options: &ReceiverOptions,
+        objects: Option<&Objects>,
+        at: &Endpoint,
+    ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
+        let format = options.learn.format;
+        let asked = objects.zip(format.family());
+        if let Some((objects, family)) = asked
+            && let Some(connections) = objects.connections(family, at)?
+        {
+            return Ok(connections);
+        }
+        let source = TcpSource::open(at, Box::new(FrameLengths { format }), &TcpOptions::default())?;
+        Ok((source.local(), Box::new(source)))
+    }
+
+    /// Add a source that is already open (a capture, a test's own), of which nothing is lost while it is not read.
     pub fn add_source(&mut self, name: String, source: Box<dyn Source>) {
-        self.sources.push((name, source));
+        self.sources.push((Origin { name, waits: true, gauge: None }, source));
     }
 
     /// The addresses that are listened on, with the ports that the system gave.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
-        self.sources.iter().map(|(name, _)| name.as_str())
+        self.sources.iter().map(|(origin, _)| origin.name.as_str())
     }
 
-    /// Begin. `sink` makes the sink of each thread.
+    /// Begin. `sink` makes the sink of each thread. Heaps and events go nowhere.
     ///
     /// # Errors
     /// A thread that cannot be started.
-    pub fn start(self, mut sink: impl FnMut(usize) -> Box<dyn Sink>) -> io::Result<Running> {
-        let Self { options, sources, mirror, pool, notes } = self;
+    pub fn start(self, sink: impl FnMut(usize) -> Box<dyn Sink>) -> io::Result<Running> {
+        self.start_with(sink, Box::new(Nowhere))
+    }
+
+    /// Begin. `sink` makes the sink of each thread for frames; heaps and events go to `object_sink`.
+    ///
+    /// # Errors
+    /// A thread that cannot be started.
+    pub fn start_with(
+        self,
+        mut sink: impl FnMut(usize) -> Box<dyn Sink>,
+        object_sink: Box<dyn ObjectSink>,
+    ) -> io::Result<Running> {
+        let Self { options, sources, mirror, pool, objects } = self;
         let board = Arc::new(Board::new(sources.len()));
         let granted = sources.iter().filter_map(|(_, source)| source.stats().buffer).map(|b| b.granted);
         let socket_buffer = granted.min().unwrap_or(u64::MAX);
@@ -199,12 +229,20 @@ impl Receiver {
             clock,
             cpu_start: host::thread::process_cpu_time(),
             energy: host::machine::Energy::start(),
-            notes,
             timeline: Vec::new(),
             socket_buffer,
+            objects: objects.clone(),
+            collector: None,
         };
+        if let Some(objects) = &objects {
+            objects.begin(
+                sources.iter().map(|(origin, _)| origin.clone()).collect(),
+                options.learn.format.family(),
+            );
+            running.collector = Some(objects.start(object_sink)?);
+        }
         let stop_bytes = options.stop_bytes.map(|all| all / sources.len().max(1) as u64);
-        for (at, (name, source)) in sources.into_iter().enumerate() {
+        for (at, (Origin { name, .. }, source)) in sources.into_iter().enumerate() {
             let engine_options = EngineOptions {
                 learn: options.learn.clone(),
                 assembly: OrderedConfig {
@@ -220,7 +258,10 @@ impl Receiver {
                 listen: name.clone(),
                 next_stream: next_stream.clone(),
             };
-            let engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
+            let mut engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
+            if let Some(objects) = &objects {
+                engine = engine.with_objects(Keyed { objects: objects.clone(), engine: at });
+            }
             let reader = Reader {
                 at,
                 name,
@@ -307,13 +348,24 @@ impl Running {
             }
         }
         report.forward = self.mirror.report();
+        if let Some(objects) = &self.objects {
+            report.pattern_errors = objects.verifies().then_some(0);
+            report.add_objects(objects.report());
+        }
         report
     }
 
     /// Stop, wait for the threads, and report.
     #[must_use]
-    pub fn finish(mut self) -> ReceiverReport {
+    pub fn finish(mut self) -> ReceiveReport {
         self.end();
+        // What was received is taken to its end.
+        if let Some(collector) = self.collector.take()
+            && collector.join().is_err()
+        {
+            self.board
+                .failed("objects", "a fault in this program ended the thread that takes heaps and events");
+        }
         let forward = self.mirror.finish();
         let mut report = self.progress();
         report.forward = forward;
@@ -328,9 +380,8 @@ impl Running {
             process_seconds_per_gb: per_gb(process_seconds),
             joules_per_gb: self.energy.as_ref().map(|meter| per_gb(meter.joules())),
         };
-        let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(self.board.notes());
-        ReceiverReport { report, notes }
+        report.notes = self.board.notes();
+        report
     }
 
     fn end(&mut self) {

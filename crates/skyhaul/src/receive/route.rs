@@ -9,6 +9,8 @@ pub(super) enum Route {
     One(usize),
     /// A stream for each thread: index of the table.
     Split(usize),
+    /// Heaps or events: index of who sends them.
+    Keyed(usize),
 }
 
 /// The streams of a sender whose threads are kept apart.

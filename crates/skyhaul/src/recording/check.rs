@@ -21,16 +21,20 @@ use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::read_buffers;
 use skyhaul_io::memory::ALIGN;
 
-use super::cutter::{Cutter, FrameReader};
+use super::cutter::Cutter;
+use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::feed::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
 use super::index::Tally;
-use super::judge::{StreamCheck, verdict_of};
-use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
+use super::judge::{DatastreamCheck, StreamCheck, verdict_of};
+use super::open::Recording;
 use super::plan::{self, Step};
-use super::prove::{READ_BYTES, Search, Seen, read_file};
+use super::prove::{READ_BYTES, read_file};
 use super::record::Datastream;
+use super::search::Search;
+use super::seen::Seen;
+use crate::frames::FrameReader;
 
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
@@ -45,57 +49,6 @@ pub struct CheckOptions<'a> {
     pub verify: bool,
     /// Called now and then with bytes read and bytes in all.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync + 'a)>,
-}
-
-/// One datastream's account.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct DatastreamCheck {
-    /// Its name on disk.
-    pub name: String,
-    /// Chunk files that are there.
-    pub chunks: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Chunks whose bytes have the checksum of their index record.
-    pub proven: u64,
-    /// Numbers of files that are in no index.
-    pub unacknowledged: Vec<u32>,
-    /// Numbers of chunks whose file is missing, has another length or other contents.
-    pub damaged: Vec<u32>,
-    /// Numbers of chunks that the recorder could not write.
-    pub lost: Vec<u32>,
-    /// Ranges of numbers (first, one past the last) that are missing: of which there must be a chunk, and there is none.
-    pub gaps: Vec<(u32, u32)>,
-    /// Numbers that are on more than one disk.
-    pub copies: u64,
-    /// Units in all chunks, missing ones included.
-    pub units: u64,
-    /// Units that never arrived, by the index.
-    pub missing_units: u64,
-    /// Places where the time from chunk to chunk does not go on.
-    pub time_breaks: u64,
-    /// Frame numbers between chunks that are in none of them.
-    pub missing_between: u64,
-    /// Frames that were looked into.
-    pub frames_seen: u64,
-    /// Of these, no legal frames.
-    pub illegal_frames: u64,
-    /// Of these, marked as invalid.
-    pub filled_frames: u64,
-    /// Of a stream of heaps, by the index: how many there are, and what is missing in them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub heaps: Option<HeapsCheck>,
-}
-
-/// The heaps of a datastream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeapsCheck {
-    /// How many begin in its chunks.
-    pub count: u64,
-    /// Of these, how many did not come whole.
-    pub incomplete: u64,
-    /// Bytes that are missing in these.
-    pub missing_bytes: u64,
 }
 
 /// What a check found.

@@ -12,25 +12,14 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::drive::{Drive, TICK};
+use super::dispatch::TICK;
+use super::drive::{Commit, Drive, MOST_UNCOMMITTED};
+use super::options::SyncPolicy;
 use super::record::{ChunkRecord, Record};
-use super::writer::SyncPolicy;
 
 /// Tokens of syncs that are of no chunk.
 const INDEX: u64 = u64::MAX;
 const DIRECTORY: u64 = u64::MAX - 1;
-/// Chunks written but not committed, at most (each holds an open file).
-pub(super) const MOST_UNCOMMITTED: usize = 64;
-
-/// Chunks on their way to durability.
-#[derive(Debug)]
-pub(super) struct Commit {
-    pub(super) tokens: Vec<u64>,
-    waiting: usize,
-    /// Data are durable, records are being synced.
-    pub(super) recorded: bool,
-    error: Option<io::Error>,
-}
 
 impl Drive {
     pub(super) fn until_commit(&self) -> Duration {

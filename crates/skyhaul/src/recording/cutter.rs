@@ -8,17 +8,11 @@
 
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Placement;
-use skyhaul_core::wire::{FrameSeen, Packets};
+use skyhaul_core::wire::Packets;
 
-use super::prove::Seen;
 use super::record::Datastream;
-use crate::frames::{self, FramesOf};
-
-/// Reads the frames of one chunk, in order.
-pub trait FrameReader {
-    /// What `frame` is.
-    fn see(&mut self, frame: &[u8]) -> FrameSeen;
-}
+use super::seen::Seen;
+use crate::frames::{self, FrameReader, FramesOf};
 
 /// Cuts the bytes of a file.
 pub(super) enum Cutter {

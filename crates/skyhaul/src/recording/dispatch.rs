@@ -3,64 +3,25 @@
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use skyhaul_io::memory::View;
 
 use crate::awake::Awake;
 
-use super::drive::TICK;
+use super::event::Event;
 use super::lane::{Lane, Note};
 use super::ledger::Ledger;
-use super::record::{ChunkMeta, Event, LostChunk, Record};
+use super::options::{SyncPolicy, WriterOptions};
+use super::record::{LostChunk, Record};
 use super::report::{DiskState, DiskStatus};
 use super::striping::{self, Candidate};
-use super::writer::{Chunk, SyncPolicy, WriterOptions};
+use super::work::{Ready, Work};
 
-/// What is assumed of a disk that was not measured yet, in seconds a byte (1 GB/s).
-pub(super) const ASSUMED: f64 = 1e-9;
+/// Time between looks at free space and at other disks.
+pub(super) const TICK: Duration = Duration::from_millis(250);
 /// More different disks than this a chunk is not given to.
 const MOST_ATTEMPTS: u64 = 16;
-
-/// A chunk that is filled and waits for a disk, or is written.
-#[derive(Debug)]
-pub(super) struct Ready {
-    pub(super) datastream: u32,
-    pub(super) number: u32,
-    pub(super) view: View,
-    pub(super) meta: ChunkMeta,
-    pub(super) crc32c: OnceLock<u32>,
-    /// Acknowledged by some disk.
-    pub(super) settled: AtomicBool,
-    /// One bit for each disk (modulo 64) that failed it with an error.
-    pub(super) avoid: AtomicU64,
-    pub(super) attempts: AtomicU64,
-}
-
-/// What a disk can be given.
-#[derive(Debug)]
-pub(super) enum Work {
-    Fresh(Box<Chunk>),
-    Again(Arc<Ready>),
-}
-
-impl Work {
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Work::Fresh(chunk) => chunk.range.len() as u64,
-            Work::Again(ready) => ready.view.len() as u64,
-        }
-    }
-
-    fn avoids(&self, disk: usize) -> bool {
-        match self {
-            Work::Fresh(_) => false,
-            Work::Again(ready) => ready.avoid.load(Ordering::Relaxed) >> (disk % 64) & 1 == 1,
-        }
-    }
-}
 
 /// All that is shared.
 #[derive(Debug)]

@@ -18,17 +18,28 @@ use std::time::{Duration, Instant};
 use skyhaul_io::disk::{self, Disk, Done, Log};
 use skyhaul_io::memory;
 
-use super::commit::{Commit, MOST_UNCOMMITTED};
-use super::dispatch::{ASSUMED, Dispatch, Ready, Work};
-use super::lane::{Flying, Lane};
+use super::chunk::Chunk;
+use super::dispatch::{Dispatch, TICK};
+use super::lane::{ASSUMED, Flying, Lane};
 use super::names;
 use super::report::DiskState;
-use super::writer::Chunk;
+use super::work::{Ready, Work};
 
-/// Time between looks at free space and at other disks.
-pub(super) const TICK: Duration = Duration::from_millis(250);
 /// How long a chunk's record may be, without its missing ranges.
 const RECORD_BYTES: u64 = 1024;
+
+/// Chunks written but not committed, at most (each holds an open file).
+pub(super) const MOST_UNCOMMITTED: usize = 64;
+
+/// Chunks on their way to durability.
+#[derive(Debug)]
+pub(super) struct Commit {
+    pub(super) tokens: Vec<u64>,
+    pub(super) waiting: usize,
+    /// Data are durable, records are being synced.
+    pub(super) recorded: bool,
+    pub(super) error: Option<io::Error>,
+}
 
 /// One disk's thread.
 #[derive(Debug)]

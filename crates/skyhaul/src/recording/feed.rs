@@ -7,51 +7,26 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
 
-use skyhaul_io::memory::{Block, Pool};
-
-use super::cutter::Cutter;
+use super::account::Damaged;
+use super::entry::ChunkEntry;
+use super::feeder::{Feeder, Given, Gone, Loaded};
 use super::filling::Filling;
 use super::finding::{Finding, Verdict};
 use super::follow::{Followed, Follower};
 use super::gap::{Gap, Instead, Lack, Time};
-use super::open::{ChunkEntry, Recording};
+use super::open::Recording;
+use super::piece::{Data, Missing, Piece, Times};
 use super::plan::{self, Step};
-use super::prove::{Search, Seen, read_file};
-use super::read::{Account, Damaged, Data, Held, Missing, Piece, ReadOptions, Times};
+use super::prove::read_file;
 use super::record::Datastream;
+use super::search::Search;
+use super::seen::Seen;
 use crate::frames;
 
-/// Time between looks for a free buffer.
-const PAUSE: Duration = Duration::from_micros(300);
-/// Pieces in no buffer that are ahead of the consumer.
-const MOST_IN_MEMORY: usize = 2;
 /// Longest file without a record that can be a chunk, in bytes.
 pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
-
-/// What the thread needs, whatever it reads.
-#[derive(Debug)]
-pub(super) struct Feeder {
-    pub(super) buffers: Pool,
-    /// Longer chunks are read twice.
-    pub(super) most_held: u64,
-    pub(super) sender: Sender<io::Result<Piece>>,
-    pub(super) options: ReadOptions,
-    pub(super) account: Account,
-    pub(super) from_memory: Arc<AtomicU64>,
-    pub(super) gone: Arc<AtomicBool>,
-    /// Held by every piece that is in no buffer.
-    pub(super) in_memory: Held,
-}
-
-/// The consumer was dropped, or received an error: there is nothing left to do.
-pub(super) struct Gone;
-
-type Given = Result<(), Gone>;
 
 /// The thread.
 pub(super) struct Feed {
@@ -66,14 +41,6 @@ pub(super) struct Feed {
     last_time: Option<Time>,
 }
 
-/// A file that was read.
-struct Loaded {
-    seen: Seen,
-    /// Its bytes, where they are held.
-    blocks: Vec<(Block, usize)>,
-    held: bool,
-}
-
 impl Feeder {
     pub(super) fn feed(
         self,
@@ -83,52 +50,6 @@ impl Feeder {
         steps: Vec<Step>,
     ) -> Feed {
         Feed { feeder: self, recording, name, about, steps, search: None, filling: None, last_time: None }
-    }
-
-    fn is_wanted(&self) -> bool {
-        !self.gone.load(Ordering::Acquire)
-    }
-
-    fn send(&self, piece: Piece) -> Given {
-        self.sender.send(Ok(piece)).map_err(|_| Gone)
-    }
-
-    /// Bytes that are in no buffer: waits until the consumer has taken others.
-    fn in_memory(&self, number: u32, filled: bool, times: Times, bytes: Vec<u8>) -> Piece {
-        while self.is_wanted() && self.in_memory.pieces() >= MOST_IN_MEMORY {
-            std::thread::sleep(PAUSE);
-        }
-        let data = Data::Memory { bytes, held: self.in_memory.clone() };
-        Piece { number, filled, last: true, times, data }
-    }
-
-    /// A buffer: waits until the consumer gives one back.
-    fn buffer(&self) -> Option<Block> {
-        while self.is_wanted() {
-            if let Some(block) = self.buffers.take() {
-                return Some(block);
-            }
-            std::thread::sleep(PAUSE);
-        }
-        None
-    }
-
-    /// Read a file, and hold it if there is room.
-    fn load(&self, path: &Path, most: u64, about: Option<&Datastream>) -> Loaded {
-        let held = most <= self.most_held;
-        let mut blocks = Vec::new();
-        let seen = read_file(
-            path,
-            most,
-            Cutter::of(about, false),
-            || self.buffer(),
-            |block, length| {
-                if held {
-                    blocks.push((block, length));
-                }
-            },
-        );
-        Loaded { seen, blocks, held }
     }
 }
 

@@ -13,9 +13,10 @@ use skyhaul_io::disk;
 use skyhaul_io::memory::peek::Peek;
 
 use super::drive::stream_key;
+use super::entry::ChunkEntry;
 use super::index::IndexReader;
 use super::names;
-use super::open::{ChunkEntry, Recording};
+use super::open::Recording;
 use super::record::{ChunkRecord, Record};
 
 /// Time between looks at the indexes.

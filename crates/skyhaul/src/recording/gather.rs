@@ -17,12 +17,13 @@ use std::path::{Path, PathBuf};
 
 use skyhaul_io::disk;
 
+use super::entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
+use super::event::Event;
 use super::finding::{Findings, Verdict};
 use super::index::{IndexReader, Tally};
 use super::names::{self, Label};
-use super::open::{ChunkEntry, DatastreamEntry, FileEntry, State};
 use super::prove::checksum;
-use super::record::{ChunkRecord, Datastream, Event, LostChunk, Record, Session};
+use super::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use super::report::RecordingReport;
 
 /// Chunks of a session that are read to decide whether its records fit.

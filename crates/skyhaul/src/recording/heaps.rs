@@ -11,8 +11,6 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::is_zero;
-
 /// Runs of counters that are kept for a chunk.
 const MOST_RUNS: usize = 4096;
 /// Missing ranges that are kept for a chunk.
@@ -83,6 +81,12 @@ impl HeapsOf {
             self.left_out += 1;
         }
     }
+}
+
+// Serde gives a reference.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+pub(super) fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 #[cfg(test)]

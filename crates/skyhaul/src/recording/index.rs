@@ -132,7 +132,8 @@ impl IndexReader {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{ChunkMeta, ChunkRecord, Event};
+    use super::super::event::Event;
+    use super::super::record::{ChunkMeta, ChunkRecord};
     use super::*;
 
     fn records() -> Vec<Record> {

@@ -3,13 +3,67 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use super::check::DatastreamCheck;
+use serde::{Deserialize, Serialize};
+
+use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::finding::{Findings, Verdict};
 use super::gap::{Gap, Lack, Time};
-use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
+use super::open::Recording;
 use super::plan::{self, Step, steps_between};
-use super::prove::{Search, Seen};
 use super::record::Datastream;
+use super::search::Search;
+use super::seen::Seen;
+
+/// One datastream's account.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct DatastreamCheck {
+    /// Its name on disk.
+    pub name: String,
+    /// Chunk files that are there.
+    pub chunks: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Chunks whose bytes have the checksum of their index record.
+    pub proven: u64,
+    /// Numbers of files that are in no index.
+    pub unacknowledged: Vec<u32>,
+    /// Numbers of chunks whose file is missing, has another length or other contents.
+    pub damaged: Vec<u32>,
+    /// Numbers of chunks that the recorder could not write.
+    pub lost: Vec<u32>,
+    /// Ranges of numbers (first, one past the last) that are missing: of which there must be a chunk, and there is none.
+    pub gaps: Vec<(u32, u32)>,
+    /// Numbers that are on more than one disk.
+    pub copies: u64,
+    /// Units in all chunks, missing ones included.
+    pub units: u64,
+    /// Units that never arrived, by the index.
+    pub missing_units: u64,
+    /// Places where the time from chunk to chunk does not go on.
+    pub time_breaks: u64,
+    /// Frame numbers between chunks that are in none of them.
+    pub missing_between: u64,
+    /// Frames that were looked into.
+    pub frames_seen: u64,
+    /// Of these, no legal frames.
+    pub illegal_frames: u64,
+    /// Of these, marked as invalid.
+    pub filled_frames: u64,
+    /// Of a stream of heaps, by the index: how many there are, and what is missing in them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heaps: Option<HeapsCheck>,
+}
+
+/// The heaps of a datastream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeapsCheck {
+    /// How many begin in its chunks.
+    pub count: u64,
+    /// Of these, how many did not come whole.
+    pub incomplete: u64,
+    /// Bytes that are missing in these.
+    pub missing_bytes: u64,
+}
 
 /// How bad a gap is.
 pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {

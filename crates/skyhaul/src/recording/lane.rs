@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 
 use skyhaul_io::disk::{Disk, Log, Means, Waker};
 
-use super::dispatch::{ASSUMED, Ready, Work};
 use super::report::{DiskState, Latency};
 use super::striping::Candidate;
+use super::work::{Ready, Work};
+
+/// What is assumed of a disk that was not measured yet, in seconds a byte (1 GB/s).
+pub(super) const ASSUMED: f64 = 1e-9;
 
 /// A line for a disk's index, and the directory that it needs.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::Event;
+use super::event::Event;
 
 /// Events that are kept; more are counted only.
 const MOST_EVENTS: usize = 1000;
@@ -67,6 +67,16 @@ impl Ledger {
         let report = DatastreamReport { datastream, name, sender, ..DatastreamReport::default() };
         self.accounts.push(Account { report, pending: BTreeSet::new() });
         datastream
+    }
+
+    /// How many datastreams there are.
+    pub(super) fn count(&self) -> usize {
+        self.accounts.len()
+    }
+
+    /// Whether a datastream has this name.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.accounts.iter().any(|account| account.report.name == name)
     }
 
     /// The name of a datastream on disk.

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::entry::{DatastreamEntry, State};
 use super::finding::{Finding, Verdict};
 use super::gap::Lack;
 use super::names;
-use super::open::{OpenError, Recording, State};
+use super::open::{OpenError, Recording};
 use super::plan::{self, Step};
 
 /// One scan in a list.
@@ -111,7 +112,7 @@ fn summary(recording: Recording) -> ScanSummary {
         started: recording.sessions.first().map(|session| session.started.clone()),
         datastreams: streams.iter().map(|stream| stream.name.clone()).collect(),
         chunks: streams.iter().map(|stream| stream.chunks.len() as u64).sum(),
-        bytes: streams.iter().map(super::open::DatastreamEntry::bytes).sum(),
+        bytes: streams.iter().map(DatastreamEntry::bytes).sum(),
         unacknowledged: streams.iter().map(|stream| stream.unacknowledged().count() as u64).sum(),
         lost: streams.iter().map(|stream| stream.lost.len() as u64).sum(),
         disks: disks.map(|(_, path)| path.clone()).collect(),

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// The largest chunk number that eight digits can say.
 pub(crate) const LAST_NUMBER: u32 = 99_999_999;
+/// First number of datastreams that no recorder numbered: far from those that a recorder gives.
+pub(super) const ADOPTED: u32 = 1_000_000;
 const MOST_BYTES: usize = 200;
 
 /// A scan's label that can be a directory and a file name: no `.` and `/` (FlexBuff readers stumble over them),

@@ -3,140 +3,23 @@
 //! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
 use skyhaul_io::file::failed;
 
+use super::entry::{DatastreamEntry, FileEntry, State};
+use super::event::Event;
 use super::finding::Finding;
 use super::gather::Gathered;
 use super::index::Tally;
-use super::ledger::DatastreamReport;
-use super::names::{Label, LabelError};
-use super::read::{ReadOptions, Reader};
-use super::record::{ChunkRecord, Datastream, DatastreamInfo, Event, LostChunk, Session};
+use super::names::{ADOPTED, Label, LabelError};
+use super::record::{Datastream, DatastreamInfo, Session};
 use super::report::RecordingReport;
 
 /// Chunk files that are read to find out their format.
 const LOOK_AT: usize = 4;
 /// Bytes of each that are read.
 const LOOK_BYTES: u64 = 1 << 20;
-
-/// State of a scan's recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// It is recording now.
-    Live,
-    /// It ended normally.
-    Ended,
-    /// It was killed, or the machine crashed.
-    Interrupted,
-    /// Without an index: recorded by other software.
-    Unindexed,
-}
-
-impl State {
-    /// Its name in reports.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            State::Live => "live",
-            State::Ended => "ended",
-            State::Interrupted => "interrupted",
-            State::Unindexed => "unindexed",
-        }
-    }
-}
-
-/// One chunk of a datastream.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChunkEntry {
-    /// Its number.
-    pub number: u32,
-    /// The disk it is on, as an index into the recording's disks.
-    pub disk: usize,
-    /// Its file.
-    pub path: PathBuf,
-    /// Length of the file; `None` if it is missing.
-    pub bytes: Option<u64>,
-    /// Its index record: it is acknowledged if it has one.
-    pub record: Option<ChunkRecord>,
-    /// The record is in the index of another disk than the file is on.
-    pub moved: bool,
-}
-
-impl ChunkEntry {
-    /// Whether it is in the index and the file has the recorded length.
-    #[must_use]
-    pub fn is_acknowledged(&self) -> bool {
-        self.record.as_ref().is_some_and(|record| self.bytes == Some(record.bytes))
-    }
-}
-
-/// A regular file in one of the scan's directories.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileEntry {
-    /// The disk it is on, as an index into the recording's disks.
-    pub disk: usize,
-    /// Where.
-    pub path: PathBuf,
-    /// Its length.
-    pub bytes: u64,
-}
-
-/// One datastream of a scan.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct DatastreamEntry {
-    /// Its name on disk.
-    pub name: String,
-    /// What the recorder knew of it; `None` without an index.
-    pub datastream: Option<Datastream>,
-    /// Its chunks by number.
-    pub chunks: BTreeMap<u32, ChunkEntry>,
-    /// Further files or records of numbers that are in `chunks` already.
-    pub copies: Vec<ChunkEntry>,
-    /// Chunks that the recorder could not write.
-    pub lost: BTreeMap<u32, LostChunk>,
-    /// Files that were being written when the recorder died.
-    pub partial: Vec<PathBuf>,
-    /// What the recorder said of it at its end.
-    pub account: Option<DatastreamReport>,
-}
-
-impl DatastreamEntry {
-    /// Ranges of numbers without file and record, from the first number on.
-    #[must_use]
-    pub fn gaps(&self) -> Vec<Range<u32>> {
-        let (mut next, mut gaps) = (0, Vec::new());
-        for &number in self.chunks.keys() {
-            if number > next {
-                gaps.push(next..number);
-            }
-            next = number.saturating_add(1);
-        }
-        gaps
-    }
-
-    /// Numbers of files that are in no index (or with another length).
-    pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
-        self.chunks.values().filter(|chunk| !chunk.is_acknowledged()).map(|chunk| chunk.number)
-    }
-
-    /// Whether anything is known of it.
-    pub(super) fn is_something(&self) -> bool {
-        let known = self.datastream.is_some() || self.account.is_some();
-        known || !self.chunks.is_empty() || !self.lost.is_empty()
-    }
-
-    /// Bytes of all chunk files.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.chunks.values().filter_map(|chunk| chunk.bytes).sum()
-    }
-}
 
 /// A scan, opened.
 #[derive(Clone, Debug)]
@@ -265,15 +148,7 @@ impl Recording {
         });
         let suffix = stream.name.strip_prefix(self.label.as_str()).unwrap_or_default().to_owned();
         let number = stream.datastream.as_ref().map(|about| about.datastream);
-        let datastream = number.unwrap_or(super::repair::ADOPTED + datastream as u32);
+        let datastream = number.unwrap_or(ADOPTED + datastream as u32);
         Some(Datastream { datastream, name: stream.name.clone(), info: DatastreamInfo { suffix, ..info? } })
-    }
-
-    /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
-    ///
-    /// # Errors
-    /// The datastream does not exist, or there is no memory to read into.
-    pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
-        Reader::new(self, datastream, options)
     }
 }

@@ -13,9 +13,10 @@
 
 use std::collections::BTreeMap;
 
+use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::gap::{Gap, Lack, Time};
 use super::names::LAST_NUMBER;
-use super::open::{ChunkEntry, DatastreamEntry, Recording, State};
+use super::open::Recording;
 use super::record::ChunkRecord;
 
 /// Without an account, a file without a record is at most this many numbers behind the chunk before it.

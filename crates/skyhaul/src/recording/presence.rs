@@ -15,9 +15,10 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use super::dispatch::Dispatch;
+use super::event::Event;
 use super::index::IndexReader;
 use super::names;
-use super::record::{ChunkRecord, Event, Record};
+use super::record::{ChunkRecord, Record};
 
 /// One disk to look at.
 #[derive(Clone, Debug)]

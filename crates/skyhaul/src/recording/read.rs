@@ -6,56 +6,25 @@
 //!
 //! Nothing is delivered before it is verified: a chunk stays in memory until its checksum is known. A chunk longer than
 //! 512 MiB is read twice. Missing data, or data without a correct checksum under any name, are a [`Gap`]: an error,
-//! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`]). Every gap is in [`Reader::gaps`],
-//! and a stream without gaps is whole to its end.
+//! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`](super::Missing)). Every gap is in
+//! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use skyhaul_io::disk::read_buffers;
-use skyhaul_io::memory::{ALIGN, Block};
+use skyhaul_io::memory::ALIGN;
 
-use super::feed::Feeder;
-use super::finding::{Finding, MOST_FINDINGS};
+use super::account::Account;
+use super::feeder::Feeder;
 use super::gap::Gap;
 use super::open::Recording;
+use super::piece::{Held, Piece, ReadOptions};
 use super::plan::{self, Step};
-
-/// What to do about a missing, damaged or unverified chunk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Missing {
-    /// End the stream with an error there.
-    #[default]
-    Refuse,
-    /// Skip it and continue.
-    Skip,
-    /// Deliver as many frames marked invalid in its place.
-    Fill,
-}
-
-/// How to read.
-#[derive(Clone, Copy, Debug)]
-pub struct ReadOptions {
-    /// Deliver only verified chunks. Otherwise a damaged or unverified file is delivered as it is, and still reported as a
-    /// gap.
-    pub verify: bool,
-    /// Wait for further chunks until the recorder ends.
-    pub follow: bool,
-    /// What to do about gaps.
-    pub missing: Missing,
-    /// Bytes of one read.
-    pub read_bytes: usize,
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20 }
-    }
-}
 
 /// Pieces read ahead of the consumer, besides those of the chunk being verified.
 const AHEAD: usize = 7;
@@ -63,57 +32,6 @@ const AHEAD: usize = 7;
 const MOST_HELD: u64 = 512 << 20;
 /// Polling interval of an unlimited wait.
 const LONG: Duration = Duration::from_secs(3600);
-/// Maximum number of gaps kept; further ones are only counted.
-const MOST_GAPS: usize = 100_000;
-
-/// Unix second and frame number of a chunk's first and of its last frame, where they are known.
-pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
-
-/// Bytes of a chunk.
-#[derive(Debug)]
-pub struct Piece {
-    /// The chunk's number.
-    pub number: u32,
-    /// Generated in place of a missing chunk.
-    pub filled: bool,
-    /// The last piece of its chunk. (If a chunk is delivered while it is read, no piece may be marked.)
-    pub last: bool,
-    /// Start and end time of its chunk.
-    pub times: Times,
-    pub(super) data: Data,
-}
-
-#[derive(Debug)]
-pub(super) enum Data {
-    Disk(Block, usize),
-    Memory {
-        bytes: Vec<u8>,
-        #[expect(dead_code, reason = "counts the piece as long as it lives")]
-        held: Held,
-    },
-}
-
-/// Counts the pieces that are in no buffer.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Held(Arc<()>);
-
-impl Held {
-    /// How many pieces hold it, besides its first owner.
-    pub(super) fn pieces(&self) -> usize {
-        Arc::strong_count(&self.0) - 1
-    }
-}
-
-impl Piece {
-    /// The bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match &self.data {
-            Data::Disk(block, length) => &block[..*length],
-            Data::Memory { bytes, .. } => bytes,
-        }
-    }
-}
 
 /// What a reader has next.
 #[derive(Debug)]
@@ -126,62 +44,6 @@ pub enum Next {
     End,
 }
 
-/// What a reader encountered besides data.
-#[derive(Debug, Default)]
-struct Met {
-    gaps: Vec<Gap>,
-    gaps_total: u64,
-    notes: Vec<Finding>,
-}
-
-/// What a reader encounters, available at once to every holder of this.
-#[derive(Clone, Debug, Default)]
-pub struct Account(Arc<Mutex<Met>>);
-
-impl Account {
-    fn met(&self) -> MutexGuard<'_, Met> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The gaps encountered, from number `from` on (the first 100 000).
-    #[must_use]
-    pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
-        self.met().gaps.get(from..).unwrap_or_default().to_vec()
-    }
-
-    /// Number of gaps encountered.
-    #[must_use]
-    pub fn gaps(&self) -> u64 {
-        self.met().gaps_total
-    }
-
-    /// Findings without consequences: chunks under another name, files that are too long.
-    #[must_use]
-    pub fn notes_from(&self, from: usize) -> Vec<Finding> {
-        self.met().notes.get(from..).unwrap_or_default().to_vec()
-    }
-
-    pub(super) fn add(&self, gap: Gap) {
-        let mut met = self.met();
-        met.gaps_total += 1;
-        if met.gaps.len() < MOST_GAPS {
-            met.gaps.push(gap);
-        }
-    }
-
-    pub(super) fn note(&self, finding: Finding) {
-        let mut met = self.met();
-        if met.notes.len() < MOST_FINDINGS {
-            met.notes.push(finding);
-        }
-    }
-}
-
-/// A gap that ended a stream ([`Missing::Refuse`]).
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}\nhint: `skyhaul check` lists all damage; reading can continue if gaps are skipped or filled")]
-pub struct Damaged(pub Gap);
-
 /// Reads a datastream: as `Read`, or piece by piece without a copy.
 #[derive(Debug)]
 pub struct Reader {
@@ -193,8 +55,18 @@ pub struct Reader {
     gone: Arc<AtomicBool>,
 }
 
+impl Recording {
+    /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
+    ///
+    /// # Errors
+    /// The datastream does not exist, or there is no memory to read into.
+    pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
+        Reader::new(self, datastream, options)
+    }
+}
+
 impl Reader {
-    pub(super) fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
+    fn new(recording: &Recording, datastream: usize, options: &ReadOptions) -> io::Result<Reader> {
         let Some(stream) = recording.datastreams.get(datastream) else {
             return Err(io::Error::new(io::ErrorKind::NotFound, format!("no datastream {datastream}")));
         };
@@ -235,7 +107,7 @@ impl Reader {
     /// The next bytes in order, or `None` at the end.
     ///
     /// # Errors
-    /// [`Damaged`] at the first gap, with [`Missing::Refuse`].
+    /// [`Damaged`](super::Damaged) at the first gap, with [`Missing::Refuse`](super::Missing::Refuse).
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
         loop {
             match self.next_within(LONG)? {

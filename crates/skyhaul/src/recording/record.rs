@@ -14,7 +14,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::heaps::HeapsOf;
+use super::event::Event;
+use super::heaps::{HeapsOf, is_zero};
 use super::report::RecordingReport;
 
 /// Version of the index's records.
@@ -111,12 +112,6 @@ impl DatastreamInfo {
     }
 }
 
-// Serde gives a reference.
-#[allow(clippy::trivially_copy_pass_by_ref)]
-pub(super) fn is_zero(n: &u64) -> bool {
-    *n == 0
-}
-
 /// A datastream of the scan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Datastream {
@@ -192,26 +187,6 @@ pub struct LostChunk {
     pub number: u32,
     /// Why.
     pub reason: String,
-}
-
-/// Something an operator should know.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Event {
-    /// When (RFC 3339).
-    pub at: String,
-    /// A short name: `disk_failed`, `disk_full`, `disk_stalled`, `disk_resumed`, `restart`, …
-    pub kind: String,
-    /// The disk, if it is about one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disk: Option<PathBuf>,
-    /// What happened.
-    pub text: String,
-}
-
-impl Event {
-    pub(crate) fn now(kind: &str, disk: Option<PathBuf>, text: String) -> Event {
-        Event { at: jiff::Timestamp::now().to_string(), kind: kind.to_owned(), disk, text }
-    }
 }
 
 impl Record {

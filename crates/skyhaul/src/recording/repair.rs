@@ -13,16 +13,15 @@ use skyhaul_io::file::failed;
 use skyhaul_io::memory::{ALIGN, Pool};
 
 use super::cutter::Cutter;
+use super::entry::{ChunkEntry, DatastreamEntry, State};
 use super::finding::Verdict;
 use super::ledger::DatastreamReport;
-use super::open::{ChunkEntry, DatastreamEntry, OpenError, Recording, State};
+use super::names::ADOPTED;
+use super::open::{OpenError, Recording};
 use super::plan::{self, Step};
 use super::prove::{READ_BYTES, read_file};
 use super::record::{ChunkMeta, ChunkRecord, Datastream, Record, Session};
 use super::report::RecordingReport;
-
-/// First number of datastreams that no recorder numbered: far from those that a recorder gives.
-pub(super) const ADOPTED: u32 = 1_000_000;
 
 /// A recording of which more chunks are missing is not closed: they would all have to be listed.
 const MOST_MISSING: u64 = 10_000;

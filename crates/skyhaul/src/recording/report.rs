@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
 
+use super::event::Event;
 use super::ledger::DatastreamReport;
-use super::record::Event;
 
 /// How a disk is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

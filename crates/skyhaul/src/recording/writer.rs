@@ -19,198 +19,28 @@
 //! ```
 
 use std::io;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
-use skyhaul_io::disk::{self, Disk, DiskOptions, Engine, Faults, Log, Place};
-use skyhaul_io::memory::{Block, Pool};
+use skyhaul_io::disk::{self, Disk, DiskOptions, Log};
+use skyhaul_io::memory::Pool;
 
-use super::dispatch::{Dispatch, Work};
+use super::chunk::{Chunk, DatastreamId, Refusal, Refused};
+use super::dispatch::Dispatch;
 use super::drive::Drive;
+use super::event::Event;
 use super::lane::{Lane, Note};
-use super::names::{LAST_NUMBER, Label, LabelError};
-use super::record::{ChunkMeta, Datastream, DatastreamInfo, Event, MemoryFile, Record, Session, VERSION};
+use super::names::{LAST_NUMBER, Label};
+use super::options::{Existing, WriterError, WriterOptions};
+use super::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
+use super::work::Work;
 
 /// Minimum time for a disk to confirm its chunks at the end.
 const LOOK: Duration = Duration::from_secs(10);
-
-/// When data are made durable, and so when a chunk counts as acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SyncPolicy {
-    /// Each chunk as soon as it is written; simultaneous chunks share one sync.
-    #[default]
-    Chunk,
-    /// At most this often; memory holds the chunks until then.
-    Interval(Duration),
-    /// Never: acknowledged chunks survive a crash of the recorder, but not of the machine.
-    None,
-}
-
-/// What to do when the scan's label is on a disk already.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Existing {
-    /// Append a letter, a-z then A-Z, as FlexBuff does.
-    #[default]
-    Letter,
-    /// Refuse.
-    Refuse,
-}
-
-/// What to record to, and how.
-#[derive(Clone, Debug)]
-pub struct WriterOptions {
-    /// Existing directories, each on a disk of its own.
-    pub disks: Vec<PathBuf>,
-    /// The scan's label.
-    pub scan: String,
-    /// When data are made durable.
-    pub sync: SyncPolicy,
-    /// Which system calls write.
-    pub engine: Engine,
-    /// Write past the page cache where the file system allows it.
-    pub direct: bool,
-    /// What to do when the label is taken.
-    pub existing: Existing,
-    /// Kept in the index's session record.
-    pub metadata: Value,
-    /// Bytes to leave free on each disk.
-    pub reserve_bytes: u64,
-    /// A chunk whose write takes longer is given to another disk.
-    pub stall: Duration,
-    /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
-    pub pool: Option<Pool>,
-    /// Faults to inject into disks (by index in `disks`), for tests.
-    pub faults: Vec<(usize, Faults)>,
-}
-
-impl WriterOptions {
-    /// `scan` to `disks`, the rest as usual.
-    pub fn new<P: Into<PathBuf>>(disks: impl IntoIterator<Item = P>, scan: &str) -> Self {
-        Self {
-            disks: disks.into_iter().map(Into::into).collect(),
-            scan: scan.to_owned(),
-            sync: SyncPolicy::default(),
-            engine: Engine::Auto,
-            direct: true,
-            existing: Existing::default(),
-            metadata: Value::Null,
-            reserve_bytes: 64 << 20,
-            stall: Duration::from_secs(5),
-            pool: None,
-            faults: Vec::new(),
-        }
-    }
-
-    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
-    ///
-    /// # Errors
-    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
-    pub fn check(&self) -> Result<(), WriterError> {
-        Label::new(&self.scan)?;
-        if self.disks.is_empty() {
-            return Err(WriterError::NoDisk);
-        }
-        let places =
-            self.disks.iter().map(|path| Place::for_recordings(path)).collect::<io::Result<Vec<_>>>();
-        let places = places.map_err(WriterError::Place)?;
-        for (index, place) in places.iter().enumerate() {
-            if let Some(first) = places[..index].iter().position(|other| other == place) {
-                return Err(WriterError::Twice(self.disks[index].clone(), self.disks[first].clone()));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why a recording cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum WriterError {
-    /// The label cannot be a name on disk.
-    #[error(transparent)]
-    Label(#[from] LabelError),
-    /// There is no disk to write to.
-    #[error("no disk to record to\nhint: name one with --disk")]
-    NoDisk,
-    /// The label is taken (and, with [`Existing::Letter`], also with every letter).
-    #[error("scan {0} exists\nhint: choose another name, or remove the old scan")]
-    Exists(String),
-    /// One of the disks is given twice: its chunks would be taken for those of two disks.
-    #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
-    Twice(PathBuf, PathBuf),
-    /// One of the disks cannot be recorded to.
-    #[error(transparent)]
-    Place(io::Error),
-    /// One of the disks cannot be written to.
-    #[error("{}: {error}\nhint: check that the disk is mounted and writable", path.display())]
-    Disk {
-        /// Its directory.
-        path: PathBuf,
-        /// The system error.
-        #[source]
-        error: io::Error,
-    },
-}
-
-/// A datastream of a [`Writer`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct DatastreamId(pub u32);
-
-/// Fills the holes of a chunk: its account, its block, and where in the block it lies. Run on a disk's thread. Parts
-/// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
-pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
-
-/// One chunk: a block that is no longer written to.
-pub struct Chunk {
-    /// The datastream it belongs to.
-    pub datastream: DatastreamId,
-    /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
-    pub number: u32,
-    /// Its memory.
-    pub block: Block,
-    /// The bytes of the block that it holds. A start that is not a multiple of 4096 makes writing slower.
-    pub range: Range<usize>,
-    /// What it holds.
-    pub meta: ChunkMeta,
-    /// Fills what is missing.
-    pub finish: Option<Fill>,
-}
-
-impl std::fmt::Debug for Chunk {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Chunk({}.{:08}, {:?})", self.datastream.0, self.number, self.range)
-    }
-}
-
-/// Why a chunk was refused, with the chunk.
-#[derive(Debug, thiserror::Error)]
-#[error("{chunk:?} was refused: {reason}")]
-pub struct Refused {
-    /// Why.
-    pub reason: Refusal,
-    /// The chunk.
-    pub chunk: Box<Chunk>,
-}
-
-/// Why a chunk was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    /// No disk can take it: it is counted (and recorded on the remaining disks) as lost.
-    #[error("no disk can take it")]
-    NoDisk,
-    /// The recording is ending.
-    #[error("the recording is ending")]
-    Closed,
-    /// The datastream does not exist, the number has more than eight digits or is in progress, or the range is outside its
-    /// block.
-    #[error("invalid datastream, number or range")]
-    Invalid,
-}
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -274,11 +104,21 @@ impl Writer {
         self.label.as_str()
     }
 
-    /// A new datastream; may be called while others are recorded.
+    /// A new datastream; may be called while others are recorded. One whose name is taken has another.
     pub fn add_datastream(&self, info: &DatastreamInfo) -> DatastreamId {
-        let name = self.datastream_name(info);
-        let datastream = self.dispatch.ledger().open(name.clone(), info.sender.clone());
-        self.describe(datastream, name, info);
+        let mut ledger = self.dispatch.ledger();
+        let mut info = info.clone();
+        // Streams of frames and heaps are numbered apart.
+        for n in ledger.count().. {
+            if !ledger.has(&self.datastream_name(&info)) {
+                break;
+            }
+            info.suffix = format!("_ds{n}");
+        }
+        let name = self.datastream_name(&info);
+        let datastream = ledger.open(name.clone(), info.sender.clone());
+        drop(ledger);
+        self.describe(datastream, name, &info);
         DatastreamId(datastream)
     }
 

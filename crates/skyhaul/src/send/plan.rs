@@ -1,7 +1,14 @@
 //! Which packets are sent, in which order, and which are damaged.
 
-use super::sender::{Due, SendReport};
+use super::report::SendReport;
 use skyhaul_io::fault::{Damage, Faults, Line};
+
+/// One packet to send now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    pub(super) number: u64,
+    pub(super) damage: Damage,
+}
 
 /// Numbers in, numbers to send out.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The sending thread: numbers in, trains out, each on schedule.
 
-use super::plan::Plan;
+use super::plan::{Due, Plan};
+use super::report::SendReport;
 use super::{HEAD, Supply};
 use crate::report::VERSION;
-use serde::{Deserialize, Serialize};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::{Endpoint, Transport};
@@ -53,56 +53,6 @@ impl Stop {
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
-}
-
-/// What was sent, and which packets were withheld on purpose.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct SendReport {
-    /// [`VERSION`].
-    pub version: u32,
-    /// Where to.
-    pub to: String,
-    /// What was sent, as text.
-    pub what: String,
-    /// How packets were handed to the kernel, and why.
-    pub mode: String,
-    /// Packets the supply had, sent or not.
-    pub numbered: u64,
-    /// Packets sent, including duplicates.
-    pub packets: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Wall seconds.
-    pub seconds: f64,
-    /// Bits per second of datagram payload.
-    pub bits_per_second: f64,
-    /// Packets that the kernel refused.
-    pub refused: u64,
-    /// Packets withheld on purpose.
-    pub lost: u64,
-    /// Their numbers, as ranges (first, behind the last).
-    pub lost_ranges: Vec<(u64, u64)>,
-    /// Packets withheld that are not in the ranges because there were too many.
-    pub lost_not_listed: u64,
-    /// Packets sent twice on purpose.
-    pub duplicated: u64,
-    /// Packets sent out of order on purpose.
-    pub reordered: u64,
-    /// Packets damaged on purpose.
-    pub corrupted: u64,
-    /// Packets cut short on purpose.
-    pub truncated: u64,
-    /// Seconds the schedule slipped because the sender was held up.
-    pub slipped_seconds: f64,
-    /// CPU seconds of the sending thread.
-    pub cpu_seconds: f64,
-    /// The same per 10⁹ bytes.
-    pub cpu_seconds_per_gb: f64,
-    /// The error that ended it, if any.
-    pub error: Option<String>,
-    /// What did not go as requested, without ending the stream.
-    #[serde(default)]
-    pub notes: Vec<String>,
 }
 
 enum Outlet {
@@ -202,13 +152,6 @@ impl Sender {
             if report.bytes > 0 { report.cpu_seconds * 1e9 / report.bytes as f64 } else { 0.0 };
         report
     }
-}
-
-/// One packet to send now.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Due {
-    pub(super) number: u64,
-    pub(super) damage: Damage,
 }
 
 impl Sender {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! ```
-//! use skyhaul::spead::inproc::InprocQueue;
+//! use skyhaul::inproc::InprocQueue;
 //! use skyhaul::spead::receive::{GetError, Stream, StreamConfig};
 //! use std::time::Duration;
 //! // Heap 7 of flavour SPEAD-64-48: one packet, four bytes.
@@ -24,7 +24,7 @@
 //! queue.push(&packet, Duration::ZERO)?;
 //! queue.close();
 //! let heap = stream.get(Some(Duration::from_secs(5)))?;
-//! assert_eq!((heap.counter, heap.payload()), (7, &b"data"[..]));
+//! assert_eq!((heap.number, heap.payload()), (7, &b"data"[..]));
 //! assert_eq!(stream.get(None).unwrap_err(), GetError::Stopped);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -44,30 +44,20 @@
 //! without one is looked after by [`Stream::get`].
 
 pub mod chunk;
-mod config;
-mod core;
-mod goal;
 mod heap;
-mod held;
-mod inlet;
-mod own;
-mod pieces;
-mod reader;
-mod recorded;
-mod ring;
-mod rows;
-mod stats;
-mod stream;
-mod table;
 #[cfg(test)]
-mod tests;
-mod train;
+pub(crate) mod tests;
 
-pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
+pub use crate::receive::keyed::{
+    Counts, Ended, Full, GetError, KeyedBy, Missing, ReaderStats, Stats, StopRule, StreamConfig,
+    TcpReaderOptions,
+};
 pub use heap::Heap;
-pub use ring::GetError;
-pub use rows::Missing;
 pub use skyhaul_core::assembly::{Cause, KeyedConfig};
 pub use skyhaul_io::memory::heap::{HeapBytes, HeapMemory};
-pub use stats::{Counts, Ended, ReaderStats, Stats};
-pub use stream::Stream;
+
+use crate::receive::keyed::ObjectStream;
+use skyhaul_core::wire::spead::SpeadWire;
+
+/// Heaps from any number of readers. Clones are handles of one stream; when the last is dropped, the stream stops.
+pub type Stream = ObjectStream<SpeadWire>;

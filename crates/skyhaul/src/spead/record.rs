@@ -1,7 +1,7 @@
 //! Recording heaps: in order of arrival, as packets one behind the other.
 //!
 //! ```text
-//!   Stream ── Heap ──▶ HeapRecorder ── Chunk ──▶ Writer ──▶ disks
+//!   table ── Heap ──▶ HeapRecorder ── Chunk ──▶ Writer ──▶ disks
 //!
 //!   chunk 12   │ head 7 │ payload │ head 8 │ payload, up to a gap │ head 8 │ payload behind it │ head 9 │ payload …
 //! ```
@@ -15,22 +15,22 @@
 //! Heaps are copied once more on their way, from the memory in which they were put together to that of the chunk: what is
 //! missing, and how many item pointers a heap has, is known at its end only.
 //!
-//! Limits: when the disks take less than comes, heaps wait in the stream's ring and memory, and the stream counts what has
-//! no room there.
+//! Limits: when the disks take less than comes, heaps wait in the table's ring and memory, and the table counts what has no
+//! room there.
 
 use crate::awake::Awake;
 use crate::frames;
-use crate::recording::{
-    Chunk, ChunkMeta, DatastreamId, DatastreamInfo, DiskStatus, HeapsOf, RecordingReport, Refusal, Writer,
-    WriterError, WriterOptions,
-};
+use crate::receive::{ObjectSink, Received};
+use crate::recording::{Chunk, ChunkMeta, DatastreamId, DatastreamInfo, HeapsOf, Refusal, Writer};
 use crate::spead::receive::Heap;
 use skyhaul_core::wire::Known;
 use skyhaul_core::wire::spead::SpeadStream;
 use skyhaul_core::wire::spead::stored::NewHead;
-use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use skyhaul_io::memory::{Block, Pool};
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long a heap waits for memory that disks hold; then it is lost, and counted. A disk that hangs is given up before.
@@ -40,41 +40,21 @@ const IMPATIENCE: Duration = Duration::from_millis(10);
 /// A piece of a heap that is smaller than this part of a block does not begin in its rest.
 const LEAST_PART: usize = 4;
 
-/// What to record heaps to.
-#[derive(Clone, Debug)]
-pub struct HeapRecorderOptions {
-    /// Where to write.
-    pub writer: WriterOptions,
-    /// Memory for chunks. A block has room for a chunk.
-    pub pool: PoolOptions,
-    /// How old heaps may grow in memory before their chunk is written as it is.
-    pub flush: Duration,
-}
-
-/// Why a recorder of heaps cannot begin.
-#[derive(Debug, thiserror::Error)]
-pub enum HeapRecorderError {
-    /// A disk or the scan's name.
-    #[error(transparent)]
-    Writer(#[from] WriterError),
-    /// The memory.
-    #[error("{0}")]
-    Io(#[from] io::Error),
-}
-
-/// Writes heaps to disks. Whoever takes them from a stream gives them to it, and calls [`tick`](Self::tick) now and then.
+/// Writes heaps to disks.
 #[derive(Debug)]
 pub struct HeapRecorder {
-    writer: Writer,
+    writer: Arc<Writer>,
     pool: Pool,
     flush: Duration,
-    datastream: DatastreamId,
-    /// Its format and sender are in the index.
+    /// In the index since a heap came, or from the beginning.
+    datastream: Option<DatastreamId>,
+    /// Its flavour and sender are, too.
     described: bool,
     /// Number of the next chunk.
     next: u32,
     open: Option<Open>,
-    lost: u64,
+    /// Heaps for which the disks gave no memory back.
+    lost: Arc<AtomicU64>,
     /// The last wait for memory was in vain.
     in_vain: bool,
     /// A pause of this program makes no disk slow.
@@ -93,47 +73,41 @@ struct Open {
 }
 
 impl HeapRecorder {
-    /// Make the scan on its disks.
-    ///
-    /// # Errors
-    /// The first thing that cannot be had.
-    pub fn open(options: &HeapRecorderOptions) -> Result<Self, HeapRecorderError> {
-        options.writer.check()?;
-        let pool = Pool::new(&options.pool)?;
-        let writer = Writer::create(&WriterOptions { pool: Some(pool.clone()), ..options.writer.clone() })?;
-        let title = SpeadStream::FAMILY.title();
-        let datastream = writer.add_datastream(&info(title, None, pool.block_bytes()));
-        Ok(Self {
+    /// A recorder of heaps, in chunks of one block of `pool`; one that is not full is written after `flush`.
+    #[must_use]
+    pub fn new(writer: Arc<Writer>, pool: Pool, flush: Duration) -> Self {
+        Self {
             writer,
             pool,
-            flush: options.flush,
-            datastream,
+            flush,
+            datastream: None,
             described: false,
             next: 0,
             open: None,
-            lost: 0,
+            lost: Arc::default(),
             in_vain: false,
             clock: Awake::start(),
             head: Vec::new(),
-        })
+        }
     }
 
-    /// The scan's name on disk.
+    /// Be in the index from now on, so that readers may follow before a heap has come.
     #[must_use]
-    pub fn scan(&self) -> &str {
-        self.writer.scan()
+    pub fn announced(mut self) -> Self {
+        self.datastream();
+        self
     }
 
-    /// Each disk as it is now.
-    #[must_use]
-    pub fn disks(&self) -> Vec<DiskStatus> {
-        self.writer.status()
+    fn datastream(&mut self) -> DatastreamId {
+        let Self { writer, pool, .. } = self;
+        let title = SpeadStream::FAMILY.title();
+        *self.datastream.get_or_insert_with(|| writer.add_datastream(&info(title, None, pool.block_bytes())))
     }
 
-    /// Heaps for which the disks gave no memory back.
+    /// Heaps for which the disks gave no memory back, as they are counted.
     #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
+    pub fn lost(&self) -> Arc<AtomicU64> {
+        self.lost.clone()
     }
 
     /// Record a heap. Waits while all memory for chunks is on its way to the disks.
@@ -141,12 +115,13 @@ impl HeapRecorder {
         self.look_at_clock();
         if !self.described {
             self.described = true;
-            let bits = heap.flavour.address_bits();
+            let bits = heap.flavour().address_bits();
             let (flavour, sender) = (format!("SPEAD-64-{bits}"), Some(heap.sender.to_string()));
             let info = info(&flavour, sender, self.pool.block_bytes());
-            self.writer.update_datastream(self.datastream, &info);
+            let datastream = self.datastream();
+            self.writer.update_datastream(datastream, &info);
         }
-        let came = came(heap);
+        let came: Vec<_> = heap.present().collect();
         let pointers = heap.pointers();
         let heads = came.len().max(1) * NewHead::bytes(0) + 8 * pointers.len();
         let needed = came.iter().map(Range::len).sum::<usize>() + heads;
@@ -155,17 +130,17 @@ impl HeapRecorder {
             self.seal();
         }
         if !self.begin() {
-            self.lost += 1;
+            self.lost.fetch_add(1, Ordering::Relaxed);
             return;
         }
         if let Some(open) = &mut self.open {
-            open.heaps.add(heap.counter, &heap.missing);
+            open.heaps.add(heap.number, &heap.missing);
         }
         let mut pointers = pointers;
         let nothing = std::iter::once(0..0).filter(|_| came.is_empty());
         for part in came.iter().cloned().chain(nothing) {
             if !self.part(heap, part, &mut pointers) {
-                self.lost += 1;
+                self.lost.fetch_add(1, Ordering::Relaxed);
                 return;
             }
         }
@@ -190,8 +165,8 @@ impl HeapRecorder {
             let length = if left.is_empty() { (part.end - at).min(room - 8 * count) } else { 0 };
             self.head.clear();
             let head = NewHead {
-                flavour: heap.flavour,
-                counter: heap.counter,
+                flavour: heap.flavour(),
+                counter: heap.number,
                 // A heap without payload is whole as soon as its size is known.
                 size: heap.size.filter(|_| left.is_empty()),
                 offset: at as u64,
@@ -253,7 +228,7 @@ impl HeapRecorder {
             heaps: Some(heaps),
             ..ChunkMeta::default()
         };
-        let (datastream, number) = (self.datastream, self.next);
+        let (datastream, number) = (self.datastream(), self.next);
         self.next += 1;
         let chunk = Chunk { datastream, number, block, range: 0..used, meta, finish: None };
         if let Err(refused) = self.writer.submit(chunk)
@@ -263,26 +238,34 @@ impl HeapRecorder {
         }
     }
 
-    /// Time passes: heaps that are in memory for long go to the disks.
-    pub fn tick(&mut self) {
-        self.look_at_clock();
-        if self.open.as_ref().is_some_and(|open| open.begun.elapsed() >= self.flush) {
-            self.seal();
-        }
-    }
-
     /// Before anything is given to the disks, which are judged then.
     fn look_at_clock(&mut self) {
         if let Some(pause) = self.clock.turn() {
             self.writer.paused(pause);
         }
     }
+}
 
-    /// Write all there is, and report. Disks may take up to `deadline` for it.
-    #[must_use]
-    pub fn finish(mut self, deadline: Duration) -> RecordingReport {
+impl ObjectSink for HeapRecorder {
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
+        match object.object.downcast_ref::<Heap>() {
+            Some(heap) => self.take(heap),
+            None => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+        }
+        Ok(())
+    }
+
+    /// Heaps that are in memory for long go to the disks.
+    fn tick(&mut self) {
+        self.look_at_clock();
+        if self.open.as_ref().is_some_and(|open| open.begun.elapsed() >= self.flush) {
+            self.seal();
+        }
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
         self.seal();
-        self.writer.finish(deadline)
+        Ok(())
     }
 }
 
@@ -290,23 +273,6 @@ impl HeapRecorder {
 fn info(describe: &str, sender: Option<String>, chunk_bytes: usize) -> DatastreamInfo {
     let format = frames::described_packets(SpeadStream::FAMILY, describe);
     DatastreamInfo { sender, chunk_bytes: chunk_bytes as u64, format, ..DatastreamInfo::default() }
-}
-
-/// The ranges of a heap's payload that came.
-fn came(heap: &Heap) -> Vec<Range<usize>> {
-    let (mut came, mut at) = (Vec::with_capacity(heap.missing.len() + 1), 0);
-    let end = heap.payload().len();
-    for gap in &heap.missing {
-        let start = usize::try_from(gap.start).unwrap_or(end).min(end);
-        if at < start {
-            came.push(at..start);
-        }
-        at = usize::try_from(gap.end).unwrap_or(end).min(end);
-    }
-    if at < end {
-        came.push(at..end);
-    }
-    came
 }
 
 #[cfg(test)]

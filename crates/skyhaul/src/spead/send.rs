@@ -33,8 +33,10 @@ mod config;
 mod engine;
 mod heap;
 mod outlet;
+mod part;
 mod queue;
 mod run;
+mod shared;
 mod stream;
 mod volley;
 

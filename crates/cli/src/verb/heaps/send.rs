@@ -9,7 +9,7 @@ use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
-use crate::verb::send::{cpu, destination, mode, rate};
+use crate::verb::sending::{cpu, destination, mode, rate};
 use anyhow::{Result, bail, ensure};
 use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::file::MappedFile;

@@ -1,8 +1,8 @@
 //! The memo's tables, in Markdown.
 
 use super::plots::Plot;
+use crate::interrupt::INTERRUPTED;
 use crate::print;
-use crate::verb::bench::INTERRUPTED;
 use skyhaul::bench::Spread;
 use skyhaul::bench::spead::{Cell, MemoReport, Setting, Way};
 use std::fmt::Write as _;

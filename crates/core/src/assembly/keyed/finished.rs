@@ -9,10 +9,13 @@
 //! which its counter comes round, by its whole key: what was not finished is never taken for finished. A table that throws out what shares a place would need no ring, but then how long an object is
 //! remembered would be chance, and a stranger's to choose.
 
+use super::config::KeyedConfig;
 use super::index::{Index, Known};
 use super::laps::{Laps, Turn};
-use super::{Keyed, KeyedConfig};
 use crate::placement::{Key, Nanos, Reject};
+
+/// See [`Keyed::RESTART`](super::Keyed::RESTART).
+pub(super) const RESTART: Nanos = Nanos(100_000_000);
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -80,7 +83,7 @@ impl Finished {
             entry.refused = 0;
             laps.again(entry.key, entry.turn);
             // Copies that a network makes come at once.
-            self.repeated += u64::from(now.since(entry.when) >= Keyed::<()>::RESTART);
+            self.repeated += u64::from(now.since(entry.when) >= RESTART);
         }
         if entry.complete { Reject::Duplicate } else { Reject::Late }
     }

@@ -7,7 +7,7 @@
 //!   substream 1  3 ───────── 1
 //! ```
 
-use super::KeyedConfig;
+use super::config::KeyedConfig;
 use super::laps::Turn;
 use crate::assembly::coverage::Coverage;
 use crate::placement::{Grain, Key, Nanos};

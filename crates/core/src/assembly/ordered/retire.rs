@@ -1,17 +1,10 @@
 //! How objects leave the window: what each part is said to hold, why, and when time alone decides it.
 
-use super::{Live, Ordered};
-use crate::assembly::coverage::Coverage;
+use super::Ordered;
+use super::object::{Live, Tombstone};
 use crate::assembly::{Cause, Mark, Retired};
 use crate::placement::{Grain, Key, Nanos, Reject};
 use std::ops::Range;
-
-/// What was there when an object retired, to tell a duplicate from a late packet.
-#[derive(Debug)]
-pub(super) struct Tombstone {
-    number: u64,
-    seen: Coverage,
-}
 
 impl<B> Ordered<B> {
     /// Whether there is a finished object to poll.

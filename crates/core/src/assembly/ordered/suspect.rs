@@ -10,22 +10,10 @@
 //!   backward   late or doubled, several in a row       `resync` in a row for it or for what follows it
 //! ```
 
-use super::{Cause, Found, Live, Mark, Ordered, OrderedConfig, SUSPECT};
+use super::object::Suspect;
+use super::{Cause, Found, Mark, Ordered, OrderedConfig, SUSPECT};
 use crate::placement::{Nanos, Reject};
 use std::ops::Range;
-
-#[derive(Debug)]
-pub(super) struct Suspect<B> {
-    pub(super) live: Live<B>,
-    /// It is behind the window: believing it begins a new epoch.
-    pub(super) backward: bool,
-    /// Packets that agree with it, since the window last accepted one.
-    packets: u32,
-    /// The window has accepted packets since it was opened.
-    contradicted: bool,
-    /// Packets since one agreed that name neither it nor the window.
-    against: u32,
-}
 
 impl<B> Ordered<B> {
     /// Late or doubled packets in a row that are only refused: single ones are everyday and must cost no block.

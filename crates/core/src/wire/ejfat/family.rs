@@ -1,13 +1,13 @@
 //! EJFAT among the families.
 
-use super::{BalancerV2, BalancerV3, EjfatLayout, MAGIC, Reassembly, balancer_bytes, data_id, read};
+use super::{BalancerV2, BalancerV3, EjfatWire, MAGIC, Reassembly, Segment, balancer_bytes, data_id, read};
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::Objects,
-        fuzzing::placed::place,
         inspect::reader::{Reader, number},
+        keyed::{Head, KnownKeyed},
         layout::Place,
         restamp::{RestampError, Restamper},
     },
@@ -81,7 +81,11 @@ impl Family for EjfatFamily {
             let at = packet.len() - payload.len() - Reassembly::LEN;
             assert_eq!(header.write(), packet[at..at + Reassembly::LEN], "a header does not write back");
         }
-        place(&EjfatLayout { data_id: None, event_bytes: 1 << 24 }, packet);
+        if let Ok(segment) = Segment::read(packet) {
+            let place = segment.placement(0);
+            assert_eq!(u64::from(place.start) + place.length, packet.len() as u64);
+            assert!(place.size.is_some_and(|size| place.offset + place.length <= size));
+        }
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
@@ -131,20 +135,14 @@ pub struct EjfatStream {
 
 impl Known for EjfatStream {
     const FAMILY: FamilyRef = FamilyRef::new(&EjfatFamily);
-    type Layout = EjfatLayout;
+}
 
-    fn layout(&self, stream: &StreamFormat) -> Result<EjfatLayout, Reject> {
-        let only = if let [id] = self.data_ids[..] { Some(id) } else { None };
-        Ok(EjfatLayout { data_id: only, event_bytes: stream.object_bytes })
-    }
+impl KnownKeyed for EjfatStream {
+    type Wire = EjfatWire;
 }
 
 impl Particulars for EjfatStream {
     fn details(&self, _: &StreamFormat) -> Vec<String> {
         if self.data_ids.is_empty() { Vec::new() } else { vec![format!("data ids {:?}", self.data_ids)] }
-    }
-
-    fn key(&self, packet: &[u8]) -> u64 {
-        data_id(packet).map_or(0, u64::from)
     }
 }

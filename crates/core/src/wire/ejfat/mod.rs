@@ -12,11 +12,12 @@
 //! tick *of one data id*: [`data_id`] tells the streams apart.
 
 mod family;
+mod keyed;
 
 pub use family::{EjfatFamily, EjfatStream};
+pub use keyed::{EjfatWire, Segment};
 
-use super::layout::RUNS;
-use crate::placement::{Geometry, Grain, Key, Layout, Placement, Reject};
+use crate::placement::Reject;
 
 crate::header! {
     /// Load balancer header, version 2.
@@ -87,104 +88,14 @@ pub fn data_id(packet: &[u8]) -> Option<u16> {
     read(packet).ok().map(|(header, _)| header.data_id)
 }
 
-/// The layout of an EJFAT stream: an object is an event.
-#[derive(Clone, Copy, Debug)]
-pub struct EjfatLayout {
-    /// The stream's data id; `None` takes all, for senders that are known to have one.
-    pub data_id: Option<u16>,
-    /// Octets of the largest event.
-    pub event_bytes: u64,
-}
-
-impl Layout for EjfatLayout {
-    #[inline]
-    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        let (header, payload) = read(packet)?;
-        if self.data_id.is_some_and(|id| id != header.data_id) {
-            return Err(Reject::UnknownThread);
-        }
-        if payload.is_empty() {
-            return Err(Reject::BadField);
-        }
-        let (offset, size) = (u64::from(header.offset), u64::from(header.length));
-        if offset + payload.len() as u64 > size || size > self.event_bytes {
-            return Err(Reject::Outside);
-        }
-        let start = (packet.len() - payload.len()) as u32;
-        Ok(Placement {
-            key: Key { source: u64::from(header.data_id), number: header.tick },
-            offset,
-            start,
-            length: payload.len() as u64,
-            size: Some(size),
-            number_bits: 0,
-        })
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry { object_bytes: self.event_bytes, grain: Grain::Bytes(RUNS) }
-    }
-
-    /// Unknown: ticks are often microseconds.
-    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::wire::header::tests::round_trip;
-    use proptest::prelude::*;
 
     #[test]
     fn tables_round_trip() {
         round_trip!(BalancerV2, BalancerV3, Reassembly);
-    }
-
-    const LAYOUT: EjfatLayout = EjfatLayout { data_id: Some(0x1234), event_bytes: 1 << 20 };
-
-    fn packet(version: u16, offset: u32, length: u32, payload: usize) -> Vec<u8> {
-        let mut packet =
-            Reassembly { version, reserved: 0, data_id: 0x1234, offset, length, tick: 77 }.write().to_vec();
-        packet.resize(20 + payload, 0);
-        packet
-    }
-
-    #[test]
-    fn every_version_in_use_is_placed() {
-        for nibble in 0..3 {
-            let bare = packet(nibble, 100, 1000, 50);
-            let place = Placement {
-                key: Key { source: 0x1234, number: 77 },
-                offset: 100,
-                start: 20,
-                length: 50,
-                size: Some(1000),
-                number_bits: 0,
-            };
-            assert_eq!(LAYOUT.place(&bare), Ok(place));
-            assert_eq!(data_id(&bare), Some(0x1234));
-            let v2 = BalancerV2 {
-                magic: MAGIC,
-                version: 2,
-                protocol: 1,
-                entropy: 5,
-                tick: 77,
-                ..BalancerV2::default()
-            };
-            let v3 = BalancerV3 {
-                magic: MAGIC,
-                version: 3,
-                protocol: 1,
-                slot_select: 9,
-                port_select: 5,
-                tick: 77,
-            };
-            for lb in [v2.write(), v3.write()] {
-                assert_eq!(LAYOUT.place(&[&lb[..], &bare].concat()), Ok(Placement { start: 36, ..place }));
-            }
-        }
     }
 
     #[test]
@@ -201,31 +112,5 @@ mod tests {
             header.write(),
             [0x10, 0, 0x12, 0x34, 0, 0, 0x23, 0x28, 0, 0x0F, 0x42, 0x40, 1, 2, 3, 4, 5, 6, 7, 8]
         );
-    }
-
-    #[test]
-    fn each_refusal() {
-        assert_eq!(LAYOUT.place(&packet(3, 0, 10, 10)), Err(Reject::BadVersion));
-        assert_eq!(LAYOUT.place(&packet(1, 0, 10, 10)[..19]), Err(Reject::Truncated));
-        assert_eq!(LAYOUT.place(&packet(1, 0, 10, 0)), Err(Reject::BadField));
-        assert_eq!(LAYOUT.place(&packet(1, 1, 10, 10)), Err(Reject::Outside));
-        assert_eq!(LAYOUT.place(&packet(1, u32::MAX, u32::MAX, 10)), Err(Reject::Outside));
-        assert_eq!(LAYOUT.place(&packet(1, 0, 1 << 21, 10)), Err(Reject::Outside));
-        let other = EjfatLayout { data_id: Some(1), ..LAYOUT };
-        assert_eq!(other.place(&packet(1, 0, 10, 10)), Err(Reject::UnknownThread));
-        let v4 = BalancerV2 { magic: MAGIC, version: 4, protocol: 1, ..BalancerV2::default() };
-        assert_eq!(LAYOUT.place(&[&v4.write()[..], &packet(1, 0, 10, 10)].concat()), Err(Reject::BadVersion));
-        assert_eq!(LAYOUT.units_between(1, 2), None);
-    }
-
-    proptest! {
-        #[test]
-        fn any_octets_are_placed_inside_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..100), offset: u32, length: u32, made: bool) {
-            let raw = if made { packet(1, offset % 2000, length % 2000, raw.len()) } else { raw };
-            if let Ok(place) = (EjfatLayout { data_id: None, ..LAYOUT }).place(&raw) {
-                prop_assert_eq!(u64::from(place.start) + place.length, raw.len() as u64);
-                prop_assert!(place.offset + place.length <= place.size.unwrap());
-            }
-        }
     }
 }

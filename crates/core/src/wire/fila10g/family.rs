@@ -4,7 +4,7 @@ use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read};
 use crate::{
     placement::Reject,
     wire::{
-        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, FrameTime},
         fuzzing::placed::place,
         header::Order,
@@ -116,6 +116,9 @@ pub struct Fila10gStream {
 
 impl Known for Fila10gStream {
     const FAMILY: FamilyRef = FamilyRef::new(&Fila10gFamily);
+}
+
+impl Framed for Fila10gStream {
     type Layout = Fila10gLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<Fila10gLayout, Reject> {

@@ -1,11 +1,11 @@
 //! LOFAR among the families: how its packets are told, described, predicted and framed.
 
-use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect};
+use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time};
 use crate::{
     pattern,
     placement::Reject,
     wire::{
-        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, Expected, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread},
         generate::Generator,
         header::Field,
@@ -163,15 +163,6 @@ impl Frames for LofarFamily {
     }
 }
 
-/// When a packet's first slice was taken; its number is that of packets in the second.
-pub(super) fn time(header: &Rsp, shift: i64) -> FrameTime {
-    FrameTime {
-        unix_seconds: i64::from(header.second).saturating_add(shift),
-        frame: header.slice / u32::from(SLICES),
-        thread: header.lane,
-    }
-}
-
 /// What is known of a stream of RSP packets alone, as their headers have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LofarStream {
@@ -194,6 +185,9 @@ impl LofarStream {
 
 impl Known for LofarStream {
     const FAMILY: FamilyRef = FamilyRef::new(&LofarFamily);
+}
+
+impl Framed for LofarStream {
     type Layout = LofarLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<LofarLayout, Reject> {

@@ -1,6 +1,6 @@
 //! Packets of a station that never was: noise, or the self-verifying pattern.
 
-use super::{LANES, Rsp, SLICES, family::time};
+use super::{LANES, Rsp, SLICES, time};
 use crate::{
     pattern,
     synth::{self, Signal},

@@ -25,6 +25,7 @@ mod inspect;
 
 pub use family::{LofarFamily, LofarStream};
 
+use super::frame::FrameTime;
 use super::layout::{Blocks, wrong_size};
 use crate::placement::{Geometry, Layout, Placement, Reject};
 
@@ -58,6 +59,15 @@ pub const LANES: usize = 32;
 const NONE: u8 = u8::MAX;
 /// A board without time.
 const UNSET: u32 = u32::MAX;
+
+/// When a packet's first slice was taken; its number is that of packets in the second.
+fn time(header: &Rsp, shift: i64) -> FrameTime {
+    FrameTime {
+        unix_seconds: i64::from(header.second).saturating_add(shift),
+        frame: header.slice / u32::from(SLICES),
+        thread: header.lane,
+    }
+}
 
 impl Rsp {
     /// Cycles of the board's clock in a second.

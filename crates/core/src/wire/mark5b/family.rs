@@ -4,7 +4,7 @@ use super::{FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspe
 use crate::{
     placement::Reject,
     wire::{
-        family::{Family, FamilyRef, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
+        family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
         inspect::reader::Reader,
         restamp::{RestampError, Restamper},
@@ -112,6 +112,9 @@ pub struct Mark5bStream;
 
 impl Known for Mark5bStream {
     const FAMILY: FamilyRef = FamilyRef::new(&Mark5bFamily);
+}
+
+impl Framed for Mark5bStream {
     type Layout = Mark5bLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<Mark5bLayout, Reject> {

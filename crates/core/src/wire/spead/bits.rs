@@ -19,59 +19,10 @@
 
 mod field;
 
+pub use field::{Code, Field};
+
 use field::{Writer, pack_one, read, unpack_one, write};
 use std::fmt;
-
-/// What a field is (§8.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Code {
-    /// `u`
-    Unsigned,
-    /// `i`, two's complement
-    Signed,
-    /// `f`, 32 or 64 bits
-    Float,
-    /// `c`, 8 bits
-    Character,
-    /// `b`
-    Boolean,
-}
-
-/// A field of an element.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Field {
-    /// What it is.
-    pub code: Code,
-    /// Its bits on the wire, at least 1.
-    pub bits: u32,
-    /// Where it begins in an element in memory.
-    pub offset: usize,
-    /// Its octets there.
-    pub width: usize,
-}
-
-impl Field {
-    /// NumPy's name of its type in memory, this machine's byte order; `None` for more than 64 bits.
-    #[must_use]
-    pub fn numpy(&self) -> Option<&'static str> {
-        Some(match (self.code, self.width) {
-            (Code::Unsigned, 1) => "u1",
-            (Code::Unsigned, 2) => "u2",
-            (Code::Unsigned, 4) => "u4",
-            (Code::Unsigned, 8) => "u8",
-            (Code::Signed, 1) => "i1",
-            (Code::Signed, 2) => "i2",
-            (Code::Signed, 4) => "i4",
-            (Code::Signed, 8) => "i8",
-            (Code::Float, 4) => "f4",
-            (Code::Float, _) => "f8",
-            (Code::Character, _) => "S1",
-            (Code::Boolean, _) => "?",
-            _ => return None,
-        })
-        .filter(|_| self.bits <= 64 || self.code == Code::Boolean)
-    }
-}
 
 /// Why a format cannot be used, or not for these octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,13 @@
 //! SPEAD among the families.
 
-use super::{Flavour, Packet, Spead, SpeadLayout, fuzzing, inspect, stored::Stored};
+use super::{Flavour, Packet, Spead, SpeadWire, fuzzing, inspect, stored::Stored};
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::{Objects, Packets},
         inspect::reader::Reader,
+        keyed::KnownKeyed,
         layout::Place,
         restamp::{RestampError, Restamper},
     },
@@ -75,11 +76,10 @@ pub struct SpeadStream {
 
 impl Known for SpeadStream {
     const FAMILY: FamilyRef = FamilyRef::new(&SpeadFamily);
-    type Layout = SpeadLayout;
+}
 
-    fn layout(&self, stream: &StreamFormat) -> Result<SpeadLayout, Reject> {
-        Ok(SpeadLayout { flavour: self.flavour, heap_bytes: stream.object_bytes })
-    }
+impl KnownKeyed for SpeadStream {
+    type Wire = SpeadWire;
 }
 
 impl Particulars for SpeadStream {

@@ -1,16 +1,16 @@
-//! SPEAD given any octets: the layout, heads, items, descriptors, values, and the making of packets.
+//! SPEAD given any octets: heads, items, descriptors, values, and the making of packets.
 
 use super::{
-    BugCompat, Descriptor, Flavour, Head, Item, Packet, Pointer, Spead, SpeadLayout,
+    BugCompat, Descriptor, Flavour, Head, Item, Items, Packet, Pointer, Spead,
     bits::BitFormat,
     descriptor::NumpyHeader,
     id,
-    items::{Pointers, items},
+    items::items,
     packets::{HeapPackets, HeapShape, Split},
 };
-use crate::{placement::Reject, wire::fuzzing::placed::place};
+use crate::placement::Reject;
 
-/// A packet is placed in the flavour that it claims, and its items write back.
+/// A packet's items write back, and its head is what they say.
 pub(super) fn run(packet: &[u8]) {
     if let Ok(read) = Packet::read(packet) {
         for item in read.items() {
@@ -20,10 +20,7 @@ pub(super) fn run(packet: &[u8]) {
         }
         let _ = read.is_stop();
     }
-    let claimed = packet.get(3).and_then(|octets| Flavour::new(octets.checked_mul(8)?));
-    if let Some(flavour) = claimed.or(Flavour::new(48)) {
-        place(&SpeadLayout { flavour, heap_bytes: 1 << 24 }, packet);
-    }
+    spead_head(packet);
 }
 
 /// A packet of each of some flavours.
@@ -64,12 +61,12 @@ pub fn spead_head(packet: &[u8]) {
     assert!(matches!(read, Ok(_) | Err(Reject::Truncated | Reject::WrongSize)));
     let plain = Packet::read(packet).map(Packet::is_stop);
     assert_eq!(plain, Ok(head.is_stop()));
-    let (mut kept, mut twice) = (Pointers::new(), Pointers::new());
+    let (mut kept, mut twice) = (Items::new(head.flavour), Items::new(head.flavour));
     kept.add(&head);
     twice.add(&head);
     twice.add(&head);
-    assert_eq!(kept.as_slice(), twice.as_slice());
-    told(head.flavour, kept.as_slice(), head.size.unwrap_or(head.offset + head.length));
+    assert_eq!(kept.pointers(), twice.pointers());
+    told(head.flavour, kept.pointers(), head.size.unwrap_or(head.offset + head.length));
 }
 
 /// Items are in their heap and do not overlap.
@@ -162,7 +159,7 @@ pub fn spead_packets(input: &[u8]) {
     };
     let Ok(packets) = HeapPackets::new(shape) else { return };
     let mut head = vec![0; packets.head_bytes_max()];
-    let (mut at, mut wire, mut seen) = (0, 0, Pointers::new());
+    let (mut at, mut wire, mut seen) = (0, 0, Items::new(flavour));
     // Large heaps in small packets would take long: their first packets, and their last.
     let all = packets.count();
     for n in (0..all.min(500)).chain(all.saturating_sub(3).max(500)..all) {
@@ -181,7 +178,7 @@ pub fn spead_packets(input: &[u8]) {
     }
     assert_eq!(at, packets.heap_bytes());
     assert!(all > 500 || wire == packets.bytes_on_wire());
-    assert!(all > 500 || pointers.iter().all(|pointer| seen.as_slice().contains(pointer)));
+    assert!(all > 500 || pointers.iter().all(|pointer| seen.pointers().contains(pointer)));
 }
 
 #[cfg(test)]

@@ -14,8 +14,7 @@
 //!
 //! Limits: an item that begins beyond the heap, and one that has no octets, is not there.
 
-use super::{Flavour, Head, id};
-use std::collections::BTreeSet;
+use super::{Flavour, id};
 use std::ops::Range;
 
 /// An item of a heap.
@@ -55,92 +54,6 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
         }
     }
     found
-}
-
-/// The pointers a heap keeps, gathered from its packets: each value once, in order of arrival.
-///
-/// Packets mostly carry no pointer of their own, or the same ones as the packet before: both cost a comparison each and
-/// no allocation. Many different ones cost a search each, and at most [`MOST`](Self::MOST) are kept.
-#[derive(Clone, Debug, Default)]
-pub struct Pointers {
-    list: Vec<u64>,
-    /// The same, to be searched; empty while the list is short.
-    index: BTreeSet<u64>,
-    refused: u64,
-}
-
-impl Pointers {
-    /// Pointers that are kept at most: as many as one packet can have.
-    pub const MOST: usize = u16::MAX as usize;
-    /// Up to here the list itself is searched.
-    const SHORT: usize = 16;
-
-    /// None yet.
-    #[must_use]
-    pub fn new() -> Pointers {
-        Pointers::default()
-    }
-
-    /// Take those of a packet.
-    #[inline]
-    pub fn add(&mut self, head: &Head<'_>) {
-        if !head.has_items {
-            return;
-        }
-        // Where packets repeat pointers, the next one is the one after the last that was found.
-        let mut next = 0;
-        for pointer in head.kept() {
-            if self.list.get(next) == Some(&pointer) {
-                next += 1;
-            } else {
-                next = self.add_new(pointer);
-            }
-        }
-    }
-
-    /// Where the pointer after this one is expected.
-    fn add_new(&mut self, pointer: u64) -> usize {
-        if self.list.len() <= Self::SHORT {
-            if let Some(at) = self.list.iter().position(|&known| known == pointer) {
-                return at + 1;
-            }
-        } else if self.index.contains(&pointer) {
-            return self.list.len();
-        }
-        if self.list.len() >= Self::MOST {
-            self.refused += 1;
-            return self.list.len();
-        }
-        self.list.push(pointer);
-        match self.list.len() - 1 {
-            Self::SHORT => self.index.extend(&self.list),
-            before if before > Self::SHORT => {
-                self.index.insert(pointer);
-            }
-            _ => {}
-        }
-        self.list.len()
-    }
-
-    /// None any more; keeps the memory of a short list.
-    pub fn clear(&mut self) {
-        self.list.clear();
-        self.list.shrink_to(4 * Self::SHORT);
-        self.index.clear();
-        self.refused = 0;
-    }
-
-    /// All, in order of arrival, in this machine's byte order.
-    #[must_use]
-    pub fn as_slice(&self) -> &[u64] {
-        &self.list
-    }
-
-    /// How many were not kept, because there were too many.
-    #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused
-    }
 }
 
 #[cfg(test)]
@@ -185,44 +98,7 @@ mod tests {
         assert_eq!(told(&[(false, 0x2000, 0)], 0), []);
     }
 
-    fn packet(pointers: &[u64]) -> Vec<u8> {
-        let f = F();
-        let own = [f.immediate(1, 5), f.immediate(3, 0), f.immediate(4, 0)];
-        let mut packet = vec![0x53, 4, 2, 6, 0, 0];
-        packet.extend(((own.len() + pointers.len()) as u16).to_be_bytes());
-        own.iter().chain(pointers).for_each(|p| packet.extend(p.to_be_bytes()));
-        packet
-    }
-
-    #[test]
-    fn too_many_are_counted() {
-        let mut all = Pointers::new();
-        for from in [0u64, 40_000] {
-            let many: Vec<u64> = (from..from + 40_000).map(|n| F().addressed(0x1000, n)).collect();
-            all.add(&Head::read(&packet(&many)).unwrap());
-        }
-        assert_eq!((all.as_slice().len(), all.refused()), (Pointers::MOST, 80_000 - Pointers::MOST as u64));
-        all.clear();
-        assert!(
-            all.as_slice().is_empty() && all.list.capacity() <= 4 * Pointers::SHORT && all.refused() == 0
-        );
-    }
-
     proptest! {
-        #[test]
-        fn each_is_kept_once_in_order(packets in proptest::collection::vec(proptest::collection::vec(0u64..60, 0..40), 0..6)) {
-            let mut all = Pointers::new();
-            let mut model: Vec<u64> = Vec::new();
-            for values in &packets {
-                let pointers: Vec<u64> = values.iter().map(|&v| F().addressed(v % 9 * 0x100, v)).collect();
-                all.add(&Head::read(&packet(&pointers)).unwrap());
-                for pointer in pointers {
-                    if !model.contains(&pointer) { model.push(pointer); }
-                }
-            }
-            prop_assert_eq!(all.as_slice(), &model[..]);
-        }
-
         /// Items never overlap, lie in the heap, and are sorted.
         #[test]
         fn items_do_not_overlap(pointers in proptest::collection::vec(any::<u64>(), 0..30), width in 1u8..8, bytes in 0u64..300) {

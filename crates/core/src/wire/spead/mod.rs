@@ -14,13 +14,12 @@
 //!
 //! | module | is |
 //! |---|---|
-//! | here | header, item pointer, flavour; the layout of the engine that all formats share |
+//! | here | header, item pointer, flavour |
 //! | [`bits`] | values in the formats of descriptors |
 //! | [`descriptor`] | what a sender says of its items |
-//! | [`head`] | what a receiver needs of a packet, in one pass |
+//! | [`head`] | what a receiver needs of a packet, in one pass; [`SpeadWire`] is how it reads and keeps it |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
-//! | [`train`] | several packets in one record of a capture |
 
 pub mod bits;
 pub mod descriptor;
@@ -30,17 +29,17 @@ pub mod fuzzing;
 pub mod head;
 mod inspect;
 pub mod items;
+mod keyed;
 pub mod packets;
 pub mod stored;
-pub mod train;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use family::{SpeadFamily, SpeadStream};
 pub use head::{Head, Sequel};
 pub use items::RawItem;
+pub use keyed::{Items, SpeadWire};
 
-use super::layout::RUNS;
-use crate::placement::{Geometry, Grain, Layout, Placement, Reject};
+use crate::placement::Reject;
 
 crate::header! {
     /// Packet header (§8.1).
@@ -259,186 +258,5 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// The layout of a SPEAD stream: an object is a heap.
-#[derive(Clone, Copy, Debug)]
-pub struct SpeadLayout {
-    /// All packets must have this flavour.
-    pub flavour: Flavour,
-    /// Octets of the largest heap.
-    pub heap_bytes: u64,
-}
-
-impl Layout for SpeadLayout {
-    #[inline]
-    fn place(&self, packet: &[u8]) -> Result<Placement, Reject> {
-        let head = Head::read(packet)?;
-        if head.flavour != self.flavour {
-            return Err(Reject::BadVersion);
-        }
-        if head.length == 0 {
-            return Err(Reject::BadField);
-        }
-        let most = head.size.unwrap_or(self.heap_bytes);
-        if most > self.heap_bytes || head.offset + head.length > most {
-            return Err(Reject::Outside);
-        }
-        Ok(head.placement(0))
-    }
-
-    fn geometry(&self) -> Geometry {
-        Geometry { object_bytes: self.heap_bytes, grain: Grain::Bytes(RUNS) }
-    }
-
-    /// Unknown: heap counters need not be consecutive.
-    fn units_between(&self, _: u64, _: u64) -> Option<u64> {
-        None
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::header::tests::round_trip;
-    use proptest::prelude::*;
-
-    #[test]
-    fn tables_round_trip() {
-        round_trip!(Spead, Pointer);
-    }
-
-    fn bytes(hex: &str) -> Vec<u8> {
-        let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
-        digits
-            .chunks(2)
-            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-            .collect()
-    }
-
-    /// Sent by spead2 4.5.1: an empty heap, 64-48, counter 7.
-    const EMPTY: &str = "53 04 02 06 00 00 00 05 | 80 01 00 00 00 00 00 07 | 80 02 00 00 00 00 00 01 |
-        80 03 00 00 00 00 00 00 | 80 04 00 00 00 00 00 01 | 00 00 00 00 00 00 00 00 | 00";
-    /// Sent by spead2 4.5.1: 64-40, counter 7, an immediate and an addressed item.
-    const ITEMS: &str = "53 04 03 05 00 00 00 06 | 80 00 01 00 00 00 00 07 | 80 00 02 00 00 00 00 02 |
-        80 00 03 00 00 00 00 00 | 80 00 04 00 00 00 00 02 | 80 10 01 00 00 01 02 03 | 00 10 02 00 00 00 00 00 | 68 69";
-
-    fn layout(bits: u8) -> SpeadLayout {
-        SpeadLayout { flavour: Flavour::new(bits).unwrap(), heap_bytes: 1 << 20 }
-    }
-
-    #[test]
-    fn golden_packets_are_placed() {
-        let place = |start, length, bits| Placement {
-            key: crate::placement::Key::of(7),
-            offset: 0,
-            start,
-            length,
-            size: Some(length),
-            number_bits: bits,
-        };
-        assert_eq!(layout(48).place(&bytes(EMPTY)), Ok(place(48, 1, 48)));
-        assert_eq!(layout(40).place(&bytes(ITEMS)), Ok(place(56, 2, 40)));
-        let packet = bytes(ITEMS);
-        let items: Vec<Item> = Packet::read(&packet).unwrap().items().collect();
-        assert_eq!(items[4], Item { immediate: true, id: 0x1001, value: 0x01_0203 });
-        assert_eq!(items[5], Item { immediate: false, id: 0x1002, value: 0 });
-        assert!(!Packet::read(&packet).unwrap().is_stop());
-    }
-
-    #[test]
-    fn a_stop_heap_is_known() {
-        let stop = EMPTY
-            .replace("00 05 |", "00 06 |")
-            .replace("| 00 00 00 00 00 00 00 00", "| 80 06 00 00 00 00 00 02 | 00 00 00 00 00 00 00 00");
-        assert!(Packet::read(&bytes(&stop)).unwrap().is_stop());
-    }
-
-    /// A packet of any flavour with these immediate items and `payload` octets.
-    fn packet(bits: u8, items: &[(u64, u64)], payload: usize) -> Vec<u8> {
-        let flavour = Flavour::new(bits).unwrap();
-        let header = Spead {
-            magic: 0x53,
-            version: 4,
-            item_width: 8 - bits / 8,
-            address_width: bits / 8,
-            reserved: 9,
-            items: items.len() as u16,
-        };
-        let mut packet = header.write().to_vec();
-        for &(id, value) in items {
-            packet.extend(flavour.write(Item { immediate: true, id, value }));
-        }
-        packet.resize(packet.len() + payload, 0);
-        packet
-    }
-
-    #[test]
-    fn each_refusal() {
-        let (layout, good) = (layout(48), bytes(EMPTY));
-        let with = |at: usize, octet: u8| {
-            let mut p = good.clone();
-            p[at] = octet;
-            layout.place(&p).unwrap_err()
-        };
-        assert_eq!(with(0, 0), Reject::BadMagic);
-        assert_eq!(with(1, 3), Reject::BadVersion);
-        assert_eq!(with(2, 3), Reject::BadVersion);
-        assert_eq!(layout.place(&bytes(ITEMS)), Err(Reject::BadVersion), "another flavour");
-        assert_eq!(with(7, 200), Reject::Truncated, "more items than there is room for");
-        assert_eq!(layout.place(&good[..7]), Err(Reject::Truncated));
-        assert_eq!(layout.place(&good[..48]), Err(Reject::Truncated), "payload cut off");
-        assert_eq!(layout.place(&[&good[..], &[0]].concat()), Err(Reject::WrongSize));
-        assert_eq!(with(9, 0x0F), Reject::BadField, "no heap counter");
-        let place = |items: &[(u64, u64)], payload| layout.place(&packet(48, items, payload));
-        assert_eq!(place(&[(1, 7), (3, 0), (4, 0)], 0), Err(Reject::BadField), "nothing to place");
-        assert_eq!(
-            place(&[(1, 7), (2, 9), (3, 4), (4, 6)], 6),
-            Err(Reject::Outside),
-            "beyond the heap's size"
-        );
-        assert_eq!(
-            place(&[(1, 7), (2, 1 << 30), (3, 4), (4, 6)], 6),
-            Err(Reject::Outside),
-            "too large a heap"
-        );
-        assert_eq!(
-            place(&[(1, 7), (3, 1 << 20), (4, 6)], 6),
-            Err(Reject::Outside),
-            "no size, beyond the block"
-        );
-        assert_eq!(place(&[(4, 6), (3, 4), (1, 7)], 6).unwrap().size, None);
-        assert_eq!(layout.units_between(1, 2), None);
-    }
-
-    proptest! {
-        #[test]
-        fn every_flavour_carries_its_items(width in 1u8..8, id: u64, value: u64, immediate: bool) {
-            let flavour = Flavour::new(width * 8).unwrap();
-            let item = Item { immediate, id: id >> (8 * width) >> 1 << (8 * width) >> (8 * width), value: value & (u64::MAX >> (64 - 8 * width)) };
-            let item = Item { id: item.id & (u64::MAX >> (8 * width + 1)), ..item };
-            prop_assert_eq!(flavour.item(Pointer::read(&flavour.write(item)).unwrap().0), item);
-        }
-
-        #[test]
-        fn any_octets_are_placed_inside_or_refused(raw in proptest::collection::vec(any::<u8>(), 0..120),
-                items in proptest::collection::vec((0u64..6, 0u64..200), 0..8), payload in 0usize..50, made: bool) {
-            let raw = if made { packet(48, &items, payload) } else { raw };
-            if let Ok(place) = layout(48).place(&raw) {
-                prop_assert!(u64::from(place.start) + place.length == raw.len() as u64);
-                prop_assert!(place.offset + place.length <= place.size.unwrap_or(1 << 20));
-            }
-        }
-    }
-
-    #[test]
-    fn control_has_four_values() {
-        assert_eq!(Control::Stop.pointer(Flavour::new(48).unwrap()), 0x8006_0000_0000_0002);
-        let known: Vec<u64> = (0..9).filter_map(Control::of).map(|c| c as u64).collect();
-        assert_eq!(known, [0, 1, 2, 3]);
-    }
-
-    #[test]
-    fn flavours_are_whole_octets() {
-        assert_eq!([0, 12, 64].map(Flavour::new), [None; 3]);
-        assert_eq!(Flavour::new(40).unwrap().address_bits(), 40);
-    }
-}
+mod tests;

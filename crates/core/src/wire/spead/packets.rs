@@ -25,112 +25,20 @@
 //! others. Where they cannot be equal (padding is 8 octets, so an even number of packets cannot share an odd payload)
 //! packets are full: a train then ends with the heap either way. So they may be where pointers alone fill packets.
 
+mod error;
+mod held;
+mod shape;
+
+pub use error::PacketError;
+pub use held::HeapPackets;
+pub use shape::{HeapShape, Split};
+
 use super::{Flavour, id};
-use std::fmt;
+use shape::OWN;
 use std::ops::Range;
 
-/// How a heap is divided into packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Split {
-    /// Every packet as full as allowed, as spead2 does.
-    #[default]
-    Full,
-    /// As many packets as in full ones, of one length.
-    Even,
-}
-
-/// What is to be known of a heap to divide it.
-#[derive(Clone, Copy, Debug)]
-pub struct HeapShape<'a> {
-    /// How pointers divide.
-    pub flavour: Flavour,
-    /// The heap's counter; cut to the flavour's bits of value.
-    pub counter: u64,
-    /// The heap's own pointers in this machine's byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
-    pub pointers: &'a [u64],
-    /// Octets of its payload.
-    pub payload_bytes: u64,
-    /// Octets of the largest packet. For UDP the caller keeps it within 65507; a whole heap as one packet (TCP) needs
-    /// [`whole`](Self::whole).
-    pub packet_bytes: usize,
-    /// Whether all pointers stand in every packet, so that any packet of a heap tells its items.
-    pub repeat_pointers: bool,
-    /// How to divide it.
-    pub split: Split,
-}
-
-impl HeapShape<'_> {
-    /// A packet size with which this heap is one packet (if its pointers are at most 65530).
-    #[must_use]
-    pub fn whole(&self) -> usize {
-        let pointers = 8 * (self.pointers.len() as u64 + 1);
-        let bytes = (OWN as u64 + pointers).saturating_add(self.payload_bytes).saturating_add(15);
-        usize::try_from(bytes & !7).unwrap_or(usize::MAX & !7)
-    }
-}
-
-/// Header, and pointers of counter, size, offset and length.
-const OWN: usize = 40;
 /// Pointers that may follow them: their number has 16 bits.
 const MOST_POINTERS: u64 = u16::MAX as u64 - 4;
-
-/// Why a heap cannot be sent as packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketError {
-    /// The packet size cannot carry anything.
-    TooSmall {
-        /// It, octets.
-        packet_bytes: usize,
-    },
-    /// Not all pointers fit into one packet, which repeating them needs.
-    CannotRepeat {
-        /// The packet size asked for, octets.
-        packet_bytes: usize,
-        /// The least that would do; 0 if none would.
-        needed: usize,
-    },
-    /// More pointers than one packet can have, in packets of a given payload.
-    TooManyPointers {
-        /// The heap's pointers.
-        pointers: usize,
-    },
-    /// More octets of payload than the flavour can address.
-    TooLarge {
-        /// Octets of payload, with dummies.
-        bytes: u64,
-        /// Octets the flavour can address.
-        most: u64,
-    },
-}
-
-impl fmt::Display for PacketError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PacketError::TooSmall { packet_bytes } => write!(
-                f,
-                "cannot divide a heap into packets of {packet_bytes} bytes; hint: a packet size of at least 56"
-            ),
-            PacketError::CannotRepeat { packet_bytes, needed: 0 } => write!(
-                f,
-                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for a packet of any size; hint: do not repeat them"
-            ),
-            PacketError::CannotRepeat { packet_bytes, needed } => write!(
-                f,
-                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes; hint: a packet size of at least {needed}, or do not repeat them"
-            ),
-            PacketError::TooManyPointers { pointers } => write!(
-                f,
-                "cannot put {pointers} pointers into the first packet of a heap, which packets of a given payload need; hint: give the size of packets instead"
-            ),
-            PacketError::TooLarge { bytes, most } => write!(
-                f,
-                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}; hint: a flavour with more bits of address, or smaller heaps"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PacketError {}
 
 /// A packet of a heap: its head is written, its payload is to be sent from where it lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -452,60 +360,6 @@ impl Plan {
     #[inline]
     fn head_bytes(items: u64) -> usize {
         8 + 8 * items as usize
-    }
-}
-
-/// The packets of a heap, with its pointers: up to [`INLINE`](Self::INLINE) of them cost no allocation.
-#[derive(Clone, Debug)]
-pub struct HeapPackets {
-    plan: Plan,
-    inline: [u64; Self::INLINE],
-    used: usize,
-    /// Instead, where there are more.
-    many: Vec<u64>,
-}
-
-impl HeapPackets {
-    /// Pointers that are held without an allocation.
-    pub const INLINE: usize = 12;
-
-    /// Divide a heap.
-    ///
-    /// # Errors
-    /// See [`PacketError`].
-    #[inline]
-    // By value, as it is agreed; it is small.
-    #[allow(clippy::needless_pass_by_value)]
-    pub fn new(shape: HeapShape<'_>) -> Result<HeapPackets, PacketError> {
-        let plan = Plan::new(&shape)?;
-        let (mut inline, used) = ([0; Self::INLINE], shape.pointers.len());
-        let many = match inline.get_mut(..used) {
-            Some(inline) => {
-                inline.copy_from_slice(shape.pointers);
-                Vec::new()
-            }
-            None => shape.pointers.to_vec(),
-        };
-        Ok(HeapPackets { plan, inline, used, many })
-    }
-
-    /// Write the head of packet `n`: see [`Plan::packet`].
-    ///
-    /// # Panics
-    /// Where `head` is too small or `n` is too large.
-    #[inline]
-    pub fn packet(&self, n: u64, head: &mut [u8]) -> Part {
-        let pointers = self.inline.get(..self.used).unwrap_or(&self.many);
-        self.plan.packet(pointers, n, head)
-    }
-}
-
-impl std::ops::Deref for HeapPackets {
-    type Target = Plan;
-
-    #[inline]
-    fn deref(&self) -> &Plan {
-        &self.plan
     }
 }
 

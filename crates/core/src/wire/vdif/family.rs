@@ -8,7 +8,7 @@ use crate::{
     pattern,
     placement::Reject,
     wire::{
-        family::{Family, FamilyRef, Known, Recalled, Seen, Shape, StreamFormat},
+        family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat},
         frame::{Expected, FrameSeen, Frames, Framing},
         generate::Generator,
         inspect::reader::Reader,
@@ -112,6 +112,9 @@ impl Frames for VdifFamily {
 
 impl Known for VdifStream {
     const FAMILY: FamilyRef = FamilyRef::new(&VdifFamily);
+}
+
+impl Framed for VdifStream {
     type Layout = VdifLayout;
 
     fn layout(&self, stream: &StreamFormat) -> Result<VdifLayout, Reject> {

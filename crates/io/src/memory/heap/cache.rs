@@ -28,8 +28,16 @@ pub struct HeapCache {
 // SAFETY: blocks taken from a free list are its holder's alone, on whatever thread.
 unsafe impl Send for HeapCache {}
 
+impl HeapMemory {
+    /// A cache for a thread that takes many.
+    #[must_use]
+    pub fn cache(&self) -> HeapCache {
+        HeapCache::new(self.clone())
+    }
+}
+
 impl HeapCache {
-    pub(super) fn new(memory: HeapMemory) -> Self {
+    fn new(memory: HeapMemory) -> Self {
         let held = (0..=class::index_of(LARGEST)).map(|_| Vec::with_capacity(MOST)).collect();
         // Small memories are not to lie about unused.
         let bytes = HELD.min(usize::try_from(memory.limit() / 256).unwrap_or(HELD));

@@ -6,7 +6,7 @@
 
 use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
-use super::supply::Supply;
+use super::supply::{LARGE_SPAN, Supply};
 use crate::copy;
 use crossbeam_utils::CachePadded;
 use std::io;
@@ -19,8 +19,6 @@ pub(super) const UNIT: usize = 64;
 /// Bytes of the smallest class.
 pub(super) const SMALLEST: usize = UNIT;
 
-/// Bytes of a span of heaps from 1 MiB on, at most: of one heap when that is larger.
-pub(super) const LARGE_SPAN: usize = 16 << 20;
 /// Bytes of a span of smaller heaps, at most: in Miri's time, which is a thousand times ours, some blocks.
 const SMALL_SPAN: usize = if cfg!(miri) { 16 << 10 } else { 2 << 20 };
 

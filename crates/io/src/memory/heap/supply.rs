@@ -11,12 +11,14 @@
 
 use super::super::default_bytes;
 use super::super::mapping::{HUGE, Mapping};
-use super::class::LARGE_SPAN;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+/// Bytes of a span of heaps from 1 MiB on, at most: of one heap when that is larger.
+pub(super) const LARGE_SPAN: usize = 16 << 20;
 
 /// Bytes that all supplies of this process keep ahead together: many streams must not hold much for nothing.
 static AHEAD: AtomicU64 = AtomicU64::new(0);

@@ -1,6 +1,8 @@
 //! Which pairs are measured, in which order, and what comes out.
 
-use super::pair::{Figures, PairOptions, Receiving, measure};
+use super::options::{PairOptions, Receiving};
+use super::pair::{Figures, measure};
+use super::way::Way;
 use crate::bench::{Spread, Stop, load_average};
 use crate::report::VERSION;
 use serde::{Deserialize, Serialize};
@@ -19,29 +21,6 @@ const BUFFER: u64 = 16 << 20;
 const DEFAULT_BUFFER: u64 = 212_992;
 /// A packet that fits an Ethernet frame: the default of SPEAD tools.
 const DEFAULT_PACKET: usize = 1472;
-
-/// How heaps travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Way {
-    /// Packets as datagrams.
-    Udp,
-    /// Packets one behind the other in a TCP connection.
-    Tcp,
-    /// Each heap one packet in a TCP connection.
-    TcpHeaps,
-}
-
-impl Way {
-    /// As in tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Udp => "UDP",
-            Way::Tcp => "TCP",
-            Way::TcpHeaps => "TCP, whole heaps",
-        }
-    }
-}
 
 /// The memo's four settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,76 +1,22 @@
 //! Pairs of one sender and one receiver, started together, and what they did.
 
-use super::memo::Way;
-use crate::bench::receive::join;
+use super::options::{PairOptions, Receiving};
+use super::receiver::{Received, WRITE, start_receiver};
+use super::way::Way;
 use crate::bench::{Spread, Stop};
-use crate::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use crate::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream as Sender};
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::baseline::{BareSender, Give, enter_network};
 use skyhaul_io::host::thread;
-use skyhaul_io::memory::heap::HeapMemory;
-use skyhaul_io::quantity::Size;
-use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
-use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
-use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak, mpsc};
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// What stands at the receiving end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Receiving {
-    /// Loops without SPEAD at both ends.
-    Bare,
-    /// Nothing for UDP, a loop that throws away for TCP.
-    Light,
-    /// A receiving stream.
-    Spead,
-}
-
-impl Receiving {
-    /// As in progress lines.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Receiving::Bare => "bare loops",
-            Receiving::Light => "light receiver",
-            Receiving::Spead => "SPEAD receiver",
-        }
-    }
-}
-
-/// What is measured.
-#[derive(Clone, Debug)]
-pub struct PairOptions {
-    /// How many pairs.
-    pub pairs: usize,
-    /// How heaps travel.
-    pub way: Way,
-    /// What receives them.
-    pub receiving: Receiving,
-    /// Bytes of a packet.
-    pub packet: usize,
-    /// Bytes of the socket buffers.
-    pub buffer: u64,
-    /// Bytes of a heap's payload.
-    pub heap_bytes: usize,
-    /// Bits per second of each sender; 0 as fast as possible.
-    pub rate: u64,
-    /// How long each sender sends.
-    pub time: Duration,
-    /// Addresses to receive on; pairs take turns.
-    pub addresses: Vec<IpAddr>,
-    /// Network namespaces of senders and receivers.
-    pub networks: Option<(String, String)>,
-    /// Ends it early; no figure of it then means anything.
-    pub stop: Stop,
-}
 
 /// What all pairs did together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -111,27 +57,6 @@ impl Sent {
         Self { heaps: 0, bytes: 0, cpu: Duration::ZERO, how: String::new(), ended: Instant::now() }
     }
 }
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Received {
-    heaps: u64,
-    bytes: u64,
-}
-
-/// A receiving end that is ready.
-struct Ready {
-    at: Endpoint,
-    thread: JoinHandle<io::Result<Received>>,
-    /// Dropped when the senders have finished.
-    senders: mpsc::Sender<()>,
-}
-
-/// How long a receiver waits for what may still be on its way.
-const SILENCE: Duration = Duration::from_millis(300);
-/// What a bare TCP loop gives to a call, bytes.
-const WRITE: usize = 256 << 10;
-/// Heaps' memory of a receiver, at least this many heaps.
-const HEAPS: u64 = 64;
 
 /// Run all pairs once.
 ///
@@ -200,130 +125,6 @@ fn account(options: &PairOptions, sent: &[Sent], received: Received, wall: f64, 
         receive_cpu: one(per_gb(all.saturating_sub(senders))),
         how: sent.first().map(|s| s.how.clone()).unwrap_or_default(),
     }
-}
-
-/// Where pair `number` listens.
-fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
-    let address = options.addresses[number % options.addresses.len().max(1)];
-    let transport = if options.way == Way::Udp { Transport::Udp } else { Transport::Tcp };
-    let buffer = Some(Size::from_bytes(options.buffer));
-    Endpoint { rcvbuf: buffer, sndbuf: buffer, ..Endpoint::new(transport, SocketAddr::new(address, 0)) }
-}
-
-/// Begin to receive, in a thread that is in the receivers' network namespace.
-fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
-    let (tell, told) = mpsc::channel();
-    let (senders, finished) = mpsc::channel();
-    let at = endpoint(options, number);
-    let options = options.clone();
-    let thread = std::thread::Builder::new().name("pair-receive".into()).spawn(move || {
-        if let Some((_, name)) = &options.networks {
-            enter_network(name)?;
-        }
-        match (options.receiving, at.transport) {
-            (Receiving::Spead, _) => receive_heaps(&options, &at, &tell, &finished),
-            (Receiving::Bare, Transport::Udp) => receive_bare(&options.stop, &at, &tell),
-            (Receiving::Light, Transport::Udp) => receive_nothing(&at, &tell, &finished),
-            (_, Transport::Tcp) => receive_and_forget(&at, &tell),
-        }
-    })?;
-    match told.recv() {
-        Ok(at) => Ok(Ready { at, thread, senders }),
-        // It ended before it was ready: its error says why.
-        Err(_) => match join(thread)? {
-            Err(error) => Err(error),
-            Ok(_) => Err(io::Error::other("a receiver ended before it started")),
-        },
-    }
-}
-
-impl Ready {
-    fn finish(self) -> io::Result<Received> {
-        drop(self.senders);
-        join(self.thread)?
-    }
-}
-
-/// A real stream; counts the heaps that come whole.
-fn receive_heaps(
-    options: &PairOptions,
-    at: &Endpoint,
-    tell: &mpsc::Sender<Endpoint>,
-    finished: &mpsc::Receiver<()>,
-) -> io::Result<Received> {
-    let default = StreamConfig::default();
-    let mut heaps = default.heaps;
-    heaps.largest = options.heap_bytes.max(1 << 16) as u64;
-    let memory = (options.heap_bytes as u64 * HEAPS).clamp(64 << 20, 2 << 30);
-    let config = StreamConfig {
-        heaps,
-        key: KeyedBy::Counter,
-        idle_timeout: Some(SILENCE),
-        memory: HeapMemory::new(memory),
-        ..default
-    };
-    let stream = Receiver::new(&config);
-    let local = match at.transport {
-        Transport::Udp => stream.add_udp(at, &udp_options(at))?,
-        Transport::Tcp => stream.add_tcp(at, &TcpReaderOptions::default())?,
-    };
-    let _ = tell.send(at.at(local));
-    let mut received = Received::default();
-    loop {
-        // Where nothing was sent, no silence ends it.
-        if options.stop.is_set() && finished.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
-            stream.stop();
-        }
-        match stream.get(Some(SILENCE)) {
-            Ok(heap) if heap.received as usize == options.heap_bytes => {
-                received.heaps += 1;
-                received.bytes += heap.received;
-            }
-            Ok(_) | Err(GetError::Empty) => {}
-            Err(GetError::Stopped) => return Ok(received),
-        }
-    }
-}
-
-fn udp_options(at: &Endpoint) -> UdpOptions {
-    let buffer = at.rcvbuf.unwrap_or(Size::from_bytes(1 << 20));
-    UdpOptions { tier: Tier::Stage, buffer, timestamps: false, ..UdpOptions::default() }
-}
-
-/// Take datagrams and throw them away.
-fn receive_bare(stop: &Stop, at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
-    let mut source = UdpSource::open(at, &udp_options(at))?;
-    let _ = tell.send(at.at(source.local()));
-    let mut quiet: Option<Instant> = None;
-    while quiet.is_none_or(|since| since.elapsed() < SILENCE) && !stop.is_set() {
-        if source.poll(Duration::from_millis(20), &mut |_| {})? > 0 {
-            quiet = Some(Instant::now());
-        }
-    }
-    Ok(Received::default())
-}
-
-/// A port that nobody reads: the kernel discards what does not fit into the buffer.
-fn receive_nothing(
-    at: &Endpoint,
-    tell: &mpsc::Sender<Endpoint>,
-    finished: &mpsc::Receiver<()>,
-) -> io::Result<Received> {
-    let socket = UdpSocket::bind(at.address)?;
-    let _ = tell.send(at.at(socket.local_addr()?));
-    // Nothing is ever said; the other end goes when all have sent.
-    let _ = finished.recv();
-    Ok(Received::default())
-}
-
-/// Read a connection to its end.
-fn receive_and_forget(at: &Endpoint, tell: &mpsc::Sender<Endpoint>) -> io::Result<Received> {
-    let listener = TcpListener::bind(at.address)?;
-    let _ = tell.send(at.at(listener.local_addr()?));
-    let (mut stream, _) = listener.accept()?;
-    let mut scratch = vec![0; WRITE];
-    while stream.read(&mut scratch)? > 0 {}
-    Ok(Received::default())
 }
 
 fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) -> io::Result<Sent> {

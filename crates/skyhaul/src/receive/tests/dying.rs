@@ -1,7 +1,8 @@
 //! A receiving thread that dies is said, ends, and takes nobody's data along.
 
 use super::*;
-use crate::receive::{Nowhere, Receiver, ReceiverOptions, ReceiverReport};
+use crate::receive::{Nowhere, Receiver, ReceiverOptions};
+use crate::report::ReceiveReport;
 use skyhaul_io::source::{Source, SourceStats};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +75,7 @@ fn receiver(scripts: Vec<Script>) -> Receiver {
 }
 
 /// Run until all threads have ended, or one of two.
-fn run(scripts: Vec<Script>, kept: &Kept) -> ReceiverReport {
+fn run(scripts: Vec<Script>, kept: &Kept) -> ReceiveReport {
     let living = scripts.iter().filter(|script| matches!(script.end, End::Never)).count();
     let packets: u64 = scripts.iter().map(|script| script.packets).sum();
     let mut running = receiver(scripts).start(|_| Box::new(kept.clone())).unwrap();
@@ -90,7 +91,7 @@ fn run(scripts: Vec<Script>, kept: &Kept) -> ReceiverReport {
 fn a_panic_is_an_error_and_an_event_and_the_data_are_saved() {
     let kept = Kept::default();
     let scripts = vec![Script::new(1, 500, End::Panic), Script::new(2, 700, End::Never)];
-    let report = run(scripts, &kept).report;
+    let report = run(scripts, &kept);
     assert!(report.errors.len() == 1 && report.errors[0].contains("script 1"), "{:?}", report.errors);
     assert!(report.errors[0].contains("a fault of the test") && report.errors[0].contains("hint:"));
     assert!(report.events.iter().any(|event| event.kind == "receiver_failed"));
@@ -103,7 +104,7 @@ fn a_panic_is_an_error_and_an_event_and_the_data_are_saved() {
 #[test]
 fn an_error_of_the_source_is_one_too_and_the_receiver_is_over() {
     let kept = Kept::default();
-    let report = run(vec![Script::new(1, 500, End::Error)], &kept).report;
+    let report = run(vec![Script::new(1, 500, End::Error)], &kept);
     assert!(report.errors[0].contains("the network is gone"), "{:?}", report.errors);
     assert_eq!(report.placed(), 500);
 }
@@ -127,7 +128,7 @@ fn a_sink_that_panics_at_every_part_ends_all_the_same() {
         assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let report = running.finish().report;
+    let report = running.finish();
     assert!(report.errors[0].contains("a fault of the sink"), "{:?}", report.errors);
 }
 

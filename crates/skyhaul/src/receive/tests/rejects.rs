@@ -2,8 +2,8 @@
 //! other, in the counters that its user reads. A reason that nothing provokes does not compile: [`provoke`] names each.
 
 use super::{Bed, packet, supply};
+use crate::inproc::InprocQueue;
 use crate::receive::Gate;
-use crate::spead::inproc::InprocQueue;
 use crate::spead::receive::{Stream, StreamConfig};
 use skyhaul_core::placement::{Reject, Rejects};
 use skyhaul_core::wire::fila10g::Fila10gStream;

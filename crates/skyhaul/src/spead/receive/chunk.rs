@@ -31,8 +31,8 @@
 //! Limits: heaps must tell their size. The streams of a group take turns at the window: one copies at a time.
 
 mod expr;
-mod goal;
 mod rule;
+mod store;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -41,14 +41,11 @@ pub use expr::{Expr, ExprError, Wrong};
 pub use rule::{ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
 pub use window::{Chunk, ChunkBytes, ChunkCounts, ChunkWindow, Eviction};
 
-use super::config::{Full, StreamConfig, TcpReaderOptions};
-use super::core::{Core, lock};
-use super::goal::Finished;
-use super::inlet::{Inlet, reader_methods};
-use super::ring::{GetError, Ring};
-use super::stats::{Ended, Stats};
-use crate::spead::inproc::InprocQueue;
-use goal::InChunks;
+use crate::inproc::InprocQueue;
+use crate::receive::keyed::{
+    Ended, Finished, Full, GetError, Readers, Ring, Stats, StreamConfig, StreamState, TcpReaderOptions, lock,
+    reader_methods,
+};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
 use skyhaul_io::udp::UdpOptions;
@@ -58,6 +55,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use store::ChunkStore;
 use window::Window;
 
 /// How chunks are filled.
@@ -110,13 +108,13 @@ impl Shared {
 /// A stream whose heaps go into chunks. Clones are handles of one stream; the last one stops it.
 #[derive(Clone)]
 pub struct ChunkStream {
-    inlet: Arc<Inlet<InChunks>>,
+    readers: Arc<Readers<ChunkStore>>,
     shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for ChunkStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ChunkStream").field("name", &self.inlet.core.name).finish_non_exhaustive()
+        f.debug_struct("ChunkStream").field("name", &self.readers.core.name).finish_non_exhaustive()
     }
 }
 
@@ -127,12 +125,12 @@ const SLICE: Duration = Duration::from_millis(50);
 fn get(shared: &Shared, streams: &[&ChunkStream], timeout: Option<Duration>) -> Result<Chunk, GetError> {
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {
-        let idle = streams.iter().any(|stream| stream.inlet.core.is_idle());
+        let idle = streams.iter().any(|stream| stream.readers.core.is_idle());
         let slice = idle.then(|| Instant::now() + SLICE);
         match shared.ring.pop([until, slice].into_iter().flatten().min()) {
             Err(GetError::Empty) if until.is_none_or(|until| Instant::now() < until) => {
-                let idle = streams.iter().filter(|stream| stream.inlet.core.is_idle());
-                idle.for_each(|stream| stream.inlet.core.tick_alone());
+                let idle = streams.iter().filter(|stream| stream.readers.core.is_idle());
+                idle.for_each(|stream| stream.readers.core.tick_alone());
             }
             other => return other,
         }
@@ -156,9 +154,9 @@ impl ChunkStream {
         config.incomplete = false;
         // Chunks are the user's memory.
         config.ahead = 0;
-        let goal = InChunks { shared: shared.clone(), number, ended: false };
-        let core = Core::new(&config, Instant::now(), goal, shared.ring.clone());
-        ChunkStream { inlet: Arc::new(Inlet::new(core)), shared: shared.clone() }
+        let store = ChunkStore { shared: shared.clone(), number, ended: false };
+        let core = StreamState::new(&config, Instant::now(), store, shared.ring.clone());
+        ChunkStream { readers: Arc::new(Readers::new(core)), shared: shared.clone() }
     }
 
     reader_methods!();

@@ -8,7 +8,7 @@ mod stalled;
 mod trains;
 
 use super::*;
-use crate::spead::inproc::InprocQueue;
+use crate::inproc::InprocQueue;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, Split};
 use skyhaul_core::wire::spead::{Flavour, id};
@@ -17,9 +17,9 @@ use skyhaul_io::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-pub(super) const LONG: Option<Duration> = Some(Duration::from_secs(60));
+pub(crate) const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
-pub(super) fn flavour() -> Flavour {
+pub(crate) fn flavour() -> Flavour {
     Flavour::new(48).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn payload(counter: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// The packets of a heap with one item (id 0x1000) and one immediate (0x1001), of up to `most` bytes.
-pub(super) fn packets(counter: u64, bytes: usize, most: usize) -> Vec<Vec<u8>> {
+pub(crate) fn packets(counter: u64, bytes: usize, most: usize) -> Vec<Vec<u8>> {
     let own = [flavour().addressed(0x1000, 0), flavour().immediate(0x1001, counter)];
     packets_of(counter, &payload(counter, bytes), &own, most)
 }
@@ -38,7 +38,7 @@ fn packets_of(counter: u64, payload: &[u8], pointers: &[u64], most: usize) -> Ve
     packets_with(counter, payload, pointers, most, false)
 }
 
-pub(super) fn packets_with(
+pub(crate) fn packets_with(
     counter: u64,
     payload: &[u8],
     pointers: &[u64],
@@ -72,7 +72,7 @@ fn stop_heap(counter: u64) -> Vec<u8> {
 }
 
 fn check(heap: &Heap) {
-    let expected = payload(heap.counter, heap.payload().len());
+    let expected = payload(heap.number, heap.payload().len());
     let mut holes = heap.missing.clone();
     holes.push(u64::MAX..u64::MAX);
     let mut hole = holes.into_iter().peekable();
@@ -81,7 +81,7 @@ fn check(heap: &Heap) {
             hole.next();
         }
         let missing = hole.peek().is_some_and(|h| h.contains(&(at as u64)));
-        assert_eq!(got, if missing { 0 } else { sent }, "byte {at} of heap {}", heap.counter);
+        assert_eq!(got, if missing { 0 } else { sent }, "byte {at} of heap {}", heap.number);
     }
 }
 
@@ -92,7 +92,7 @@ fn all(stream: &Stream) -> BTreeMap<u64, Heap> {
         match stream.get(LONG) {
             Ok(heap) => {
                 check(&heap);
-                assert!(heaps.insert(heap.counter, heap).is_none(), "a heap twice");
+                assert!(heaps.insert(heap.number, heap).is_none(), "a heap twice");
             }
             Err(GetError::Stopped) => return heaps,
             Err(GetError::Empty) => panic!("nothing came: {:?}", stream.stats()),
@@ -104,11 +104,11 @@ fn small_memory() -> HeapMemory {
     HeapMemory::new(64 << 20)
 }
 
-pub(super) fn config() -> StreamConfig {
+pub(crate) fn config() -> StreamConfig {
     StreamConfig { memory: small_memory(), ..StreamConfig::default() }
 }
 
-pub(super) fn queue_of(packets: &[Vec<u8>]) -> InprocQueue {
+pub(crate) fn queue_of(packets: &[Vec<u8>]) -> InprocQueue {
     let queue = InprocQueue::default();
     for packet in packets {
         assert!(queue.push(packet, Duration::ZERO).unwrap());
@@ -162,7 +162,7 @@ fn the_first_stop_item_ends_and_its_heap_is_not_handed_on() {
     stream.add_bytes(bytes).unwrap();
     let mut ends = Vec::new();
     while let Ok(heap) = stream.get(LONG) {
-        ends.push((heap.counter, heap.is_end_of_stream(), heap.is_start_of_stream()));
+        ends.push((heap.number, heap.is_end_of_stream(), heap.is_start_of_stream()));
     }
     assert_eq!(ends, [(1, false, false), (2, true, false), (3, false, false)]);
 }
@@ -187,7 +187,7 @@ fn with_several_senders_each_may_stop() {
     for _ in 0..21 {
         let heap = stream.get(LONG).unwrap();
         check(&heap);
-        heaps.push((heap.sender.port(), heap.counter));
+        heaps.push((heap.sender.port(), heap.number));
     }
     assert_eq!(stream.try_get().unwrap_err(), GetError::Empty, "the same sender twice is one");
     send(1, &stop_heap(99));
@@ -208,7 +208,7 @@ fn waiting_readers_lose_nothing_however_small_ring_and_memory_are() {
             let mut counters = Vec::new();
             while let Ok(heap) = stream.get(LONG) {
                 check(&heap);
-                counters.push(heap.counter);
+                counters.push(heap.number);
             }
             counters
         };
@@ -274,7 +274,7 @@ fn silence_ends_a_stream_after_it_began_and_garbage_is_silence() {
     stream.add_inproc(queue.clone()).unwrap();
     assert_eq!(stream.get(Some(Duration::from_millis(80))).unwrap_err(), GetError::Empty, "not begun");
     queue.push(&packets(1, 10, 1472)[0], Duration::ZERO).unwrap();
-    assert_eq!(stream.get(LONG).unwrap().counter, 1);
+    assert_eq!(stream.get(LONG).unwrap().number, 1);
     let mut garbage = 0;
     while stream.try_get().is_err_and(|e| e == GetError::Empty) {
         let _ = queue.push(b"garbage", Duration::ZERO);
@@ -338,7 +338,7 @@ fn loss_reordering_and_duplication_give_every_heap_at_most_once_and_count_the_re
             // A flipped bit in the payload is nobody's to find, one in the counter makes a heap of its own.
             if faults.corrupt == 0.0 {
                 check(&heap);
-                duplicates += usize::from(!counters.insert(heap.counter));
+                duplicates += usize::from(!counters.insert(heap.number));
                 complete += usize::from(heap.complete);
             }
         }

@@ -1,10 +1,13 @@
 //! Heaps of any shape onto disks and back: what is read is what was received.
 
 use super::*;
-use crate::recording::{CheckOptions, Missing, ReadOptions, Recording, Verdict};
+use crate::recording::{
+    CheckOptions, Missing, ReadOptions, Recording, RecordingReport, Verdict, WriterOptions,
+};
 use crate::spead::receive::{StopRule, Stream, StreamConfig};
 use proptest::prelude::*;
 use skyhaul_core::wire::spead::Flavour;
+use skyhaul_io::memory::PoolOptions;
 use std::path::PathBuf;
 
 /// A heap as a sender has it.
@@ -24,7 +27,7 @@ type Seen = (u64, Vec<u64>, Vec<u8>, Vec<Range<u64>>, Option<u64>, bool);
 
 fn seen(heap: &Heap) -> Seen {
     let pointers = heap.pointers().to_vec();
-    (heap.counter, pointers, heap.payload().to_vec(), heap.missing.clone(), heap.size, heap.complete)
+    (heap.number, pointers, heap.payload().to_vec(), heap.missing.clone(), heap.size, heap.complete)
 }
 
 fn config(window: usize) -> StreamConfig {
@@ -69,6 +72,25 @@ fn received(packets: &[Vec<u8>]) -> Vec<Heap> {
     std::iter::from_fn(|| stream.get(None).ok()).collect()
 }
 
+/// A recorder of the scan `heaps`.
+fn recorder(disks: &[PathBuf], pool: &PoolOptions, flush: Duration) -> (Arc<Writer>, HeapRecorder) {
+    let pool = Pool::new(pool).unwrap();
+    let options = WriterOptions {
+        reserve_bytes: 0,
+        pool: Some(pool.clone()),
+        ..WriterOptions::new(disks.iter(), "heaps")
+    };
+    let writer = Arc::new(Writer::create(&options).unwrap());
+    (writer.clone(), HeapRecorder::new(writer, pool, flush).announced())
+}
+
+/// Write what there is.
+fn finish(writer: Arc<Writer>, mut recorder: HeapRecorder) -> RecordingReport {
+    recorder.finished().unwrap();
+    drop(recorder);
+    Arc::into_inner(writer).unwrap().finish(Duration::from_secs(60))
+}
+
 struct Scan {
     _directory: tempfile::TempDir,
     disks: Vec<PathBuf>,
@@ -80,15 +102,11 @@ impl Scan {
         let directory = tempfile::tempdir().unwrap();
         let disks: Vec<PathBuf> = (0..2).map(|n| directory.path().join(format!("d{n}"))).collect();
         disks.iter().for_each(|disk| std::fs::create_dir(disk).unwrap());
-        let mut recorder = HeapRecorder::open(&HeapRecorderOptions {
-            writer: WriterOptions { reserve_bytes: 0, ..WriterOptions::new(disks.clone(), "heaps") },
-            pool: PoolOptions { total_bytes: 16 * block_bytes as u64, block_bytes, shared: false },
-            flush: Duration::from_secs(60),
-        })
-        .unwrap();
+        let pool = PoolOptions { total_bytes: 16 * block_bytes as u64, block_bytes, shared: false };
+        let (writer, mut recorder) = recorder(&disks, &pool, Duration::from_secs(60));
         heaps.iter().for_each(|heap| recorder.take(heap));
-        assert_eq!(recorder.lost(), 0);
-        let report = recorder.finish(Duration::from_secs(60));
+        assert_eq!(recorder.lost().load(Ordering::Relaxed), 0);
+        let report = finish(writer, recorder);
         assert!(report.is_whole(), "{report:?}");
         (Self { _directory: directory, disks }, report)
     }
@@ -190,17 +208,13 @@ fn a_damaged_chunk_is_left_out_and_named_and_never_filled() {
 #[test]
 fn heaps_that_come_slowly_do_not_wait_in_memory_for_long() {
     let directory = tempfile::tempdir().unwrap();
-    let mut recorder = HeapRecorder::open(&HeapRecorderOptions {
-        writer: WriterOptions { reserve_bytes: 0, ..WriterOptions::new([directory.path()], "heaps") },
-        pool: PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 17, shared: false },
-        flush: Duration::ZERO,
-    })
-    .unwrap();
+    let pool = PoolOptions { total_bytes: 1 << 20, block_bytes: 1 << 17, shared: false };
+    let (writer, mut recorder) = recorder(&[directory.path().to_owned()], &pool, Duration::ZERO);
     for heap in regular(3) {
         recorder.take(&heap);
         recorder.tick();
         recorder.tick();
     }
-    let report = recorder.finish(Duration::from_secs(60));
+    let report = finish(writer, recorder);
     assert_eq!((report.datastreams[0].submitted, report.is_whole()), (3, true));
 }

@@ -2,7 +2,8 @@
 
 use super::config::{HeapOptions, SendConfig, SendError};
 use super::heap::Heap;
-use super::run::{Division, Entry, Sequence};
+use super::part::{Entry, Sequence};
+use super::run::Division;
 use skyhaul_core::wire::spead::packets::Plan;
 use std::ops::Range;
 use std::sync::Arc;

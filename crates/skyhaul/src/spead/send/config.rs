@@ -29,7 +29,7 @@ pub struct SendConfig {
     pub split: Split,
     /// Bits per second of packets (datagram payload); 0 is as fast as possible.
     pub rate: u64,
-    /// Let receivers control the rate ([`spead::control`](crate::spead::control)); [`rate`](Self::rate) is then ignored.
+    /// Let receivers control the rate ([`control`](crate::control)); [`rate`](Self::rate) is then ignored.
     /// For UDP to receivers that give feedback, not to multicast groups; without feedback, the minimum rate is sent.
     pub auto: Option<ControlConfig>,
     /// Bytes that may be sent at once if there is a rate.

@@ -4,7 +4,7 @@ use super::config::{SendConfig, SendError, SendStats};
 use super::outlet::Outlet;
 use super::run::Run;
 use super::volley::{Limits, Volley};
-use crate::spead::control::{Progress, RateControl, Steering};
+use crate::control::{Progress, RateControl, Steering};
 use skyhaul_core::pace::Pacer;
 use skyhaul_core::placement::Nanos;
 use skyhaul_io::gathered::{Extent, Gathered};
@@ -305,7 +305,9 @@ impl Engine {
         let mut substreams = self.volley.substreams();
         while !substreams.is_empty() {
             let mut slices: Vec<IoSlice<'_>> = Vec::with_capacity(self.volley.pieces());
-            if let Err(job) = self.volley.gather(run, substreams.start, &mut slices, &mut self.extents) {
+            if let Err(job) =
+                self.volley.gather(run.entries, substreams.start, &mut slices, &mut self.extents)
+            {
                 drop(slices);
                 self.leave_out(run, job, SendError::Changed, done);
                 continue;

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::spead::inproc::InprocQueue;
+use crate::inproc::InprocQueue;
 
 /// A transport of one's own.
 pub trait Deliver: Send {

@@ -3,7 +3,7 @@
 use super::batch::Batch;
 use super::config::{HeapOptions, Order, SendError};
 use super::heap::Heap;
-use super::run::{Entry, Sequence};
+use super::part::{Entry, Sequence};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

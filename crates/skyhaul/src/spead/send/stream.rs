@@ -14,13 +14,13 @@ use super::config::{HeapOptions, Order, SendConfig, SendError, SendStats};
 use super::engine::{Clock, Control, Engine, Real};
 use super::heap::Heap;
 use super::outlet::Outlet;
-use super::queue::{Heaps, Job, State, Ticket, become_own, is_own};
-use super::run::{Division, Entry, Run, Sequence};
-use crate::spead::control::Progress;
-use skyhaul_io::host::thread::pin;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use super::part::{Entry, Sequence};
+use super::queue::{Heaps, Job, Ticket, is_own};
+use super::run::{Division, Run};
+use super::shared::{Shared, Turn};
+use crate::control::Progress;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,20 +28,6 @@ use std::time::{Duration, Instant};
 pub struct Stream {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-struct Shared {
-    config: SendConfig,
-    division: Division,
-    substreams: usize,
-    describe: String,
-    control: Control,
-    /// Ends a connection's wait for room.
-    stop: Option<Arc<AtomicBool>>,
-    engine: Mutex<Engine>,
-    state: Mutex<State>,
-    /// A number was served, or something was queued.
-    turn: Condvar,
 }
 
 impl std::fmt::Debug for Stream {
@@ -332,160 +318,5 @@ impl Drop for Stream {
     fn drop(&mut self) {
         // Who wants to know calls close().
         let _ = self.end(Some(self.shared.config.linger));
-    }
-}
-
-/// The right to send, passed on when it is dropped.
-struct Turn<'s> {
-    shared: &'s Shared,
-    next: u64,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.serving = self.next;
-        self.shared.wake(state);
-    }
-}
-
-impl Shared {
-    /// Of no other stream while this one is.
-    fn id(&self) -> usize {
-        std::ptr::from_ref(self).addr()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn open(&self) -> Result<MutexGuard<'_, State>, SendError> {
-        let state = self.lock();
-        if state.closed { Err(SendError::Closed) } else { Ok(state) }
-    }
-
-    /// Wait for a change.
-    fn sleep<'s>(&self, mut state: MutexGuard<'s, State>, left: Option<Duration>) -> MutexGuard<'s, State> {
-        state.sleepers += 1;
-        state = match left {
-            None => self.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
-            Some(left) => self.turn.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
-        };
-        state.sleepers -= 1;
-        state
-    }
-
-    /// Tell of a change.
-    fn wake(&self, state: MutexGuard<'_, State>) {
-        let any = state.sleepers > 0;
-        drop(state);
-        if any {
-            self.turn.notify_all();
-        }
-    }
-
-    fn stop(&self, now: bool) {
-        if let Some(stop) = &self.stop {
-            stop.store(now, Ordering::Relaxed);
-        }
-    }
-
-    fn check(&self, heap: &Heap, options: &HeapOptions) -> Result<(), SendError> {
-        self.division.check(heap, options, self.substreams)
-    }
-
-    fn drive(
-        &self,
-        run: &mut Run<'_>,
-        number: u64,
-        rested: bool,
-        done: &mut dyn FnMut(usize, Result<u64, SendError>),
-    ) -> Result<(), SendError> {
-        {
-            // With the lock that `cancel` has: between the look and the flag nobody cancels.
-            let _state = self.lock();
-            if !self.control.is_cancelled(number) {
-                self.stop(false);
-            }
-        }
-        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        // Items and transports of the program's own may panic: nobody else is to wait for that for ever.
-        let driven =
-            catch_unwind(AssertUnwindSafe(|| engine.drive(run, number, &self.control, rested, done)));
-        driven.unwrap_or_else(|_| Err(engine.panicked()))
-    }
-
-    fn count_failed(&self, error: Option<&SendError>, heaps: u64) {
-        let mut stats = self.control.stats();
-        match error {
-            Some(SendError::Cancelled) => stats.cancelled += heaps,
-            _ => stats.failed += heaps,
-        }
-    }
-
-    /// The stream's own thread.
-    fn work(&self) {
-        become_own(self.id());
-        if let Some(cpu) = self.config.cpu {
-            // A thread that is not pinned is only less steady.
-            let _ = pin(cpu);
-        }
-        loop {
-            let Some((jobs, rested)) = self.take() else { return };
-            let (first, last) = (jobs[0].number, jobs[jobs.len() - 1].number);
-            let _turn = Turn { shared: self, next: last + 1 };
-            let index: Vec<(usize, usize)> =
-                (0..jobs.len()).flat_map(|job| (0..jobs[job].len()).map(move |n| (job, n))).collect();
-            let entries = |n: usize| {
-                let (job, n) = index[n];
-                jobs[job].entry(job, n)
-            };
-            let result = Run::new(index.len(), &entries, jobs[0].order, self.division).and_then(|mut run| {
-                self.drive(&mut run, first, rested, &mut |job, result| self.done(&jobs[job], result))
-            });
-            if let Err(error) = result {
-                jobs.iter().for_each(|job| self.done(job, Err(error.clone())));
-            }
-        }
-    }
-
-    /// The jobs that are next, once it is their turn, and whether there was none before. None at the end.
-    fn take(&self) -> Option<(Vec<Job>, bool)> {
-        /// Most jobs that go together.
-        const TOGETHER: usize = 256;
-        let mut state = self.lock();
-        let mut rested = false;
-        loop {
-            let serving = state.serving;
-            match state.jobs.front() {
-                Some(job) if job.number == serving => break,
-                None if state.closed => return None,
-                Some(_) => {}
-                None => rested = true,
-            }
-            state = self.sleep(state, None);
-        }
-        let mut jobs: Vec<Job> = Vec::new();
-        while let Some(job) = state.jobs.front()
-            && jobs.len() < TOGETHER
-            && jobs.last().is_none_or(|last| {
-                last.number + 1 == job.number && last.order == Order::Serial && job.order == Order::Serial
-            })
-        {
-            jobs.extend(state.jobs.pop_front());
-        }
-        Some((jobs, rested))
-    }
-
-    /// A job has ended.
-    fn done(&self, job: &Job, result: Result<u64, SendError>) {
-        if job.ended.replace(true) {
-            return;
-        }
-        if let Err(error) = &result {
-            self.count_failed(Some(error), job.len() as u64);
-        }
-        self.lock().waiting -= job.len();
-        job.complete(result);
     }
 }

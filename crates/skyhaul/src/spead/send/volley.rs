@@ -11,7 +11,7 @@
 
 use super::config::SendError;
 use super::heap::Heap;
-use super::run::{Part, Run};
+use super::part::{Entry, Part};
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::IoSlice;
@@ -270,7 +270,7 @@ impl Volley {
     #[inline]
     pub(super) fn gather<'a, 'h: 'a>(
         &'a self,
-        run: &Run<'h>,
+        entries: &'h dyn Fn(usize) -> Entry<'h>,
         substream: usize,
         slices: &mut Vec<IoSlice<'a>>,
         extents: &mut Vec<Extent>,
@@ -288,7 +288,7 @@ impl Volley {
                     Piece::Chunk { entry, chunk, at, bytes } => {
                         let heap = match last {
                             Some((n, heap)) if n == entry => heap,
-                            _ => (run.entries)(entry).heap,
+                            _ => entries(entry).heap,
                         };
                         last = Some((entry, heap));
                         IoSlice::new(heap.chunk_bytes(chunk, at, bytes).ok_or(packet.job)?)

@@ -1,5 +1,5 @@
 use super::*;
-use crate::wire::spead::{Head, items::Pointers};
+use crate::wire::spead::{Flavour, Head, Items};
 use proptest::prelude::*;
 
 fn flavour() -> Flavour {
@@ -191,15 +191,15 @@ fn packets_of_a_given_payload() {
 }
 
 fn put_together(packets: &[Vec<u8>]) -> (Vec<u8>, Vec<u64>) {
-    let (mut payload, mut pointers) = (Vec::new(), Pointers::new());
+    let (mut payload, mut pointers) = (Vec::new(), None);
     for packet in packets {
         let head = Head::read(packet).unwrap();
         assert!(head.length > 0 && head.counter == 7);
         payload.resize(head.size.unwrap() as usize, 0xFF);
         payload[head.offset as usize..][..head.length as usize].copy_from_slice(&packet[head.start..]);
-        pointers.add(&head);
+        pointers.get_or_insert_with(|| Items::new(head.flavour)).add(&head);
     }
-    (payload, pointers.as_slice().to_vec())
+    (payload, pointers.map_or(Vec::new(), |items| items.pointers().to_vec()))
 }
 
 proptest! {

@@ -96,7 +96,7 @@ fn a_whole_heap_on_its_way_is_handed_on_when_the_stream_ends() {
         }
         let heap = stream.get(LONG).unwrap();
         check(&heap);
-        assert_eq!((heap.counter, heap.complete, heap.cause), (1, false, Cause::Finish), "{stop_item}");
+        assert_eq!((heap.number, heap.complete, heap.cause), (1, false, Cause::Finish), "{stop_item}");
         assert!(heap.received > 590_000);
         assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
     }
@@ -112,14 +112,14 @@ fn a_stream_in_which_a_whole_heap_grows_is_not_idle() {
     let (stream, mut connection, rest) = with_half_a_heap(&config);
     // Something was accepted before, so silence would end it.
     stream.add_bytes(packets(7, 100, 1472).concat()).unwrap();
-    assert_eq!(stream.get(LONG).unwrap().counter, 7);
+    assert_eq!(stream.get(LONG).unwrap().number, 7);
     for part in rest.chunks(rest.len() / 9) {
         std::thread::sleep(Duration::from_millis(250));
         connection.write_all(part).unwrap();
     }
     let heap = stream.get(LONG).unwrap();
     check(&heap);
-    assert!(heap.complete && heap.counter == 1);
+    assert!(heap.complete && heap.number == 1);
 }
 
 #[test]

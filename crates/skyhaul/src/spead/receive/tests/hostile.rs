@@ -24,7 +24,7 @@ fn receive(config: &StreamConfig, sent: &[Vec<u8>]) -> (Vec<Heap>, Stats) {
     while let Ok(heap) = stream.get(LONG) {
         heaps.push(heap);
     }
-    assert!(heaps.iter().any(|heap| heap.counter == 999), "what came after is received");
+    assert!(heaps.iter().any(|heap| heap.number == 999), "what came after is received");
     (heaps, stream.stats())
 }
 
@@ -34,7 +34,7 @@ fn d2_an_addressed_stream_control_is_harmless() {
     let sent = packet(&[(1, 5), (2, 64), (3, 0), (4, 64)], &[control], &[0xFF; 64]);
     assert_eq!(sent.len(), 112);
     let (heaps, stats) = receive(&config(), &[sent]);
-    assert_eq!((heaps[0].counter, heaps.len()), (5, 2));
+    assert_eq!((heaps[0].number, heaps.len()), (5, 2));
     assert!(!heaps[0].is_start_of_stream() && !heaps[0].is_end_of_stream());
     assert_eq!(heaps[0].item_bytes(&heaps[0].items()[0]).len(), 64);
     assert_eq!(stats.ended, Some(Ended::Readers));
@@ -129,13 +129,13 @@ fn d7_replays_and_late_duplicates_make_no_phantom_heaps() {
     sent.extend([single[0].clone(), double[1].clone()]);
     let (heaps, stats) = receive(&StreamConfig { incomplete: true, ..config() }, &sent);
     assert!(heaps.iter().all(|heap| heap.complete));
-    assert_eq!(heaps.iter().filter(|heap| heap.counter <= 2).count(), 2);
+    assert_eq!(heaps.iter().filter(|heap| heap.number <= 2).count(), 2);
     assert_eq!(stats.total.rejects.get(Reject::Duplicate), 5);
     // Where the user knows that counters come again soon, nothing is remembered.
     let mut forgetful = config();
     forgetful.heaps.remember = 0;
     let (heaps, _) = receive(&forgetful, &[single.clone(), single].concat());
-    assert_eq!(heaps.iter().filter(|heap| heap.counter == 1).count(), 2);
+    assert_eq!(heaps.iter().filter(|heap| heap.number == 1).count(), 2);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_start_of_stream_lets_counters_come_again() {
     let start = packet(&[(1, 50), (2, 0), (3, 0), (4, 0), (6, 0)], &[], &[]);
     let one = packets(1, 100, 1472).remove(0);
     let (heaps, stats) = receive(&config(), &[one.clone(), one.clone(), start, one.clone(), one]);
-    assert_eq!(heaps.iter().filter(|heap| heap.counter == 1).count(), 2);
+    assert_eq!(heaps.iter().filter(|heap| heap.number == 1).count(), 2);
     assert_eq!(stats.total.rejects.get(Reject::Duplicate), 2);
     assert_eq!(heaps.iter().filter(|heap| heap.is_start_of_stream()).count(), 1);
 }
@@ -223,7 +223,7 @@ fn a_heap_whose_first_packet_is_lost_is_told_where_order_is_wanted() {
     ordered.heaps.in_order = true;
     let sent: Vec<_> = packets(1, 4000, 1472).into_iter().skip(1).chain(packets(2, 100, 1472)).collect();
     let (heaps, stats) = receive(&ordered, &sent);
-    let lost = heaps.iter().find(|heap| heap.counter == 1).unwrap();
+    let lost = heaps.iter().find(|heap| heap.number == 1).unwrap();
     assert_eq!((lost.complete, lost.received, lost.size), (false, 0, Some(4000)));
     assert_eq!((lost.missing.as_slice(), lost.payload()), (std::slice::from_ref(&(0..4000)), &[0; 4000][..]));
     assert_eq!((stats.total.incomplete_heaps, stats.total.rejects.get(Reject::OutOfOrder)), (1, 2));

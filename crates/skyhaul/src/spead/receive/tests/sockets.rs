@@ -27,7 +27,7 @@ fn udp_sockets_ours_and_others_feed_one_stream() {
         let heap = stream.get(LONG).unwrap();
         check(&heap);
         assert_eq!(heap.sender, sender.local_addr().unwrap());
-        assert!(heap.complete && got.insert(heap.counter));
+        assert!(heap.complete && got.insert(heap.number));
     }
     senders[0].send_to(b"garbage", first).unwrap();
     senders[0].send_to(&stop_heap(100), first).unwrap();
@@ -219,7 +219,7 @@ fn many_connections_fill_one_stream_and_the_last_ends_it() {
     let mut by_sender: BTreeMap<_, BTreeSet<u64>> = BTreeMap::new();
     while let Ok(heap) = stream.get(LONG) {
         check(&heap);
-        assert!(heap.complete && by_sender.entry(heap.sender).or_default().insert(heap.counter));
+        assert!(heap.complete && by_sender.entry(heap.sender).or_default().insert(heap.number));
     }
     senders.into_iter().for_each(|sender| sender.join().unwrap());
     assert_eq!(by_sender.values().map(BTreeSet::len).collect::<Vec<_>>(), [20; 3]);
@@ -245,7 +245,7 @@ fn d4_a_reset_or_a_close_within_a_heap_ends_the_stream_and_tells_the_heap() {
         }
         let heap = stream.get(LONG).unwrap();
         check(&heap);
-        assert_eq!((heap.counter, heap.complete, heap.size), (2, false, Some(1_000_000)), "{how} {whole}");
+        assert_eq!((heap.number, heap.complete, heap.size), (2, false, Some(1_000_000)), "{how} {whole}");
         assert!(heap.received > 580_000 && heap.missing.last().unwrap().end == 1_000_000);
         assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
         let total = stream.stats().total;
@@ -265,13 +265,13 @@ fn a_whole_heap_that_stalls_is_handed_on_in_time_and_garbage_is_passed_over() {
     connection.write_all(&bytes[..300_000]).unwrap();
     let heap = stream.get(LONG).unwrap();
     check(&heap);
-    assert_eq!((heap.counter, heap.cause, heap.complete), (3, Cause::Timeout, false));
+    assert_eq!((heap.number, heap.cause, heap.complete), (3, Cause::Timeout, false));
     connection.write_all(&bytes[300_000..]).unwrap();
     connection.write_all(b"12345").unwrap();
     connection.write_all(&[packets(4, 100, 1472), packets(5, 100, 1472)].concat().concat()).unwrap();
-    assert_eq!(stream.get(LONG).unwrap().counter, 4);
+    assert_eq!(stream.get(LONG).unwrap().number, 4);
     drop(connection);
-    assert_eq!(stream.get(LONG).unwrap().counter, 5);
+    assert_eq!(stream.get(LONG).unwrap().number, 5);
     let total = stream.stats().total;
     assert_eq!(total.skipped_bytes, 5);
     assert!(total.rejects.get(Reject::Late) > 0, "{total:?}");

@@ -50,18 +50,18 @@ fn a_stalled_heap_that_holds_the_memory_is_given_up_and_the_rest_goes_on() {
     let heap = stream.get(LONG).unwrap();
     check(&heap);
     let held = 1_000_000 - (bytes.len() - LARGE) as u64;
-    assert_eq!((heap.counter, heap.cause, heap.received), (1, Cause::Timeout, held));
+    assert_eq!((heap.number, heap.cause, heap.received), (1, Cause::Timeout, held));
     assert_eq!((heap.missing.len(), &heap.missing[0]), (1, &(held..LARGE as u64)));
     drop(heap);
     for n in 2..5 {
         let heap = stream.get(LONG).unwrap();
-        assert_eq!((heap.counter, heap.complete), (n, true));
+        assert_eq!((heap.number, heap.complete), (n, true));
     }
     assert!(begun.elapsed() < TOO_LONG, "the others waited {:?}", begun.elapsed());
     // The rest of the heap that was given up is passed over, and the connection goes on.
     stalled.write_all(&bytes[1_000_000..]).unwrap();
     stalled.write_all(&whole(9, 100_000)).unwrap();
-    assert_eq!(stream.get(LONG).unwrap().counter, 9);
+    assert_eq!(stream.get(LONG).unwrap().number, 9);
     let total = stream.stats().total;
     assert_eq!(total.refused_bytes, bytes.len() as u64 - 1_000_000);
     assert_eq!((total.rejects.get(Reject::Late), total.rejects.total()), (1, 1), "{total:?}");
@@ -82,7 +82,7 @@ fn without_a_deadline_a_silent_heap_is_given_up_only_where_others_need_its_memor
         std::thread::spawn(move || honest.write_all(&whole(2, LARGE)).map(|()| honest))
     };
     let heap = stream.get(LONG).unwrap();
-    assert_eq!((heap.counter, heap.complete), (1, false));
+    assert_eq!((heap.number, heap.complete), (1, false));
     drop(heap);
     assert!(stream.get(LONG).unwrap().complete);
     assert!(begun.elapsed() < TOO_LONG, "{:?}", begun.elapsed());
@@ -109,7 +109,7 @@ fn who_waits_for_memory_holds_up_nobody_and_loses_nothing() {
     let mut third = TcpStream::connect(at).unwrap();
     for n in 10..20 {
         third.write_all(&whole(n, 200_000)).unwrap();
-        assert_eq!(stream.get(LONG).unwrap().counter, n, "small heaps find room meanwhile");
+        assert_eq!(stream.get(LONG).unwrap().number, n, "small heaps find room meanwhile");
     }
     for part in bytes[LARGE / 2..].chunks(4 << 20) {
         first.write_all(part).unwrap();
@@ -117,7 +117,7 @@ fn who_waits_for_memory_holds_up_nobody_and_loses_nothing() {
     }
     for n in [1, 2, 3] {
         let heap = stream.get(LONG).unwrap();
-        assert_eq!((heap.counter, heap.complete), (n, true));
+        assert_eq!((heap.number, heap.complete), (n, true));
     }
     assert!(begun.elapsed() < TOO_LONG, "{:?}", begun.elapsed());
     second.join().unwrap();
@@ -148,7 +148,7 @@ fn a_heap_that_hardly_grows_is_given_up_where_others_need_its_memory() {
         std::thread::spawn(move || honest.write_all(&whole(2, LARGE)).map(|()| honest))
     };
     let heap = stream.get(LONG).unwrap();
-    assert_eq!((heap.counter, heap.complete), (1, false));
+    assert_eq!((heap.number, heap.complete), (1, false));
     drop(heap);
     assert!(stream.get(LONG).unwrap().complete);
     let (_slow, spent) = slow.join().unwrap();

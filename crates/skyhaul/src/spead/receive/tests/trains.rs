@@ -105,7 +105,7 @@ fn outcome(packets: Vec<Vec<u8>>, trains: bool, in_order: bool) -> (Vec<String>,
         let items: Vec<_> = heap.items().iter().map(|item| item.id).collect();
         heaps.push(format!(
             "{} {:?} {} {:?} {items:?} {:?}",
-            heap.counter,
+            heap.number,
             heap.size,
             heap.received,
             heap.missing,

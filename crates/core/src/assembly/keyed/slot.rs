@@ -1,0 +1,180 @@
+//! Room for a part, found and used: in a live object, or in one that the part begins.
+
+use super::Keyed;
+use crate::assembly::{Cause, Retired, Slot, Window};
+use crate::placement::{Nanos, Placement, Reject};
+use std::ops::Range;
+
+/// Room for one part in its object. Dropped uncommitted, it never happened: the block of an object that it would have begun
+/// is dropped with it.
+#[must_use = "a slot that is not committed never happened"]
+#[derive(Debug)]
+pub struct KeyedSlot<'a, B> {
+    window: &'a mut Keyed<B>,
+    placement: Placement,
+    at: At<B>,
+    part: Range<u64>,
+}
+
+#[derive(Debug)]
+enum At<B> {
+    Live(u32),
+    New { block: B, room: u64, first: Nanos },
+}
+
+impl<B> Keyed<B> {
+    /// A block for an object that this part begins. It is not live before the part is committed.
+    #[inline]
+    fn begin(
+        &mut self,
+        range: &Range<u64>,
+        part: Placement,
+        room: &mut impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<At<B>, Reject> {
+        let key = part.key;
+        if part.size.is_none() && !self.config.unsized_objects {
+            return Err(Reject::Unsized);
+        }
+        let bytes = part.size.unwrap_or(range.end);
+        match room(bytes, None) {
+            // What comes before it is lost, and with that the object, which is to be told.
+            Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
+                let at = self.open(key, block, bytes, self.now, part.number_bits);
+                self.table.at_mut(at).miss(range.end, part.size);
+                Err(Reject::OutOfOrder)
+            }
+            Ok(block) => Ok(At::New { block, room: bytes, first: self.now }),
+            Err(_) => {
+                if part.size != Some(part.length) {
+                    self.make_way(key);
+                }
+                Err(Reject::NoBuffer)
+            }
+        }
+    }
+}
+
+impl<B> Window<B> for Keyed<B> {
+    type Slot<'a>
+        = KeyedSlot<'a, B>
+    where
+        B: 'a;
+
+    /// `room` is asked again with less if more was asked for than this part needs. Where a full window's next object finds
+    /// no memory, the oldest of the window retires, so that what it held comes free.
+    #[inline]
+    fn reserve(
+        &mut self,
+        placement: Placement,
+        now: Nanos,
+        mut room: impl FnMut(u64, Option<B>) -> Result<B, Option<B>>,
+    ) -> Result<KeyedSlot<'_, B>, Reject> {
+        let Placement { key, offset, length, size, .. } = placement;
+        let end = offset.checked_add(length).ok_or(Reject::Outside)?;
+        let most = size.unwrap_or(self.config.largest);
+        if end > most || most > self.config.largest {
+            return Err(Reject::Outside);
+        }
+        self.now = self.now.max(now);
+        let at = match self.table.get(self.hint) {
+            Some(live) if live.key == key => Some(self.hint),
+            _ => self.find(key, length)?,
+        };
+        let at = at.filter(|&at| !self.gives_way(at));
+        let part = offset..end;
+        let at = match at {
+            Some(at) => {
+                self.admit(at, &part, size, &mut room)?;
+                self.hint = at;
+                At::Live(at)
+            }
+            None => self.begin(&part, placement, &mut room)?,
+        };
+        Ok(KeyedSlot { window: self, placement, at, part })
+    }
+
+    #[inline]
+    fn poll_retired(&mut self) -> Option<Retired<B>> {
+        self.retired.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Nanos> {
+        Some(self.table.at(self.table.oldest()?).first.plus(self.config.timeout?))
+    }
+
+    fn handle_timeout(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while self.poll_timeout().is_some_and(|due| due <= self.now) {
+            let Some(oldest) = self.table.oldest() else { break };
+            self.retire(oldest, Cause::Timeout);
+        }
+    }
+
+    /// Oldest first.
+    fn finish(&mut self, now: Nanos) {
+        self.now = self.now.max(now);
+        while let Some(oldest) = self.table.oldest() {
+            self.retire(oldest, Cause::Finish);
+        }
+    }
+
+    fn held(&self) -> usize {
+        self.table.len() + self.retired.len()
+    }
+}
+
+impl<B> KeyedSlot<'_, B> {
+    /// No more than this is there, up to `end`: the part is cut.
+    #[inline]
+    pub fn cut(&mut self, end: u64) {
+        self.part.end = end.clamp(self.part.start, self.part.end);
+    }
+
+    /// Whether this part begins its object: what the object keeps of its packets is still to be noted.
+    #[inline]
+    #[must_use]
+    pub fn is_first(&self) -> bool {
+        matches!(self.at, At::New { .. })
+    }
+}
+
+impl<B> Slot<B> for KeyedSlot<'_, B> {
+    #[inline]
+    fn block(&mut self) -> &mut B {
+        match &mut self.at {
+            At::Live(at) => {
+                self.window.table.at_mut(*at).block.as_mut().expect("a live object has its block")
+            }
+            At::New { block, .. } => block,
+        }
+    }
+
+    #[inline]
+    fn range(&self) -> Range<u64> {
+        self.part.clone()
+    }
+
+    /// The oldest object of the window retires if this part was the first of one too many.
+    #[inline]
+    fn commit(self, now: Nanos) {
+        let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;
+        window.now = window.now.max(now);
+        let at = match at {
+            At::Live(at) => at,
+            At::New { block, first, .. } if size == Some(part.end - part.start) => {
+                return window.retire_whole(key, block, part.end, first, number_bits);
+            }
+            At::New { block, room, first } => window.open(key, block, room, first, number_bits),
+        };
+        let now = window.now;
+        let live = window.table.at_mut(at);
+        live.size = live.size.or(size);
+        if !part.is_empty() {
+            live.seen.insert(&part);
+        }
+        live.last = now;
+        if live.size == Some(live.seen.bytes()) {
+            window.retire(at, Cause::Complete);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! SPEAD as a family of keyed objects: what a heap keeps of the heads of its packets.
+
+use super::{Flavour, Head, Sequel, id, items::items};
+use crate::{
+    placement::{Placement, Reject},
+    wire::keyed::{Data, Following, Head as PacketHead, Keyed},
+};
+use std::collections::HashSet;
+
+/// Item pointers of a packet, at most, where packets of any length come in a stream: a connection keeps room for so many.
+const POINTERS: usize = 16_384;
+
+/// How SPEAD packets are read.
+#[derive(Debug)]
+pub struct SpeadWire;
+
+impl Keyed for SpeadWire {
+    type Head<'a> = Head<'a>;
+    type Kept = Items;
+    const MAGIC: &'static [u8] = &[0x53, 4];
+    const LONGEST_HEAD: usize = 8 + 8 * POINTERS;
+
+    #[inline(always)]
+    fn read(packet: &[u8]) -> Result<Head<'_>, Reject> {
+        Head::read(packet)
+    }
+
+    #[inline(always)]
+    fn peek(stream: &[u8]) -> Result<Option<Head<'_>>, Reject> {
+        Head::peek(stream)
+    }
+
+    fn examined(stream: &[u8]) -> usize {
+        stream.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])))
+    }
+
+    /// Descriptors, stream control and the padding of trials are no data, and an empty heap has an octet of padding. A heap
+    /// whose first packet is lost tells no items: most likely it was data.
+    fn data(kept: &Items, bytes: u64, is_whole: bool) -> Data {
+        let flavour = kept.flavour;
+        let addressed = || kept.pointers().iter().map(|&p| flavour.parts(p)).filter(|item| !item.immediate);
+        if addressed().next().is_none() {
+            return if is_whole { Data::None } else { Data::All };
+        }
+        if addressed().all(|item| item.id <= id::DTYPE) {
+            return Data::None;
+        }
+        let of_items = items(flavour, kept.pointers(), bytes).into_iter().filter(|item| !item.immediate);
+        let data: Vec<_> = of_items.filter(|item| item.id > id::DTYPE).map(|item| item.range).collect();
+        let is_empty = bytes == 1 && data.is_empty();
+        if !is_empty && addressed().all(|item| item.id > id::DTYPE) { Data::All } else { Data::Parts(data) }
+    }
+
+    #[inline]
+    fn begin(head: &Head<'_>) -> Items {
+        Items::new(head.flavour)
+    }
+
+    #[inline]
+    fn keep(kept: &mut Items, head: &Head<'_>) -> Result<u64, Reject> {
+        if kept.flavour != head.flavour {
+            return Err(Reject::BadVersion);
+        }
+        Ok(kept.add(head))
+    }
+
+    fn join(into: &mut Items, from: &Items) -> Result<u64, Reject> {
+        if into.flavour != from.flavour {
+            return Err(Reject::BadVersion);
+        }
+        Ok(from.pointers().iter().map(|&pointer| u64::from(!into.add_new(pointer))).sum())
+    }
+}
+
+impl<'a> PacketHead<'a> for Head<'a> {
+    type Following = Sequel<'a>;
+
+    #[inline(always)]
+    fn placement(&self, source: u64) -> Placement {
+        Head::placement(self, source)
+    }
+
+    #[inline(always)]
+    fn following(&self, packet: &'a [u8]) -> Option<Sequel<'a>> {
+        self.sequel(packet)
+    }
+
+    #[inline(always)]
+    fn is_control(&self) -> bool {
+        self.control.is_some()
+    }
+
+    #[inline(always)]
+    fn is_start(&self) -> bool {
+        self.control == Some(0)
+    }
+
+    #[inline(always)]
+    fn is_stop(&self) -> bool {
+        Head::is_stop(self)
+    }
+}
+
+impl Following for Sequel<'_> {
+    #[inline(always)]
+    fn is(&self, n: u64, packet: &[u8]) -> bool {
+        Sequel::is(self, n, packet)
+    }
+}
+
+/// The item pointers of a heap, each value once. Few are kept in place: most heaps have few, and millions of heaps a second
+/// cannot each have an allocation.
+#[derive(Debug)]
+pub struct Items {
+    /// How they divide.
+    pub flavour: Flavour,
+    few: [u64; Items::FEW],
+    count: u8,
+    many: Option<Box<Many>>,
+}
+
+#[derive(Debug, Default)]
+struct Many {
+    list: Vec<u64>,
+    known: HashSet<u64>,
+}
+
+impl Items {
+    const FEW: usize = 8;
+    /// As many as one packet can have.
+    const MOST: usize = u16::MAX as usize;
+
+    /// None yet.
+    #[inline]
+    #[must_use]
+    pub fn new(flavour: Flavour) -> Self {
+        Items { flavour, few: [0; Items::FEW], count: 0, many: None }
+    }
+
+    /// Take those of a packet; how many were too many.
+    #[inline]
+    pub(super) fn add(&mut self, head: &Head<'_>) -> u64 {
+        if !head.has_items {
+            return 0;
+        }
+        // Where packets repeat pointers, the next one is the one after the last that was found.
+        let (mut next, mut refused) = (0, 0);
+        for pointer in head.kept() {
+            if self.pointers().get(next) == Some(&pointer) {
+                next += 1;
+            } else {
+                refused += u64::from(!self.add_new(pointer));
+                next = self.pointers().len();
+            }
+        }
+        refused
+    }
+
+    fn add_new(&mut self, pointer: u64) -> bool {
+        let count = usize::from(self.count);
+        if let Some(many) = &mut self.many {
+            if many.known.contains(&pointer) {
+                return true;
+            }
+            if many.list.len() >= Self::MOST {
+                return false;
+            }
+            many.known.insert(pointer);
+            many.list.push(pointer);
+        } else if self.few[..count].contains(&pointer) {
+        } else if count < Self::FEW {
+            self.few[count] = pointer;
+            self.count += 1;
+        } else {
+            let mut many = Many { list: self.few.to_vec(), known: self.few.into() };
+            many.list.push(pointer);
+            many.known.insert(pointer);
+            self.many = Some(Box::new(many));
+        }
+        true
+    }
+
+    /// In this machine's byte order, in order of arrival.
+    #[inline]
+    #[must_use]
+    pub fn pointers(&self) -> &[u64] {
+        match &self.many {
+            Some(many) => &many.list,
+            None => &self.few[..usize::from(self.count)],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(pointers: &[u64]) -> Vec<u8> {
+        let flavour = Flavour::new(48).unwrap();
+        let own = [(1, 5), (2, 0), (3, 0), (4, 0)].map(|(id, value)| flavour.immediate(id, value));
+        let mut packet = vec![0x53, 4, 2, 6, 0, 0];
+        packet.extend((own.len() as u16 + pointers.len() as u16).to_be_bytes());
+        own.iter().chain(pointers).for_each(|pointer| packet.extend(pointer.to_be_bytes()));
+        packet
+    }
+
+    #[test]
+    fn pointers_are_kept_once_in_order_few_or_many() {
+        for count in [0u64, 1, 7, 8, 9, 100] {
+            let flavour = Flavour::new(48).unwrap();
+            let all: Vec<u64> = (0..count).map(|n| flavour.addressed(0x1000 + n, n)).collect();
+            let mut kept = Items::new(flavour);
+            for part in [&all[..], &all[..all.len() / 2], &all[all.len() / 3..], &all[..]] {
+                let packet = packet(part);
+                assert_eq!(kept.add(&Head::read(&packet).unwrap()), 0);
+            }
+            assert_eq!(kept.pointers(), all, "{count}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_bound_to_what_a_stranger_can_make_us_keep() {
+        let flavour = Flavour::new(40).unwrap();
+        let mut kept = Items::new(flavour);
+        let mut refused = 0;
+        for packet_number in 0..3u64 {
+            let all: Vec<u64> =
+                (0..40_000).map(|n| flavour.addressed(0x1000, packet_number * 40_000 + n)).collect();
+            let mut packet = packet(&all);
+            packet[2..4].copy_from_slice(&[3, 5]);
+            for (at, id) in [1u64, 2, 3, 4].into_iter().enumerate() {
+                packet[8 + 8 * at..][..8].copy_from_slice(&flavour.immediate(id, 0).to_be_bytes());
+            }
+            refused += kept.add(&Head::read(&packet).unwrap());
+        }
+        assert_eq!((kept.pointers().len(), refused), (65_535, 120_000 - 65_535));
+    }
+
+    proptest! {
+        #[test]
+        fn each_is_kept_once_in_order(packets in proptest::collection::vec(proptest::collection::vec(0u64..60, 0..40), 0..6)) {
+            let flavour = Flavour::SPEAD_64_48;
+            let mut all = Items::new(flavour);
+            let mut model: Vec<u64> = Vec::new();
+            for values in &packets {
+                let pointers: Vec<u64> = values.iter().map(|&v| flavour.addressed(v % 9 * 0x100, v)).collect();
+                all.add(&Head::read(&packet(&pointers)).unwrap());
+                for pointer in pointers {
+                    if !model.contains(&pointer) { model.push(pointer); }
+                }
+            }
+            prop_assert_eq!(all.pointers(), &model[..]);
+        }
+    }
+}

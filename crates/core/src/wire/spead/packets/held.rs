@@ -1,0 +1,59 @@
+//! A division with the pointers it needs.
+
+use super::error::PacketError;
+use super::shape::HeapShape;
+use super::{Part, Plan};
+
+/// The packets of a heap, with its pointers: up to [`INLINE`](Self::INLINE) of them cost no allocation.
+#[derive(Clone, Debug)]
+pub struct HeapPackets {
+    plan: Plan,
+    inline: [u64; Self::INLINE],
+    used: usize,
+    /// Instead, where there are more.
+    many: Vec<u64>,
+}
+
+impl HeapPackets {
+    /// Pointers that are held without an allocation.
+    pub const INLINE: usize = 12;
+
+    /// Divide a heap.
+    ///
+    /// # Errors
+    /// See [`PacketError`].
+    #[inline]
+    // By value, as it is agreed; it is small.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn new(shape: HeapShape<'_>) -> Result<HeapPackets, PacketError> {
+        let plan = Plan::new(&shape)?;
+        let (mut inline, used) = ([0; Self::INLINE], shape.pointers.len());
+        let many = match inline.get_mut(..used) {
+            Some(inline) => {
+                inline.copy_from_slice(shape.pointers);
+                Vec::new()
+            }
+            None => shape.pointers.to_vec(),
+        };
+        Ok(HeapPackets { plan, inline, used, many })
+    }
+
+    /// Write the head of packet `n`: see [`Plan::packet`].
+    ///
+    /// # Panics
+    /// Where `head` is too small or `n` is too large.
+    #[inline]
+    pub fn packet(&self, n: u64, head: &mut [u8]) -> Part {
+        let pointers = self.inline.get(..self.used).unwrap_or(&self.many);
+        self.plan.packet(pointers, n, head)
+    }
+}
+
+impl std::ops::Deref for HeapPackets {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        &self.plan
+    }
+}

@@ -1,0 +1,49 @@
+//! How a disk is to be written, and what became of that.
+
+use super::Faults;
+
+/// How to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// io_uring, or plain calls if it is not permitted.
+    #[default]
+    Auto,
+    /// io_uring only.
+    Uring,
+    /// Plain `pwrite` calls only.
+    Plain,
+}
+
+/// How a disk is written to.
+#[derive(Clone, Debug)]
+pub struct DiskOptions {
+    /// Which system calls.
+    pub engine: Engine,
+    /// Try `O_DIRECT`.
+    pub direct: bool,
+    /// Bytes of one write; a multiple of 4096.
+    pub write_bytes: usize,
+    /// Most writes in flight.
+    pub depth: usize,
+    /// Faults to inject, for tests.
+    pub faults: Faults,
+}
+
+impl Default for DiskOptions {
+    fn default() -> Self {
+        Self { engine: Engine::Auto, direct: true, write_bytes: 4 << 20, depth: 8, faults: Faults::default() }
+    }
+}
+
+/// What is used, and why nothing better.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// `io_uring` or `pwrite`.
+    pub engine: &'static str,
+    /// Past the page cache.
+    pub direct: bool,
+    /// The pool is registered with the kernel: no page table walk for each write.
+    pub registered: bool,
+    /// What was refused, with the remedy.
+    pub notes: Vec<String>,
+}

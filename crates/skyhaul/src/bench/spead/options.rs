@@ -1,0 +1,57 @@
+//! Which pairs are measured, and how.
+
+use super::way::Way;
+use crate::bench::Stop;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What stands at the receiving end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Receiving {
+    /// Loops without SPEAD at both ends.
+    Bare,
+    /// Nothing for UDP, a loop that throws away for TCP.
+    Light,
+    /// A receiving stream.
+    Spead,
+}
+
+impl Receiving {
+    /// As in progress lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Receiving::Bare => "bare loops",
+            Receiving::Light => "light receiver",
+            Receiving::Spead => "SPEAD receiver",
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct PairOptions {
+    /// How many pairs.
+    pub pairs: usize,
+    /// How heaps travel.
+    pub way: Way,
+    /// What receives them.
+    pub receiving: Receiving,
+    /// Bytes of a packet.
+    pub packet: usize,
+    /// Bytes of the socket buffers.
+    pub buffer: u64,
+    /// Bytes of a heap's payload.
+    pub heap_bytes: usize,
+    /// Bits per second of each sender; 0 as fast as possible.
+    pub rate: u64,
+    /// How long each sender sends.
+    pub time: Duration,
+    /// Addresses to receive on; pairs take turns.
+    pub addresses: Vec<IpAddr>,
+    /// Network namespaces of senders and receivers.
+    pub networks: Option<(String, String)>,
+    /// Ends it early; no figure of it then means anything.
+    pub stop: Stop,
+}

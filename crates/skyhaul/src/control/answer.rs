@@ -1,0 +1,308 @@
+//! The receiver's side: count what arrived from each sender, answer its marks, hand on only the data.
+//!
+//! ```text
+//!   train from a sender   │ packet │ packet │ packet │ mark │        counted, then answered: 3 more of yours came
+//!   handed on             │ packet │ packet │ packet │
+//! ```
+//!
+//! A sender is known from its first mark on; others cost one comparison for each train. Limits: [`SENDERS`] senders, of
+//! which one that was silent for some seconds gives way to a new one; a report to a sender at most every millisecond.
+
+use skyhaul_core::wire::feedback::{self, Echo, Mark, Message, Report, State};
+use skyhaul_io::source::{Source, SourceStats, Train};
+use skyhaul_io::udp::UdpSource;
+use skyhaul_io::udp::reply::Replier;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Most senders that are answered at a time.
+pub const SENDERS: usize = 64;
+/// A sender that was silent for so long gives way to a new one.
+const SILENT: Duration = Duration::from_secs(3);
+/// Between two reports to one sender.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// What a stream reports to its senders about itself, set by its parts; all counts are since the start.
+#[derive(Debug, Default)]
+pub struct Gauge {
+    /// Packets refused because memory ran out.
+    pub no_memory: AtomicU64,
+    /// Packets or finished heaps refused since the reader is too slow.
+    pub ring_full: AtomicU64,
+    /// How full the ring of finished heaps is, of 1000.
+    pub ring_fill: AtomicU64,
+}
+
+/// What a receiver answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FeedbackStats {
+    /// Senders that are known now.
+    pub senders: usize,
+    /// Marks received.
+    pub marks: u64,
+    /// Datagrams that look like marks and are none.
+    pub refused: u64,
+    /// Reports sent.
+    pub reports: u64,
+    /// Reports for which there was no room, or no way.
+    pub unsent: u64,
+    /// Marks of new senders when there were [`SENDERS`] already.
+    pub too_many: u64,
+}
+
+/// A sender that asks.
+#[derive(Debug)]
+struct Asker {
+    address: SocketAddr,
+    session: u64,
+    packets: u64,
+    bytes: u64,
+    reports: u32,
+    heard: Instant,
+    reported: Option<Instant>,
+}
+
+/// Counts, and answers marks. One for each socket.
+#[derive(Debug)]
+pub struct FeedbackSender {
+    replier: Replier,
+    gauge: Arc<Gauge>,
+    start: Instant,
+    askers: Vec<Asker>,
+    /// Sender of the last train: one that requests feedback, or none.
+    last: Option<(SocketAddr, Option<usize>)>,
+    kernel_drops: u64,
+    stats: FeedbackStats,
+}
+
+impl FeedbackSender {
+    /// Answer through `replier`; `gauge` says how the stream behind fares.
+    #[must_use]
+    pub fn new(replier: Replier, gauge: Arc<Gauge>) -> Self {
+        let (askers, stats) = (Vec::with_capacity(SENDERS), FeedbackStats::default());
+        Self { replier, gauge, start: Instant::now(), askers, last: None, kernel_drops: 0, stats }
+    }
+
+    /// What was answered so far.
+    #[must_use]
+    pub fn stats(&self) -> FeedbackStats {
+        FeedbackStats { senders: self.askers.len(), ..self.stats }
+    }
+
+    /// Count a train, answer its marks, and hand on the rest. Returns how many packets were handed on.
+    pub fn sift(&mut self, train: &Train<'_>, each: &mut dyn FnMut(Train<'_>)) -> usize {
+        self.kernel_drops += u64::from(train.dropped);
+        let asker = self.whose(train.sender);
+        if !may_have_marks(train) {
+            self.add(asker, train);
+            each(*train);
+            return train.count();
+        }
+        // What lies between marks is handed on as trains of its own.
+        let (mut at, mut from, mut handed, mut dropped) = (0, 0, 0, train.dropped);
+        let mut hand = |this: &mut Self, asker: Option<usize>, bytes: &[u8]| {
+            if !bytes.is_empty() {
+                let part = Train { bytes, dropped: std::mem::take(&mut dropped), ..*train };
+                this.add(asker, &part);
+                handed += part.count();
+                each(part);
+            }
+        };
+        for packet in train.packets() {
+            if feedback::is_feedback(packet) {
+                hand(self, asker, &train.bytes[from..at]);
+                from = at + packet.len();
+                self.take_mark(packet, train.sender);
+            }
+            at += packet.len();
+        }
+        let asker = self.whose(train.sender);
+        hand(self, asker, &train.bytes[from..]);
+        handed
+    }
+
+    #[inline]
+    fn add(&mut self, asker: Option<usize>, train: &Train<'_>) {
+        if let Some(asker) = asker.and_then(|n| self.askers.get_mut(n)) {
+            asker.packets += train.count() as u64;
+            asker.bytes += train.bytes.len() as u64;
+        }
+    }
+
+    #[inline]
+    fn whose(&mut self, sender: &SocketAddr) -> Option<usize> {
+        match self.last {
+            Some((address, found)) if address == *sender => found,
+            _ => {
+                let found = self.askers.iter().position(|asker| asker.address == *sender);
+                self.last = Some((*sender, found));
+                found
+            }
+        }
+    }
+
+    #[cold]
+    fn take_mark(&mut self, packet: &[u8], from: &SocketAddr) {
+        let Ok(Message::Mark(mark)) = feedback::read(packet) else {
+            self.stats.refused += 1;
+            return;
+        };
+        self.stats.marks += 1;
+        let now = Instant::now();
+        let Some(n) = self.admit(&mark, from, now) else {
+            self.stats.too_many += 1;
+            return;
+        };
+        let arrived = self.nanos(now);
+        let state = self.state(&mark, arrived);
+        let asker = &mut self.askers[n];
+        asker.heard = now;
+        if asker.reported.is_some_and(|before| now - before < SHORTEST) {
+            return;
+        }
+        asker.reported = Some(now);
+        asker.reports = asker.reports.wrapping_add(1);
+        let echo = Echo {
+            session: mark.session,
+            sequence: asker.reports,
+            mark: mark.sequence,
+            mark_time: mark.time,
+            mark_packets: mark.packets,
+            packets: asker.packets,
+            bytes: asker.bytes,
+            arrived,
+            ..Echo::default()
+        };
+        match self.replier.reply(&Report { echo, state }.octets(), from) {
+            Ok(true) => self.stats.reports += 1,
+            Ok(false) | Err(_) => self.stats.unsent += 1,
+        }
+    }
+
+    /// The sender's place in the table; a new session counts from nothing.
+    fn admit(&mut self, mark: &Mark, from: &SocketAddr, now: Instant) -> Option<usize> {
+        let new = Asker {
+            address: *from,
+            session: mark.session,
+            packets: 0,
+            bytes: 0,
+            reports: 0,
+            heard: now,
+            reported: None,
+        };
+        let found = self.askers.iter().position(|asker| asker.address == *from);
+        self.last = None;
+        if let Some(n) = found {
+            if self.askers[n].session != mark.session {
+                self.askers[n] = new;
+            }
+            return Some(n);
+        }
+        if self.askers.len() < SENDERS {
+            self.askers.push(new);
+            return Some(self.askers.len() - 1);
+        }
+        let silent = self.askers.iter().position(|asker| now - asker.heard > SILENT)?;
+        self.askers[silent] = new;
+        Some(silent)
+    }
+
+    fn state(&self, mark: &Mark, time: u64) -> State {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        State {
+            mark_bytes: mark.bytes,
+            time,
+            kernel_drops: self.kernel_drops,
+            no_memory: read(&self.gauge.no_memory),
+            ring_full: read(&self.gauge.ring_full),
+            socket_fill: self.replier.fill(),
+            ring_fill: read(&self.gauge.ring_fill).min(1000) as u16,
+            ..State::default()
+        }
+    }
+
+    fn nanos(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The kernel joins a mark to a train only as its last packet, or a train of packets as long as marks are.
+#[inline]
+fn may_have_marks(train: &Train<'_>) -> bool {
+    let last = match train.stride {
+        0 => train.bytes.len(),
+        stride => (train.bytes.len().saturating_sub(1)) % stride + 1,
+    };
+    last == feedback::LEN || train.stride == feedback::LEN
+}
+
+/// A source that answers the marks among what it hands on.
+pub struct Answering<S: Source = UdpSource> {
+    source: S,
+    feedback: FeedbackSender,
+}
+
+impl Answering<UdpSource> {
+    /// Answer from the port of `source`.
+    ///
+    /// # Errors
+    /// `source` is a multicast group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is free.
+    pub fn new(source: UdpSource, gauge: Arc<Gauge>) -> io::Result<Self> {
+        let local = source.local();
+        if local.ip().is_multicast() {
+            let text = format!(
+                "feedback cannot be given for the group udp://{local}, because a sender expects it from one receiver; hint: listen on an \
+                 address of this host, or without feedback"
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let feedback = FeedbackSender::new(source.replier()?, gauge);
+        Ok(Self { source, feedback })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.source.local()
+    }
+}
+
+impl<S: Source> Answering<S> {
+    /// Answer marks among what any source gives, through `feedback`: around faults on purpose, for example.
+    #[must_use]
+    pub fn around(source: S, feedback: FeedbackSender) -> Self {
+        Self { source, feedback }
+    }
+
+    /// What was answered so far.
+    #[must_use]
+    pub fn feedback(&self) -> FeedbackStats {
+        self.feedback.stats()
+    }
+}
+
+impl<S: Source> Source for Answering<S> {
+    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
+        let (feedback, mut handed) = (&mut self.feedback, 0);
+        self.source.poll(wait, &mut |train| handed += feedback.sift(&train, each))?;
+        Ok(handed)
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.source.stats()
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, with feedback", self.source.describe())
+    }
+
+    fn is_finished(&self) -> bool {
+        self.source.is_finished()
+    }
+}
+
+#[cfg(test)]
+mod tests;

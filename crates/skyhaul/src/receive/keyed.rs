@@ -1,0 +1,54 @@
+//! Objects with keys (heaps, events) out of any number of readers: one table for many sources.
+//!
+//! ```text
+//!   UDP, TCP, bytes,   ┌ reader thread ┐ trains, pieces   ┌ stream ───────────────────────────┐        ┌ you ┐
+//!   captures, queues ─▶│ one each      │ ────────────────▶│ live objects by key, each in      │ ─ring─▶│ get │
+//!                      └───────────────┘ one copy         │ memory of its own, or in a chunk  │        └─────┘
+//!                                                         └───────────────────────────────────┘
+//! ```
+//!
+//! | file | is |
+//! |---|---|
+//! | `stream`, `readers` | the user's side: make, add readers, get, stop |
+//! | `state` | what readers share: locks, clock, ring |
+//! | `reader`, `own` | a reader's thread, and what it has for itself |
+//! | `fed` | readers without a thread: a receiver gives them what is of their family |
+//! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, on their way to the table |
+//! | `table`, `lock` | live objects under the stream's lock; limits, ends, senders |
+//! | `store`, `object` | where payloads lie, and what becomes of finished objects |
+//! | `rows` | objects of which nothing came |
+//! | `ring`, `stats`, `config` | the queue to the user; counters; limits |
+//!
+//! What ends, what is bounded and what is counted: see [`spead::receive`](crate::spead::receive).
+
+mod config;
+mod fed;
+mod lock;
+mod object;
+mod own;
+mod pieces;
+mod reader;
+mod readers;
+mod recorded;
+mod ring;
+mod rows;
+mod state;
+mod stats;
+mod store;
+mod stream;
+mod table;
+mod train;
+
+pub use config::{Full, KeyedBy, StopRule, StreamConfig, TcpReaderOptions};
+pub use object::Object;
+pub use ring::GetError;
+pub use rows::Missing;
+pub use stats::{Counts, Ended, ReaderStats, Stats};
+pub use stream::ObjectStream;
+
+pub(crate) use fed::{Fed, FedReader};
+pub(crate) use readers::{Readers, reader_methods};
+pub(crate) use ring::Ring;
+pub(crate) use state::{StreamState, lock};
+pub(crate) use store::{Finished, Store};
+pub(crate) use table::Sender;

@@ -1,0 +1,251 @@
+//! How readers are added to a stream, whatever becomes of its heaps.
+
+use super::config::TcpReaderOptions;
+use super::fed::Connections;
+use super::pieces::{self, Pieces};
+use super::reader::{Answered, Bytes, Trains, spawn};
+use super::recorded::Recorded;
+use super::state::StreamState;
+use super::store::Store;
+use crate::inproc::InprocQueue;
+use crate::recording;
+use skyhaul_core::wire::end_of;
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::pcap::PcapSource;
+use skyhaul_io::source::Source;
+use skyhaul_io::tcp::pieces::PieceSource;
+use skyhaul_io::udp::{UdpOptions, UdpSource};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A stream, stopped when this is dropped.
+pub(crate) struct Readers<S: Store> {
+    pub(crate) core: Arc<StreamState<S>>,
+}
+
+impl<S: Store> Readers<S> {
+    pub(crate) fn new(core: StreamState<S>) -> Self {
+        Self { core: Arc::new(core) }
+    }
+
+    pub(crate) fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+        self.udp(UdpSource::open(at, options)?)
+    }
+
+    pub(crate) fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+        self.answering(UdpSource::open(at, options)?)
+    }
+
+    pub(crate) fn add_udp_socket_answering(
+        &self,
+        socket: OwnedFd,
+        options: &UdpOptions,
+    ) -> io::Result<SocketAddr> {
+        self.answering(UdpSource::from_fd(socket, options)?)
+    }
+
+    fn answering(&self, source: UdpSource) -> io::Result<SocketAddr> {
+        let answered = Answered::new(source)?;
+        let local = answered.local();
+        spawn(&self.core, format!("udp://{local}"), false, answered)?;
+        Ok(local)
+    }
+
+    pub(crate) fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
+        self.udp(UdpSource::from_fd(socket, options)?)
+    }
+
+    pub(crate) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+        let limits = pieces::options(options, self.core.largest);
+        self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
+    }
+
+    /// TCP connections for whoever polls them.
+    pub(crate) fn connections(
+        &self,
+        at: &Endpoint,
+        options: &TcpReaderOptions,
+    ) -> io::Result<(SocketAddr, Connections<S>)> {
+        let limits = pieces::options(options, self.core.largest);
+        let source = PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?;
+        let local = source.local();
+        let pieces = Pieces::new(source, options, self.core.patience);
+        Ok((local, Connections::new(&self.core, at.at(local).to_string(), pieces)))
+    }
+
+    pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+        let limits = pieces::options(options, self.core.largest);
+        self.tcp(PieceSource::from_fd(fd, pieces::heads::<S::Wire>(), &limits)?, options)
+    }
+
+    fn tcp(&self, source: PieceSource, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+        let local = source.local();
+        let pieces = Pieces::new(source, options, self.core.patience);
+        spawn(&self.core, format!("tcp://{local}"), true, pieces)?;
+        Ok(local)
+    }
+
+    fn udp(&self, source: UdpSource) -> io::Result<SocketAddr> {
+        let local = source.local();
+        spawn(&self.core, format!("udp://{local}"), false, Trains(Box::new(source)))?;
+        Ok(local)
+    }
+
+    pub(crate) fn add_source(&self, name: String, source: Box<dyn Source>, waits: bool) -> io::Result<()> {
+        spawn(&self.core, name, waits, Trains(source))
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
+        spawn(&self.core, "bytes".into(), true, Bytes::new(bytes))
+    }
+
+    pub(crate) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
+        spawn(&self.core, name, true, Recorded::new(reader))
+    }
+
+    pub(crate) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
+        let source = PcapSource::open(path, port)?.cut(end_of::<S::Wire>);
+        self.add_source(path.display().to_string(), Box::new(source), true)
+    }
+
+    pub(crate) fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
+        self.add_source("inproc".into(), Box::new(queue), true)
+    }
+}
+
+impl<S: Store> Drop for Readers<S> {
+    fn drop(&mut self) {
+        self.core.stop();
+    }
+}
+
+/// The methods that every kind of stream has; `self.readers` is its [`Readers`].
+macro_rules! reader_methods {
+    () => {
+        /// Read a UDP port or multicast group. Returns the address, with the port the system chose.
+        ///
+        /// # Errors
+        /// Operation, address and a hint.
+        pub fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+            self.readers.add_udp(at, options)
+        }
+
+        /// The same, and answer senders that ask what came ([`control`](crate::control)): losses here, for
+        /// want of memory and for a full ring too, then slow them down. Unicast only.
+        ///
+        /// # Errors
+        /// Operation, address and a hint.
+        pub fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
+            self.readers.add_udp_answering(at, options)
+        }
+
+        /// Read a UDP socket that was made elsewhere and is bound.
+        ///
+        /// # Errors
+        /// It is none; or operation and address.
+        pub fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
+            self.readers.add_udp_socket(socket, options)
+        }
+
+        /// The same, and answer senders that ask what came, as [`add_udp_answering`](Self::add_udp_answering) does.
+        ///
+        /// # Errors
+        /// It is none; or operation and address.
+        pub fn add_udp_socket_answering(
+            &self,
+            socket: OwnedFd,
+            options: &UdpOptions,
+        ) -> io::Result<SocketAddr> {
+            self.readers.add_udp_socket_answering(socket, options)
+        }
+
+        /// Listen for TCP connections that carry packets one behind the other, of any length. Returns the address.
+        ///
+        /// # Errors
+        /// Operation, address and a hint.
+        pub fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+            self.readers.add_tcp(at, options)
+        }
+
+        /// The same with a TCP socket that was made elsewhere: one that listens, or one that is connected.
+        ///
+        /// # Errors
+        /// It is neither; or operation and address.
+        pub fn add_tcp_socket(&self, socket: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+            self.readers.add_tcp_socket(socket, options)
+        }
+
+        /// Read whatever gives packets. `can_be_held`: nothing is lost there while it is not read.
+        ///
+        /// # Errors
+        /// No thread could be started.
+        pub fn add_source(&self, name: &str, source: Box<dyn Source>, can_be_held: bool) -> io::Result<()> {
+            self.readers.add_source(name.to_owned(), source, can_be_held)
+        }
+
+        /// Read packets that follow each other in memory, from the first to the last.
+        ///
+        /// # Errors
+        /// No thread could be started.
+        pub fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
+            self.readers.add_bytes(bytes)
+        }
+
+        /// Read the packets of a recording, which `name` names in reports. What its reader meets is in the reader's
+        /// [`Account`](crate::recording::Account).
+        ///
+        /// # Errors
+        /// No thread could be started.
+        pub fn add_recording(&self, name: &str, reader: crate::recording::Reader) -> io::Result<()> {
+            self.readers.add_recording(name.to_owned(), reader)
+        }
+
+        /// Read a capture: UDP packets to `port`, or all. Trains that were not cut when they were captured (GSO, GRO) are.
+        ///
+        /// # Errors
+        /// The file cannot be read, or is no capture.
+        pub fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
+            self.readers.add_pcap(path, port)
+        }
+
+        /// Read an in-process queue until it is closed and empty.
+        ///
+        /// # Errors
+        /// No thread could be started.
+        pub fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
+            self.readers.add_inproc(queue)
+        }
+
+        /// Let the readers begin, where the configuration says that they wait for it.
+        pub fn start(&self) {
+            self.readers.core.start();
+        }
+
+        /// End the stream: sockets close, heaps under construction are handed on as they are, and whoever waits is told.
+        /// Returns when all readers have ended, within some tens of milliseconds.
+        pub fn stop(&self) {
+            self.readers.core.stop();
+        }
+
+        /// Wait until every reader has ended by itself. Heaps may still wait to be got.
+        pub fn join(&self) {
+            self.readers.core.join();
+        }
+
+        /// Why it ended, if it has.
+        #[must_use]
+        pub fn ended(&self) -> Option<Ended> {
+            self.readers.core.table().ended()
+        }
+
+        /// Every counter, whole and for each reader.
+        #[must_use]
+        pub fn stats(&self) -> Stats {
+            self.readers.core.stats()
+        }
+    };
+}
+pub(crate) use reader_methods;

@@ -1,0 +1,505 @@
+//! What the readers of a stream do, whatever they read: lock, place, hand on, keep the time.
+//!
+//! ```text
+//!   reader ─ train ─▶ lock ▶ place each packet ▶ take what is finished ▶ unlock ─▶ … ─▶ ring, once for each look
+//! ```
+//!
+//! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
+
+use super::config::{Full, StreamConfig};
+pub(crate) use super::own::Reader;
+use super::ring::Ring;
+use super::stats::{Counts, Ended, ReaderStats, Stats};
+use super::store::{Finished, Store};
+use super::table::{Sender, Table};
+use crate::awake::Awake;
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_io::copy;
+use skyhaul_io::memory::heap::HeapMemory;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Bytes that come before a user who has not taken all is given way to.
+const PILE: u64 = 2 << 20;
+
+/// Finished heaps that a reader holds beside a full ring, at most.
+const MOST_HELD: usize = 1024;
+/// Shortest sleep of a reader.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
+pub(crate) const WAIT: Duration = Duration::from_millis(20);
+/// Shortest time between two looks at the clock's business.
+const TICK: Nanos = Nanos(2_000_000);
+/// The longest time between two looks at the clock while anybody reads, several times over.
+const TURN: Duration = Duration::from_millis(100);
+/// Trains between two looks at the clock itself.
+const TRAINS_PER_LOOK: u32 = 16;
+/// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
+/// and where the user shares the reader's processor, it is now that the user gets it.
+pub(crate) const GRACE: Duration = Duration::from_millis(5);
+
+thread_local! {
+    /// The address of the stream that this thread reads for.
+    static READS: Cell<usize> = const { Cell::new(0) };
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panicking holder leaves behind is at worst one heap short.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A reader's thread is gone when this is dropped.
+struct AliveGuard<'a>(&'a (Mutex<usize>, Condvar));
+
+impl Drop for AliveGuard<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.0) -= 1;
+        self.0.1.notify_all();
+    }
+}
+
+/// A stream, as its readers share it.
+pub(crate) struct StreamState<S: Store> {
+    pub(crate) name: String,
+    pub(crate) full: Full,
+    overflow: u64,
+    pub(crate) memory: HeapMemory,
+    /// Bytes of it to be touched before they are needed.
+    pub(crate) ahead: u64,
+    /// Bytes of the largest heap.
+    pub(crate) largest: u64,
+    /// Silence ends it.
+    pub(crate) ends_idle: bool,
+    /// How long a heap may be silent.
+    pub(crate) patience: Option<Nanos>,
+    cpus: Vec<usize>,
+    /// The stream's time zero.
+    begun: Instant,
+    /// Ends it, by the clock on the wall.
+    deadline: Option<Duration>,
+    /// Time in which it was looked at: while nobody reads, packets wait, and no heap is late for that.
+    clock: Mutex<Awake>,
+    table: Mutex<Table<S>>,
+    pub(crate) ring: Arc<Ring<S::Out>>,
+    /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
+    finished: Option<Finished<S::Out>>,
+    started: (Mutex<bool>, Condvar),
+    /// Nothing more is to be read.
+    over: AtomicBool,
+    /// Nobody waits for the user any more.
+    stopping: AtomicBool,
+    left: AtomicBool,
+    pub(crate) running: AtomicUsize,
+    /// Readers and connections that wait for memory.
+    pub(crate) waiting: AtomicUsize,
+    readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Threads of readers that have not ended.
+    alive: (Mutex<usize>, Condvar),
+    /// What is counted on no reader's thread.
+    own: Mutex<Counts>,
+}
+
+impl<S: Store> StreamState<S> {
+    pub(crate) fn new(config: &StreamConfig, begun: Instant, store: S, ring: Arc<Ring<S::Out>>) -> Self {
+        ring.join();
+        let finished = store.finished();
+        Self {
+            finished,
+            name: config.name.clone(),
+            full: config.full,
+            overflow: config.overflow,
+            memory: config.memory.clone(),
+            ahead: config.ahead,
+            largest: config.heaps.largest.min(config.memory.limit()),
+            ends_idle: config.idle_timeout.is_some(),
+            patience: config.heaps.timeout,
+            cpus: config.cpus.clone(),
+            begun,
+            deadline: config.deadline,
+            clock: Mutex::new(Awake::with_turns(TURN)),
+            table: Mutex::new(Table::new(config, store)),
+            ring,
+            started: (Mutex::new(!config.explicit_start), Condvar::new()),
+            over: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+            left: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
+            readers: Mutex::default(),
+            threads: Mutex::default(),
+            alive: (Mutex::new(0), Condvar::new()),
+            own: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Nanos {
+        self.turn().0
+    }
+
+    /// The time, and whether nobody had looked at it for long: the program was paused.
+    fn turn(&self) -> (Nanos, bool) {
+        let mut clock = lock(&self.clock);
+        let pause = clock.turn();
+        let now = clock.now();
+        drop(clock);
+        // Without a reader nobody had to look.
+        if let Some(pause) = pause.filter(|_| !self.is_idle()) {
+            let mut own = lock(&self.own);
+            own.pauses += 1;
+            own.paused_ms += u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        }
+        (now, pause.is_some())
+    }
+
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table<S>> {
+        lock(&self.table)
+    }
+
+    /// Whether nothing more is to be read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// Whether every reader that was added has ended, or none was.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn start(&self) {
+        *lock(&self.started.0) = true;
+        self.started.1.notify_all();
+    }
+
+    /// Keeps the time meanwhile: a deadline holds for a stream that nobody starts, too.
+    pub(crate) fn wait_for_start(&self, me: &mut Reader<S::Out>) {
+        while !self.is_over() {
+            let started = lock(&self.started.0);
+            if *started {
+                return;
+            }
+            drop(self.started.1.wait_timeout(started, WAIT).unwrap_or_else(PoisonError::into_inner));
+            self.tick(me);
+        }
+    }
+
+    /// The processor for reader `number`.
+    pub(crate) fn cpu(&self, number: usize) -> Option<usize> {
+        self.cpus.get(number % self.cpus.len().max(1)).copied()
+    }
+
+    /// A reader more; its thread follows with [`adopt`](Self::adopt).
+    pub(crate) fn enter(&self, name: String, can_be_held: bool) -> Reader<S::Out> {
+        let waits = match self.full {
+            Full::Auto => can_be_held,
+            Full::Wait => true,
+            Full::Refuse => false,
+        };
+        let stats = Arc::new(Mutex::new(ReaderStats { name, ..ReaderStats::default() }));
+        let mut readers = lock(&self.readers);
+        readers.push(stats.clone());
+        // What went by while nobody read was no pause.
+        self.turn();
+        self.running.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.alive.0) += 1;
+        let overflow = if waits && !can_be_held && self.finished.is_none() { self.overflow } else { 0 };
+        let out = VecDeque::with_capacity(MOST_HELD);
+        Reader { out, overflow, ..Reader::new(waits, stats, readers.len() - 1) }
+    }
+
+    /// Its thread could not be started.
+    pub(crate) fn never_ran(&self, stats: &Mutex<ReaderStats>, why: &std::io::Error) {
+        let mut stats = lock(stats);
+        (stats.ended, stats.error) = (true, Some(why.to_string()));
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        drop(AliveGuard(&self.alive));
+    }
+
+    pub(crate) fn adopt(&self, thread: JoinHandle<()>) {
+        lock(&self.threads).push(thread);
+    }
+
+    /// A reader has ended; the last one ends the stream.
+    pub(crate) fn exit(&self, mut me: Reader<S::Out>, error: Option<String>) {
+        me.overflow = 0;
+        self.hand_over(&mut me);
+        let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            me.now = self.now();
+            let mut table = self.table();
+            table.end(Ended::Readers, me.now);
+            self.take_finished(table, &mut me);
+            me.publish();
+            self.hand_over(&mut me);
+        }
+        me.publish();
+        let mut stats = lock(&me.stats);
+        stats.error = error;
+        stats.ended = true;
+        stats.cpu = skyhaul_io::host::thread::cpu_time();
+        drop(stats);
+        if last {
+            self.leave();
+        }
+    }
+
+    /// A reader without a thread of its own has ended.
+    pub(crate) fn leave_reader(&self, me: Reader<S::Out>) {
+        self.exit(me, None);
+        drop(AliveGuard(&self.alive));
+    }
+
+    /// The ring gets nothing more from here.
+    fn leave(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) && self.ring.leave() && self.finished.is_some() {
+            // What several streams that stopped at a time left to each other.
+            let mut me = self.nobody();
+            self.refuse(&mut me, true);
+            lock(&self.own).merge(&me.counts);
+        }
+    }
+
+    /// End now: readers stop, what they hold and nobody has room for is counted, and they are waited for.
+    pub(crate) fn stop(&self) {
+        self.end();
+        self.join();
+        self.leave();
+    }
+
+    /// The same without waiting for them.
+    pub(crate) fn end(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let mut me = self.nobody();
+        me.now = self.now();
+        let mut table = self.table();
+        table.end(Ended::Stopped, me.now);
+        self.take_finished(table, &mut me);
+        self.hand_over(&mut me);
+        lock(&self.own).merge(&me.counts);
+        self.over.store(true, Ordering::Release);
+        self.start();
+    }
+
+    /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.
+    pub(crate) fn join(&self) {
+        if READS.get() == self.address() {
+            return;
+        }
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        // Somebody else may have taken the threads, to wait for them as well.
+        let mut alive = lock(&self.alive.0);
+        while *alive > 0 {
+            alive = self.alive.1.wait(alive).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Be the thread of a reader that has [entered](Self::enter), until it ends.
+    pub(crate) fn as_reader(&self, run: impl FnOnce()) {
+        let _gone = AliveGuard(&self.alive);
+        READS.set(self.address());
+        run();
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        let table = self.table();
+        let (live, ended, missing) = (table.live(), table.ended(), table.missing());
+        drop(table);
+        let readers: Vec<_> = lock(&self.readers).iter().map(|reader| lock(reader).clone()).collect();
+        let mut total = *lock(&self.own);
+        readers.iter().for_each(|reader| total.merge(&reader.counts));
+        Stats {
+            total,
+            readers,
+            missing,
+            live,
+            waiting: self.ring.len(),
+            memory_used: self.memory.used(),
+            memory_refused: self.memory.refused(),
+            ended,
+        }
+    }
+
+    /// The clock's business, for a stream without a running reader.
+    pub(crate) fn tick_alone(&self) {
+        let mut me = self.nobody();
+        self.tick(&mut me);
+        let mut left = 0;
+        if self.finished.is_some() {
+            // Not refused for want of room: it may be what readers of the group's other streams wait with.
+            copy::fence();
+            left = self.push(&mut me);
+        } else {
+            self.hand_over(&mut me);
+        }
+        lock(&self.own).merge(&me.counts);
+        if left == 0 && self.is_over() && self.is_idle() {
+            self.leave();
+        }
+    }
+
+    /// A reader that reads nothing.
+    fn nobody(&self) -> Reader<S::Out> {
+        Reader { grace: false, ..Reader::new(false, Arc::default(), 0) }
+    }
+
+    /// What was read in one look is placed: keep the time, publish, hand on.
+    pub(crate) fn after_look(&self, me: &mut Reader<S::Out>, packets: usize) {
+        if packets > 0 {
+            me.counts.batches += 1;
+            me.counts.max_batch = me.counts.max_batch.max(packets as u64);
+        }
+        me.looks = 0;
+        let (now, paused) = self.turn();
+        me.now = now;
+        // Behind a pause an empty look is one from before: what waits now is seen by the next.
+        if !paused && (packets == 0 || now.since(me.ticked) >= TICK) {
+            self.tick(me);
+        }
+        // Whoever gets a heap finds it counted.
+        me.publish();
+        if self.hand_over(me) {
+            me.publish();
+        }
+        self.give_way(me);
+    }
+
+    /// A user on this reader's processor does not run while the reader does, and what it would give back piles up past
+    /// the cache: let it run before that. A user on another processor costs a look at the count.
+    fn give_way(&self, me: &mut Reader<S::Out>) {
+        let bytes = me.counts.bytes;
+        if self.ring.len() == 0 {
+            me.gave_way = bytes;
+        } else if bytes - me.gave_way >= PILE {
+            me.gave_way = bytes;
+            std::thread::yield_now();
+        }
+    }
+
+    pub(crate) fn tick(&self, me: &mut Reader<S::Out>) {
+        me.now = self.now();
+        me.ticked = me.now;
+        let mut table = self.table();
+        table.handle_timeout(me.now);
+        if self.deadline.is_some_and(|deadline| self.begun.elapsed() >= deadline) {
+            table.end(Ended::Deadline, me.now);
+        }
+        let next = table.poll_timeout().map_or(WAIT, |then| Duration::from_nanos(then.since(me.now).0));
+        me.wait = next.clamp(NAP, WAIT);
+        self.take_finished(table, me);
+    }
+
+    /// Take what is finished, and let the table go.
+    #[inline]
+    pub(crate) fn take_finished(&self, mut table: MutexGuard<'_, Table<S>>, me: &mut Reader<S::Out>) {
+        table.drain(&mut me.out, &mut me.counts);
+        if table.ended().is_some() {
+            self.over.store(true, Ordering::Release);
+        }
+        // Another reader may finish, and hand on, a heap that this one wrote to.
+        if self.running.load(Ordering::Relaxed) > 1 {
+            copy::fence();
+        }
+    }
+
+    /// Give the ring what is finished; wait or refuse where it has no room. Whether there was none.
+    pub(crate) fn hand_over(&self, me: &mut Reader<S::Out>) -> bool {
+        if self.finished.is_none() && me.out.is_empty() {
+            return false;
+        }
+        copy::fence();
+        if self.push(me) == 0 {
+            me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
+            return false;
+        }
+        let held = || me.out.iter().map(S::bytes_of).sum::<u64>();
+        if me.out.len() < MOST_HELD && held() < me.overflow {
+            me.wait = NAP;
+            return false;
+        }
+        me.counts.blocked += u64::from(me.waits || me.grace);
+        let until = me.grace.then(|| Instant::now() + GRACE);
+        loop {
+            let stopping = self.stopping.load(Ordering::Acquire);
+            if stopping && self.finished.is_some() && self.ring.is_shared() {
+                // The group's other streams hand it on.
+                break;
+            }
+            let graced = until.is_some_and(|until| Instant::now() < until);
+            if stopping || !(me.waits || graced) {
+                self.refuse(me, stopping);
+                break;
+            }
+            me.publish();
+            self.ring.wait_for_room(if me.waits { WAIT } else { GRACE });
+            if !self.is_over() {
+                self.tick(me);
+            }
+            if self.push(me) == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    /// As much of what is finished as there is room for. Returns how much is left.
+    fn push(&self, me: &mut Reader<S::Out>) -> usize {
+        match &self.finished {
+            None => {
+                self.ring.push(&mut me.out);
+                me.out.len()
+            }
+            // Under its lock, so that nobody overtakes.
+            Some(finished) => {
+                let mut finished = lock(finished);
+                self.ring.push(&mut finished);
+                finished.len()
+            }
+        }
+    }
+
+    /// For what is left there is no room.
+    fn refuse(&self, me: &mut Reader<S::Out>, stopping: bool) {
+        let mut left = match &self.finished {
+            None => std::mem::take(&mut me.out),
+            Some(finished) => std::mem::take(&mut *lock(finished)),
+        };
+        *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += left.len() as u64;
+        self.table().store.refused(&mut left);
+        me.grace = false;
+    }
+
+    /// The time, to within some trains.
+    #[inline]
+    pub(crate) fn look_at_clock(&self, me: &mut Reader<S::Out>) {
+        if me.looks.is_multiple_of(TRAINS_PER_LOOK) {
+            me.now = self.now();
+        }
+        me.looks += 1;
+    }
+
+    /// Who sends, without a search if it is who sent before.
+    #[inline]
+    pub(crate) fn sender(
+        table: &mut Table<S>,
+        me: &mut Reader<S::Out>,
+        address: &SocketAddr,
+    ) -> Result<Sender, Reject> {
+        if let Some(sender) = me.sender.filter(|sender| sender.address == *address) {
+            return Ok(sender);
+        }
+        let sender = table.sender(me.number, *address)?;
+        me.sender = Some(sender);
+        Ok(sender)
+    }
+}

@@ -1,0 +1,217 @@
+//! Where payloads go and what becomes of finished objects: memory of their own, or a place in a chunk.
+
+use super::object::{Live, Object};
+use super::table::{Run, Sender};
+use skyhaul_core::assembly::Retired;
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::keyed::Keyed;
+use skyhaul_io::memory::heap::HeapCache;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex};
+
+/// What is finished and not in the ring yet, of several streams.
+pub(crate) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
+
+/// The head of a packet, as a store's family reads it.
+pub(crate) type HeadOf<'a, S> = <<S as Store>::Wire as Keyed>::Head<'a>;
+
+/// What a stream is for. Called under the stream's lock.
+pub(crate) trait Store: Send + Sized + 'static {
+    /// How packets are read.
+    type Wire: Keyed;
+    /// An object under construction.
+    type Block: Send;
+    /// What is handed on.
+    type Out: Send;
+    /// Finished heaps are looked at after every packet, not after every train.
+    const EAGER: bool = false;
+
+    /// Room for a heap of `bytes`; `old` is what it outgrew, whose content is kept.
+    ///
+    /// # Errors
+    /// `old`, and why there is none.
+    fn room(
+        &mut self,
+        head: &HeadOf<'_, Self>,
+        from: &Sender,
+        bytes: u64,
+        old: Option<Self::Block>,
+    ) -> Result<Self::Block, (Option<Self::Block>, Reject)>;
+
+    /// A part of a heap. Returns how many item pointers were too many.
+    ///
+    /// # Errors
+    /// It does not belong to this heap after all.
+    fn write(
+        &mut self,
+        block: &mut Self::Block,
+        head: &HeadOf<'_, Self>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, Reject>;
+
+    /// The payloads of a run, of packets that have the same head but for their offsets. Returns how many were written, and
+    /// how many item pointers were too many.
+    ///
+    /// # Errors
+    /// The first of them does not belong to this heap after all.
+    fn write_run(
+        &mut self,
+        block: &mut Self::Block,
+        head: &HeadOf<'_, Self>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
+        let (mut to, mut written, mut refused) = (offset, 0, 0);
+        for payload in run.payloads() {
+            match self.write(block, head, to, payload) {
+                Ok(more) => refused += more,
+                Err(why) if written == 0 => return Err(why),
+                Err(_) => break,
+            }
+            to += payload.len() as u64;
+            written += 1;
+        }
+        Ok((written, refused))
+    }
+
+    /// Blocks have memory that whoever holds one may fill: see [`bytes`](Self::bytes).
+    const FILLED_OUTSIDE: bool = false;
+
+    /// A part of a block's memory, to be filled by whoever holds the block; for goals that have such.
+    fn bytes(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
+        let _ = (block, at, length);
+        None
+    }
+
+    /// The first `bytes` of one block become part of another of the same heap. Returns how many items were too many.
+    ///
+    /// # Errors
+    /// They do not belong together after all.
+    fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<u64, Reject> {
+        let _ = (into, from, bytes);
+        Err(Reject::Overlap)
+    }
+
+    /// Bytes of memory that something finished holds.
+    fn bytes_of(out: &Self::Out) -> u64 {
+        let _ = out;
+        0
+    }
+
+    /// A heap is finished.
+    fn retired(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
+
+    /// Where streams that share a ring put what is ready, so that its order is kept. `None`: into `out`.
+    fn finished(&self) -> Option<Finished<Self::Out>> {
+        None
+    }
+
+    /// Finished heaps were looked at: hand on what that made ready. `ended`: the stream has ended.
+    fn ready(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {
+        let _ = (ended, out);
+    }
+
+    /// For these the ring had no room; what is left in `out` is dropped.
+    fn refused(&mut self, out: &mut VecDeque<Self::Out>) {
+        let _ = out;
+    }
+
+    /// A heap ended that is not handed on.
+    fn dropped(&mut self, heap: Retired<Self::Block>) {
+        drop(heap);
+    }
+}
+
+/// Each object in memory of its own, for the user to take.
+#[derive(Debug)]
+pub(crate) struct ObjectStore<W> {
+    memory: HeapCache,
+    /// When the stream's clock stood at zero, in nanoseconds since 1970.
+    wall: Nanos,
+    wire: PhantomData<W>,
+}
+
+impl<W: Keyed> ObjectStore<W> {
+    pub(crate) fn new(memory: HeapCache, wall: Nanos) -> Self {
+        Self { memory, wall, wire: PhantomData }
+    }
+}
+
+impl<W: Keyed> Store for ObjectStore<W> {
+    type Wire = W;
+    type Block = Live<W>;
+    type Out = Object<W>;
+    const FILLED_OUTSIDE: bool = true;
+
+    #[inline]
+    fn room(
+        &mut self,
+        head: &W::Head<'_>,
+        from: &Sender,
+        bytes: u64,
+        old: Option<Live<W>>,
+    ) -> Result<Live<W>, (Option<Live<W>>, Reject)> {
+        let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
+        let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
+        match old {
+            None => Ok(Live { bytes: new, kept: W::begin(head), sender: from.address }),
+            Some(mut old) => {
+                let there = old.bytes.len().min(new.len());
+                new.place(0, &old.bytes[..there]);
+                old.bytes = new;
+                Ok(old)
+            }
+        }
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        block: &mut Live<W>,
+        head: &W::Head<'_>,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<u64, Reject> {
+        let refused = W::keep(&mut block.kept, head)?;
+        block.bytes.place(offset as usize, bytes);
+        Ok(refused)
+    }
+
+    #[inline]
+    fn write_run(
+        &mut self,
+        block: &mut Live<W>,
+        head: &W::Head<'_>,
+        offset: u64,
+        run: &Run<'_>,
+    ) -> Result<(usize, u64), Reject> {
+        let Run { bytes, stride, each, count } = *run;
+        if count == 1 {
+            return self.write(block, head, offset, bytes).map(|refused| (1, refused));
+        }
+        let refused = W::keep(&mut block.kept, head)?;
+        block.bytes.place_run(offset as usize, bytes, stride, each);
+        Ok((count, refused * count as u64))
+    }
+
+    fn bytes(block: &mut Live<W>, at: usize, length: usize) -> Option<&mut [u8]> {
+        block.bytes.get_mut(at..at.checked_add(length)?)
+    }
+
+    fn join(&mut self, into: &mut Live<W>, from: &mut Live<W>, bytes: u64) -> Result<u64, Reject> {
+        let refused = W::join(&mut into.kept, &from.kept)?;
+        into.bytes.place(0, &from.bytes[..bytes as usize]);
+        Ok(refused)
+    }
+
+    fn bytes_of(object: &Object<W>) -> u64 {
+        object.payload().len() as u64
+    }
+
+    #[inline]
+    fn retired(&mut self, object: Retired<Live<W>>, out: &mut VecDeque<Object<W>>) {
+        out.push_back(Object::new(object, self.wall));
+    }
+}

@@ -1,0 +1,474 @@
+//! What the readers of one stream share under its lock: the heaps under construction, the ends, the senders.
+
+use super::config::{KeyedBy, StopRule, StreamConfig};
+use super::rows::{Missing, Rows};
+use super::stats::{Counts, Ended};
+use super::store::{HeadOf, Store};
+use skyhaul_core::assembly::{Keyed, Slot, Window};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
+use skyhaul_core::wire::keyed::{Head, own_source};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// A sender as the table knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sender {
+    pub(crate) address: SocketAddr,
+    /// Part of a heap's key: 0 where heaps are known by their counter alone.
+    pub(crate) number: u64,
+    /// Which reader has it.
+    pub(crate) reader: usize,
+}
+
+impl Sender {
+    /// The source of objects with such a key, in the books of what is missing.
+    fn source(&self, key: Key) -> (usize, SocketAddr, u16) {
+        (self.reader, self.address, own_source(key))
+    }
+}
+
+/// A heap that comes as one long packet, filled outside of the table.
+pub(crate) struct LiveObject<B> {
+    placement: Placement,
+    pub(crate) block: B,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// How much of it came, from its beginning.
+    pub(crate) filled: u64,
+}
+
+/// Shared by the readers of a stream.
+pub(crate) struct Table<S: Store> {
+    heaps: Keyed<S::Block>,
+    pub(crate) store: S,
+    senders: HashMap<SocketAddr, u64>,
+    stopped: HashSet<SocketAddr>,
+    rows: Rows,
+    /// Looked at between two packets, and not handed on yet.
+    settled: VecDeque<S::Out>,
+    rules: Rules,
+    largest: u64,
+    /// When a packet was last accepted.
+    last: Option<Nanos>,
+    handed_heaps: u64,
+    handed_bytes: u64,
+    ended: Option<Ended>,
+}
+
+/// The part of the configuration that is looked at for packets and heaps.
+struct Rules {
+    key: KeyedBy,
+    stop: StopRule,
+    idle: Option<Nanos>,
+    heap_limit: u64,
+    byte_limit: u64,
+    start_at: u64,
+    incomplete: bool,
+    senders: usize,
+}
+
+pub(crate) fn nanos(duration: Duration) -> Nanos {
+    Nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// Payloads of packets of one heap that go on one where the other ends ([`Sequel`](skyhaul_core::wire::spead::Sequel)).
+/// They are looked up and noted once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run<'a> {
+    /// The first payload, and behind it what lies up to the end of the last.
+    pub(crate) bytes: &'a [u8],
+    /// From one payload to the next.
+    pub(crate) stride: usize,
+    /// Bytes of each payload.
+    pub(crate) each: usize,
+    pub(crate) count: usize,
+}
+
+/// Why a run was not placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) why: Reject,
+    /// Of so many of its packets, from the first on, this is known to be true: those are refused, and counted by the store
+    /// where it counts such. The others are to be placed by themselves.
+    pub(crate) packets: usize,
+}
+
+impl Refused {
+    /// Whether all that is missing is memory.
+    pub(crate) fn lacks_memory(&self) -> bool {
+        self.why == Reject::NoBuffer && self.packets > 0
+    }
+}
+
+impl<'a> Run<'a> {
+    /// One payload.
+    pub(crate) fn one(bytes: &'a [u8]) -> Self {
+        Run { bytes, stride: bytes.len(), each: bytes.len(), count: 1 }
+    }
+
+    /// `bytes` are `count` packets of `stride` bytes, of which the first has its payload at `start`.
+    ///
+    /// # Panics
+    /// If they are not all there.
+    pub(crate) fn of(start: usize, bytes: &'a [u8], stride: usize, count: usize) -> Self {
+        Run { bytes: &bytes[start..stride * count], stride, each: stride - start, count }
+    }
+
+    /// Bytes of all payloads.
+    pub(crate) fn length(&self) -> u64 {
+        self.bytes_of(self.count)
+    }
+
+    /// Bytes of so many payloads.
+    pub(crate) fn bytes_of(&self, packets: usize) -> u64 {
+        self.each as u64 * packets as u64
+    }
+
+    /// A reason that was found for the run as a whole.
+    fn refused(&self, why: Reject) -> Refused {
+        let packets = match why {
+            Reject::Duplicate | Reject::Late | Reject::BeforeStart | Reject::AfterStop => self.count,
+            // Some of them may have a place, or another reason to have none.
+            _ if self.count > 1 => 0,
+            _ => 1,
+        };
+        Refused { why, packets }
+    }
+
+    /// Why the table has no place for it; `room`: why there was no room, if there was none.
+    fn without_place(&self, why: Reject, room: Reject, is_sized: bool) -> Refused {
+        if why == Reject::NoBuffer { self.without_room(room, is_sized) } else { self.refused(why) }
+    }
+
+    /// A reason that was found when room for its heap was asked for.
+    fn without_room(&self, why: Reject, is_sized: bool) -> Refused {
+        match why {
+            // Each of them needs the same.
+            Reject::NoBuffer if is_sized => Refused { why, packets: self.count },
+            // A heap that grows may have room for some.
+            Reject::NoBuffer | Reject::Late => self.refused(why),
+            // That was the first packet's question. The others ask for themselves: the answer may change.
+            _ => Refused { why, packets: 1 },
+        }
+    }
+
+    #[inline]
+    pub(crate) fn payloads(&self) -> impl Iterator<Item = &'a [u8]> {
+        let Run { bytes, stride, each, count } = *self;
+        (0..count).map(move |n| &bytes[n * stride..][..each])
+    }
+}
+
+impl<S: Store> Table<S> {
+    pub(crate) fn new(config: &StreamConfig, store: S) -> Self {
+        let mut heaps = config.heaps;
+        heaps.largest = heaps.largest.min(config.memory.limit());
+        Self {
+            heaps: Keyed::new(heaps),
+            store,
+            senders: HashMap::new(),
+            stopped: HashSet::new(),
+            rows: Rows::default(),
+            rules: Rules {
+                key: config.key,
+                stop: config.stop,
+                idle: config.idle_timeout.map(nanos),
+                heap_limit: config.heap_limit.unwrap_or(u64::MAX),
+                byte_limit: config.byte_limit.unwrap_or(u64::MAX),
+                start_at: config.start_at.unwrap_or(0),
+                incomplete: config.incomplete,
+                senders: config.senders,
+            },
+            settled: VecDeque::new(),
+            largest: heaps.largest,
+            last: None,
+            handed_heaps: 0,
+            handed_bytes: 0,
+            ended: None,
+        }
+    }
+
+    pub(crate) fn ended(&self) -> Option<Ended> {
+        self.ended
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.heaps.live()
+    }
+
+    /// Heaps of which nothing came.
+    pub(crate) fn missing(&self) -> Missing {
+        self.rows.missing()
+    }
+
+    /// Who that is, for this reader.
+    pub(crate) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
+        if self.rules.key == KeyedBy::Counter {
+            return Ok(Sender { address, number: 0, reader });
+        }
+        let next = self.senders.len() as u64 + 1;
+        let number = match self.senders.get(&address) {
+            Some(&number) => number,
+            None if self.senders.len() >= self.rules.senders => return Err(Reject::TooManyStreams),
+            None => *self.senders.entry(address).or_insert(next),
+        };
+        Ok(Sender { address, number, reader })
+    }
+
+    /// Put the payloads of a run, which begin `at` bytes into that of a packet with this head, where they belong. Returns of
+    /// how many packets: at least one.
+    #[inline]
+    pub(crate) fn run(
+        &mut self,
+        head: &HeadOf<'_, S>,
+        at: u64,
+        run: Run<'_>,
+        from: &Sender,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<usize, Refused> {
+        if self.ended.is_some() {
+            return Err(run.refused(Reject::AfterStop));
+        }
+        let placement = head.placement(from.number);
+        if placement.key.number < self.rules.start_at {
+            return Err(run.refused(Reject::BeforeStart));
+        }
+        if head.is_stop() && self.rules.stop != StopRule::Never {
+            if at == 0 {
+                self.stop_item(from, now, counts);
+            }
+            return Ok(1);
+        }
+        if head.is_start() && self.heaps.forget(placement.key, now) {
+            self.rows.begin(from.source(placement.key));
+        }
+        let part = Placement { offset: placement.offset + at, length: run.length(), ..placement };
+        let store = &mut self.store;
+        let mut why = Reject::NoBuffer;
+        let room = |bytes, old| {
+            store.room(head, from, bytes, old).map_err(|(old, reason)| {
+                why = reason;
+                old
+            })
+        };
+        let mut slot = match self.heaps.reserve(part, now, room) {
+            Ok(slot) => slot,
+            Err(reason) => {
+                self.refused(reason, &placement, head.is_control(), from, counts);
+                return Err(run.without_place(reason, why, placement.size.is_some()));
+            }
+        };
+        if slot.is_first() {
+            self.rows.note(from.source(placement.key), &placement, head.is_control());
+        }
+        let written = self.store.write_run(slot.block(), head, part.offset, &run);
+        let (placed, refused) = written.map_err(|why| run.refused(why))?;
+        counts.pointers_refused += refused;
+        slot.cut(part.offset + run.bytes_of(placed));
+        slot.commit(now);
+        let is_whole = at + run.length() == placement.length && placement.size == Some(placement.length);
+        counts.single_packet_heaps += u64::from(is_whole);
+        self.last = Some(now);
+        if S::EAGER {
+            self.settle(counts);
+        }
+        Ok(placed)
+    }
+
+    /// The same for one payload, or a part of it.
+    #[inline]
+    pub(crate) fn part(
+        &mut self,
+        head: &HeadOf<'_, S>,
+        at: u64,
+        bytes: &[u8],
+        from: &Sender,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
+        self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ()).map_err(|refused| refused.why)
+    }
+
+    /// A packet is refused: count what that tells of its heap.
+    #[cold]
+    fn refused(
+        &mut self,
+        why: Reject,
+        place: &Placement,
+        is_control: bool,
+        from: &Sender,
+        counts: &mut Counts,
+    ) {
+        if !matches!(why, Reject::Duplicate | Reject::Late) {
+            // It came, though it has no place.
+            self.rows.note(from.source(place.key), place, is_control);
+        }
+        counts.repeated_heaps += self.heaps.take_repeated();
+    }
+
+    /// Look at finished heaps though nothing is to be handed on yet.
+    fn settle(&mut self, counts: &mut Counts) {
+        let mut out = std::mem::take(&mut self.settled);
+        self.drain_heaps(&mut out, counts);
+        self.settled = out;
+    }
+
+    /// Memory for a heap that comes as one long packet, to be filled outside of the table. None: it goes the way of all
+    /// packets.
+    pub(crate) fn begin_whole(
+        &mut self,
+        head: &HeadOf<'_, S>,
+        from: &Sender,
+        counts: &mut Counts,
+    ) -> Option<LiveObject<S::Block>> {
+        let placement = head.placement(from.number);
+        // Asked first: a store counts what it finds room for.
+        let wanted = S::FILLED_OUTSIDE
+            && self.ended.is_none()
+            && !(head.is_stop() && self.rules.stop != StopRule::Never)
+            && !head.is_start()
+            && placement.key.number >= self.rules.start_at
+            && placement.length <= self.largest;
+        if !wanted {
+            return None;
+        }
+        let mut block = self.store.room(head, from, placement.length, None).ok()?;
+        counts.pointers_refused += self.store.write(&mut block, head, 0, &[]).ok()?;
+        self.rows.note(from.source(placement.key), &placement, head.is_control());
+        Some(LiveObject { placement, block, bytes: placement.length, filled: 0 })
+    }
+
+    /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
+    /// on as it is if that came meanwhile. With `last`, nobody waits for more of it, unless it comes from elsewhere, too.
+    pub(crate) fn finish_whole(
+        &mut self,
+        whole: LiveObject<S::Block>,
+        last: bool,
+        now: Nanos,
+        counts: &mut Counts,
+    ) -> Result<(), Reject> {
+        let LiveObject { placement, block, bytes, filled } = whole;
+        let key = placement.key;
+        let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
+        let mut block = Some(block);
+        // Not in place of what a heap without a size has already: those bytes would be lost.
+        let mut slot = match self.heaps.reserve(part, now, |_, old| match old {
+            None => block.take().ok_or(None),
+            old => Err(old),
+        }) {
+            Ok(slot) => slot,
+            Err(reason) => {
+                counts.repeated_heaps += self.heaps.take_repeated();
+                return Err(reason);
+            }
+        };
+        let began = slot.is_first();
+        if let Some(mut block) = block.take() {
+            // The same heap is under construction from elsewhere.
+            counts.pointers_refused += self.store.join(slot.block(), &mut block, filled)?;
+        }
+        slot.commit(now);
+        counts.single_packet_heaps += u64::from(filled == bytes);
+        self.heard(now);
+        if last && began {
+            self.heaps.give_up(key, now);
+        }
+        if self.ended.is_some() {
+            self.heaps.finish(now);
+        }
+        Ok(())
+    }
+
+    /// Bytes came that are not part of the table yet: nobody is idle.
+    pub(crate) fn heard(&mut self, now: Nanos) {
+        self.last = self.last.max(Some(now));
+    }
+
+    #[cold]
+    fn stop_item(&mut self, from: &Sender, now: Nanos, counts: &mut Counts) {
+        counts.stops += 1;
+        let enough = match self.rules.stop {
+            StopRule::Never => false,
+            StopRule::First => true,
+            StopRule::All(count) => {
+                // Bounded, as the senders are.
+                if self.stopped.len() < count {
+                    self.stopped.insert(from.address);
+                }
+                self.stopped.len() >= count
+            }
+        };
+        if enough {
+            self.end(Ended::StopItem, now);
+        }
+    }
+
+    /// The stream ends: what is under construction retires as it is.
+    pub(crate) fn end(&mut self, why: Ended, now: Nanos) {
+        if self.ended.is_none() {
+            self.ended = Some(why);
+            self.heaps.finish(now);
+            self.rows.finish();
+        }
+    }
+
+    /// Nothing more comes of the heaps under construction.
+    pub(crate) fn end_heaps(&mut self, now: Nanos) {
+        self.heaps.finish(now);
+    }
+
+    /// What time alone decides.
+    pub(crate) fn handle_timeout(&mut self, now: Nanos) {
+        self.heaps.handle_timeout(now);
+        let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
+        if idle {
+            self.end(Ended::Idle, now);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do, if nothing comes before.
+    pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
+        let idle = self.rules.idle.zip(self.last).map(|(idle, last)| last.plus(idle));
+        [self.heaps.poll_timeout(), idle].into_iter().flatten().min()
+    }
+
+    /// Hand on what is finished.
+    #[inline]
+    pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+        if S::EAGER {
+            out.append(&mut self.settled);
+        }
+        self.drain_heaps(out, counts);
+        self.store.ready(self.ended.is_some(), out);
+    }
+
+    #[inline]
+    fn drain_heaps(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
+        while let Some(heap) = self.heaps.poll_retired() {
+            counts.retired[heap.cause as usize] += 1;
+            let whole = heap.missing.is_empty();
+            if !whole && !self.rules.incomplete {
+                counts.incomplete_dropped += 1;
+                self.store.dropped(heap);
+                continue;
+            }
+            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
+                counts.stopped += 1;
+                self.store.dropped(heap);
+                continue;
+            }
+            let (bytes, last) = (heap.range.end, heap.last);
+            self.handed_heaps += 1;
+            self.handed_bytes += bytes;
+            counts.heaps += 1;
+            counts.heap_bytes += bytes;
+            counts.incomplete_heaps += u64::from(!whole);
+            self.store.retired(heap, out);
+            if self.handed_heaps >= self.rules.heap_limit || self.handed_bytes >= self.rules.byte_limit {
+                self.end(Ended::Limit, last);
+            }
+        }
+    }
+}

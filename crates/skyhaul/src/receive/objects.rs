@@ -1,0 +1,515 @@
+//! Heaps and events: the tables of a receiver, one for each family, and the thread that takes what is finished.
+//!
+//! ```text
+//!   engine of each socket ── trains of a family ──▶ its table ──▶ ring ─┐
+//!   TCP connections ────────────────────────────▶      "               ├─▶ one thread: counted, checked ─▶ ObjectSink
+//!   engine of each socket ── trains of another ───▶ its table ──▶ ring ─┘
+//! ```
+//!
+//! A table is for all sockets: the packets of an object may come by any of them, from any sender (decision 0003).
+
+use super::keyed::{
+    Counts, Ended, Fed, FedReader, GetError, Missing, Object, ObjectStream, Stats, StreamConfig,
+    TcpReaderOptions,
+};
+use crate::control::Gauge;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::pattern;
+use skyhaul_core::wire::FamilyRef;
+use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::source::Source;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Objects taken from a table at a time.
+const AT_ONCE: usize = 256;
+/// How long the thread waits for a table to have one.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// How heaps and events are received.
+#[derive(Clone, Debug, Default)]
+pub struct ObjectOptions {
+    /// Every limit of a table.
+    pub stream: StreamConfig,
+    /// How TCP connections are taken.
+    pub tcp: TcpReaderOptions,
+    /// Answer senders that ask what came ([`control`](crate::control)).
+    pub feedback: bool,
+    /// Hold payloads against the pattern of their number.
+    pub verify: bool,
+    /// End after so many.
+    pub most: Option<u64>,
+    /// Only families that have a form on disks: senders of others are refused.
+    pub to_disks: bool,
+}
+
+/// A finished object, as sinks see it.
+#[derive(Debug)]
+pub struct Received<'a> {
+    /// Its family.
+    pub family: FamilyRef,
+    /// Its number: heap counter, tick.
+    pub number: u64,
+    /// Which source it is of, where its packets say that: the data id of an event. Otherwise 0.
+    pub source: u16,
+    /// Who sent its first packet.
+    pub sender: SocketAddr,
+    /// Whether nothing is missing.
+    pub complete: bool,
+    /// Bytes of the payload that did not come, ascending and disjoint. They are zero.
+    pub missing: &'a [Range<u64>],
+    /// Bytes of the payload that came.
+    pub received: u64,
+    /// The payload.
+    pub payload: &'a [u8],
+    /// What of it is data.
+    pub data: Data,
+    /// The [`Object`] of its family.
+    pub object: &'a dyn Any,
+}
+
+impl Received<'_> {
+    /// The parts of the payload that are data.
+    pub fn data(&self) -> impl Iterator<Item = &[u8]> {
+        let parts: &[Range<u64>] = match &self.data {
+            Data::None | Data::All => &[],
+            Data::Parts(parts) => parts,
+        };
+        let all = (self.data == Data::All).then_some(self.payload);
+        let part = |range: &Range<u64>| self.payload.get(range.start as usize..range.end as usize);
+        all.into_iter().chain(parts.iter().filter_map(part))
+    }
+
+    /// Whether what came of its data is the pattern of its number.
+    fn is_pattern(&self) -> bool {
+        let all = 0..self.payload.len() as u64;
+        let data = match &self.data {
+            Data::None => &[],
+            Data::All => std::slice::from_ref(&all),
+            Data::Parts(parts) => parts.as_slice(),
+        };
+        data.iter().all(|part| {
+            let gaps = self.missing.iter().filter(|gap| gap.start < part.end && gap.end > part.start);
+            let ends = gaps.clone().map(|gap| gap.start).chain([part.end]);
+            let starts = [part.start].into_iter().chain(gaps.map(|gap| gap.end));
+            starts.zip(ends).filter(|(start, end)| start < end).all(|(start, end)| {
+                let bytes = self.payload.get(start as usize..end as usize).unwrap_or_default();
+                pattern::first_error(self.number, start, bytes).is_none()
+            })
+        })
+    }
+}
+
+/// Where finished objects go. Called on a thread of its own: it may take its time, and the tables' rings fill meanwhile.
+pub trait ObjectSink: Send {
+    /// An object; its memory is given back when this returns.
+    ///
+    /// # Errors
+    /// Nothing more can be taken: the receiver ends.
+    fn object(&mut self, object: &Received<'_>) -> io::Result<()>;
+
+    /// Time passes.
+    fn tick(&mut self) {}
+
+    /// Those were all.
+    ///
+    /// # Errors
+    /// The last of them could not be written.
+    fn finished(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Objects that go nowhere.
+impl ObjectSink for super::Nowhere {
+    fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Objects of a family by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ObjectCounts {
+    /// All of it came.
+    pub complete: u64,
+    /// Some of it came.
+    pub incomplete: u64,
+    /// Nothing of them came, by the gaps in their senders' numbers; `None` where that is not known of any sender.
+    pub missing: Option<u64>,
+    /// Senders of which it is not known: their numbers have no regular step.
+    pub unknown_senders: u64,
+    /// Finished, but taken too slowly.
+    pub ring_full: u64,
+    /// Bytes that are missing in the incomplete ones.
+    pub missing_bytes: u64,
+    /// Bytes of payload that came.
+    pub payload_bytes: u64,
+    /// Whose payload is not the pattern, where that was asked for.
+    pub wrong: u64,
+}
+
+/// The account of all tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ObjectReport {
+    /// By family: what its objects are called, and what became of them.
+    pub(crate) objects: BTreeMap<&'static str, ObjectCounts>,
+    /// All counters together.
+    pub(crate) total: Counts,
+    /// Every counter that is not 0, by name.
+    pub(crate) counters: BTreeMap<String, u64>,
+    /// Why it ended, if it did so by itself.
+    pub(crate) ended: Option<&'static str>,
+    /// What kept the sink from taking more.
+    pub(crate) failure: Option<String>,
+}
+
+/// One table, whatever its family.
+trait Table: Send + Sync {
+    fn family(&self) -> FamilyRef;
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed>;
+    fn connections(
+        &self,
+        at: &Endpoint,
+        options: &TcpReaderOptions,
+    ) -> io::Result<(SocketAddr, Box<dyn Source>)>;
+    /// Give what is finished to `each`, until it has enough. Waits for the first.
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
+    fn stats(&self) -> Stats;
+    fn end(&self);
+}
+
+struct TableOf<W: Keyed> {
+    family: FamilyRef,
+    stream: ObjectStream<W>,
+}
+
+impl<W: Keyed> Table for TableOf<W> {
+    fn family(&self) -> FamilyRef {
+        self.family
+    }
+
+    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed> {
+        Box::new(FedReader::new(&self.stream.readers.core, name, waits, gauge))
+    }
+
+    fn connections(
+        &self,
+        at: &Endpoint,
+        options: &TcpReaderOptions,
+    ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
+        let (local, connections) = self.stream.readers.connections(at, options)?;
+        Ok((local, Box::new(connections)))
+    }
+
+    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError> {
+        let mut objects = vec![self.stream.get(Some(wait))?];
+        self.stream.get_many(&mut objects, AT_ONCE - 1);
+        for object in objects {
+            let payload = object.payload();
+            let received = Received {
+                family: self.family,
+                number: object.number,
+                source: object.source,
+                sender: object.sender,
+                complete: object.complete,
+                missing: &object.missing,
+                received: object.received,
+                payload,
+                data: W::data(&object.kept, payload.len() as u64, object.complete),
+                object: &object as &Object<W>,
+            };
+            if !each(&received) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> Stats {
+        self.stream.stats()
+    }
+
+    fn end(&self) {
+        self.stream.readers.core.end();
+    }
+}
+
+/// A source that engines read.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) name: String,
+    /// Nothing is lost there while it is not read.
+    pub(super) waits: bool,
+    pub(super) gauge: Option<Arc<Gauge>>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: Vec<Arc<dyn Table>>,
+    /// For each table, the ends that no engine has taken yet.
+    unclaimed: Vec<Vec<Option<Box<dyn Fed>>>>,
+    /// Engines, and which of them have ended.
+    origins: Vec<(Origin, bool)>,
+    /// What was taken of each.
+    taken: Vec<ObjectCounts>,
+    /// Nothing more is taken, and why.
+    closed: Option<&'static str>,
+    failure: Option<String>,
+}
+
+/// The tables of a receiver.
+pub(super) struct Objects {
+    options: ObjectOptions,
+    state: Mutex<State>,
+    news: Condvar,
+    is_closed: AtomicBool,
+}
+
+impl Objects {
+    pub(super) fn new(options: ObjectOptions) -> Arc<Self> {
+        Arc::new(Self {
+            options,
+            state: Mutex::default(),
+            news: Condvar::new(),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The table of a family, made when it is first asked for. `None`: its objects have no keys.
+    fn table(&self, state: &mut State, family: FamilyRef) -> Option<usize> {
+        struct Make<'a>(FamilyRef, &'a StreamConfig);
+        impl VisitKeyed for Make<'_> {
+            type Out = Arc<dyn Table>;
+            fn visit<W: Keyed>(self) -> Arc<dyn Table> {
+                Arc::new(TableOf { family: self.0, stream: ObjectStream::<W>::new(self.1) })
+            }
+        }
+        if let Some(at) = state.tables.iter().position(|table| table.family() == family) {
+            return Some(at);
+        }
+        if self.options.to_disks && family.packets().is_none() {
+            return None;
+        }
+        let table = family.visit_keyed(Make(family, &self.options.stream))?;
+        let feed = |(origin, ended): &(Origin, bool)| {
+            (!ended).then(|| table.feed(origin.name.clone(), origin.waits, origin.gauge.clone()))
+        };
+        state.unclaimed.push(state.origins.iter().map(feed).collect());
+        state.taken.push(ObjectCounts::default());
+        state.tables.push(table);
+        self.news.notify_all();
+        Some(state.tables.len() - 1)
+    }
+
+    /// The connections of a TCP port, to be polled by an engine.
+    pub(super) fn connections(
+        &self,
+        family: FamilyRef,
+        at: &Endpoint,
+    ) -> io::Result<Option<(SocketAddr, Box<dyn Source>)>> {
+        let mut state = self.state();
+        let Some(table) = self.table(&mut state, family) else { return Ok(None) };
+        state.tables[table].connections(at, &self.options.tcp).map(Some)
+    }
+
+    /// Whether payloads are held against the pattern.
+    pub(super) fn verifies(&self) -> bool {
+        self.options.verify
+    }
+
+    /// Whether senders are answered.
+    pub(super) fn answers(&self) -> bool {
+        self.options.feedback
+    }
+
+    /// These engines begin. With `family`, its table is there from now on.
+    pub(super) fn begin(&self, origins: Vec<Origin>, family: Option<FamilyRef>) {
+        let mut state = self.state();
+        for table in 0..state.tables.len() {
+            let table_of = state.tables[table].clone();
+            let feed = |o: &Origin| Some(table_of.feed(o.name.clone(), o.waits, o.gauge.clone()));
+            state.unclaimed[table] = origins.iter().map(feed).collect();
+        }
+        state.origins = origins.into_iter().map(|origin| (origin, false)).collect();
+        family.map(|family| self.table(&mut state, family));
+    }
+
+    /// The end of a family's table that engine number `engine` feeds.
+    pub(super) fn feed(&self, family: FamilyRef, engine: usize) -> Option<Box<dyn Fed>> {
+        let mut state = self.state();
+        let table = self.table(&mut state, family)?;
+        state.unclaimed[table].get_mut(engine)?.take()
+    }
+
+    /// Engine number `engine` has ended: nothing comes of it into tables that it never met.
+    pub(super) fn leave(&self, engine: usize) {
+        let mut state = self.state();
+        if let Some((_, ended)) = state.origins.get_mut(engine) {
+            *ended = true;
+        }
+        let left: Vec<_> =
+            state.unclaimed.iter_mut().filter_map(|ends| ends.get_mut(engine)?.take()).collect();
+        drop(state);
+        // Perhaps the last of a table: then it hands on what it has, and waits for room.
+        drop(left);
+        self.news.notify_all();
+    }
+
+    /// Nothing more is wanted.
+    fn close(&self, why: &'static str) {
+        let mut state = self.state();
+        state.closed.get_or_insert(why);
+        let tables = state.tables.clone();
+        drop(state);
+        tables.iter().for_each(|table| table.end());
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing more is wanted.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// The account as it stands.
+    pub(super) fn report(&self) -> ObjectReport {
+        let state = self.state();
+        let mut report =
+            ObjectReport { ended: state.closed, failure: state.failure.clone(), ..ObjectReport::default() };
+        for (table, taken) in state.tables.iter().zip(&state.taken) {
+            let stats = table.stats();
+            let Missing { unknown_senders, .. } = stats.missing;
+            let (missing, ring_full) = (stats.missing.known(), stats.total.ring_full);
+            let counts = ObjectCounts { missing, unknown_senders, ring_full, ..*taken };
+            report.objects.insert(table.family().objects().name(), counts);
+            report.total.merge(&stats.total);
+            for (name, n) in stats.named().filter(|(name, n)| *n > 0 && !name.starts_with("reject_")) {
+                *report.counters.entry(name).or_default() += n;
+            }
+            report.ended = report.ended.or(stats.ended.filter(|why| *why != Ended::Stopped).map(Ended::name));
+        }
+        report
+    }
+
+    /// Take what is finished on a thread of its own, until all tables have ended.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(super) fn start(self: &Arc<Self>, sink: Box<dyn ObjectSink>) -> io::Result<JoinHandle<()>> {
+        let objects = self.clone();
+        std::thread::Builder::new().name("objects".into()).spawn(move || objects.run(sink))
+    }
+
+    fn run(&self, mut sink: Box<dyn ObjectSink>) {
+        let mut left = self.options.most.unwrap_or(u64::MAX);
+        let mut ticked = Instant::now();
+        loop {
+            let state = self.state();
+            let tables = state.tables.clone();
+            let over = state.closed.is_some() || state.origins.iter().all(|(_, ended)| *ended);
+            if tables.is_empty() {
+                if over {
+                    break;
+                }
+                drop(self.news.wait_timeout(state, WAIT).unwrap_or_else(PoisonError::into_inner));
+                sink.tick();
+                continue;
+            }
+            drop(state);
+            let wait = WAIT / tables.len() as u32;
+            let mut stopped = 0;
+            for (at, table) in tables.iter().enumerate() {
+                match self.take(at, &**table, wait, &mut left, &mut *sink) {
+                    Ok(()) | Err(GetError::Empty) => {}
+                    Err(GetError::Stopped) => stopped += 1,
+                }
+            }
+            if stopped == tables.len() && over {
+                break;
+            }
+            if stopped == tables.len() {
+                // Another family may come.
+                std::thread::sleep(WAIT);
+            }
+            if ticked.elapsed() >= WAIT {
+                ticked = Instant::now();
+                sink.tick();
+            }
+        }
+        if let Err(error) = sink.finished() {
+            self.failed(&error);
+        }
+    }
+
+    /// Take what a table has finished.
+    fn take(
+        &self,
+        at: usize,
+        table: &dyn Table,
+        wait: Duration,
+        left: &mut u64,
+        sink: &mut dyn ObjectSink,
+    ) -> Result<(), GetError> {
+        let mut taken = self.state().taken[at];
+        let mut failed = None;
+        let result = table.take(wait, &mut |object| {
+            if *left == 0 {
+                return false;
+            }
+            if let Err(error) = sink.object(object) {
+                failed = Some(error);
+                return false;
+            }
+            if object.data != Data::None {
+                *left -= 1;
+                taken.add(object, self.options.verify);
+            }
+            true
+        });
+        self.state().taken[at] = taken;
+        match failed {
+            Some(error) => self.failed(&error),
+            None if *left == 0 => self.close("limit"),
+            None => {}
+        }
+        result
+    }
+
+    fn failed(&self, error: &io::Error) {
+        let gone = error.kind() == io::ErrorKind::BrokenPipe;
+        if !gone {
+            self.state().failure.get_or_insert(error.to_string());
+        }
+        self.close(if gone { "reader gone" } else { "write failed" });
+    }
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").field("tables", &self.state().tables.len()).finish_non_exhaustive()
+    }
+}
+
+impl ObjectCounts {
+    fn add(&mut self, object: &Received<'_>, verify: bool) {
+        self.payload_bytes += object.received;
+        if object.complete {
+            self.complete += 1;
+        } else {
+            self.incomplete += 1;
+            self.missing_bytes += object.missing.iter().map(|gap| gap.end - gap.start).sum::<u64>();
+        }
+        self.wrong += u64::from(verify && !object.is_pattern());
+    }
+}

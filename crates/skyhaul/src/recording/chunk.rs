@@ -1,0 +1,63 @@
+//! What a recorder is given: a block of which nothing is written any more, and what it holds.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use skyhaul_io::memory::Block;
+
+use super::record::ChunkMeta;
+
+/// A datastream of a [`Writer`](super::Writer).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DatastreamId(pub u32);
+
+/// Fills the holes of a chunk: its account, its block, and where in the block it lies. Run on a disk's thread. Parts
+/// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
+pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
+
+/// One chunk: a block that is no longer written to.
+pub struct Chunk {
+    /// The datastream it belongs to.
+    pub datastream: DatastreamId,
+    /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
+    pub number: u32,
+    /// Its memory.
+    pub block: Block,
+    /// The bytes of the block that it holds. A start that is not a multiple of 4096 makes writing slower.
+    pub range: Range<usize>,
+    /// What it holds.
+    pub meta: ChunkMeta,
+    /// Fills what is missing.
+    pub finish: Option<Fill>,
+}
+
+impl std::fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Chunk({}.{:08}, {:?})", self.datastream.0, self.number, self.range)
+    }
+}
+
+/// Why a chunk was refused, with the chunk.
+#[derive(Debug, thiserror::Error)]
+#[error("{chunk:?} was refused: {reason}")]
+pub struct Refused {
+    /// Why.
+    pub reason: Refusal,
+    /// The chunk.
+    pub chunk: Box<Chunk>,
+}
+
+/// Why a chunk was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No disk can take it: it is counted (and recorded on the remaining disks) as lost.
+    #[error("no disk can take it")]
+    NoDisk,
+    /// The recording is ending.
+    #[error("the recording is ending")]
+    Closed,
+    /// The datastream does not exist, the number has more than eight digits or is in progress, or the range is outside its
+    /// block.
+    #[error("invalid datastream, number or range")]
+    Invalid,
+}

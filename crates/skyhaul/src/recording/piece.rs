@@ -1,0 +1,86 @@
+//! What a reader is asked for, and what it gives: bytes of one chunk at a time.
+
+use std::sync::Arc;
+
+use skyhaul_io::memory::Block;
+
+/// What to do about a missing, damaged or unverified chunk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Missing {
+    /// End the stream with an error there.
+    #[default]
+    Refuse,
+    /// Skip it and continue.
+    Skip,
+    /// Deliver as many frames marked invalid in its place.
+    Fill,
+}
+
+/// How to read.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadOptions {
+    /// Deliver only verified chunks. Otherwise a damaged or unverified file is delivered as it is, and still reported as a
+    /// gap.
+    pub verify: bool,
+    /// Wait for further chunks until the recorder ends.
+    pub follow: bool,
+    /// What to do about gaps.
+    pub missing: Missing,
+    /// Bytes of one read.
+    pub read_bytes: usize,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20 }
+    }
+}
+
+/// Unix second and frame number of a chunk's first and of its last frame, where they are known.
+pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
+
+/// Bytes of a chunk.
+#[derive(Debug)]
+pub struct Piece {
+    /// The chunk's number.
+    pub number: u32,
+    /// Generated in place of a missing chunk.
+    pub filled: bool,
+    /// The last piece of its chunk. (If a chunk is delivered while it is read, no piece may be marked.)
+    pub last: bool,
+    /// Start and end time of its chunk.
+    pub times: Times,
+    pub(super) data: Data,
+}
+
+#[derive(Debug)]
+pub(super) enum Data {
+    Disk(Block, usize),
+    Memory {
+        bytes: Vec<u8>,
+        #[expect(dead_code, reason = "counts the piece as long as it lives")]
+        held: Held,
+    },
+}
+
+/// Counts the pieces that are in no buffer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held(Arc<()>);
+
+impl Held {
+    /// How many pieces hold it, besides its first owner.
+    pub(super) fn pieces(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
+impl Piece {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match &self.data {
+            Data::Disk(block, length) => &block[..*length],
+            Data::Memory { bytes, .. } => bytes,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What reading one file gave, and whether that proves it.
+//!
+//! The proof of a chunk is its index record: length and CRC-32C. A file without one is proven as far as its frame
+//! headers go: all legal, all of one length, in order of time, and between those of its neighbours.
+
+use skyhaul_core::placement::Key;
+use skyhaul_core::wire::FrameSeen;
+
+use super::gap::Time;
+use super::record::ChunkRecord;
+
+/// What reading one file gave.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Its length.
+    pub(super) bytes: u64,
+    /// How much of it was read.
+    pub(super) read: u64,
+    /// CRC-32C of what was read.
+    pub(super) crc32c: u32,
+    pub(super) error: Option<String>,
+    pub(super) frames: u64,
+    pub(super) illegal: u64,
+    pub(super) illegal_why: Option<&'static str>,
+    pub(super) filled: u64,
+    /// Where packets have objects: how many follow each other, and the last one.
+    pub(super) objects: u64,
+    pub(super) object: Option<Key>,
+    pub(super) first_time: Option<Time>,
+    pub(super) last_time: Option<Time>,
+    /// A frame's time is before that of the frame before it.
+    pub(super) goes_back: bool,
+}
+
+impl Seen {
+    /// A packet of this object.
+    pub(super) fn add_packet(&mut self, object: Key) {
+        self.frames += 1;
+        self.objects += u64::from(self.object.replace(object) != Some(object));
+    }
+
+    /// Something that is not legal.
+    pub(super) fn refuse(&mut self, why: &'static str) {
+        self.illegal += 1;
+        self.illegal_why.get_or_insert(why);
+    }
+
+    pub(super) fn add_frame(&mut self, frame: FrameSeen) {
+        self.frames += 1;
+        self.filled += u64::from(frame.filled);
+        if let Some(why) = frame.illegal {
+            self.refuse(why);
+        }
+        if frame.time.is_some() {
+            self.goes_back |= frame.time < self.last_time;
+            self.first_time = self.first_time.or(frame.time);
+            self.last_time = frame.time;
+        }
+    }
+
+    /// Whether what was read is what `record` promises.
+    ///
+    /// # Errors
+    /// The difference from the record.
+    pub(super) fn proves(&self, record: &ChunkRecord) -> Result<(), String> {
+        if let Some(error) = &self.error {
+            return Err(format!("it cannot be read: {error}"));
+        }
+        if self.bytes < record.bytes {
+            return Err(format!("it has {} bytes, its index record says {}", self.bytes, record.bytes));
+        }
+        if self.read != record.bytes || self.crc32c != record.crc32c {
+            let (is, was) = (self.crc32c, record.crc32c);
+            return Err(format!("its CRC-32C is {is:08x}, its index record says {was:08x}"));
+        }
+        Ok(())
+    }
+
+    /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
+    ///
+    /// # Errors
+    /// The reason why the file cannot be verified.
+    pub(super) fn proven_by_frames(&self, after: Option<Time>, before: Option<Time>) -> Result<(), String> {
+        if let Some(error) = &self.error {
+            return Err(format!("it cannot be read: {error}"));
+        }
+        if let Some(why) = self.illegal_why {
+            return Err(format!("{} of its frames are invalid: {why}", self.illegal));
+        }
+        if self.objects > 0 {
+            // Heaps have no time: legal packets from the first byte to the last are all that they can tell.
+            return Ok(());
+        }
+        let (Some(first), Some(last)) = (self.first_time, self.last_time) else {
+            return Err("it contains no readable frame header".to_owned());
+        };
+        if self.goes_back
+            || after.is_some_and(|after| first < after)
+            || before.is_some_and(|before| last > before)
+        {
+            return Err("the times of its frames do not fit its place".to_owned());
+        }
+        Ok(())
+    }
+}

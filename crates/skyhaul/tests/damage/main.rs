@@ -1,0 +1,149 @@
+//! Damaged recordings, a thousand of them: whatever was done to the disks, no reader gives a wrong byte, or leaves one
+//! out, without saying so.
+//!
+//! A small recording of real VDIF frames is written as a recorder writes it; then one to three things happen to it. The
+//! readers are those of the commands: `Recording::reader` (`cat`, Python), `RecordingSupply` (`send`), `check`, `ls`.
+//!
+//! `SKYHAUL_DAMAGE_SEEDS` sets how many seeds are played; `SKYHAUL_SEED` plays that one alone, and says what it did.
+#![allow(clippy::unwrap_used)]
+
+mod trial;
+
+use serde_json::json;
+use skyhaul::recording::{
+    CheckOptions, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport, Gap,
+    Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, ls,
+};
+use skyhaul::send::{RecordingSupply, Sequence, Supply};
+use skyhaul::wire::vdif::Vdif;
+use skyhaul_sim::random::Random;
+use std::io::Read;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use trial::Trial;
+
+const SCAN: &str = "trial";
+const PAYLOAD: usize = 32;
+const FRAME: usize = 32 + PAYLOAD;
+const RATE: u32 = 40;
+const BEGIN: i64 = 1_767_225_600;
+
+fn options(missing: Missing) -> ReadOptions {
+    ReadOptions { missing, read_bytes: 4096, ..ReadOptions::default() }
+}
+
+fn read(recording: &Recording, missing: Missing) -> (Vec<u8>, Vec<Gap>, Option<std::io::Error>) {
+    let mut reader: Reader = recording.reader(0, &options(missing)).unwrap();
+    let mut bytes = Vec::new();
+    let error = reader.read_to_end(&mut bytes).err();
+    (bytes, reader.gaps(), error)
+}
+
+/// Whether each frame of `part` is one of `whole`, in the same order.
+fn is_subsequence(part: &[u8], whole: &[u8]) -> bool {
+    let mut rest = whole.chunks_exact(FRAME);
+    part.len().is_multiple_of(FRAME) && part.chunks_exact(FRAME).all(|frame| rest.any(|other| other == frame))
+}
+
+/// A frame that is marked as invalid.
+fn is_invalid(frame: &[u8]) -> bool {
+    frame[3] & 0x80 != 0 || frame.starts_with(&[0x44, 0x33, 0x22, 0x11])
+}
+
+/// Play one seed; whether anything was amiss, and whether all was given.
+fn play(seed: u64) -> (bool, bool) {
+    let directory = tempfile::tempdir().unwrap();
+    let mut random = Random(seed);
+    let mut trial = Trial::new(directory.path(), &mut random);
+    let wanted = trial.wanted();
+    let times = 1 + random.below(3);
+    let provable = (0..times).filter(|_| !trial.damage(&mut random)).count() == 0;
+    // What follows a chunk is told from it only under its own name.
+    let extended = trial.done.len() > 1 && trial.done.iter().any(|what| what.starts_with("extend"));
+    let provable = provable && !extended;
+    let said = format!("seed {seed}, killed {}: {:#?}", trial.killed, trial.done);
+    if std::env::var("SKYHAUL_SEED").is_ok() {
+        println!("{said}");
+    }
+    let listed = ls(&trial.disks);
+    let Some(recording) = trial.open().filter(|recording| !recording.datastreams.is_empty()) else {
+        assert!(!provable, "{said}: nothing is found");
+        return (true, false);
+    };
+    assert!(listed.iter().any(|scan| scan.scan == SCAN), "{said}: not listed");
+
+    let (skipped, gaps, error) = read(&recording, Missing::Skip);
+    assert!(error.is_none(), "{said}: {error:?}");
+    let said = format!("{said}\n{gaps:#?}");
+    if gaps.is_empty() {
+        assert!(skipped == wanted, "{said}: {} bytes of {}", skipped.len(), wanted.len());
+    }
+    if !gaps.iter().any(|gap| gap.instead == Instead::AsItIs || gap.lack == Lack::Ambiguous) {
+        assert!(is_subsequence(&skipped, &wanted), "{said}: a byte that was not recorded");
+    }
+    if provable && !trial.killed {
+        assert!(gaps.is_empty(), "{said}: all of it can be proven");
+    }
+    assert!(gaps.iter().all(|gap| gap.to_string().contains(SCAN)), "{said}");
+
+    let (filled, again, error) = read(&recording, Missing::Fill);
+    assert!(error.is_none() && again.len() == gaps.len(), "{said}: {error:?} {again:?}");
+    let plain = again.iter().all(|gap| gap.instead == Instead::Filled || gap.lack == Lack::OpenEnd);
+    if plain && filled.len() == wanted.len() {
+        let right = |(got, meant): (&[u8], &[u8])| got == meant || is_invalid(got);
+        assert!(
+            filled.chunks_exact(FRAME).zip(wanted.chunks_exact(FRAME)).all(right),
+            "{said}: fill is not in its place"
+        );
+    }
+    if plain && !trial.killed && recording.report.is_some() {
+        assert_eq!(filled.len(), wanted.len(), "{said}: the length is not kept: {again:#?}");
+    }
+
+    let (_, _, error) = read(&recording, Missing::Refuse);
+    let refused = error.as_ref().and_then(|e| e.get_ref()?.downcast_ref::<Damaged>());
+    assert_eq!(refused.map(|damaged| &damaged.0.why), gaps.first().map(|gap| &gap.why), "{said}: {error:?}");
+
+    let reader = recording.reader(0, &options(Missing::Skip)).unwrap();
+    let sequence = Sequence { order: None, first: 0 };
+    let mut supply = RecordingSupply::frames(reader, FRAME as u32, sequence, SCAN.into()).unwrap();
+    let mut sent = 0;
+    while let (upto, true) = supply.available(sent) {
+        sent = upto;
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        (supply.failure().is_none(), sent),
+        (gaps.is_empty(), (skipped.len() / FRAME) as u64),
+        "{said}"
+    );
+
+    let check = recording.check(&CheckOptions::default()).unwrap();
+    if check.exit_code() == 0 {
+        assert!(gaps.is_empty(), "{said}: and check finds nothing: {check:#?}");
+    } else {
+        assert!(!check.findings.is_empty(), "{said}: exit 1, and not said why");
+    }
+    (!gaps.is_empty(), gaps.is_empty())
+}
+
+#[test]
+fn no_reader_gives_a_wrong_or_missing_byte_in_silence() {
+    if let Some(seed) = std::env::var("SKYHAUL_SEED").ok().and_then(|text| text.parse().ok()) {
+        play(seed);
+        return;
+    }
+    let seeds = std::env::var("SKYHAUL_DAMAGE_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
+    let (mut amiss, mut whole, mut failed) = (0, 0, Vec::new());
+    for seed in 1..=seeds {
+        let Ok((gaps, given)) = std::panic::catch_unwind(|| play(seed)) else {
+            failed.push(seed);
+            continue;
+        };
+        amiss += u64::from(gaps);
+        whole += u64::from(given);
+    }
+    assert!(failed.is_empty(), "SKYHAUL_SEED={failed:?}");
+    assert!(amiss > seeds / 4 && whole > seeds / 8, "{amiss} amiss, {whole} whole of {seeds}");
+}
