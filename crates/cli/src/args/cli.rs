@@ -156,8 +156,8 @@ mod tests {
         for (verb, _) in FIRST {
             let long = shown(verb, "--help");
             assert!(!long.contains("\nOptions:\n"), "{long}");
-            let headings = long.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':'));
-            assert_eq!(headings.last(), Some("General:"), "{verb}");
+            let mut headings = long.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':'));
+            assert_eq!(headings.next_back(), Some("General:"), "{verb}");
         }
     }
 }
