@@ -74,9 +74,9 @@ def test_python_reads_what_was_recorded(recorded):
     found = values(whole, spead.ItemGroup())
     assert found.keys() == read_by_spead2(recorded.cat()).keys()
     assert all(np.array_equal(counts, value(number)) for number, counts in found.items())
-    assert len(heaps) - len(whole) == recorded.report["heaps"]["incomplete"]
+    assert len(heaps) - len(whole) == recorded.report["objects"]["heaps"]["incomplete"]
     missing = sum(end - start for heap in heaps for start, end in heap.missing)
-    assert missing == recorded.report["heaps"]["missing_bytes"]
+    assert missing == recorded.report["objects"]["heaps"]["missing_bytes"]
 
 
 def test_a_damaged_chunk_is_an_error_or_a_gap(recorded):

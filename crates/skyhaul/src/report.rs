@@ -21,7 +21,7 @@ use skyhaul_io::source::SourceStats;
 use std::collections::BTreeMap;
 
 /// Version of the JSON reports; grows when a field changes its meaning or goes.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// One socket, capture or connection.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -293,7 +293,7 @@ pub struct ReceiveReport {
     #[serde(default)]
     pub ended: String,
     /// Objects with keys by what they are, `heaps` and `events`, where any were received or asked for.
-    #[serde(flatten)]
+    #[serde(default)]
     pub objects: BTreeMap<String, ObjectCounts>,
     /// Bytes of payload of heaps and events.
     #[serde(default)]

@@ -16,7 +16,7 @@ fn counters_of_eight_bits_come_round_and_every_heap_arrives() {
         let line = format!("--format spead --pattern --flavour 8 --heap-size 100 {line}");
         let sent = send(&receiver.address(), &line);
         let report = receiver.finish().expect(0).json();
-        assert_eq!(number(&report["heaps"]["complete"]), number(&sent["heaps"]), "{report}");
+        assert_eq!(number(&report["objects"]["heaps"]["complete"]), number(&sent["heaps"]), "{report}");
         assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
     }
 }
@@ -108,7 +108,7 @@ fn trains_in_captures_are_cut_and_what_is_none_is_refused() {
     let path = capture(directory.path(), &record(&[&packet(6)[..], b"trailing"].concat()));
     let done = receive(&format!("--json --pcap {path}")).finish().expect(0);
     let report = done.json();
-    assert_eq!(number(&report["heaps"]["complete"]), 5, "{report}");
+    assert_eq!(number(&report["objects"]["heaps"]["complete"]), 5, "{report}");
     assert_eq!(
         (number(&report["sources"][0]["cut_trains"]), number(&report["rejects"]["wrong_size"])),
         (1, 1)
@@ -127,7 +127,10 @@ fn a_capture_that_ends_within_a_record_is_no_clean_success() {
     let path = capture(directory.path(), &whole[..whole.len() - 1]);
     let done = receive(&format!("--json --pcap {path}")).finish().expect(1);
     let report = done.json();
-    assert_eq!((number(&report["heaps"]["complete"]), number(&report["sources"][0]["cut_short"])), (5, 1));
+    assert_eq!(
+        (number(&report["objects"]["heaps"]["complete"]), number(&report["sources"][0]["cut_short"])),
+        (5, 1)
+    );
     assert!(report["errors"][0].as_str().unwrap().contains("the file ends within a record"), "{report}");
     // The same for other formats, and for who looks at packets.
     let done = run(&format!("receive --format vdif --pcap {path}")).expect(1);

@@ -11,6 +11,7 @@ mod config;
 mod control;
 mod device;
 mod disks;
+mod events;
 mod faults;
 mod heaps;
 mod hostile;

@@ -81,7 +81,7 @@ fn a_receiver_of_heaps_that_was_stopped_receives_what_waited() {
     assert_eq!(number(&report["pattern_errors"]), 0, "{report}");
     let packets = number(&report["packets"]) + drops(&report);
     assert_eq!(packets, number(&sent["totals"]["packets"]), "{report}");
-    assert!(drops(&report) > 0 || number(&report["heaps"]["complete"]) == HEAPS, "{report}");
+    assert!(drops(&report) > 0 || number(&report["objects"]["heaps"]["complete"]) == HEAPS, "{report}");
     assert_eq!(report["ended"], "idle", "{report}");
     let counted = |name: &str| number(&report["counters"][name]);
     assert!(counted("pauses") >= 1 && counted("paused_ms") >= 5500, "{report}");
@@ -93,7 +93,7 @@ fn a_recorder_of_heaps_that_was_stopped_calls_no_disk_slow() {
     let recorder = site.record(&format!("{ANY} --format spead --memory 256MiB --idle 2s --stop-items never"));
     let [sent, report] = stopped(recorder, "--format spead --heap-size 16KiB --heaps 400");
     assert_eq!(events(&report["recording"]["events"], "disk_stalled"), [""; 0], "{report}");
-    let complete = number(&report["heaps"]["complete"]);
+    let complete = number(&report["objects"]["heaps"]["complete"]);
     assert!(drops(&report) > 0 || complete == number(&sent["heaps"]), "{report}");
     let stored = site.run("check trial --verify --json").json();
     assert!(number(&stored["datastreams"][0]["heaps"]["count"]) >= complete, "{stored}");

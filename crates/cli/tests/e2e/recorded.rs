@@ -21,7 +21,7 @@ fn sent_again(site: &Site, line: &str) -> (Value, Done) {
 }
 
 fn heaps(report: &Value, kind: &str) -> u64 {
-    number(&report["heaps"][kind])
+    number(&report["objects"]["heaps"][kind])
 }
 
 /// Chunk records of the scan that check, by its indexes.

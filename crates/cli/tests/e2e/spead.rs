@@ -12,7 +12,7 @@ fn receive(line: &str) -> Job {
 
 /// Heaps of one kind in a receiver's report.
 fn heaps(report: &Value, kind: &str) -> u64 {
-    number(&report["heaps"][kind])
+    number(&report["objects"]["heaps"][kind])
 }
 
 /// Arrivals that the kernel dropped.

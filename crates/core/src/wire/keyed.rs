@@ -24,6 +24,9 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
     const MAGIC: &'static [u8];
     /// Octets of the longest head.
     const LONGEST_HEAD: usize;
+    /// Each sender counts its objects by itself. Otherwise a source does, whatever addresses and ports its packets come from
+    /// and go to.
+    const COUNTED_BY_SENDER: bool = true;
 
     /// The head of a datagram, which is exactly one packet.
     ///

@@ -10,11 +10,11 @@
 //! | file | is |
 //! |---|---|
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
-//! | `state` | what readers share: locks, clock, ring |
+//! | `state`, `hand_over` | what readers share: locks, clock, ring |
 //! | `reader`, `own` | a reader's thread, and what it has for itself |
 //! | `fed` | readers without a thread: a receiver gives them what is of their family |
 //! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, on their way to the table |
-//! | `table`, `lock` | live objects under the stream's lock; limits, ends, senders |
+//! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
 //! | `store`, `object` | where payloads lie, and what becomes of finished objects |
 //! | `rows` | objects of which nothing came |
 //! | `ring`, `stats`, `config` | the queue to the user; counters; limits |
@@ -23,6 +23,7 @@
 
 mod config;
 mod fed;
+mod hand_over;
 mod lock;
 mod object;
 mod own;
@@ -32,6 +33,7 @@ mod readers;
 mod recorded;
 mod ring;
 mod rows;
+mod run;
 mod state;
 mod stats;
 mod store;
@@ -47,8 +49,9 @@ pub use stats::{Counts, Ended, ReaderStats, Stats};
 pub use stream::ObjectStream;
 
 pub(crate) use fed::{Fed, FedReader};
+pub(crate) use own::lock;
 pub(crate) use readers::{Readers, reader_methods};
 pub(crate) use ring::Ring;
-pub(crate) use state::{StreamState, lock};
+pub(crate) use run::Sender;
+pub(crate) use state::StreamState;
 pub(crate) use store::{Finished, Store};
-pub(crate) use table::Sender;

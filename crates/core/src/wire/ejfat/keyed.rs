@@ -58,6 +58,7 @@ impl Keyed for EjfatWire {
     type Kept = ();
     const MAGIC: &'static [u8] = &[];
     const LONGEST_HEAD: usize = BalancerV2::LEN + Reassembly::LEN;
+    const COUNTED_BY_SENDER: bool = false;
 
     #[inline]
     fn read(packet: &[u8]) -> Result<Segment, Reject> {

@@ -6,9 +6,10 @@
 //! ```
 
 use super::lock::TableLock;
+use super::own::Reader;
 use super::pieces::Pieces;
 use super::reader::Input;
-use super::state::{Reader, StreamState};
+use super::state::StreamState;
 use super::store::Store;
 use crate::control::Gauge;
 use skyhaul_core::placement::Reject;

@@ -1,8 +1,10 @@
 //! The stream's lock as a reader holds it: taken when it is first needed, let go whenever the reader waits.
 
-use super::state::{GRACE, Reader, StreamState};
+use super::own::{GRACE, Reader};
+use super::run::{Refused, Run, Sender};
+use super::state::StreamState;
 use super::store::{HeadOf, Store};
-use super::table::{Refused, Run, Sender, Table};
+use super::table::Table;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::Head;
 use std::sync::MutexGuard;

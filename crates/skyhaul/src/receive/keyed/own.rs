@@ -1,12 +1,27 @@
 //! What a reader has for itself, and nobody locks.
 
-use super::state::{WAIT, lock};
+use super::run::Sender;
 use super::stats::{Counts, ReaderStats};
-use super::table::Sender;
 use skyhaul_core::placement::Nanos;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
+pub(crate) const WAIT: Duration = Duration::from_millis(20);
+
+/// Finished heaps that a reader holds beside a full ring, at most.
+pub(crate) const MOST_HELD: usize = 1024;
+/// Shortest sleep of a reader.
+pub(crate) const NAP: Duration = Duration::from_millis(1);
+/// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
+/// and where the user shares the reader's processor, it is now that the user gets it.
+pub(crate) const GRACE: Duration = Duration::from_millis(5);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What a panicking holder leaves behind is at worst one heap short.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// One reader's own.
 pub(crate) struct Reader<O> {

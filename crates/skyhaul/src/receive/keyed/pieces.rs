@@ -9,8 +9,9 @@
 
 use super::config::TcpReaderOptions;
 use super::lock::{PATIENCE, TableLock};
+use super::own::Reader;
 use super::reader::Input;
-use super::state::{Reader, StreamState};
+use super::state::StreamState;
 use super::store::Store;
 use super::table::{LiveObject, nanos};
 use skyhaul_core::placement::{Nanos, Reject};

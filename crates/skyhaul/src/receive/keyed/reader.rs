@@ -1,7 +1,8 @@
 //! The readers' threads: one for each source, whatever it is.
 
 use super::lock::TableLock;
-use super::state::{Reader, StreamState};
+use super::own::Reader;
+use super::state::StreamState;
 use super::store::Store;
 use crate::control::{Answering, Gauge};
 use skyhaul_core::placement::Reject;
@@ -62,7 +63,7 @@ pub(crate) fn spawn<S: Store>(
     let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name).replace('\0', " "));
     let stats = me.stats.clone();
     // Known from the beginning: how large the socket's buffer is, and what would help.
-    super::state::lock(&stats).source = input.stats().0;
+    super::own::lock(&stats).source = input.stats().0;
     let (running, runs) = mpsc::channel::<()>();
     let run = move || {
         drop(running);
@@ -130,7 +131,7 @@ fn read<S: Store>(
 
 fn publish<S: Store>(input: &impl Input<S>, me: &Reader<S::Out>) {
     let (source, tcp) = input.stats();
-    let mut stats = super::state::lock(&me.stats);
+    let mut stats = super::own::lock(&me.stats);
     (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
 }
 

@@ -7,11 +7,12 @@
 //! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
 
 use super::config::{Full, StreamConfig};
-pub(crate) use super::own::Reader;
+use super::own::{MOST_HELD, NAP, Reader, WAIT, lock};
 use super::ring::Ring;
+use super::run::Sender;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::store::{Finished, Store};
-use super::table::{Sender, Table};
+use super::table::Table;
 use crate::awake::Awake;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_io::copy;
@@ -27,31 +28,15 @@ use std::time::{Duration, Instant};
 /// Bytes that come before a user who has not taken all is given way to.
 const PILE: u64 = 2 << 20;
 
-/// Finished heaps that a reader holds beside a full ring, at most.
-const MOST_HELD: usize = 1024;
-/// Shortest sleep of a reader.
-const NAP: Duration = Duration::from_millis(1);
-
-/// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
-pub(crate) const WAIT: Duration = Duration::from_millis(20);
 /// Shortest time between two looks at the clock's business.
 const TICK: Nanos = Nanos(2_000_000);
 /// The longest time between two looks at the clock while anybody reads, several times over.
 const TURN: Duration = Duration::from_millis(100);
 /// Trains between two looks at the clock itself.
 const TRAINS_PER_LOOK: u32 = 16;
-/// A reader that refuses gives the user this long to make room first: the socket's buffer holds what comes meanwhile,
-/// and where the user shares the reader's processor, it is now that the user gets it.
-pub(crate) const GRACE: Duration = Duration::from_millis(5);
-
 thread_local! {
     /// The address of the stream that this thread reads for.
     static READS: Cell<usize> = const { Cell::new(0) };
-}
-
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What a panicking holder leaves behind is at worst one heap short.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A reader's thread is gone when this is dropped.
@@ -88,12 +73,12 @@ pub(crate) struct StreamState<S: Store> {
     table: Mutex<Table<S>>,
     pub(crate) ring: Arc<Ring<S::Out>>,
     /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
-    finished: Option<Finished<S::Out>>,
+    pub(crate) finished: Option<Finished<S::Out>>,
     started: (Mutex<bool>, Condvar),
     /// Nothing more is to be read.
     over: AtomicBool,
     /// Nobody waits for the user any more.
-    stopping: AtomicBool,
+    pub(crate) stopping: AtomicBool,
     left: AtomicBool,
     pub(crate) running: AtomicUsize,
     /// Readers and connections that wait for memory.
@@ -410,73 +395,6 @@ impl<S: Store> StreamState<S> {
         if self.running.load(Ordering::Relaxed) > 1 {
             copy::fence();
         }
-    }
-
-    /// Give the ring what is finished; wait or refuse where it has no room. Whether there was none.
-    pub(crate) fn hand_over(&self, me: &mut Reader<S::Out>) -> bool {
-        if self.finished.is_none() && me.out.is_empty() {
-            return false;
-        }
-        copy::fence();
-        if self.push(me) == 0 {
-            me.grace = me.grace || (!me.waits && self.ring.fill() < 500);
-            return false;
-        }
-        let held = || me.out.iter().map(S::bytes_of).sum::<u64>();
-        if me.out.len() < MOST_HELD && held() < me.overflow {
-            me.wait = NAP;
-            return false;
-        }
-        me.counts.blocked += u64::from(me.waits || me.grace);
-        let until = me.grace.then(|| Instant::now() + GRACE);
-        loop {
-            let stopping = self.stopping.load(Ordering::Acquire);
-            if stopping && self.finished.is_some() && self.ring.is_shared() {
-                // The group's other streams hand it on.
-                break;
-            }
-            let graced = until.is_some_and(|until| Instant::now() < until);
-            if stopping || !(me.waits || graced) {
-                self.refuse(me, stopping);
-                break;
-            }
-            me.publish();
-            self.ring.wait_for_room(if me.waits { WAIT } else { GRACE });
-            if !self.is_over() {
-                self.tick(me);
-            }
-            if self.push(me) == 0 {
-                break;
-            }
-        }
-        true
-    }
-
-    /// As much of what is finished as there is room for. Returns how much is left.
-    fn push(&self, me: &mut Reader<S::Out>) -> usize {
-        match &self.finished {
-            None => {
-                self.ring.push(&mut me.out);
-                me.out.len()
-            }
-            // Under its lock, so that nobody overtakes.
-            Some(finished) => {
-                let mut finished = lock(finished);
-                self.ring.push(&mut finished);
-                finished.len()
-            }
-        }
-    }
-
-    /// For what is left there is no room.
-    fn refuse(&self, me: &mut Reader<S::Out>, stopping: bool) {
-        let mut left = match &self.finished {
-            None => std::mem::take(&mut me.out),
-            Some(finished) => std::mem::take(&mut *lock(finished)),
-        };
-        *(if stopping { &mut me.counts.stopped } else { &mut me.counts.ring_full }) += left.len() as u64;
-        self.table().store.refused(&mut left);
-        me.grace = false;
     }
 
     /// The time, to within some trains.

@@ -1,7 +1,7 @@
 //! Where payloads go and what becomes of finished objects: memory of their own, or a place in a chunk.
 
 use super::object::{Live, Object};
-use super::table::{Run, Sender};
+use super::run::{Run, Sender};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::Keyed;

@@ -4,9 +4,10 @@
 //! again. Whatever is not such a run goes the way of single packets, with the same result.
 
 use super::lock::TableLock;
-use super::state::{Reader, StreamState};
+use super::own::Reader;
+use super::run::{Run, Sender};
+use super::state::StreamState;
 use super::store::{HeadOf, Store};
-use super::table::{Run, Sender};
 use skyhaul_core::wire::keyed::{Following, Head, Keyed};
 use skyhaul_io::source::Train;
 
