@@ -222,7 +222,7 @@ fn wrong_use_is_told_with_a_hint() {
         (format!("inspect {} --skip 99999999", env!("CARGO_BIN_EXE_skyhaul")), "hint: use a smaller --skip"),
         (format!("receive {ANY} -o /no/such/file"), "mkdir -p /no/such"),
         (format!("receive {ANY} --receive-threads 1000"), "from 1 to 256"),
-        (format!("receive {ANY} --start 100 --stop 50"), "hint: both are times of the data"),
+        (format!("receive {ANY} --start 100 --stop 50"), "hint: both are data times"),
         (format!("receive {ANY} --stop-at 1"), "date -u"),
         (format!("receive {ANY} --stop-at 1970y001d00h00m01s"), "date -u"),
         (format!("receive {ANY} --start 2026y366d00h"), "2026 has 365 days, and there is no day 366"),
