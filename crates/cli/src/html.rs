@@ -1,17 +1,17 @@
-//! The demo's report as one HTML page that needs nothing else: no network, no other file.
+//! The demo's report as one self-contained HTML page: no network, no other file.
 //!
 //! ```text
 //!   DemoReport ─▶ headline, proofs, key numbers
 //!              ─▶ plots: rate and loss over time · loss map · disks     (inline SVG, drawn here)
 //!              ─▶ losses by place
-//!              ─▶ the report itself as JSON, and the command that made it
+//!              ─▶ the report itself as JSON, and the command that produced it
 //! ```
 //!
 //! It follows the reader's light or dark scheme, can be printed, and is complete without its few lines of script, which
 //! only show values under the pointer. All text of the report is escaped: addresses, headers and errors may hold
 //! anything.
 //!
-//! Limits: long runs are thinned to 240 points; maps and disks beyond 8 and 32 are left to the JSON.
+//! Limits: long runs are reduced to 240 points; maps beyond 8 and disks beyond 32 are only in the JSON.
 
 mod losses;
 mod places;
@@ -28,7 +28,7 @@ use svg::{escape, short};
 
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
-/// Streams whose loss is drawn.
+/// Maximum number of loss maps.
 const MOST_STREAMS: usize = 8;
 
 /// The page.
@@ -47,7 +47,7 @@ pub(crate) fn page(report: &DemoReport) -> String {
     section(
         &mut out,
         "Rate and loss over time",
-        "A frame counts as lost when its place in memory is given up, a moment after it was due.",
+        "A frame counts as lost when its place in memory is given up, shortly after it was due.",
         &plots::rate(&receive.timeline, receive.bits_per_second),
     );
     for stream in receive.streams.iter().take(MOST_STREAMS) {
@@ -68,10 +68,10 @@ pub(crate) fn page(report: &DemoReport) -> String {
         plots::disks(disks),
         disk_table(disks)
     );
-    let caption = "Received but not yet written is in memory. Written counts the filled places of lost frames, too, \
-                   and received the doubled packets.";
+    let caption = "Data received but not yet written are in memory. Written bytes include the fill for lost frames, \
+                   and received bytes include duplicate packets.";
     section(&mut out, "Onto the disks", caption, &drawn);
-    let caption = "From place to place, each difference beside the counters that explain it.";
+    let caption = "The count at each stage, with the difference from the stage before and the counters that explain it.";
     section(&mut out, "Every packet accounted for", caption, &places::table(report));
     out.push_str(&source(report));
     let _ = write!(out, "</main><div id=\"tip\"></div>\n<script>\n{SCRIPT}</script>\n</body></html>\n");
@@ -93,7 +93,7 @@ fn headline(report: &DemoReport) -> String {
     let class = if held == all { "held" } else { "broken" };
     format!(
         "<p class=\"brand\">SKYHAUL DEMO</p>\n\
-         <h1>{} for {:.1} s, <span class=\"{class}\">{held} of {all} proofs held</span></h1>\n\
+         <h1>{} for {:.1} s, <span class=\"{class}\">{held} of {all} checks passed</span></h1>\n\
          <p>Received over UDP, put in place, recorded on {} disks, and sent on to a second receiver at the same \
          time.<br>The network: {}.<br><span class=\"soft\">{}</span></p>\n",
         print::rate(receive.bits_per_second),
@@ -114,9 +114,9 @@ fn tiles(report: &DemoReport) -> String {
     let percent = lost as f64 / (placed as f64 + lost as f64).max(1.0) * 100.0;
     let cpu = |value: f64| format!("{value:.3} s/GB");
     let tiles = [
-        ("frames in their place", n(placed), format!("of {} of the stream", n(placed.saturating_add(lost)))),
+        ("frames placed", n(placed), format!("of {} of the stream", n(placed.saturating_add(lost)))),
         ("frames lost", n(lost), format!("{percent:.3} % of the stream")),
-        ("doubled packets refused", n(of("duplicate")), format!("and {} too late", n(of("late")))),
+        ("duplicate packets refused", n(of("duplicate")), format!("and {} late", n(of("late")))),
         ("packets out of order", n(reordered), format!("by up to {} packets", n(depth))),
         (
             "acknowledged",
@@ -134,7 +134,7 @@ fn tiles(report: &DemoReport) -> String {
             format!("the whole process {}", cpu(receive.cpu.process_seconds_per_gb)),
         ),
         (
-            "read back for the proofs",
+            "read back for the checks",
             print::bytes(report.check.bytes),
             format!("in {} s", short(report.check.seconds)),
         ),
@@ -155,7 +155,7 @@ fn tiles(report: &DemoReport) -> String {
 fn proofs(report: &DemoReport) -> String {
     let mut list = String::from("<ul class=\"proofs\">\n");
     for proof in &report.proofs {
-        let (class, word) = if proof.held { ("held", "✔ held") } else { ("broken", "✘ not held") };
+        let (class, word) = if proof.held { ("held", "✔ passed") } else { ("broken", "✘ failed") };
         let _ = writeln!(
             list,
             "<li><span class=\"{class}\">{word}</span><span>{}<br><span class=\"soft\">{}</span></span></li>",
@@ -165,18 +165,23 @@ fn proofs(report: &DemoReport) -> String {
     }
     list.push_str("</ul>\n");
     let mut out = String::new();
-    section(&mut out, "Proofs", "Each checked from outside, not by the part that makes the claim.", &list);
+    section(
+        &mut out,
+        "Checks",
+        "Each claim is verified independently, not by the component that makes it.",
+        &list,
+    );
     out
 }
 
 fn stream_words(stream: &StreamSummary) -> String {
     let mut text = format!(
-        "Stream {} from {}: {}. Read the map like text, from left to right and down.",
+        "Stream {} from {}: {}. Read the map like text, from left to right and top to bottom.",
         stream.id, stream.sender, stream.format
     );
     if stream.loss_map_left_out > 0 {
         let _ =
-            write!(text, " {} runs of lost frames are not in it.", words::number(stream.loss_map_left_out));
+            write!(text, " {} runs of lost frames are not shown.", words::number(stream.loss_map_left_out));
     }
     if stream.restarts > 0 {
         let _ = write!(text, " The sender's counter restarted {} times: parts overlap.", stream.restarts);
@@ -196,9 +201,9 @@ fn stream_plots(report: &DemoReport, stream: &StreamSummary) -> String {
 
 fn disk_table(disks: &[DiskStatus]) -> String {
     let mut out = String::from(
-        "<table><tr><th>Disk</th><th>State</th><th>Written by</th><th class=\"n\">Chunks</th>\
+        "<table><tr><th>Disk</th><th>State</th><th>Method</th><th class=\"n\">Chunks</th>\
          <th class=\"n\">Acknowledged</th><th class=\"n\">Median</th><th class=\"n\">99 %</th>\
-         <th class=\"n\">Longest</th><th class=\"n\">While busy</th></tr>\n",
+         <th class=\"n\">Maximum</th><th class=\"n\">Rate when busy</th></tr>\n",
     );
     for disk in disks {
         let time = |part| plots::micros(disk.latency.quantile(part).as_micros() as f64);
@@ -227,7 +232,7 @@ fn disk_table(disks: &[DiskStatus]) -> String {
 
 fn source(report: &DemoReport) -> String {
     format!(
-        "<section><p>Made by <code>{}</code></p>\n<details><summary>The whole report (JSON)</summary>\n\
+        "<section><p>Produced by <code>{}</code></p>\n<details><summary>The whole report (JSON)</summary>\n\
          <pre>{}</pre></details></section>\n",
         escape(&report.command),
         escape(&words::json(report))

@@ -1,11 +1,11 @@
-//! Ctrl-C and SIGTERM: the first asks for a clean end, the second ends at once.
+//! Ctrl-C and SIGTERM: the first signal requests a clean end, the second ends the program at once.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Said of a report that is not all that was asked for.
-pub(crate) const INTERRUPTED: &str = "INTERRUPTED: this was measured until then";
+/// Marks a report of an incomplete measurement.
+pub(crate) const INTERRUPTED: &str = "INTERRUPTED: measured until then";
 
 /// Set by the first signal.
 #[derive(Clone, Debug)]
@@ -23,12 +23,12 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// The flag itself, for those who look at it on their own.
+    /// The flag itself, for code that polls it.
     pub(crate) fn flag(&self) -> Arc<AtomicBool> {
         self.0.clone()
     }
 
-    /// Whether somebody wants an end.
+    /// Whether an end was requested.
     pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

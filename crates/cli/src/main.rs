@@ -1,7 +1,7 @@
-//! The `skyhaul` command: what is typed becomes library objects, reports become text or JSON.
+//! The `skyhaul` command: arguments become library objects, reports become text or JSON.
 //!
-//! Everything human goes to standard error, everything for machines to standard output. Exit status: 0 done, 1 it
-//! did not hold or data were lost where none may be, 2 wrong use or something could not be opened.
+//! Text for people goes to standard error, data for programs to standard output. Exit status: 0 success; 1 a check failed,
+//! data were lost where none may be, or a measurement was interrupted; 2 wrong usage, or something could not be opened.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => ExitCode::FAILURE,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        // Also help and version, which are no errors; it knows its own exit status.
+        // This includes help and version, which are not errors; clap knows the exit status.
         Err(error) => match error.downcast::<clap::Error>() {
             Ok(usage) => usage.exit(),
             Err(error) => {
@@ -54,7 +54,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
     }
 }
 
-/// Whoever reads our output had enough: that is no error.
+/// The reader of our output has closed it, which is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
     io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)

@@ -3,8 +3,8 @@
 /// How a verb ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Done.
+    /// Success.
     Done,
-    /// It did not hold, or data were lost where none may be.
+    /// A check failed, or data were lost where none may be.
     Failed,
 }

@@ -1,4 +1,4 @@
-//! Words and numbers for people, all on standard error.
+//! Text and numbers for people, all on standard error.
 
 pub(crate) mod objects;
 
@@ -22,18 +22,18 @@ pub(crate) fn error(error: &anyhow::Error) {
     eprintln!("error: {text}");
 }
 
-/// What was found in a recording, behind the file it is about.
+/// A finding in a recording, after the file that it concerns.
 pub(crate) fn finding(finding: &Finding) -> String {
     let path = finding.path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
     format!("{path}{}", finding.text)
 }
 
-/// `bits` per second in words.
+/// `bits` per second as text.
 pub(crate) fn rate(bits: f64) -> String {
     scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
 }
 
-/// `bytes` in words, decimal.
+/// `bytes` as text, in decimal units.
 pub(crate) fn bytes(bytes: u64) -> String {
     scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
 }
@@ -54,7 +54,7 @@ fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
     format!("{value:.digits$} {}", units[unit])
 }
 
-/// A count with thin gaps.
+/// A count with spaces between groups of three digits.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -73,12 +73,12 @@ pub(crate) fn rejects(counts: &RejectCounts) -> String {
     if parts.is_empty() { "none".into() } else { parts.join(", ") }
 }
 
-/// The same as a part of a progress line: `  duplicates 3 235  late 12`, and nothing where nothing was refused.
+/// The same for a progress line: `  duplicates 3 235  late 12`, or nothing if nothing was refused.
 pub(crate) fn live_rejects(counts: &RejectCounts) -> String {
     counts.iter().map(|(why, n)| format!("  {}", refusal(why, *n))).collect()
 }
 
-/// One reason in the words of a report, and how often.
+/// A reason as text, with its count.
 fn refusal(why: &str, n: u64) -> String {
     let words = match why {
         "duplicate" => "duplicates".into(),
@@ -88,7 +88,7 @@ fn refusal(why: &str, n: u64) -> String {
     format!("{words} {}", count(n))
 }
 
-/// A line that is drawn over again while work goes on; nothing where nobody watches.
+/// A line that is redrawn while work is in progress; nothing if standard error is not a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     shown: bool,
@@ -100,14 +100,14 @@ impl Progress {
         Self { shown: false, live: !quiet && std::io::stderr().is_terminal() }
     }
 
-    /// Whether anybody watches.
+    /// Whether the line is shown.
     pub(crate) fn is_live(&self) -> bool {
         self.live
     }
 
     pub(crate) fn show(&mut self, line: &str) {
         if self.live {
-            // Asked each time: windows change their size.
+            // Queried each time, because windows change their size.
             let width = terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| width.0);
             let line = fitted(line, usize::from(width.unwrap_or(u16::MAX)));
             let mut err = std::io::stderr().lock();
@@ -125,7 +125,7 @@ impl Progress {
     }
 }
 
-/// As much of a line as one row shows: a second row would stay when the line is drawn over.
+/// As much of a line as fits into one row: a second row would remain when the line is redrawn.
 fn fitted(line: &str, width: usize) -> String {
     if width == 0 || line.chars().count() < width {
         return line.to_owned();
@@ -133,16 +133,16 @@ fn fitted(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(2)).chain(['…']).collect()
 }
 
-/// What every sender tells at its end, whatever it sent.
+/// The summary of a sender, whatever it sent.
 pub(crate) struct Sent<'a> {
-    /// How much of what: `3 packets`.
+    /// What was sent, such as `3 packets`.
     pub(crate) what: String,
     pub(crate) bytes: u64,
     pub(crate) seconds: f64,
-    /// How fast, in words.
+    /// The rate as text.
     pub(crate) speed: String,
     pub(crate) cpu_seconds_per_gb: f64,
-    /// Lines that are its own.
+    /// Lines specific to this kind of sender.
     pub(crate) own: Vec<String>,
     pub(crate) slipped_seconds: f64,
     pub(crate) notes: &'a [String],
@@ -150,7 +150,7 @@ pub(crate) struct Sent<'a> {
 }
 
 impl Sent<'_> {
-    /// In some lines.
+    /// As lines of text.
     pub(crate) fn text(&self) -> String {
         let Self { what, seconds, speed, .. } = self;
         let head = format!(
@@ -165,21 +165,21 @@ impl Sent<'_> {
             )
         });
         let notes = self.notes.iter().map(|note| format!("note: {note}"));
-        let error = self.error.map(|error| format!("ended by an error: {error}"));
+        let error = self.error.map(|error| format!("ended with an error: {error}"));
         let below = self.own.iter().cloned().chain(slipped).chain(notes).chain(error);
         below.fold(head + "\n", |text, line| text + "  " + &line + "\n")
     }
 }
 
-/// Streams that are shown one by one.
+/// Streams that are listed one by one.
 const STREAMS: usize = 16;
 
-/// A text of several lines, the later ones further in.
+/// A text of several lines, with all but the first indented.
 pub(crate) fn indented(text: &str) -> String {
     text.replace('\n', "\n    ")
 }
 
-/// Those that matter first: a flood of senders must not hide the stream.
+/// The largest streams first: a flood of senders must not hide the stream.
 fn streams(out: &mut String, report: &ReceiveReport) {
     let mut streams: Vec<_> = report.streams.iter().collect();
     streams.sort_by_key(|s| std::cmp::Reverse(s.packets));
@@ -195,7 +195,7 @@ fn streams(out: &mut String, report: &ReceiveReport) {
         let packets = rest.iter().map(|s| s.packets).sum::<u64>() + others.packets;
         let _ = writeln!(
             out,
-            "  and {} streams with fewer packets, {} of all their packets (--json lists {})",
+            "  and {} more streams with {} packets in total (--json lists {})",
             count(more),
             count(packets),
             if others.streams == 0 {
@@ -211,7 +211,7 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
     let _ = writeln!(out, "  stream {} from {}: {}", s.id, s.sender, s.format);
     let _ = writeln!(
         out,
-        "    {} frames in place, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
+        "    {} frames placed, {} lost ({:.4} %), {} reordered (by up to {}), refused: {}",
         count(s.placed),
         count(s.lost),
         s.loss_fraction * 100.0,
@@ -220,7 +220,7 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
         rejects(&s.rejects)
     );
     for quirk in &s.quirks {
-        let _ = writeln!(out, "    odd: {quirk}");
+        let _ = writeln!(out, "    note: {quirk}");
     }
 }
 
@@ -231,7 +231,7 @@ fn whats(report: &ReceiveReport) -> String {
     all.join(", ")
 }
 
-/// What was received, in a few lines.
+/// What was received, as a few lines of text.
 pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     let mut out = String::new();
     let total: u64 = report.sources.iter().map(|s| s.bytes).sum();
@@ -250,7 +250,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     for s in &report.sources {
         let _ = writeln!(
             out,
-            "  {}  {} packets by tier {}, kernel drops {}, socket buffer {}",
+            "  {}  {} packets, tier {}, kernel drops {}, socket buffer {}",
             s.listen,
             count(s.packets),
             s.tier,
@@ -270,7 +270,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     if report.strangers > 0 {
         let _ = writeln!(
             out,
-            "  {} packets of no stream: {}",
+            "  {} packets outside any stream: {}",
             count(report.strangers),
             rejects(&report.stranger_rejects)
         );
@@ -279,7 +279,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         let dropped = t.dropped_queue + t.dropped_refused;
         let _ = writeln!(
             out,
-            "  sent on to {}: {} packets, {} dropped",
+            "  forwarded to {}: {} packets, {} dropped",
             t.target,
             count(t.frames),
             count(dropped)
@@ -289,7 +289,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
         }
     }
     if let Some(errors) = report.pattern_errors {
-        let _ = writeln!(out, "  {} whose payload is not the pattern: {}", whats(report), count(errors));
+        let _ = writeln!(out, "  {} that do not match the pattern: {}", whats(report), count(errors));
     }
     for note in &report.notes {
         let _ = writeln!(out, "  note: {note}");
@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sender_tells_what_is_its_own_between_what_all_tell() {
+    fn a_sender_s_own_lines_stand_between_those_of_all() {
         let notes = ["not pinned".to_owned()];
         let mut sent = Sent {
             what: "3 packets".into(),
@@ -320,13 +320,13 @@ mod tests {
         assert_eq!(lines[0], "sent 3 packets, 3.00 kB in 1.0 s (24 kb/s), CPU 0.500 s/GB");
         assert_eq!(lines[1], "  to somewhere");
         assert!(lines[2].contains("slipped by 0.50 s"));
-        assert_eq!(lines[3..], ["  note: not pinned", "  ended by an error: gone"]);
+        assert_eq!(lines[3..], ["  note: not pinned", "  ended with an error: gone"]);
         sent = Sent { own: Vec::new(), slipped_seconds: 0.0, notes: &[], error: None, ..sent };
         assert_eq!(sent.text().lines().count(), 1);
     }
 
     #[test]
-    fn what_was_refused_is_told_by_its_reason() {
+    fn refusals_are_reported_by_reason() {
         let some =
             RejectCounts::from([("duplicate".into(), 3235), ("late".into(), 12), ("no_buffer".into(), 1)]);
         assert_eq!(rejects(&some), "duplicates 3 235, late 12, no buffer 1");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_no_more_than_its_row() {
+    fn a_line_fits_into_its_row() {
         assert_eq!(fitted("1234567", 8), "1234567");
         assert_eq!(fitted("12345678", 8), "123456…");
         assert_eq!(fitted("ååååååååå", 8), "åååååå…");

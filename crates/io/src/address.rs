@@ -8,11 +8,11 @@
 //!
 //! | option | receiving | sending |
 //! |---|---|---|
-//! | `iface` | interface (name, or one of its addresses) packets must come in on, or a group is joined on | interface they leave by |
-//! | `source` | only this sender (source-specific multicast, TCP) | local address to send from |
+//! | `iface` | interface (name, or one of its addresses) on which packets must arrive, or a group is joined | outgoing interface |
+//! | `source` | the only sender accepted (source-specific multicast, TCP) | local address to send from |
 //! | `rcvbuf`, `sndbuf` | socket buffer | socket buffer |
 //! | `ttl` | | hops multicast or unicast packets may travel |
-//! | `cc` | congestion control of what TCP sends back | congestion control of TCP: `cubic`, `bbr`, … |
+//! | `cc` | congestion control of the TCP return path | congestion control of TCP: `cubic`, `bbr`, … |
 //!
 //! ```
 //! use skyhaul_io::address::Endpoint;
@@ -37,7 +37,7 @@ use std::{
 pub enum Transport {
     /// Datagrams.
     Udp,
-    /// A byte stream that is cut into packets again.
+    /// A byte stream that is split into packets again.
     Tcp,
 }
 
@@ -73,7 +73,7 @@ pub struct Endpoint {
     pub cc: Option<String>,
 }
 
-/// Text that is not an [`Endpoint`]: what is wrong with it and what would be right.
+/// Text that is not a valid [`Endpoint`]: the mistake and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAnEndpoint {
     text: String,
@@ -123,16 +123,16 @@ impl Endpoint {
         Self { address, ..self.clone() }
     }
 
-    /// Whether something can be sent there at all.
+    /// Check that the address can be a destination.
     ///
     /// # Errors
-    /// Port 0 is where a receiver gets a port that is free, and nobody's own.
+    /// The port is 0, with which a receiver requests any free port, and which cannot be a destination.
     pub fn check_destination(&self) -> io::Result<()> {
         if self.address.port() != 0 {
             return Ok(());
         }
         let text =
-            format!("open {self}: port 0 is no port to send to; hint: take the one the receiver listens on");
+            format!("open {self}: port 0 cannot be sent to; hint: use the port that the receiver listens on");
         Err(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
@@ -142,7 +142,7 @@ impl Endpoint {
         self.address.ip().is_multicast()
     }
 
-    /// `error` with the operation that failed, this address, and what to do about it where that is known.
+    /// `error` with the operation that failed, this address, and the remedy if it is known.
     #[must_use]
     pub fn failed(&self, operation: &str, error: &io::Error) -> io::Error {
         let hint = hint(self, operation, error).map(|h| format!("; hint: {h}")).unwrap_or_default();
@@ -151,7 +151,7 @@ impl Endpoint {
 }
 
 impl Endpoint {
-    /// Whether the address means another host on each interface, and no interface is named.
+    /// Whether the address is link-local, and no interface is named.
     fn lacks_interface(&self) -> bool {
         let SocketAddr::V6(at) = self.address else { return false };
         let group = at.ip().is_multicast() && matches!(at.ip().segments()[0] & 0xF, 1 | 2);
@@ -164,7 +164,7 @@ impl Endpoint {
     }
 }
 
-/// The system's words without Rust's "(os error 98)".
+/// The system's error text, without "(os error 98)".
 #[must_use]
 pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
@@ -183,42 +183,42 @@ fn hint(at: &Endpoint, operation: &str, error: &io::Error) -> Option<String> {
     Some(match error.raw_os_error()? {
         libc::EADDRINUSE => {
             let flags = if scheme == "udp" { "-ulnp" } else { "-tlnp" };
-            format!("see who has the port with: ss {flags} 'sport = :{port}'; or take another port")
+            format!("find the process that uses the port with: ss {flags} 'sport = :{port}'; or use another port")
         }
         libc::EADDRNOTAVAIL => "no interface of this host has that address: see `ip addr`".to_owned(),
         libc::EACCES | libc::EPERM if operation == "bind" && port != 0 && port < 1024 => {
-            "ports below 1024 need CAP_NET_BIND_SERVICE; take a higher port".to_owned()
+            "ports below 1024 need CAP_NET_BIND_SERVICE; use a higher port".to_owned()
         }
         libc::EACCES if at.address.is_ipv4() => {
-            "a broadcast address, which nothing is sent to: take the receiver's own address, or a group (239.x.x.x)"
+            "this is a broadcast address, which is not supported: use the receiver's own address, or a multicast group (239.x.x.x)"
                 .to_owned()
         }
         libc::EACCES | libc::EPERM => {
             "a firewall rule or a route of this host forbids it: see `nft list ruleset`".to_owned()
         }
         libc::EINVAL if at.lacks_interface() => {
-            "every interface has this address of its own: name one with ?iface=, `ip -br link` lists them".to_owned()
+            "a link-local address needs an interface: name one with ?iface= (`ip -br link` lists them)".to_owned()
         }
         libc::ENODEV => {
             "no such interface, or it has no address: see `ip addr`; name one with ?iface=".to_owned()
         }
         libc::ENETUNREACH | libc::EHOSTUNREACH => route(),
-        libc::ECONNREFUSED if port == 0 => "port 0 is no port: take the one the receiver listens on".to_owned(),
-        libc::ECONNREFUSED => format!("nobody listens there; start the receiver first (port {port})"),
+        libc::ECONNREFUSED if port == 0 => "port 0 cannot be connected to: use the port that the receiver listens on".to_owned(),
+        libc::ECONNREFUSED => format!("no receiver is listening on port {port}; start the receiver first"),
         libc::ENOENT if at.cc.is_some() => {
-            "no such congestion control here: `sysctl net.ipv4.tcp_available_congestion_control` lists them"
+            "this host lacks that congestion control: `sysctl net.ipv4.tcp_available_congestion_control` lists them"
                 .to_owned()
         }
         libc::ETIMEDOUT => {
-            format!("it does not answer: try `ping {}`; a firewall may drop port {port}", at.address.ip())
+            format!("no answer: try `ping {}`; a firewall may block port {port}", at.address.ip())
         }
         libc::EMSGSIZE => {
-            "a packet is longer than the path takes: send shorter ones (1472 bytes for an MTU of 1500, 8972 for \
+            "packets exceed the MTU of the path: send shorter ones (1472 bytes for an MTU of 1500, 8972 for \
              9000, never more than 65507)"
                 .to_owned()
         }
         libc::EMFILE => "raise the limit on open files: ulimit -n 65536".to_owned(),
-        libc::EAFNOSUPPORT => "this host has that address family switched off".to_owned(),
+        libc::EAFNOSUPPORT => "this address family is disabled on this host".to_owned(),
         _ => return None,
     })
 }
@@ -251,10 +251,13 @@ impl FromStr for Endpoint {
             Some(("udp", rest)) => (Transport::Udp, rest),
             Some(("tcp", rest)) => (Transport::Tcp, rest),
             Some((other, _)) => {
-                return Err(wrong(format!("'{other}' is no transport"), "write udp:// or tcp://"));
+                return Err(wrong(format!("unknown transport '{other}'"), "write udp:// or tcp://"));
             }
             None => {
-                return Err(wrong("no transport".into(), "write udp://10.0.0.1:2630 or tcp://[::1]:2630"));
+                return Err(wrong(
+                    "transport missing".into(),
+                    "write udp://10.0.0.1:2630 or tcp://[::1]:2630",
+                ));
             }
         };
         let (address, options) = rest.split_once('?').unwrap_or((rest, ""));
@@ -283,9 +286,9 @@ fn parse_address(text: &str) -> Result<SocketAddr, Wrong> {
     } else if !text.contains(':') || text.ends_with(']') {
         "the port is missing: write 10.0.0.1:2630 or [fe80::1]:2630"
     } else {
-        "write the numeric address, `getent hosts NAME` shows it, and a port from 0 to 65535"
+        "write a numeric address (`getent hosts NAME` shows it) and a port from 0 to 65535"
     };
-    Err((format!("'{text}' is no address and port"), hint))
+    Err((format!("'{text}' is not an address and port"), hint))
 }
 
 impl Endpoint {
@@ -295,15 +298,15 @@ impl Endpoint {
             "iface" => {
                 let name = !value.is_empty() && value.len() <= 15 && !value.contains(['/', ' ', '&', '?']);
                 if !name && value.parse::<IpAddr>().is_err() {
-                    return Err((format!("iface '{value}' is no interface"), "`ip -br addr` lists them"));
+                    return Err((format!("invalid interface '{value}'"), "`ip -br addr` lists them"));
                 }
                 self.iface = Some(value.to_owned());
             }
             "source" => {
                 let source = value.parse().map_err(|_| {
                     (
-                        format!("source '{value}' is no address"),
-                        "a numeric address without port: source=10.0.0.7",
+                        format!("source '{value}' is not an address"),
+                        "write a numeric address without port: source=10.0.0.7",
                     )
                 })?;
                 self.source = Some(source);
@@ -312,7 +315,8 @@ impl Endpoint {
             "sndbuf" => self.sndbuf = Some(size()?),
             "ttl" => {
                 let ttl = value.parse().ok().filter(|&t| t > 0);
-                self.ttl = Some(ttl.ok_or_else(|| (format!("ttl '{value}' is out of range"), "1 to 255"))?);
+                self.ttl =
+                    Some(ttl.ok_or_else(|| (format!("ttl '{value}' is out of range"), "use 1 to 255"))?);
             }
             "cc" => {
                 let name = !value.is_empty()
@@ -320,7 +324,7 @@ impl Endpoint {
                     && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
                 if !name {
                     let hint = "`sysctl net.ipv4.tcp_available_congestion_control` lists them";
-                    return Err((format!("cc '{value}' is no congestion control"), hint));
+                    return Err((format!("invalid congestion control '{value}'"), hint));
                 }
                 self.cc = Some(value.to_owned());
             }
@@ -335,16 +339,19 @@ impl Endpoint {
     /// What no single part shows to be wrong.
     fn check(&self) -> Result<(), Wrong> {
         if self.source.is_some_and(|s| s.is_ipv4() != self.address.is_ipv4()) {
-            return Err(("address and source are of different families".into(), "both IPv4 or both IPv6"));
+            return Err((
+                "address and source have different address families".into(),
+                "use IPv4 for both, or IPv6 for both",
+            ));
         }
         if self.source.is_some_and(|s| s.is_multicast()) {
-            return Err(("the source is a multicast group".into(), "a source is one sender's own address"));
+            return Err(("the source is a multicast group".into(), "use the address of one sender"));
         }
         if self.transport == Transport::Tcp && self.is_multicast() {
-            return Err(("TCP has no multicast".into(), "use udp:// for groups"));
+            return Err(("TCP has no multicast".into(), "use udp:// for multicast groups"));
         }
         if self.transport == Transport::Udp && self.cc.is_some() {
-            return Err(("UDP has no congestion control".into(), "use tcp://, or leave cc= away"));
+            return Err(("UDP has no congestion control".into(), "use tcp://, or omit cc="));
         }
         Ok(())
     }

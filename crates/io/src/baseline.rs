@@ -1,4 +1,4 @@
-//! Bare loops: what the kernel and the memory of this host allow when nothing is looked at.
+//! Bare loops: what the kernel and the memory of this host allow without parsing.
 //!
 //! A figure says little alone, and minutes on a shared machine differ by a quarter. So every benchmark runs these
 //! beside the real path, in turns, with the same packets: they parse nothing, place nothing and count only bytes.
@@ -101,7 +101,7 @@ impl BareReceiver {
     /// Bind, with a socket buffer of 64 MiB, and touch the memory.
     ///
     /// # Errors
-    /// The system's, with the address.
+    /// A system error, with the address.
     pub fn open(at: &Endpoint, options: &BareReceiverOptions) -> io::Result<Self> {
         let udp =
             UdpOptions { buffer: Size::from_bytes(64 << 20), timestamps: false, ..UdpOptions::default() };
@@ -137,11 +137,11 @@ impl BareReceiver {
         self.local
     }
 
-    /// One system call, and the copy of what it brought; `each` is told of every packet or train. Nothing after
+    /// One system call, and the copy of what it received; `each` is called for every packet or train. Nothing after
     /// 50 ms of silence.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn poll(&mut self, each: &mut dyn FnMut(Taken)) -> io::Result<()> {
         let n = match self.options.take {
             Take::Single => {
@@ -214,7 +214,7 @@ pub enum Give {
     Single,
 }
 
-/// A sender of packets that already lie one behind the other. Stays on the thread that opened it.
+/// A sender of packets that are already contiguous in memory. Stays on the thread that opened it.
 pub struct BareSender {
     socket: Socket,
     to: Endpoint,
@@ -228,7 +228,7 @@ impl BareSender {
     /// Connect.
     ///
     /// # Errors
-    /// The system's, with the address.
+    /// A system error, with the address.
     pub fn open(to: &Endpoint, give: Give, packet_bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(to.address), Type::DGRAM, Some(Protocol::UDP))
             .map_err(to.failing("open a socket for"))?;
@@ -273,7 +273,7 @@ impl BareSender {
     /// Send whole packets, at most [`batch_packets`](Self::batch_packets), one behind the other in `packets`.
     ///
     /// # Errors
-    /// The system's; what was not sent is then lost.
+    /// A system error; packets not sent are lost.
     pub fn send(&mut self, packets: &[u8]) -> io::Result<()> {
         if self.give == Give::Single {
             return self.socket.send(packets).map(|_| ()).map_err(self.to.failing("send to"));
@@ -316,12 +316,12 @@ fn header(vector: &mut libc::iovec) -> libc::mmsghdr {
 /// Move this thread into the network namespace that `ip netns add NAME` made. What it opens from here on is there.
 ///
 /// # Errors
-/// There is none of that name, or the privilege is missing.
+/// The namespace does not exist, or the privilege is missing.
 pub fn enter_network(name: &str) -> io::Result<()> {
     let failed = |e: io::Error| {
         let hint = match e.kind() {
-            io::ErrorKind::NotFound => "; hint: `ip netns list` shows those there are",
-            io::ErrorKind::PermissionDenied => "; hint: only root may enter one",
+            io::ErrorKind::NotFound => "; hint: `ip netns list` shows the existing ones",
+            io::ErrorKind::PermissionDenied => "; hint: run as root; only root may enter a network namespace",
             _ => "",
         };
         io::Error::new(e.kind(), format!("enter network namespace {name}: {}{hint}", system_text(&e)))
@@ -338,7 +338,7 @@ mod tests {
     fn a_network_namespace_that_is_not_there_is_told_with_the_next_step() {
         let said = enter_network("no_such_one").unwrap_err().to_string();
         assert!(said.starts_with("enter network namespace no_such_one: No such file"), "{said}");
-        assert!(said.ends_with("hint: `ip netns list` shows those there are"), "{said}");
+        assert!(said.ends_with("hint: `ip netns list` shows the existing ones"), "{said}");
     }
 
     #[test]

@@ -40,7 +40,7 @@ static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 /// Copy `src` into `dst`, past the cache where that pays.
 ///
 /// # Panics
-/// If the lengths differ, like `copy_from_slice`: both come from one checked placement.
+/// If the lengths differ, as in `copy_from_slice`: both come from one checked placement.
 #[inline]
 pub fn place(dst: &mut [u8], src: &[u8]) {
     assert_eq!(dst.len(), src.len(), "a payload and its slot are of one length");
@@ -79,7 +79,7 @@ pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
 /// cache line that two of them share is written once and whole, past the cache as the others are.
 ///
 /// # Panics
-/// If `dst` is not as long as all payloads together, or `src` does not begin and end with one.
+/// If `dst` is not as long as all payloads together, or `src` does not begin and end with a payload.
 pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
     let whole = src.is_empty() || src.len() % stride == each % stride;
     assert!((1..=stride).contains(&each) && whole, "payloads are whole");
@@ -117,7 +117,7 @@ pub fn fence() {
 #[must_use]
 pub fn cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
-    /// Where the system does not tell.
+    /// If the system gives no value.
     const USUAL: usize = 8 << 20;
     *BYTES.get_or_init(|| (2..5).rev().find_map(cache_of_level).unwrap_or(USUAL))
 }

@@ -1,8 +1,8 @@
-//! Writing chunk files as fast as a disk takes them.
+//! Writing chunk files at the full speed of a disk.
 //!
 //! One [`Disk`] belongs to one writer thread. It writes whole chunks from memory to new files, several pieces in
-//! flight, with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, where
-//! the ring is forbidden, through plain `pwrite` calls. Both are tried at start and what is used is reported.
+//! flight, with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, if it is
+//! not permitted, through plain `pwrite` calls. Both are tried at start and what is used is reported.
 //!
 //! ```text
 //!   start(token, name, view)   create name.part · preallocate · queue pieces of 4 MiB
@@ -45,27 +45,27 @@ pub use read::{Source, only_regular, open_regular, read_buffers};
 pub use waker::Waker;
 pub use writer::{Disk, Done};
 
-/// Bytes that an ordinary user can still write where `path` lies.
+/// Bytes that an ordinary user can still write to the file system of `path`.
 ///
 /// # Errors
-/// The system's: the path is gone, or the disk does not answer.
+/// A system error: the path is gone, or the disk does not respond.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let stat = rustix::fs::statvfs(path)?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// A number for the file system that `path` lies on: equal for two directories of one disk.
+/// A number for the file system of `path`: equal for two directories on one disk.
 ///
 /// # Errors
-/// The system's: the path is gone.
+/// A system error: the path is gone.
 pub fn device(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::stat(path)?.st_dev)
 }
 
-/// Make what was created and renamed in `directory` durable.
+/// Make files created and renamed in `directory` durable.
 ///
 /// # Errors
-/// The system's.
+/// A system error.
 pub fn open_directory(directory: &Path) -> io::Result<Arc<File>> {
     let fd =
         rustix::fs::open(directory, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

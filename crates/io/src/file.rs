@@ -19,19 +19,19 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let hint = match error.kind() {
         NotFound if makes && !parent.is_dir() => {
-            Some(format!("make the directory first: mkdir -p {}", parent.display()))
+            Some(format!("create the directory first: mkdir -p {}", parent.display()))
         }
-        NotFound if makes => Some("nothing can be made there: name another place".to_owned()),
-        NotFound if path.as_os_str().is_empty() => Some("the name is empty".to_owned()),
-        NotFound => Some(format!("check the name: `ls {}` shows what there is", parent.display())),
-        PermissionDenied if makes => Some("name a directory that you may write to".to_owned()),
-        PermissionDenied => Some(format!("see who may read it: ls -ld {}", path.display())),
-        IsADirectory => Some("that is a directory: name a file".to_owned()),
+        NotFound if makes => Some("nothing can be created there: choose another directory".to_owned()),
+        NotFound if path.as_os_str().is_empty() => Some("the path is empty".to_owned()),
+        NotFound => Some(format!("check the name: `ls {}` lists the files", parent.display())),
+        PermissionDenied if makes => Some("choose a directory that you may write to".to_owned()),
+        PermissionDenied => Some(format!("check its permissions: ls -ld {}", path.display())),
+        IsADirectory => Some("this is a directory: name a file".to_owned()),
         AlreadyExists | NotADirectory => {
-            Some("there is a file where a directory is needed: name another".to_owned())
+            Some("a file is where a directory is needed: choose another path".to_owned())
         }
-        ReadOnlyFilesystem => Some("name a directory on another file system".to_owned()),
-        StorageFull => Some("make room there, or name another place".to_owned()),
+        ReadOnlyFilesystem => Some("choose a directory on another file system".to_owned()),
+        StorageFull => Some("free some space, or choose another directory".to_owned()),
         _ => None,
     };
     let hint = hint.map(|hint| format!("; hint: {hint}")).unwrap_or_default();
@@ -59,7 +59,7 @@ impl MappedFile {
     /// Map the file at `path`.
     ///
     /// # Errors
-    /// What opening or mapping it answers, with the path.
+    /// Opening or mapping the file failed; the error names the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let failing = |e: io::Error| failed("open", path, &e);
         // Before it is opened: to open a pipe would wait for whoever writes into it.
@@ -69,7 +69,7 @@ impl MappedFile {
         }
         if !kind.is_file() {
             let text = format!(
-                "open {}: neither a file nor a directory; hint: write what comes from there to a file first",
+                "open {}: not a regular file; hint: write its contents to a file first",
                 path.display()
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -124,9 +124,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for (path, hint) in [
             (dir.path().join("none"), "hint: check the name: `ls "),
-            (dir.path().to_owned(), "hint: that is a directory"),
-            ("/dev/null".into(), "hint: write what comes from there to a file"),
-            ("".into(), "hint: the name is empty"),
+            (dir.path().to_owned(), "hint: this is a directory"),
+            ("/dev/null".into(), "hint: write its contents to a file"),
+            ("".into(), "hint: the path is empty"),
         ] {
             let said = MappedFile::open(&path).unwrap_err().to_string();
             assert!(said.starts_with(&format!("open {}: ", path.display())), "{said}");
@@ -141,16 +141,17 @@ mod tests {
         };
         assert!(
             said("/no/such/file", libc::ENOENT)
-                .ends_with("hint: make the directory first: mkdir -p /no/such")
+                .ends_with("hint: create the directory first: mkdir -p /no/such")
         );
         assert!(
-            said("/proc/x", libc::ENOENT).ends_with("hint: nothing can be made there: name another place")
+            said("/proc/x", libc::ENOENT)
+                .ends_with("hint: nothing can be created there: choose another directory")
         );
-        assert!(said("x", libc::EEXIST).contains("hint: there is a file where a directory is needed"));
-        assert!(said("x", libc::EACCES).ends_with("hint: name a directory that you may write to"));
+        assert!(said("x", libc::EEXIST).contains("hint: a file is where a directory is needed"));
+        assert!(said("x", libc::EACCES).ends_with("hint: choose a directory that you may write to"));
         assert!(
             said("x", libc::EROFS).contains("another file system")
-                && said("x", libc::ENOSPC).contains("room")
+                && said("x", libc::ENOSPC).contains("free some space")
         );
         assert_eq!(said("x", libc::EIO), "create x: Input/output error");
     }

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Why there is no datagram in a packet.
+/// Why a packet contains no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoDatagram {
     /// Another protocol.
@@ -54,7 +54,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b))
 }
 
-/// `from..to` of `packet`; what of it was cut off by the capture is told from what the packet never had.
+/// `from..to` of `packet`; bytes cut off by the capture are distinguished from bytes that the packet never had.
 #[inline]
 fn part(packet: &[u8], from: usize, to: usize, length: usize) -> Result<&[u8], NoDatagram> {
     let missing = if to <= length { NoDatagram::Truncated } else { NoDatagram::Malformed };

@@ -1,4 +1,4 @@
-//! Packets gathered from slices that lie anywhere: what a sender hands to a socket, a queue or a file.
+//! Packets gathered from slices anywhere in memory: what a sender hands to a socket, a queue or a file.
 //!
 //! ```text
 //!   slices   │ head │ payload │ head │ part of an item │ part of the next │ head and payload in one │

@@ -1,10 +1,10 @@
-//! The memory every payload lives in: a fixed pool of aligned blocks.
+//! The memory of all payloads: a fixed pool of aligned blocks.
 //!
-//! All of it is mapped at start and touched before use, so the receive path never meets a page fault, an allocator or
-//! a lock. Touching 4 GiB takes seconds, and an observation does not wait: the first blocks are there when
-//! [`Pool::new`] returns (32 MiB, if that is a block), the others follow from a thread of its own, each free only once
-//! it is there; [`Pool::prepared`] says how far it is. [`Pool::take`] pops an index from a lock-free list, dropping the
-//! [`Block`] pushes it back. A full pool is an answer (`None`), not a wait.
+//! All memory is mapped at start and touched before use, so the receive path never meets a page fault, an allocator or a
+//! lock. Touching 4 GiB takes seconds, and an observation does not wait: the first blocks are ready when [`Pool::new`]
+//! returns (at least one block, up to 32 MiB), the others follow from a separate thread, and become free one by one;
+//! [`Pool::prepared`] gives the progress. [`Pool::take`] pops an index from a lock-free list, and dropping the [`Block`]
+//! pushes it back. If no block is free, the result is `None`, without waiting.
 //!
 //! ```text
 //!   one mapping   ┌ block 0 ┬ block 1 ┬ … ┬ block n-1 ┐   huge pages where the machine has them
@@ -47,7 +47,7 @@ pub use mapping::{ALIGN, Pages};
 use mapping::Mapping;
 use peek::{Label, Table};
 
-/// Most bytes that are touched before a pool is handed out: less than a tenth of a second's work.
+/// Maximum number of bytes touched before a pool is returned: less than a tenth of a second's work.
 const READY: usize = 32 << 20;
 
 /// What a pool is made of.
@@ -96,7 +96,7 @@ fn meminfo(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// However touching ends, whoever waits for the rest must not wait for ever.
+/// However touching ends, waiting for the rest must end too.
 struct EndOfTouching<'a>(&'a AtomicBool);
 
 impl Drop for EndOfTouching<'_> {
@@ -105,19 +105,19 @@ impl Drop for EndOfTouching<'_> {
     }
 }
 
-/// How much of a pool's memory is there.
+/// How much of a pool's memory is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// All of it.
     Whole,
     /// This much, and the rest follows.
     Part {
-        /// Bytes that are there.
+        /// Bytes that are ready.
         bytes: u64,
     },
     /// This much; the kernel refused the rest.
     Refused {
-        /// Bytes that are there.
+        /// Bytes that are ready.
         bytes: u64,
     },
 }
@@ -136,7 +136,7 @@ struct Inner {
     free: ArrayQueue<u32>,
     table: Option<Table>,
     pages: Pages,
-    /// Blocks whose memory is there.
+    /// Blocks whose memory is ready.
     touched: AtomicU32,
     /// The kernel refused the rest.
     given_up: AtomicBool,
@@ -155,15 +155,15 @@ impl Pool {
     /// Map, touch and divide the memory.
     ///
     /// # Errors
-    /// No block fits (`InvalidInput`), the machine has not that much memory free (`OutOfMemory`, with a hint),
-    /// or the system's own error for the mapping.
+    /// No block fits (`InvalidInput`), the machine has less free memory (`OutOfMemory`, with a hint), or the mapping failed
+    /// with a system error.
     pub fn new(options: &PoolOptions) -> io::Result<Pool> {
         let block_bytes = options.block_bytes.max(1).next_multiple_of(ALIGN);
         let count = options.total_bytes / block_bytes as u64;
         let count = u32::try_from(count).ok().filter(|&n| n > 0 && n < u32::MAX);
         let Some(count) = count else {
             let text = format!(
-                "no pool of {} bytes in blocks of {block_bytes} bytes\nhint: more --memory, or a smaller --chunk",
+                "a pool of {} bytes cannot hold blocks of {block_bytes} bytes\nhint: increase --memory, or use a smaller --chunk",
                 options.total_bytes
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -250,7 +250,7 @@ impl Pool {
     /// Wait until all of its memory is there: a measurement begins only then.
     ///
     /// # Errors
-    /// The machine has less memory than was asked for.
+    /// The machine has less memory than requested.
     pub fn wait_until_touched(&self) -> io::Result<()> {
         loop {
             match self.prepared() {
@@ -258,7 +258,7 @@ impl Pool {
                 Prepared::Part { .. } => std::thread::sleep(std::time::Duration::from_millis(2)),
                 Prepared::Refused { bytes } => {
                     let text = format!(
-                        "the kernel gave only {} of {} MiB of memory\nhint: give less with --memory",
+                        "the kernel provided only {} of {} MiB of memory\nhint: use a smaller --memory",
                         bytes >> 20,
                         self.total_bytes() >> 20
                     );
@@ -287,7 +287,7 @@ impl Pool {
         self.prepared() == Prepared::Whole
     }
 
-    /// Whether a block that is asked for now may come by itself in a moment: none is free, and not all memory is there.
+    /// Whether a block may soon become available: none is free, and not all memory is ready.
     #[inline]
     #[must_use]
     pub fn is_short(&self) -> bool {
@@ -325,7 +325,7 @@ impl Pool {
         &self.0.slots[index as usize]
     }
 
-    /// One holder of block `index` is gone.
+    /// One holder of block `index` has been dropped.
     fn release(&self, index: u32) {
         if self.slot(index).holders.fetch_sub(1, Ordering::AcqRel) == 1 {
             // The list has room for every index, and an index is in it at most once.
@@ -350,7 +350,7 @@ fn check_available(bytes: u64) -> io::Result<()> {
         return Ok(());
     }
     let text = format!(
-        "a pool of {} MiB does not fit: {} MiB are available\nhint: give less with --memory",
+        "a pool of {} MiB does not fit: {} MiB are available\nhint: use a smaller --memory",
         bytes >> 20,
         available >> 20
     );

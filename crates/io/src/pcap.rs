@@ -87,7 +87,7 @@ impl PcapSource {
     /// Open `path`; only packets to `port`, or to any.
     ///
     /// # Errors
-    /// Not readable, or neither pcap nor pcapng.
+    /// The file cannot be read, or is neither pcap nor pcapng.
     pub fn open(path: &Path, port: Option<u16>) -> io::Result<Self> {
         let failing = |e: io::Error| crate::file::failed("open", path, &e);
         let file = File::open(path).map_err(failing)?;
@@ -104,14 +104,16 @@ impl PcapSource {
     pub fn new(reader: impl Read + Send + 'static, name: &Path, port: Option<u16>) -> io::Result<Self> {
         let reader = create_reader(BUFFER, reader).map_err(|error| {
             let wrong = match error {
-                PcapError::ReadError => "it cannot be read",
+                PcapError::ReadError => "read error",
                 PcapError::Eof | PcapError::Incomplete(_) | PcapError::UnexpectedEof => {
-                    "too short for a capture"
+                    "file too short for a capture"
                 }
-                _ => "no capture",
+                _ => "not a capture file",
             };
-            let text =
-                format!("read {}: {wrong}; hint: pcap or pcapng, as `tcpdump -w` writes it", name.display());
+            let text = format!(
+                "read {}: {wrong}; hint: give a pcap or pcapng file, as written by `tcpdump -w`",
+                name.display()
+            );
             io::Error::new(io::ErrorKind::InvalidData, text)
         })?;
         let format = Format { port, cut: None, interfaces: Vec::new() };
@@ -137,7 +139,7 @@ impl PcapSource {
             Need::Bytes => {
                 let before = self.reader.data().len();
                 if self.reader.refill().is_err() {
-                    return bad("the file cannot be read");
+                    return bad("read error");
                 }
                 // A buffer that takes no more, for a record that needs more, would be asked for ever.
                 let stuck = self.reader.data().len() == before && !self.reader.reader_exhausted();
@@ -153,7 +155,7 @@ impl PcapSource {
             }
             Need::Room => bad("a record of more than 16 MiB"),
             Need::End => bad("the file ends within a record"),
-            Need::Sense => bad("what stands there is no record"),
+            Need::Sense => bad("invalid record"),
         }
     }
 }
@@ -208,7 +210,7 @@ impl Source for PcapSource {
             cut_trains: self.counts.cut_trains,
             cut_short: self.counts.cut_short,
             tier: "pcap",
-            because: "it is a file".into(),
+            because: "capture file".into(),
             ..SourceStats::default()
         }
     }

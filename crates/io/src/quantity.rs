@@ -1,7 +1,7 @@
 //! Values with their units as people write them: `8Gbps`, `64MiB`, `10s`.
 //!
-//! A number without a unit is where mistakes of a factor of eight or a thousand come from, so every rate and span
-//! must carry one, unless it is 0; a bare size is in bytes. What [`Display`](std::fmt::Display) prints, `parse` reads back exactly.
+//! Numbers without units cause mistakes of a factor of eight or a thousand, so every rate and span must have one, unless
+//! it is 0; a bare size is in bytes. What [`Display`](std::fmt::Display) prints, `parse` reads back exactly.
 //!
 //! ```
 //! use skyhaul_io::quantity::{Rate, Size, Span};
@@ -29,7 +29,7 @@ pub struct Size(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
-/// Text that is not such a value; says what would be.
+/// Text that is not such a value, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAQuantity {
     text: String,

@@ -1,7 +1,7 @@
 //! Where packets come from: one trait for sockets, packet rings, captures and injected faults.
 //!
-//! Packets are handed over in *trains*: equal packets lying one behind the other, as the kernel coalesces them.
-//! What is decided per train (whose stream it is, when it came) is decided once for up to 64 packets.
+//! Packets are handed over in *trains*: contiguous packets of equal length, as the kernel coalesces them.
+//! What is decided per train (its stream, its arrival time) is decided once for up to 64 packets.
 //!
 //! ```text
 //!   Train.bytes  │ packet │ packet │ packet │ pack │      the last may be shorter
@@ -25,7 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Limits: a train lives only during the call; whoever needs its bytes later copies them.
+//! Limits: a train is valid only during the call; copy its bytes to keep them.
 
 use crate::{
     address::Endpoint,
@@ -34,16 +34,16 @@ use crate::{
 use skyhaul_core::placement::Nanos;
 use std::{io, iter::FusedIterator, net::SocketAddr, time::Duration};
 
-/// Equal packets of one sender, one behind the other.
+/// Contiguous packets of one sender, of equal length.
 #[derive(Clone, Copy, Debug)]
 pub struct Train<'a> {
     /// The packets' bytes (datagram payloads), without gaps.
     pub bytes: &'a [u8],
     /// Length of each packet but the last, which may be shorter. Zero only when `bytes` is empty: an empty packet.
     pub stride: usize,
-    /// Who sent it.
+    /// Its sender.
     pub sender: &'a SocketAddr,
-    /// When the kernel took it in (`CLOCK_REALTIME`), where time stamps are on.
+    /// When the kernel received it (`CLOCK_REALTIME`), if timestamps are on.
     pub time: Option<Nanos>,
     /// How many *arrivals* (packets or whole trains, see [`SourceStats::socket_drops`]) the kernel threw away at
     /// this socket between the previous train and this one, because it was not emptied fast enough.
@@ -104,7 +104,7 @@ pub trait Source: Send {
     /// Bounded: returns after some tens of trains even when more wait. Returns how many packets it handed on.
     ///
     /// # Errors
-    /// What makes going on impossible, with operation and address. A signal, or an ICMP error, is not an error.
+    /// A fault that prevents further work, with operation and address. Signals and ICMP errors do not count.
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize>;
 
     /// What was received and lost so far. Costs some system calls: for reports, not for every packet.
@@ -113,7 +113,7 @@ pub trait Source: Send {
     /// Address and tier in one line, for people.
     fn describe(&self) -> String;
 
-    /// Whether nothing can come any more (a capture at its end; never a socket).
+    /// Whether nothing more can arrive (a capture at its end; never a socket).
     fn is_finished(&self) -> bool {
         false
     }
@@ -149,24 +149,24 @@ pub struct SourceStats {
     pub packets: u64,
     /// Bytes in them (datagram payload).
     pub bytes: u64,
-    /// Trains they came in.
+    /// Number of trains in which they arrived.
     pub trains: u64,
     /// Packets cut because they were longer than the scratch or ring could take.
     pub truncated: u64,
     /// Packets that could not be read as what they claim to be (lengths, checksums, framing).
     pub malformed: u64,
-    /// Datagrams that came in IP fragments to a tier that cannot join them.
+    /// Datagrams that arrived in IP fragments at a tier that cannot join them.
     pub fragments: u64,
-    /// Captures: records of several packets that were cut into them.
+    /// Captures: records of several packets, which were split.
     pub cut_trains: u64,
-    /// Captures: the file ends within a record, or what stands there is none. What may have followed was not read.
+    /// Captures: the file ends within a record, or a record is invalid. Anything after it was not read.
     pub cut_short: u64,
     /// Arrivals the kernel threw away at this socket or ring: its buffer was full, or a checksum was wrong. One
     /// arrival is one packet, or with GRO one whole train.
     pub socket_drops: u64,
     /// TCP: connections accepted so far.
     pub connections: u64,
-    /// TCP: connections that ended in the middle of a packet, by reset, or by garbage, or were not asked for.
+    /// TCP: connections that ended in the middle of a packet, by reset or by garbage, or that were refused.
     pub broken: u64,
     /// The kernel's buffer for this source.
     pub buffer: Option<Buffer>,
@@ -180,10 +180,10 @@ pub struct SourceStats {
     pub remedies: Vec<String>,
 }
 
-/// A kernel buffer: bytes asked for and bytes given.
+/// A kernel buffer: bytes requested and bytes granted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Buffer {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub asked: u64,
     /// Bytes granted (the kernel books packet overhead against twice this).
     pub granted: u64,

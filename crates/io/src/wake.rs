@@ -19,12 +19,12 @@ impl Wake {
     /// A clear one.
     ///
     /// # Errors
-    /// No descriptor is free.
+    /// No file descriptor is free.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
             io::Error::new(
                 io::Error::from(e).kind(),
-                format!("make an eventfd: {e}; hint: raise the limit on open files: ulimit -n 65536"),
+                format!("create an eventfd: {e}; hint: raise the limit on open files: ulimit -n 65536"),
             )
         })?;
         Ok(Self(fd))
@@ -33,7 +33,7 @@ impl Wake {
     /// Make it readable.
     ///
     /// # Errors
-    /// The system's own; none is known.
+    /// A system error; none is known to occur.
     pub fn set(&self) -> io::Result<()> {
         match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
             // At its largest count it is readable already.
@@ -45,7 +45,7 @@ impl Wake {
     /// Make it unreadable.
     ///
     /// # Errors
-    /// The system's own; none is known.
+    /// A system error; none is known to occur.
     pub fn clear(&self) -> io::Result<()> {
         match rustix::io::read(&self.0, &mut [0u8; 8]) {
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),

@@ -185,7 +185,7 @@ def test_nothing_is_left_out_in_silence(scan, damage):
 def test_what_cannot_be_opened_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="hint: `skyhaul ls`"):
         recording.open([tmp_path], "none")
-    with pytest.raises(ValueError, match="is no scan label"):
+    with pytest.raises(ValueError, match="invalid scan name"):
         recording.open([tmp_path], "a/b")
     with pytest.raises(ValueError, match="hint: give the directories"):
         recording.open([], "none")

@@ -11,13 +11,13 @@
 //! * *closed loop*: the sender waits while more than [`WINDOW`] is on its way, so nothing is lost and the slower side
 //!   decides ([`Load::Closed`]);
 //! * *fixed rate*, for CPU seconds per gigabyte ([`Load::Rate`]);
-//! * *search*: the highest rate at which nothing is lost with nobody waiting, by bisection, confirmed three times
+//! * *search*: the highest rate without loss at which the sender never waits, by bisection, confirmed three times
 //!   ([`Load::Search`]).
 //!
 //! CPU time is each thread's own, without the time a sender spins until it may send. What the kernel does for a
 //! packet on the loopback it does on the sender's CPU, on the sender's account.
 //!
-//! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces that somebody joined by a veth pair.
+//! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
 mod figures;
 mod flow;
@@ -38,16 +38,14 @@ use options::wrong;
 use skyhaul_io::host::machine::Machine;
 use std::io;
 
-/// Measure. `progress` is told what is going on.
+/// Measure. `progress` receives status messages.
 ///
 /// # Errors
-/// An unknown candidate; what the system refuses (sockets, memory, directory).
+/// A candidate is unknown, or the system refuses sockets, memory or the directory.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
     let names = candidates(options)?;
     if options.address.is_multicast() {
-        return Err(wrong(
-            "a benchmark is between two hosts, not for a group; hint: an --address of this host",
-        ));
+        return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
     }
     let before = load_average();
     let sizes = options.sizes.iter().map(|&size| packets::size(size)).collect::<io::Result<Vec<_>>>()?;
@@ -129,7 +127,7 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
         return Ok(usual.copied().collect());
     }
     let find = |wanted: &String| {
-        let text = || format!("no candidate '{wanted}'; hint: there are {}", all.join(" "));
+        let text = || format!("unknown candidate '{wanted}'; hint: choose from {}", all.join(" "));
         all.iter().find(|name| *name == wanted).copied().ok_or_else(|| wrong(&text()))
     };
     options.candidates.iter().map(find).collect()

@@ -1,7 +1,7 @@
-//! Recordings: written to many disks at once, provable afterwards.
+//! Recordings: written to many disks at once, and verifiable afterwards.
 //!
 //! ```text
-//!   submit(chunk) ─▶ striping ─▶ disk 0 ┐  fill holes · checksum · write (O_DIRECT) · fdatasync
+//!   submit(chunk) ─▶ striping ─▶ disk 0 ┐  fill gaps · checksum · write (O_DIRECT) · fdatasync
 //!                            ├─▶ disk 1 │  then one durable index record per chunk = acknowledged
 //!                            └─▶ disk n ┘
 //!
@@ -10,14 +10,14 @@
 //!   <disk>/<scan>/<scan>.index         one self-checking record a line, on every disk
 //! ```
 //!
-//! * A [`Writer`] takes chunks and never blocks who gives them. A slow disk gets less, a full, broken or
-//!   vanished one nothing; what was under way to it is written elsewhere, from memory, under the same number.
+//! * A [`Writer`] takes chunks and never blocks its caller. A slow disk gets less, a full, broken or
+//!   missing one nothing; its pending chunks are written elsewhere, from memory, under the same number.
 //! * A chunk is *acknowledged* when its data and its index record are durable. Opening after `kill -9` or power
-//!   loss finds every acknowledged chunk and names what is not.
-//! * A [`Recording`] reads, follows, lists and proves scans, with or without an index (plain FlexBuff). All readers walk
-//!   one plan of what there must be: what is missing, damaged or unproven is a [`Gap`], and never left out in silence.
+//!   loss finds every acknowledged chunk, and lists the others.
+//! * A [`Recording`] reads, follows, lists and checks scans, with or without an index (plain FlexBuff). All readers follow
+//!   one plan of what must exist: missing, damaged or unverified data are a [`Gap`], and are never skipped silently.
 //!
-//! Limits: at most 10⁸ chunks a datastream (eight digits in the file name); a label has no `.` or `/`.
+//! Limits: at most 10⁸ chunks per datastream (eight digits in the file name); a label has no `.` or `/`.
 
 mod account;
 mod check;

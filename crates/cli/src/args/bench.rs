@@ -1,75 +1,80 @@
-//! What can be typed of a benchmark.
+//! Arguments of `bench`.
 
 use super::format::FormatParser;
+use super::heading::{DESTINATION, HOST, PACE};
+use super::heaps::HeapBenchArgs;
 use super::limits::{at_least_one, some};
-use super::{OutputArgs, SpeadBenchArgs};
+use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// What a benchmark measures.
+const MEASURED: &str = "What to measure";
+/// Between which addresses.
+const NETWORK: &str = "Network";
+
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// What to measure
+    /// Path to measure
     #[arg(value_enum, default_value_t = BenchWhat::Receive)]
     pub(crate) what: BenchWhat,
-    /// `spead`: the experiments of SDP memo 046 with SPEAD heaps; otherwise VDIF frames
-    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true)]
+    /// Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, any other measures VDIF frames
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
     pub(crate) format: Format,
-    /// Datagram sizes; rounded down to what VDIF can have (default for record: 8040)
-    #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES")]
-    pub(crate) sizes: Vec<usize>,
-    /// Seconds of each run
-    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = some::<Span>("such as 2s"))]
-    pub(crate) time: Span,
-    /// Rounds; the candidates take turns in each
-    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"))]
-    pub(crate) rounds: usize,
-    /// Fixed rate (default: closed loop, as fast as nothing is lost)
-    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; leave it out for as fast as nothing is lost"))]
-    pub(crate) rate: Option<Rate>,
-    /// Search the highest rate at which nothing is lost while the sender never waits
-    #[arg(long, conflicts_with = "rate")]
-    pub(crate) search: bool,
-    /// Candidates. receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio,
-    /// skyhaul, forward (default: all, the ring only with --no-gso)
-    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
+    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward
+    #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MEASURED)]
     pub(crate) candidates: Vec<String>,
-    /// Senders hand packets over one by one instead of in trains
-    #[arg(long)]
-    pub(crate) no_gso: bool,
-    /// Address to receive on
-    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
-    pub(crate) address: IpAddr,
-    /// Network namespaces to send from and to receive in, joined by you, like sky-a,sky-b (needs root)
-    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>)]
-    pub(crate) netns: Option<(String, String)>,
-    /// Processors of the sending and the receiving thread
-    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>)]
-    pub(crate) cpus: (usize, usize),
-    /// Memory that packets are placed into
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is more than any cache"))]
-    pub(crate) memory: Size,
+    /// Datagram sizes, rounded down to the next that VDIF allows (for record, default 8040)
+    #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES", help_heading = MEASURED)]
+    pub(crate) sizes: Vec<usize>,
+    /// Length of each run
+    #[arg(long, default_value = "2s", value_name = "TIME", value_parser = some::<Span>("such as 2s"), help_heading = PACE)]
+    pub(crate) time: Span,
+    /// Number of rounds; the candidates take turns in each
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = at_least_one::<usize>("5 rounds show how much figures vary"), help_heading = PACE)]
+    pub(crate) rounds: usize,
+    /// Fixed rate (default: closed loop, as fast as possible without loss)
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps; omit it to run as fast as possible without loss"), help_heading = PACE)]
+    pub(crate) rate: Option<Rate>,
+    /// Search for the highest rate without loss at which the sender never waits
+    #[arg(long, conflicts_with = "rate", help_heading = PACE)]
+    pub(crate) search: bool,
     /// Directory on the disk to measure (record)
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"))]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, required_if_eq("what", "record"), help_heading = DESTINATION)]
     pub(crate) directory: Option<PathBuf>,
     /// Size of each recording (record)
-    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than most disks' caches"))]
+    #[arg(long, value_name = "SIZE", default_value = "8GiB", value_parser = some::<Size>("8GiB is more than the cache of most disks"), help_heading = DESTINATION)]
     pub(crate) bytes: Size,
+    /// Address to receive on
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = NETWORK)]
+    pub(crate) address: IpAddr,
+    /// Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root)
+    #[arg(long, value_name = "SENDER,RECEIVER", value_parser = pair::<String>, help_heading = NETWORK)]
+    pub(crate) netns: Option<(String, String)>,
+    /// Hand packets to the kernel one by one instead of in trains
+    #[arg(long, help_heading = NETWORK)]
+    pub(crate) no_gso: bool,
+    /// Processors of the sending and the receiving thread
+    #[arg(long, value_name = "SENDER,RECEIVER", default_value = "0,1", value_parser = pair::<usize>, help_heading = HOST)]
+    pub(crate) cpus: (usize, usize),
+    /// Memory that packets are placed into
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), help_heading = HOST)]
+    pub(crate) memory: Size,
+    #[command(flatten)]
+    pub(crate) spead: HeapBenchArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
-    #[command(flatten)]
-    pub(crate) spead: SpeadBenchArgs,
 }
 
-/// Two values with a comma between.
+/// Two values separated by a comma.
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
     both.ok_or_else(|| {
-        format!(
-            "`{text}` is not two values with a comma between\nhint: first the sender's, then the receiver's"
-        )
+        format!("`{text}` is not a pair of values\nhint: write the sender's, a comma, and the receiver's")
     })
 }
 

@@ -1,30 +1,34 @@
-//! Defaults from a file: what a station is, so that a command line says only what this scan is.
+//! Defaults from a file: the settings of a station, so that a command line needs only those of the scan.
 //!
 //! ```toml
 //! disk = ["/mnt/disk0", "/mnt/disk1"]         # for every verb that has --disk
 //!
-//! [record]                                    # for this verb, before what stands above
+//! [record]                                    # for this verb; overrides the lines above
 //! listen = "udp://10.0.2.5:46227"
 //! memory = "8GiB"
 //! ```
 //!
-//! There is no list of keys: each is the long name of an option, and its value becomes that option's, read and refused by
-//! the same definition. So a file can say nothing that a command line cannot.
+//! There is no list of keys: each key is the long name of an option, and its value is parsed and checked by that option's
+//! definition. So a file can say nothing that a command line cannot.
 //!
 //! ```text
 //!   words ──▶ which options were typed ─┐
-//!   file ──▶ keys, each known? ─────────┴▶ words + options that were not typed and have a meaning beside those that were
+//!   file ──▶ keys, each known? ─────────┴▶ words + options that were not typed and are compatible with those that were
 //! ```
 //!
-//! An option has no meaning beside others if they exclude each other (`--pcap` and `listen`), or if it needs one that is not
-//! given (`disk` in `send` without `--scan`): the definition says so, by refusing the words with it.
+//! An option is left out if it conflicts with one that was typed (`listen` with `--pcap`), or if it requires one that is
+//! absent (`disk` in `send` without `--scan`): the definition decides, by refusing the words with it.
 //!
-//! Limits: one file, the first that there is. A flag that the file sets cannot be taken back on the command line, but by
-//! another file (`--config /dev/null`). Names are relative to the working directory.
+//! Limits: only the first file found is read. A flag that the file sets can be cleared only by choosing another file
+//! (`--config /dev/null`). Paths are relative to the working directory.
 
 mod file;
+mod options;
 mod show;
 
+pub(super) use options::Merged;
+
+use super::heading::GENERAL;
 use anyhow::{Result, anyhow};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Args, Command, ValueHint};
@@ -34,35 +38,30 @@ use std::error::Error as _;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// Where these options stand in `--help`.
-const HEADING: &str = "Configuration";
-/// Options that no file can set.
-const NOT_IN_A_FILE: [&str; 4] = ["config", "show-config", "help", "version"];
-
 /// Where defaults come from.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEADING)]
+#[command(next_help_heading = GENERAL)]
 pub(crate) struct ConfigArgs {
-    /// Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else
+    /// Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else
     /// /etc/skyhaul.toml)
-    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    #[arg(long, global = true, hide_short_help = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Print what is in force and where each value comes from, and do nothing else
-    #[arg(long, global = true)]
+    /// Print the settings in force and where each comes from, then exit
+    #[arg(long, global = true, hide_short_help = true)]
     pub(crate) show_config: bool,
 }
 
-/// Where a file is looked for.
+/// Where to look for a file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places {
-    /// Named by the environment: it must be there.
+    /// Named by the environment; must exist.
     named: Option<PathBuf>,
-    /// The first of these that is there.
+    /// The first of these that exists is read.
     usual: Vec<PathBuf>,
 }
 
 impl Places {
-    /// Of the user who runs this, on this host.
+    /// Those of the current user on this host.
     pub(crate) fn of_this_user() -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
@@ -73,24 +72,14 @@ impl Places {
         }
     }
 
-    /// The file that counts; `typed` is that of the command line.
+    /// The file to read; `typed` is that of the command line.
     fn file(&self, typed: Option<&Path>) -> Option<PathBuf> {
         let named = typed.or(self.named.as_deref()).map(Path::to_owned);
         named.or_else(|| self.usual.iter().find(|path| path.exists()).cloned())
     }
 }
 
-/// A command line with what a file adds to it.
-#[derive(Debug)]
-pub(super) struct Merged {
-    pub(super) words: Vec<OsString>,
-    /// Options that the file has set, by id, and the line that did.
-    pub(super) from_file: BTreeMap<String, String>,
-    /// What `--show-config` prints, if it was given.
-    pub(super) shown: Option<String>,
-}
-
-/// Add to `words` what the file says that counts. `command` is built.
+/// Add the defaults of a file to `words`. `command` must have been built.
 pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) -> Result<Merged> {
     let mut merged = Merged { words, from_file: BTreeMap::new(), shown: None };
     let verb = find_verb(command, &merged.words).filter(|(_, verb)| !verb.is_hide_set());
@@ -98,7 +87,7 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) ->
     let before = typed(command, &merged.words[1..at]);
     let behind = typed(verb, &merged.words[at + 1..]);
     let Ok(missing) = missing(command, &merged.words) else {
-        // Help, or a mistake: told as if there were no file.
+        // Help or a mistake: reported as if there were no file.
         return Ok(merged);
     };
     let config = before.value("config").or_else(|| behind.value("config"));
@@ -114,7 +103,7 @@ pub(super) fn merge(command: &Command, words: Vec<OsString>, places: &Places) ->
     Ok(merged)
 }
 
-/// Put what has a meaning beside the rest behind the verb, which is word `at`. Without it, the words lack `lacking`.
+/// Insert the compatible settings after the verb, which is word `at`. Without them, the words lack `lacking`.
 fn take(
     command: &Command,
     merged: &mut Merged,
@@ -128,7 +117,7 @@ fn take(
         words.splice(at + 1..at + 1, settings.iter().flat_map(|setting| setting.words.iter().cloned()));
         words
     };
-    // Those that can stand beside what was typed, and whether they need something besides.
+    // Those compatible with what was typed, and whether they require another option.
     let mut taken: Vec<(&Setting, bool)> = Vec::new();
     for setting in settings {
         match missing(command, &with(&[setting])) {
@@ -140,13 +129,12 @@ fn take(
     let words = loop {
         let all: Vec<&Setting> = taken.iter().map(|(setting, _)| *setting).collect();
         let words = with(&all);
-        let now = missing(command, &words).map_err(|error| {
-            anyhow!("{}: {}\nhint: leave one of them out", path.display(), reason(&error))
-        })?;
+        let now = missing(command, &words)
+            .map_err(|error| anyhow!("{}: {}\nhint: remove one of them", path.display(), reason(&error)))?;
         if now.is_subset(lacking) {
             break words;
         }
-        // One needs what nobody gives: that without which less is missing, or else any that needs something.
+        // One requires an option that is absent: one whose removal leaves less missing, or else any that requires something.
         let rest = |n: usize| [&all[..n], &all[n + 1..]].concat();
         let less = |n: &usize| missing(command, &with(&rest(*n))).is_ok_and(|less| less.len() < now.len());
         let Some(gone) = (0..all.len()).find(less).or_else(|| taken.iter().position(|(_, needs)| *needs))
@@ -160,7 +148,10 @@ fn take(
     Ok(())
 }
 
-/// The arguments that the definition misses in these words, or what else is wrong with them.
+/// The required arguments that these words lack.
+///
+/// # Errors
+/// The words are wrong in another way.
 fn missing(command: &Command, words: &[OsString]) -> Result<BTreeSet<String>, clap::Error> {
     let Err(error) = command.clone().try_get_matches_from(words) else { return Ok(BTreeSet::new()) };
     if error.kind() != ErrorKind::MissingRequiredArgument {
@@ -172,7 +163,7 @@ fn missing(command: &Command, words: &[OsString]) -> Result<BTreeSet<String>, cl
     })
 }
 
-/// What is wrong with a value, without the words of the command line it did not come from.
+/// What is wrong with a value, without clap's words about a command line that it did not come from.
 fn reason(error: &clap::Error) -> String {
     if let Some(source) = error.source() {
         return source.to_string();
@@ -182,7 +173,7 @@ fn reason(error: &clap::Error) -> String {
     lines.collect::<Vec<_>>().join("; ").trim_start_matches("error: ").to_owned()
 }
 
-/// The verb, and which word it is.
+/// The verb, and its position among the words.
 fn find_verb<'a>(command: &'a Command, words: &[OsString]) -> Option<(usize, &'a Command)> {
     let mut at = 1;
     while let Some(word) = words.get(at) {
@@ -195,7 +186,7 @@ fn find_verb<'a>(command: &'a Command, words: &[OsString]) -> Option<(usize, &'a
     None
 }
 
-/// Options among words.
+/// Options found among words.
 #[derive(Debug, Default)]
 struct Typed {
     ids: BTreeSet<String>,
@@ -245,12 +236,6 @@ fn typed(command: &Command, words: &[OsString]) -> Typed {
         }
     }
     found
-}
-
-/// The options of a verb that a file can set.
-fn options(verb: &Command) -> impl Iterator<Item = (&Arg, &str)> {
-    let all = verb.get_arguments().filter_map(|arg| Some((arg, arg.get_long()?)));
-    all.filter(|(_, long)| !NOT_IN_A_FILE.contains(long))
 }
 
 #[cfg(test)]

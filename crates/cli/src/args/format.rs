@@ -1,4 +1,4 @@
-//! Formats as they are typed: names, completions and help are those of the registry.
+//! Formats on the command line: names, completions and help come from the registry.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
@@ -6,20 +6,20 @@ use skyhaul::wire::{FAMILIES, Format, Objects};
 use std::ffi::OsStr;
 use std::sync::LazyLock;
 
-/// Help of `--format` where packets of any format are taken.
+/// Help of `--format` where packets of any format are accepted.
 pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<&str> = Format::all().map(Format::name).collect();
     format!("Format of the packets: {}", names.join(", "))
 });
 
-/// Help of `--format` where packets are made.
+/// Help of `--format` where packets are sent.
 pub(crate) static SENT: LazyLock<String> = LazyLock::new(|| {
     let sent = FAMILIES.iter().filter(|family| family.objects() != Objects::Events);
     let names: Vec<&str> = sent.map(|family| family.name()).collect();
-    format!("Format of the packets: {}, or auto (from the file)", names.join(", "))
+    format!("Format of the packets: {}, or auto (that of the file)", names.join(", "))
 });
 
-/// Reads the name of a format, and tells a shell which there are.
+/// Reads the name of a format, and gives a shell all names.
 #[derive(Clone, Debug)]
 pub(crate) struct FormatParser;
 
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn every_format_is_offered_and_explained_wherever_one_is_typed() {
-        let command = crate::args::Cli::command();
+        let command = crate::args::cli::Cli::command();
         let mut seen = 0;
         for verb in command.get_subcommands() {
             let Some(arg) = verb.get_arguments().find(|arg| arg.get_long() == Some("format")) else {
@@ -69,8 +69,9 @@ mod tests {
 
     #[test]
     fn names_are_understood_as_people_write_them() {
-        let typed =
-            |name: &str| crate::args::Cli::try_parse_from(["skyhaul", "inspect", "file", "--format", name]);
+        let typed = |name: &str| {
+            crate::args::cli::Cli::try_parse_from(["skyhaul", "inspect", "file", "--format", name])
+        };
         use clap::Parser as _;
         assert!(typed("Mark-5B").is_ok());
         let error = typed("mk6").unwrap_err().to_string();

@@ -1,20 +1,21 @@
-//! Options that the chosen format has no use for: told, instead of silently left out.
+//! Options that do not apply to the chosen format: reported instead of silently ignored.
 //!
-//! Those of SPEAD are known by their heading in `--help`; those that only other formats have are listed here, with what
-//! stands in their place.
+//! Those of SPEAD are recognised by their heading in `--help`; those of the other formats are listed here, each with what
+//! to use instead.
 
-use super::{Cli, Verb, spead};
+use super::cli::{Cli, Verb};
+use super::heading::HEAPS;
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
 use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
-/// Verb, argument, and what a user of SPEAD takes instead.
+/// Verb, argument, and what to use for SPEAD instead.
 const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
-    ("receive", "start", "--start-heap, or --start-at for a wall time"),
-    ("receive", "stop", "--stop-items, or --stop-at for a wall time"),
-    ("receive", "chunk", "--memory is all heaps' together"),
+    ("receive", "start", "--start-heap, or --start-at for a wall-clock time"),
+    ("receive", "stop", "--stop-items, or --stop-at for a wall-clock time"),
+    ("receive", "chunk", "--memory limits all heaps together"),
     ("receive", "window", "--heap-window"),
     ("receive", "flush", "--heap-timeout"),
     ("receive", "strip", LEAVE),
@@ -23,10 +24,10 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("receive", "frame_rate", LEAVE),
     ("receive", "threads", LEAVE),
     ("receive", "station", LEAVE),
-    ("receive", "split_threads", "--by-sender tells senders apart"),
+    ("receive", "split_threads", "use --by-sender to tell senders apart"),
     ("receive", "keep_partial_sets", LEAVE),
-    ("record", "start", "--start-heap, or --start-at for a wall time"),
-    ("record", "stop", "--stop-items, or --stop-at for a wall time"),
+    ("record", "start", "--start-heap, or --start-at for a wall-clock time"),
+    ("record", "stop", "--stop-items, or --stop-at for a wall-clock time"),
     ("record", "window", "--heap-window"),
     ("record", "strip", LEAVE),
     ("record", "keep", LEAVE),
@@ -34,32 +35,36 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("record", "frame_rate", LEAVE),
     ("record", "threads", LEAVE),
     ("record", "station", LEAVE),
-    ("record", "split_threads", "--by-sender tells senders apart"),
+    ("record", "split_threads", "use --by-sender to tell senders apart"),
     ("record", "keep_partial_sets", LEAVE),
-    ("record", "no_fill", "what is missing of a heap is not written"),
-    ("send", "noise", "SPEAD heaps are made of --pattern or --input"),
+    ("record", "no_fill", "leave it out; gaps in heaps are never filled"),
+    ("send", "noise", "SPEAD heaps are made from --pattern or --input"),
     ("send", "packets", "--heaps: SPEAD is sent in whole heaps"),
-    ("send", "faults", "damage them at the receiver: receive --faults"),
-    ("send", "payload", "--heap-size, and --packet for the length of packets"),
+    ("send", "faults", "inject faults at the receiver: receive --faults"),
+    ("send", "payload", "--heap-size, and --packet for the packet size"),
     ("send", "threads", "--senders"),
     ("send", "frame_rate", "--rate"),
     ("send", "sequence", LEAVE),
     ("send", "first", "--first-heap"),
-    ("bench", "what", "--experiments chooses what is measured"),
-    ("bench", "sizes", "MTU and default packets are measured beside each other; --heap-size sets the heaps"),
+    ("bench", "what", "--experiments"),
+    (
+        "bench",
+        "sizes",
+        "packets of MTU and default size are measured side by side; --heap-size sets the heap size",
+    ),
     ("bench", "rate", "--rates"),
-    ("bench", "search", "the experiment `pairs` shows the loss at rising rates"),
-    ("bench", "candidates", "--experiments chooses what is measured"),
+    ("bench", "search", "`--experiments pairs` measures the loss at rising rates"),
+    ("bench", "candidates", "--experiments"),
     ("bench", "no_gso", LEAVE),
     ("bench", "cpus", LEAVE),
     ("bench", "memory", LEAVE),
     ("bench", "directory", LEAVE),
     ("bench", "bytes", LEAVE),
 ];
-const LEAVE: &str = "leave it out; --help shows under SPEAD what is for heaps";
+const LEAVE: &str = "leave it out; `--help` lists the options for SPEAD heaps under their own heading";
 
-/// Refuse what would have no effect. A file (`from_file`) has defaults for every format: what is not for this one is told,
-/// and no mistake.
+/// Refuse what would have no effect. A file (`from_file`) has defaults for every format, so what it sets for another
+/// format is noted and is not an error.
 pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String, String>) -> Result<()> {
     let format = match &cli.verb {
         Verb::Send(args) => args.format,
@@ -73,12 +78,12 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     let typed = |id: &str| given_at(id) && !from_file.contains_key(id);
     let command = Cli::command();
     let all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
-    let mut of_heaps = all.filter(|arg| arg.get_help_heading() == Some(spead::HEADING));
+    let mut of_heaps = all.filter(|arg| arg.get_help_heading() == Some(HEAPS));
     if matches!(&cli.verb, Verb::Send(args) if args.scan.is_some()) {
-        // What it holds is known when it is opened; only the length of packets is chosen.
+        // Its contents are known once it is opened; only the packet size is the user's choice.
         return match of_heaps.find(|arg| arg.get_id() != "packet" && typed(arg.get_id().as_str())) {
             Some(arg) => bail!(
-                "{} is for heaps that are made: a recording is sent as it is\nhint: leave it out",
+                "{} is for generated heaps; a recording is sent as it is\nhint: leave it out",
                 name(verb, arg.get_id().as_str())
             ),
             None => Ok(()),
@@ -95,24 +100,26 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     {
         let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
         for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
-            eprintln!("note: {place}: {} is not for SPEAD heaps, and left out", name(verb, id));
+            eprintln!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
         }
         let wrong = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb).find(|(_, id, _)| typed(id));
         return match wrong {
-            Some((_, id, instead)) => bail!("{} is not for SPEAD heaps\nhint: {instead}", name(verb, id)),
+            Some((_, id, instead)) => {
+                bail!("{} does not apply to SPEAD heaps\nhint: {instead}", name(verb, id))
+            }
             None => Ok(()),
         };
     }
     match of_heaps.find(|arg| typed(arg.get_id().as_str())) {
         Some(arg) => bail!(
-            "{} is for SPEAD heaps\nhint: add --format spead, or leave it out",
+            "{} applies only to SPEAD heaps\nhint: add --format spead, or leave it out",
             name(verb, arg.get_id().as_str())
         ),
         None => Ok(()),
     }
 }
 
-/// An argument as it is typed.
+/// An argument as it is written on the command line.
 fn name(verb: &str, id: &str) -> String {
     let command = Cli::command();
     let mut all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
@@ -140,24 +147,27 @@ mod tests {
         }
         for verb in ["send", "receive", "record", "bench"] {
             let verb = command.find_subcommand(verb).unwrap();
-            assert!(verb.get_arguments().any(|arg| arg.get_help_heading() == Some(spead::HEADING)));
+            assert!(verb.get_arguments().any(|arg| arg.get_help_heading() == Some(HEAPS)));
         }
     }
 
     #[test]
-    fn options_of_another_format_are_told() {
+    fn options_of_another_format_are_reported() {
         for (line, told) in [
-            ("receive --listen udp://:0 --format vdif --feedback", "--feedback is for SPEAD heaps"),
-            ("receive --listen udp://:0 --format vdif --heaps 3", "--heaps is for SPEAD heaps"),
-            ("send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB", "--heap-size is for SPEAD heaps"),
-            ("bench --pairs 2", "--pairs is for SPEAD heaps"),
+            ("receive --listen udp://:0 --format vdif --feedback", "--feedback applies only to SPEAD heaps"),
+            ("receive --listen udp://:0 --format vdif --heaps 3", "--heaps applies only to SPEAD heaps"),
+            (
+                "send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB",
+                "--heap-size applies only to SPEAD heaps",
+            ),
+            ("bench --pairs 2", "--pairs applies only to SPEAD heaps"),
             ("send --format spead --to udp://10.0.0.1:1 --payload 8000", "--heap-size"),
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
             ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
-            ("bench --format spead send", "<WHAT> is not for SPEAD heaps"),
+            ("bench --format spead send", "<WHAT> does not apply to SPEAD heaps"),
             (
                 "send --to udp://10.0.0.1:1 --scan x --disk /tmp --heap-size 1MiB",
-                "--heap-size is for heaps that are made",
+                "--heap-size is for generated heaps",
             ),
             ("record --format spead --listen udp://:0 --disk /tmp --scan x --no-fill", "--no-fill"),
         ] {

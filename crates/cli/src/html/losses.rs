@@ -1,6 +1,6 @@
-//! What was lost, where in the stream and at which step on the way.
+//! Where in the stream, and at which stage, frames were lost.
 //!
-//! The map reads like text: each cell is a run of consecutive frames, rows go on where the one above ends.
+//! The map reads like text: each cell is a run of consecutive frames, and each row continues the one above.
 
 use super::plots::{WIDTH, nothing};
 use super::svg::{Axis, Drawing, nice, short};
@@ -19,7 +19,7 @@ const LEFT: f64 = 92.0;
 struct Cells {
     /// Number of the first frame.
     first: u64,
-    /// Frames in all.
+    /// Total number of frames.
     span: u64,
     /// Frames in a cell.
     each: u64,
@@ -68,7 +68,7 @@ impl Cells {
 pub(super) fn map(stream: &StreamSummary, first: u64) -> String {
     let cells = Cells::new(stream, first);
     if cells.lost.is_empty() {
-        return nothing("There was no frame.");
+        return nothing("No frames.");
     }
     let rows = (cells.lost.len() as u64).div_ceil(COLUMNS);
     let (cell, high) = ((WIDTH - LEFT - 16.0) / COLUMNS as f64, 13.0);
@@ -140,8 +140,8 @@ pub(super) fn runs(runs: &Distribution) -> String {
 pub(super) fn extent(extent: &Distribution) -> String {
     let counts: Vec<(f64, f64, f64)> =
         bounds(extent).map(|(from, to, n)| (from, to, n as f64 / (to - from))).collect();
-    let title = "packets that came late";
-    bars(&counts, title, "packets for each step of distance", "packets behind the highest number", false)
+    let title = "late packets";
+    bars(&counts, title, "packets per distance", "packets behind the highest number", false)
 }
 
 /// Buckets as (first value, behind the last, count): values below 16 have one each, then they are 1/8 octave wide.

@@ -10,9 +10,9 @@ pub(super) const WIDTH: f64 = 1040.0;
 /// Left and right end of the axes in it.
 const LEFT: f64 = 58.0;
 const RIGHT: f64 = WIDTH - 16.0;
-/// More points than this are thinned out.
+/// Maximum number of points.
 const MOST_POINTS: usize = 240;
-/// More disks than this are left out of the drawings.
+/// Maximum number of disks in a drawing.
 const MOST_DISKS: usize = 32;
 
 /// One sample of a timeline: seconds, bytes so far, frames lost so far.
@@ -30,7 +30,7 @@ fn thin<T>(all: &[T]) -> Vec<&T> {
     some
 }
 
-/// Divisor and name of the unit that `largest` is best told in.
+/// Divisor and name of the best unit for `largest`.
 fn unit(largest: f64, names: &[&'static str]) -> (f64, &'static str) {
     let mut divisor = 1.0;
     let mut at = 0;
@@ -57,7 +57,7 @@ pub(super) fn rate(timeline: &[Sample], mean: f64) -> String {
         }
     }
     if intervals.is_empty() {
-        return nothing("No rate was measured.");
+        return nothing("No rate measured.");
     }
     let most = intervals.iter().map(|i| i.2).fold(mean, f64::max);
     let (divisor, name) = unit(most, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"]);
@@ -107,7 +107,7 @@ pub(super) fn progress(disks: &[DiskStatus], over_time: &[(f64, Vec<u64>)], time
     let points: Vec<&(f64, Vec<u64>)> = thin(over_time).into_iter().filter(|p| p.0.is_finite()).collect();
     let count = points.iter().map(|p| p.1.len()).max().unwrap_or(0).min(MOST_DISKS);
     if points.is_empty() || count == 0 {
-        return nothing("No disk was watched.");
+        return nothing("No disk observed.");
     }
     let received: Vec<&Sample> = thin(timeline).into_iter().filter(|p| p.0.is_finite()).collect();
     let last = points.iter().map(|p| p.0).chain(received.iter().map(|p| p.0)).fold(0.0, f64::max);
@@ -157,7 +157,7 @@ fn name_of(disks: &[DiskStatus], number: usize) -> String {
     name.unwrap_or_else(|| format!("disk {}", number + 1))
 }
 
-/// Microseconds in words.
+/// Microseconds as text.
 pub(super) fn micros(value: f64) -> String {
     if value >= 1e6 {
         format!("{} s", short(value / 1e6))
@@ -168,10 +168,10 @@ pub(super) fn micros(value: f64) -> String {
     }
 }
 
-/// A row for each disk: its share, and how long its chunks took.
+/// A row for each disk: its share, and the latency of its chunks.
 pub(super) fn disks(disks: &[DiskStatus]) -> String {
     if disks.is_empty() {
-        return nothing("There was no disk.");
+        return nothing("No disks.");
     }
     let shown = &disks[..disks.len().min(MOST_DISKS)];
     let total = disks.iter().map(|d| d.bytes as f64).sum::<f64>().max(1.0);
@@ -185,7 +185,7 @@ pub(super) fn disks(disks: &[DiskStatus]) -> String {
     let share = Axis::linear(0.0, largest, 74.0, 300.0);
     let time = Axis::log(low / 1.3, high * 1.3, 440.0, RIGHT);
     drawing.text((74.0, 14.0), "start", "title", "share of the bytes");
-    drawing.text((440.0, 14.0), "start", "title", "chunks by latency: each disk to its own height");
+    drawing.text((440.0, 14.0), "start", "title", "chunks by latency (each disk scaled on its own)");
     for (i, (disk, buckets)) in shown.iter().zip(&buckets).enumerate() {
         let base = 28.0 + row * (i + 1) as f64 - 10.0;
         let class = format!("s{}", i % 6);
@@ -213,9 +213,9 @@ pub(super) fn disks(disks: &[DiskStatus]) -> String {
     drawing.line((RIGHT - 250.0, 10.0), (RIGHT - 226.0, 10.0), "mark");
     drawing.text((RIGHT - 220.0, 14.0), "start", "", "median");
     drawing.line((RIGHT - 160.0, 10.0), (RIGHT - 136.0, 10.0), "mark99");
-    drawing.text((RIGHT - 130.0, 14.0), "start", "", "99 % are faster");
+    drawing.text((RIGHT - 130.0, 14.0), "start", "", "99th percentile");
     if high > 0.0 {
-        drawing.x_axis(&time, bottom, "first write of a chunk to its durable name", &micros);
+        drawing.x_axis(&time, bottom, "from the first write of a chunk to its durable name", &micros);
     }
     drawing.finish()
 }
@@ -225,7 +225,7 @@ fn spread(latency: &Latency) -> Vec<(f64, f64, u64)> {
     latency.buckets().map(|(bucket, n)| (bucket.start.max(1) as f64, bucket.end as f64, n)).collect()
 }
 
-/// A sentence in place of a drawing.
+/// Text in place of a drawing.
 pub(super) fn nothing(why: &str) -> String {
     format!("<p class=\"soft\">{why}</p>\n")
 }

@@ -102,7 +102,7 @@ fn hostile_text_stays_text() {
     let page = page(&report);
     assert_eq!(page.matches("<script").count(), 1);
     assert!(!page.contains("<img") && !page.contains('\0') && !page.contains("onerror=\""));
-    assert!(page.contains("1 of 2 proofs held") && page.contains("✘ not held"));
+    assert!(page.contains("1 of 2 checks passed") && page.contains("✘ failed"));
     assert_balanced(&page);
 }
 

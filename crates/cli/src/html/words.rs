@@ -1,16 +1,16 @@
-//! Numbers as words, and the whole report as text.
+//! Numbers as text, and the whole report as JSON.
 
 use crate::print;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
-/// A count with gaps at which no line breaks.
+/// A count with no-break spaces.
 pub(super) fn number(n: u64) -> String {
     print::count(n).replace(' ', "\u{202f}")
 }
 
-/// A difference, with its sign; nothing where there is none.
+/// A difference with its sign, or 0.
 pub(super) fn difference(n: i128) -> String {
     let size = number(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX));
     match n {

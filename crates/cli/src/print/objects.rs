@@ -1,31 +1,36 @@
-//! What is said of heaps and events.
+//! The lines about heaps and events in a summary.
 
 use super::{bytes, count, rejects};
 use skyhaul::receive::ObjectCounts;
 use skyhaul::report::{ReceiveReport, SourceReport};
 use std::fmt::Write as _;
 
-/// What became of them, in some lines.
+/// Their counts, and what was dropped or refused, as lines of text.
 pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
     for (name, counts) in &r.objects {
         let _ = writeln!(
             out,
-            "  {} {name} whole, {} incomplete ({} of them missing), {}, {} of payload",
+            "  {} {name} complete, {} incomplete (lacking {}), {}, {} of payload",
             count(counts.complete),
             count(counts.incomplete),
             bytes(counts.missing_bytes),
             missing(counts),
             bytes(counts.payload_bytes),
         );
-        dropped(out, name, counts.ring_full, "they were taken too slowly");
+        dropped(out, name, counts.ring_full, "they were not consumed fast enough");
     }
-    dropped(out, "objects", r.left_at_the_end(), "they waited for room when it was stopped");
+    dropped(
+        out,
+        "objects",
+        r.left_at_the_end(),
+        "they were still waiting for room when the receiver was stopped",
+    );
     paused(out, r);
     transport(out, r);
     if r.repeated() > 0 {
         let _ = writeln!(
             out,
-            "  {} heaps refused: their counters came a second time while the first heaps were remembered\n  hint: a sender that began anew without a start item? a shorter --remember lets it begin again; --by-sender if several senders count alike",
+            "  {} heaps refused: their counters were received again while the first heaps were still remembered\n  hint: if a sender restarted without sending a start item, use a shorter --remember; if several senders use the same counters, use --by-sender",
             count(r.repeated())
         );
     }
@@ -35,18 +40,18 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
     if r.rejects.contains_key("outside") {
         let _ = writeln!(
             out,
-            "  hint: outside: heaps larger than --largest-heap or than --memory can hold; give more of both, if they are meant"
+            "  hint: outside: these heaps are larger than --largest-heap or than --memory can hold; raise both if such heaps are expected"
         );
     }
     if r.rejects.contains_key("no_buffer") {
         let _ = writeln!(
             out,
-            "  hint: no buffer: give more --memory or a faster disk, or a smaller --largest-heap if heaps claim more than they hold"
+            "  hint: no buffer: use more --memory or a faster disk, or a smaller --largest-heap if heaps declare more than they contain"
         );
     }
 }
 
-/// For a progress line.
+/// The same for a progress line.
 pub(crate) fn live(r: &ReceiveReport) -> String {
     let one = |(name, counts): (&String, &ObjectCounts)| {
         let missing = counts.missing.map_or("?".into(), count);
@@ -56,41 +61,41 @@ pub(crate) fn live(r: &ReceiveReport) -> String {
     r.objects.iter().map(one).collect()
 }
 
-/// Finished ones for which there was no room.
+/// Finished heaps or events for which there was no room.
 fn dropped(out: &mut String, name: &str, how_many: u64, why: &str) {
     if how_many > 0 {
         let _ = writeln!(
             out,
-            "  {} finished {name} dropped: {why}\n  hint: give more --memory, or write to a faster disk",
+            "  {} finished {name} dropped: {why}\n  hint: use more --memory, or write to a faster disk",
             count(how_many)
         );
     }
 }
 
-/// Those of which nothing came.
+/// Heaps or events of which nothing arrived.
 fn missing(counts: &ObjectCounts) -> String {
     match (counts.missing, counts.unknown_senders) {
-        (None, _) => "missing not known".into(),
+        (None, _) => "number missing unknown".into(),
         (Some(n), 0) => format!("{} missing", count(n)),
-        (Some(n), unknown) => format!("{} missing (not known of {} senders)", count(n), count(unknown)),
+        (Some(n), unknown) => format!("{} missing (unknown for {} senders)", count(n), count(unknown)),
     }
 }
 
-/// Time in which this program could not read.
+/// Time during which this program could not read.
 fn paused(out: &mut String, r: &ReceiveReport) {
     let get = |name: &str| r.counters.get(name).copied().unwrap_or(0);
     if get("pauses") > 0 {
         let _ = writeln!(
             out,
-            "  nothing was read for {:.1} s ({} times: the program was stopped, or had no processor); what the sockets had \
-             no room for meanwhile is among the kernel drops",
+            "  nothing was read for {:.1} s in total ({} pauses: the program was stopped, or got no processor time); packets \
+             that did not fit into the socket buffers meanwhile are counted as kernel drops",
             get("paused_ms") as f64 / 1e3,
             get("pauses")
         );
     }
 }
 
-/// How TCP connections came and went, and bytes that became part of nothing.
+/// TCP connections by how they ended, and bytes that were not used.
 fn transport(out: &mut String, r: &ReceiveReport) {
     let mut list = |what: &str, names: &[(&str, &str)]| {
         let there = names.iter().filter_map(|(name, what)| Some((r.counters.get(*name)?, what)));
@@ -104,32 +109,28 @@ fn transport(out: &mut String, r: &ReceiveReport) {
         &[
             ("connections", "accepted"),
             ("connections_refused", "refused"),
-            ("closed_orderly", "ended in order"),
-            ("closed_mid_packet", "ended within a packet"),
+            ("closed_orderly", "closed normally"),
+            ("closed_mid_packet", "closed within a packet"),
             ("closed_reset", "reset"),
-            ("closed_timed_out", "fell silent for good"),
+            ("closed_timed_out", "timed out"),
         ],
     );
-    list(
-        "bytes not used",
-        &[("skipped_bytes", "that belong to no packet"), ("refused_bytes", "of refused packets")],
-    );
+    list("unused bytes", &[("skipped_bytes", "outside any packet"), ("refused_bytes", "of refused packets")]);
 }
 
-/// Records of a capture that held several packets, and those without a whole datagram: what they were, and how to have
-/// none.
+/// Records of a capture that hold several packets, and those without a whole datagram: their kinds, and how to avoid them.
 pub(super) fn capture(out: &mut String, source: &SourceReport) {
     if source.cut_trains > 0 {
         let _ = writeln!(
             out,
-            "  {} records held several packets (GSO, GRO) and were cut into them",
+            "  {} records hold several packets (GSO, GRO), which were received one by one",
             count(source.cut_trains)
         );
     }
     if source.truncated + source.malformed + source.fragments > 0 {
         let _ = writeln!(
             out,
-            "  without a whole datagram: {} cut short, {} with wrong lengths or checksum, {} fragments\n  hint: capture whole packets (tcpdump -s 0); a sender with --packet mtu sends no fragments",
+            "  records without a whole datagram: {} truncated, {} with a wrong length or checksum, {} fragments\n  hint: capture whole packets (tcpdump -s 0); to avoid fragments, send with --packet mtu",
             count(source.truncated),
             count(source.malformed),
             count(source.fragments)
@@ -149,14 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_told() {
+    fn a_pause_is_reported() {
         assert_eq!(text(&[]), "");
         let text = text(&[("pauses", 2), ("paused_ms", 6300)]);
-        assert!(text.contains("nothing was read for 6.3 s (2 times:"));
+        assert!(text.contains("nothing was read for 6.3 s in total (2 pauses:"));
     }
 
     #[test]
-    fn connections_and_bytes_are_told_where_there_are_some() {
+    fn connections_and_bytes_are_reported_if_there_are_any() {
         assert_eq!(
             text(&[
                 ("connections", 5),
@@ -164,7 +165,7 @@ mod tests {
                 ("closed_reset", 1),
                 ("skipped_bytes", 12)
             ]),
-            "  TCP connections: 5 accepted, 4 000 refused, 1 reset\n  bytes not used: 12 that belong to no packet\n"
+            "  TCP connections: 5 accepted, 4 000 refused, 1 reset\n  unused bytes: 12 outside any packet\n"
         );
     }
 }

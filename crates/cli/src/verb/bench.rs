@@ -1,7 +1,7 @@
-//! `skyhaul bench`: this host's paths beside bare loops, as a table or as JSON.
+//! `skyhaul bench`: this host's paths compared with bare loops, as a table or as JSON.
 //!
-//! Nothing here can fail by being slow: the exit status is 1 only where a candidate that must not lose anything did, or
-//! where Ctrl-C came before all was measured.
+//! Nothing here fails by being slow: the exit status is 1 only if a candidate that must not lose anything did, or if Ctrl-C
+//! ended the measurement early.
 
 use super::receiving::print_json;
 use crate::Outcome;
@@ -14,7 +14,7 @@ use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
 use skyhaul::wire::Objects;
 use std::fmt::Write as _;
 
-/// A report and the line that made it.
+/// A report and the command that produced it.
 #[derive(Serialize)]
 struct Told {
     command: String,
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     ensure!(
         args.format.family().is_none_or(|family| family.generator().is_some()),
-        "VDIF frames or SPEAD heaps are measured, not {}\nhint: --format spead, or leave it out",
+        "bench measures VDIF frames or SPEAD heaps, not {}\nhint: use --format spead, or omit --format",
         args.format
     );
     let options = options(args, Interrupt::listen()?.flag().into());
@@ -57,7 +57,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
         None if args.search => Load::Search,
         None => Load::Closed,
     };
-    // A disk does not see datagrams: one size is enough unless more are asked for.
+    // A disk does not see datagrams: one size is enough unless more are given.
     let usual = args.sizes == [1472, 8040, 65000];
     BenchOptions {
         what,
@@ -77,7 +77,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     }
 }
 
-/// The line to type to get these figures again; directories are the reader's own.
+/// The command that reproduces these figures; directories are the reader's own.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     arguments.fold("skyhaul".to_owned(), |line, word| line + " " + &word)
 }
@@ -93,7 +93,7 @@ fn table(told: &Told) -> String {
     );
     let _ = writeln!(
         out,
-        "{}, senders give {}; medians (least to most) of the rounds",
+        "{}, senders give {}; medians (minimum to maximum) of the rounds",
         report.load, report.sender
     );
     if report.interrupted {

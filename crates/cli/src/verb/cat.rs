@@ -29,7 +29,7 @@ pub(crate) fn run(args: &CatArgs) -> Result<Outcome> {
     }
     output.flush()?;
     if args.follow {
-        eprintln!("{} chunks came from the recorder's memory", reader.chunks_from_memory());
+        eprintln!("{} chunks were read from the recorder's memory", reader.chunks_from_memory());
     }
     Ok(if met.end(&mut progress) == 0 { Outcome::Done } else { Outcome::Failed })
 }

@@ -15,10 +15,10 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     let mut recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     if args.repair {
         let repaired = repair(&recording)?;
-        eprintln!("{} chunk files taken into the index", repaired.adopted);
-        repaired.refused.iter().for_each(|why| eprintln!("not taken: {why}"));
+        eprintln!("{} chunk files added to the index", repaired.adopted);
+        repaired.refused.iter().for_each(|why| eprintln!("not added: {why}"));
         if repaired.closed {
-            eprintln!("closed: what is there now is the recording");
+            eprintln!("closed the recording with the chunks that exist now");
         }
         recording = Recording::open(args.disks.disk.iter(), &args.scan)?;
     }
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
     Ok(if report.exit_code() == 0 && !illegal { Outcome::Done } else { Outcome::Failed })
 }
 
-/// The verdict in an operator's words: what the network lost is no fault of the recording.
+/// The verdict for an operator: what the network lost is not a fault of the recording.
 fn verdict(report: &CheckReport) -> String {
     let missing = report
         .datastreams
@@ -59,18 +59,18 @@ fn verdict(report: &CheckReport) -> String {
     let incomplete: u64 = report.datastreams.iter().filter_map(|d| Some(d.heaps?.incomplete)).sum();
     let never = match incomplete {
         0 => never,
-        1 => format!("{never}; 1 heap was not received whole"),
-        n => format!("{never}; {} heaps were not received whole", print::count(n)),
+        1 => format!("{never}; 1 heap is incomplete"),
+        n => format!("{never}; {} heaps are incomplete", print::count(n)),
     };
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
         Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
-        Verdict::Unproven => format!("NOT PROVEN{never}"),
+        Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
     }
 }
 
-/// What was found, in some lines.
+/// The findings, as lines of text.
 pub(crate) fn summary(report: &CheckReport) -> String {
     let mut out = format!(
         "{}: {} ({} read in {:.1} s)\n",
@@ -82,7 +82,7 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     for d in &report.datastreams {
         if let Some(heaps) = &d.heaps {
             out.push_str(&format!(
-                "  {}: {} of {} chunks proven, {} heaps, {} incomplete ({} of them never received), {} illegal packets\n",
+                "  {}: {} of {} chunks verified, {} heaps, {} incomplete ({} of them never received), {} invalid packets\n",
                 d.name,
                 print::count(d.proven),
                 print::count(d.chunks),
@@ -94,7 +94,7 @@ pub(crate) fn summary(report: &CheckReport) -> String {
             continue;
         }
         out.push_str(&format!(
-            "  {}: {} of {} chunks proven, {} frames, {} never received, {} illegal, {} between chunks\n",
+            "  {}: {} of {} chunks verified, {} frames, {} never received, {} invalid, {} missing between chunks\n",
             d.name,
             print::count(d.proven),
             print::count(d.chunks),
@@ -104,7 +104,7 @@ pub(crate) fn summary(report: &CheckReport) -> String {
             print::count(d.missing_between),
         ));
     }
-    // Holes are in the sums above; here stands what needs a hand.
+    // Gaps are in the sums above; these findings need attention.
     let findings: Vec<_> = report.findings.iter().filter(|f| f.verdict > Verdict::Holes).collect();
     for finding in findings.iter().take(20) {
         out.push_str(&format!("  {}\n", print::finding(finding)));
@@ -114,7 +114,7 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     }
     let notes = report.findings.len() - findings.len();
     if notes > 0 {
-        out.push_str(&format!("  {notes} notes on what does no harm (--json)\n"));
+        out.push_str(&format!("  {notes} notes without consequences (--json)\n"));
     }
     out
 }

@@ -1,12 +1,12 @@
-//! `skyhaul demo`: the main job, on this machine alone.
+//! `skyhaul demo`: the whole chain, on this machine alone.
 //!
 //! ```text
-//!   sender ── UDP, packets lost, doubled, out of order ──▶ recorder ──▶ disks ──▶ check
+//!   sender ── UDP, packets lost, duplicated, out of order ─▶ recorder ──▶ disks ──▶ check
 //!   pattern                                                  └── TCP ──▶ second receiver, verifying
 //! ```
 //!
-//! Every claim is proved from outside: the loss map against what the sender withheld, the disks by `check` with the
-//! pattern, what was sent on by the second receiver with the pattern.
+//! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
+//! pattern, and what was forwarded by the second receiver with the pattern.
 
 mod proofs;
 pub(crate) mod report;
@@ -36,7 +36,7 @@ use skyhaul::wire::{LearnOptions, Order};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Payload of a frame, bytes: DBBC3's usual one.
+/// Payload of a frame, bytes: the usual one of a DBBC3.
 const PAYLOAD: usize = 8000;
 /// Length of a packet: sequence number, header, payload.
 const PACKET: u64 = 8 + 32 + PAYLOAD as u64;
@@ -68,9 +68,9 @@ pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Rates that are tried one after the other, until one is lossless on this host.
+/// Rates to try in turn, until one is lossless on this host.
 const RATES: [u64; 3] = [4_000_000_000, 2_000_000_000, 1_000_000_000];
-/// Socket buffer below which the highest rate is not even tried: it would hold a few milliseconds of it.
+/// Socket buffer below which the highest rate is not tried: it would hold only a few milliseconds of it.
 const GOOD_BUFFER: u64 = 32 << 20;
 
 fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<DemoReport> {
@@ -90,14 +90,14 @@ fn measure(args: &DemoArgs, disks: &[PathBuf], interrupt: &Interrupt) -> Result<
             return Ok(report);
         }
         eprintln!(
-            "the kernel dropped {} packets at {}: this host was too busy, or its socket buffers are small; once more, slower",
+            "the kernel dropped {} packets at {}, because this host is too busy or its socket buffers are too small; retrying at a lower rate",
             print::count(drops),
             print::rate(rate as f64)
         );
     }
 }
 
-/// Everything that waits for the stream.
+/// Everything that must be ready before the stream starts.
 struct Stage {
     second: Running,
     collector: Collector,
@@ -136,7 +136,7 @@ impl Stage {
         interrupt: &Interrupt,
     ) -> Result<DemoReport> {
         eprintln!(
-            "a VDIF stream of {} over UDP, {} on {} disks, sent on to a second receiver",
+            "a VDIF stream of {} over UDP for {}, onto {} disks, forwarded to a second receiver",
             print::rate(rate as f64),
             args.duration,
             disks.len()
@@ -160,7 +160,7 @@ impl Stage {
             disks_over_time.push((clock.elapsed().as_secs_f64(), written));
         }
         progress.clear();
-        let sent = thread.join().map_err(|_| anyhow::anyhow!("the sending thread ended"))?;
+        let sent = thread.join().map_err(|_| anyhow::anyhow!("the sending thread panicked"))?;
         let recorded = self.recording.finish(Duration::from_secs(60));
         settle(&self.second);
         let second = finish_second(self.second, self.collector);
@@ -206,7 +206,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
     Ok(Sender::open(options, Box::new(supply))?)
 }
 
-/// The command line as one would type it again.
+/// The command line, quoted for a shell.
 fn command(arguments: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+,.:/@%[]".contains(c);
     arguments.fold("skyhaul".into(), |line, word| {
@@ -225,7 +225,7 @@ fn learned() -> ReceiverOptions {
     }
 }
 
-/// The other host: takes what is sent on, and verifies it.
+/// The other host: receives what is forwarded, and verifies it.
 fn second_receiver() -> Result<(Receiver, Collector)> {
     let pool = Pool::new(&PoolOptions { total_bytes: MEMORY / 2, block_bytes: 4 << 20, shared: false })?;
     let mut options = ReceiverOptions { listen: vec!["tcp://127.0.0.1:0".parse()?], ..learned() };
@@ -233,7 +233,7 @@ fn second_receiver() -> Result<(Receiver, Collector)> {
     Ok((Receiver::open(options, pool)?, Collector::start(None, true)?))
 }
 
-/// Let what is under way arrive.
+/// Wait for data in flight.
 fn settle(second: &Running) {
     let mut before = second.bytes();
     for _ in 0..20 {
@@ -265,7 +265,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     let shares: Vec<String> = disks.iter().map(|b| print::bytes(*b)).collect();
     let duplicates: u64 = report.streams.iter().filter_map(|s| s.rejects.get("duplicate")).sum();
     format!(
-        "{:5.1} s  {:>9} received  lost {}  doubled {}  disks {}",
+        "{:5.1} s  {:>9} received  lost {}  duplicates {}  disks {}",
         clock.elapsed().as_secs_f64(),
         print::bytes(total),
         print::count(report.lost()),
@@ -274,7 +274,7 @@ fn live_line(report: &ReceiveReport, disks: &[u64], clock: Instant) -> String {
     )
 }
 
-/// The result, for people.
+/// The result as text.
 fn summary(report: &DemoReport) -> String {
     use std::fmt::Write as _;
     let mut out = String::new();
@@ -288,7 +288,7 @@ fn summary(report: &DemoReport) -> String {
     );
     let _ = writeln!(
         out,
-        "CPU: receiving {:.3} s/GB, everything of the recorder {:.3} s/GB",
+        "CPU: receiving {:.3} s/GB, whole recorder {:.3} s/GB",
         receive.cpu.path_seconds_per_gb, receive.cpu.process_seconds_per_gb
     );
     let total: u64 = report.recorded.recording.disks.iter().map(|d| d.bytes).sum();

@@ -17,7 +17,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A packet to be shown.
+/// A packet to show.
 struct Packet {
     origin: String,
     bytes: Vec<u8>,
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
         }
     }
     if inspected.is_empty() {
-        bail!("{}: no packet there\nhint: {}", args.what, elsewhere(args));
+        bail!("{}: no packet\nhint: {}", args.what, elsewhere(args));
     }
     if let Some(error) = &broken {
         print::error(error);
@@ -77,14 +77,14 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Outcome> {
     Ok(if good { Outcome::Done } else { Outcome::Failed })
 }
 
-/// Where packets might be instead.
+/// What to try instead.
 fn elsewhere(args: &InspectArgs) -> &'static str {
     if args.skip > 0 {
-        "a smaller --skip: there are not so many"
+        "use a smaller --skip; there are fewer packets"
     } else if args.what.contains("://") {
-        "is the sender running, and is this the address it sends to? --wait waits longer"
+        "check that the sender is running and sends to this address; --wait waits longer"
     } else {
-        "the file is empty"
+        "name another file; this one is empty"
     }
 }
 
@@ -93,13 +93,13 @@ fn is_capture(magic: [u8; 4]) -> bool {
     matches!(u32::from_le_bytes(magic), 0xA1B2_C3D4 | 0xD4C3_B2A1 | 0xA1B2_3C4D | 0x4D3C_B2A1 | 0x0A0D_0D0A)
 }
 
-/// Packets, and what ended the source before it was asked to.
+/// Packets, and the error that ended the source early.
 type Taken = (Vec<Packet>, Option<anyhow::Error>);
 
 fn live(endpoint: &Endpoint, args: &InspectArgs) -> Result<Taken> {
     ensure!(
         endpoint.transport == Transport::Udp,
-        "{endpoint}: a connection is not looked into\nhint: listen on udp://, or capture it: tcpdump -w FILE"
+        "{endpoint}: TCP connections cannot be inspected live\nhint: listen on udp://, or capture the connection with tcpdump -w FILE"
     );
     from_source(&mut UdpSource::open(endpoint, &UdpOptions::default())?, args)
 }
@@ -112,7 +112,7 @@ fn from_capture(path: &Path, args: &InspectArgs) -> Result<Taken> {
     let taken = from_source(&mut source, args)?;
     let cut = source.stats().cut_trains;
     if cut > 0 {
-        eprintln!("note: {cut} records held several packets (GSO, GRO) and are shown packet by packet");
+        eprintln!("note: {cut} records hold several packets (GSO, GRO), which are shown one by one");
     }
     Ok(taken)
 }
@@ -135,7 +135,7 @@ fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {
         });
         match polled {
             Err(error) if packets.is_empty() => return Err(error.into()),
-            // What stands before the damage is shown.
+            // Packets before the damage are shown.
             Err(error) => return Ok((packets, Some(error.into()))),
             Ok(_) => {}
         }
@@ -143,7 +143,7 @@ fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {
     Ok((packets, None))
 }
 
-/// Frames of a file, one after the other.
+/// Frames of a file, one after another.
 fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
     let mut packets = Vec::new();
     let mut at = 0;

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
             if scan.missing_disks.is_empty() {
                 String::new()
             } else {
-                format!("  {} disks not here", scan.missing_disks.len())
+                format!("  {} disks absent", scan.missing_disks.len())
             },
         )?;
         for finding in scan.findings.iter().take(MOST_FINDINGS) {

@@ -1,4 +1,4 @@
-//! What `receive` and `record` share: from arguments to receiver options, and waiting for the end.
+//! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
@@ -19,21 +19,21 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes of memory for heaps by default, at most, where nothing else is received.
+/// Default memory for heaps, at most, in bytes, if nothing else is received.
 const MEMORY: u64 = 2 << 30;
-/// Bytes of it that are there before anything is received.
+/// Bytes of it that are prepared before anything is received.
 const AHEAD: u64 = 256 << 20;
-/// The same where heaps may come or not.
+/// The same if it is unknown whether heaps will arrive.
 const PERHAPS: u64 = 64 << 20;
-/// Bytes of memory for frames where none are received, and where heaps are sent on.
+/// Memory for frames, in bytes, if none are received. [`FORWARD`] if heaps are forwarded.
 const NO_FRAMES: u64 = 8 << 20;
-/// See [`NO_FRAMES`].
+/// Memory for heaps that are forwarded, in bytes.
 const FORWARD: u64 = 256 << 20;
 
-/// The receiver that was asked for; `verify` whether payloads are the pattern.
+/// The options of the requested receiver; `verify`: check payloads against the pattern.
 ///
 /// # Errors
-/// Limits of heaps that contradict each other.
+/// The limits for heaps contradict each other.
 pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOptions> {
     let keep = match (args.stream.strip, args.stream.keep) {
         (Some(n), _) => Keep::StripLeading(n),
@@ -101,7 +101,9 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         heaps.substreams = args.max_streams.max(1) as u64;
     }
     heaps.check().map_err(|why| {
-        anyhow::anyhow!("{why}\nhint: a smaller --heap-window, or with --by-sender fewer --max-streams")
+        anyhow::anyhow!(
+            "{why}\nhint: use a smaller --heap-window, or with --by-sender a smaller --max-streams"
+        )
     })?;
     let stream = StreamConfig {
         heaps,
@@ -114,7 +116,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         idle_timeout: args.idle.map(|idle| idle.duration()),
         byte_limit: args.bytes.map(|bytes| bytes.bytes()),
         start_at: spead.start_heap,
-        // They are counted, wherever they go; and so are those that --heaps lets through: descriptors are none.
+        // They are counted, wherever they go, also against --heaps; descriptors are not.
         incomplete: true,
         memory: heap_memory(args),
         ahead: AHEAD,
@@ -127,8 +129,8 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     Ok(ObjectOptions { stream, tcp, feedback, verify, most, to_disks: false })
 }
 
-/// Memory for heaps under construction. Where nothing else is received, some of it is there before the first packet: the
-/// kernel gives new memory at some hundred MB a second, and a fast stream overruns the socket's buffer meanwhile.
+/// Memory for heaps under construction. If nothing else is received, some of it is prepared before the first packet: the
+/// kernel provides new memory at a few hundred MB/s, and a fast stream would overrun the socket buffer meanwhile.
 fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
     let asked = args.memory.map(|memory| memory.bytes());
     if !is_keyed(args) {
@@ -142,20 +144,20 @@ fn heap_memory(args: &ReceiveCommon) -> HeapMemory {
     memory
 }
 
-/// Whether heaps or events were asked for, and nothing else.
+/// Whether only heaps or events were requested.
 fn is_keyed(args: &ReceiveCommon) -> bool {
     args.stream.format.objects().is_some_and(|objects| objects != Objects::Frames)
 }
 
-/// The memory that was asked for, for frames and what waits for disks and other hosts (`shared`: for disks).
+/// The requested memory for frames, and for what waits for disks (`shared`) or other hosts.
 pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
     let total = args.memory.map_or_else(default_bytes, |size| size.bytes());
     let chunk = args.chunk.map(|size| size.bytes() as usize);
     let total_bytes = match (is_keyed(args), shared) {
         (false, _) => total,
-        // One half for heaps under construction, one for chunks on their way to the disks.
+        // One half for heaps under construction, one for chunks waiting for the disks.
         (true, true) => total / 2,
-        // What goes on to other hosts lies there.
+        // It holds what waits to be forwarded.
         (true, false) => total.min(if args.forward.is_empty() { NO_FRAMES } else { FORWARD }),
     };
     PoolOptions {
@@ -165,93 +167,93 @@ pub(crate) fn pool(args: &ReceiveCommon, shared: bool) -> PoolOptions {
     }
 }
 
-/// UNIX seconds.
+/// The time now, as UNIX seconds.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() as i64)
 }
 
-/// What has no form on disks cannot be recorded.
+/// A format without a form on disks cannot be recorded.
 pub(crate) fn check_recordable(args: &ReceiveCommon) -> Result<()> {
     let Some(family) = args.stream.format.family() else { return Ok(()) };
     let (title, name) = (family.title(), family.name());
     ensure!(
         family.frames().is_some() || family.packets().is_some() || family.objects() == Objects::Frames,
-        "{title} {} are not recorded yet\nhint: `skyhaul receive --format {name} --output-file FILE` writes them one after the other",
+        "{title} {} cannot be recorded yet\nhint: `skyhaul receive --format {name} --output-file FILE` writes them to one file",
         family.objects().name()
     );
     Ok(())
 }
 
-/// Say that packets are taken in from now on.
+/// Report that packets are received from now on.
 pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args: &ReceiveCommon) {
     if args.output.quiet {
         return;
     }
     if let Prepared::Part { .. } = pool.prepared() {
-        eprintln!("preparing {} of memory; packets are taken in meanwhile", print::bytes(pool.total_bytes()));
+        eprintln!("preparing {} of memory; packets are received meanwhile", print::bytes(pool.total_bytes()));
     }
     let from = addresses.join(", ");
     match args.start_at.filter(|&at| at > now()) {
-        Some(at) => eprintln!("listening: {what} from {from} begins at {}", skyhaul::time::format(at)),
+        Some(at) => eprintln!("listening: {what} from {from} starts at {}", skyhaul::time::format(at)),
         None => eprintln!("{what} from {from}"),
     }
 }
 
-/// What contradicts itself is wrong use.
+/// Contradictory options are wrong usage.
 ///
 /// # Errors
-/// The first of it.
+/// The first contradiction.
 pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
     check_times(args)?;
     let over = |transport| args.listen.iter().any(|at| at.transport == transport);
     if args.spead.feedback {
         ensure!(
             args.faults.is_none(),
-            "--faults are made behind the socket that --feedback tells of\nhint: lose packets on the way instead: tc qdisc add ... netem loss"
+            "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"
         );
         ensure!(
             over(Transport::Udp),
-            "--feedback answers senders over UDP, and none is listened for\nhint: TCP finds its own rate; leave --feedback out"
+            "--feedback needs a udp:// address to listen on\nhint: omit --feedback; TCP controls its own rate"
         );
     }
     ensure!(
         !(is_keyed(args) && args.faults.is_some() && over(Transport::Tcp)),
-        "faults are for datagrams\nhint: listen on udp:// with --faults"
+        "--faults applies only to datagrams\nhint: listen only on udp:// addresses, or omit --faults"
     );
     Ok(())
 }
 
-/// Times that leave nothing to receive are wrong use.
+/// Times that leave nothing to receive are wrong usage.
 fn check_times(args: &ReceiveCommon) -> Result<()> {
     ensure!(
         args.start.zip(args.stop).is_none_or(|(start, stop)| start < stop),
-        "--start is not before --stop: no frame would be let through\nhint: both are times of the data"
+        "--start is not before --stop: no frame would be received\nhint: both are data times"
     );
     ensure!(
         args.stop_at.is_none_or(|stop| stop > now()),
-        "--stop-at has passed already\nhint: it is a wall time (UTC); `date -u +%FT%TZ` shows the one now"
+        "--stop-at is in the past\nhint: it is a wall-clock time (UTC); `date -u +%FT%TZ` shows the current one"
     );
     ensure!(
         args.start_at.zip(args.stop_at).is_none_or(|(start, stop)| start < stop),
-        "--start-at is not before --stop-at\nhint: both are wall times (UTC)"
+        "--start-at is not before --stop-at\nhint: both are wall-clock times (UTC)"
     );
     Ok(())
 }
 
-/// Why a receiver was stopped.
+/// Why a receiver ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// By itself: bytes, data time, a stop item, the end of a capture.
+    /// By itself: at a number of bytes, a data time, a stop item, or the end of a capture.
     Itself,
-    /// As was asked for, and how that is called.
+    /// As requested, with the reason for the report's `ended`.
     Asked(&'static str),
 }
 
 impl Ended {
-    /// Nothing came.
+    /// Nothing arrived within `--wait`.
     const NOTHING: &'static str = "nothing";
 
-    /// Say so in the report.
+    /// Enter the reason in the report.
     pub(crate) fn enter(self, report: &mut ReceiveReport) {
         match self {
             Ended::Asked(why) => why.clone_into(&mut report.ended),
@@ -261,14 +263,16 @@ impl Ended {
     }
 }
 
-/// What to do where nothing came.
+/// Print a hint if nothing arrived.
 pub(crate) fn advise(report: &ReceiveReport) {
     if report.ended == Ended::NOTHING {
-        eprintln!("  hint: is the sender running, and is this the address it sends to? --wait waits longer");
+        eprintln!(
+            "  hint: check that the sender is running and sends to this address, or use a longer --wait"
+        );
     }
 }
 
-/// Watch a receiver until it is to end. `extra` adds to the line that is shown.
+/// Watch a receiver until it should end. `extra` is appended to the progress line.
 pub(crate) fn watch(
     running: &mut dyn FnMut() -> (Snapshot, ReceiveReport),
     args: &ReceiveCommon,
@@ -287,7 +291,7 @@ pub(crate) fn watch(
         if came.is_none() && (report.packets > refused || report.packets == 0) {
             came = snapshot.first.map(|first| if refused == 0 { first } else { snapshot.elapsed });
         }
-        // What is refused is nothing that came.
+        // Refused packets do not count as arrivals.
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
@@ -303,16 +307,16 @@ pub(crate) fn watch(
     }
 }
 
-/// A receiver's state at one moment.
+/// A receiver's state at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) elapsed: f64,
     pub(crate) first: Option<f64>,
-    /// How long every socket was seen empty.
+    /// How long every socket has been empty.
     pub(crate) idle: Duration,
     pub(crate) bytes: u64,
     pub(crate) over: bool,
-    /// How much of its memory is there.
+    /// How much of its memory is prepared.
     pub(crate) memory: Prepared,
 }
 
@@ -373,7 +377,7 @@ fn line(s: &Snapshot, report: &ReceiveReport, rate: f64, extra: &str) -> String 
     )
 }
 
-/// Where data are written to: a file, or for `-` standard output.
+/// Where data are written: a file, or standard output for `-`.
 pub(crate) fn open_output(path: &Path) -> Result<Box<dyn Write + Send>> {
     if path == Path::new("-") {
         return Ok(Box::new(std::io::stdout()));

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
         args.input.is_some()
             || args.scan.is_some()
             || args.format.family().is_none_or(|f| f.generator().is_some()),
-        "patterns and noise are made as {}, not {}\nhint: send a file of it, with --input",
+        "patterns and noise can be generated as {}, not {}\nhint: send a file of that format with --input",
         made(),
         args.format
     );
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     }
     let mut reports = Vec::new();
     for thread in threads {
-        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
+        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))?);
     }
     let failed = reports.iter().any(|r| r.error.is_some());
     if args.output.json {
@@ -84,14 +84,14 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
-/// The formats that are made from nothing, as a list.
+/// The formats that can be generated, as a list.
 fn made() -> String {
     let made = FAMILIES.iter().filter(|f| f.generator().is_some() || f.objects() == Objects::Heaps);
     made.map(|family| family.name()).collect::<Vec<_>>().join(" or ")
 }
 
-/// What has no end has no amount either: at which rate it shall go into a network is said, not assumed. TCP goes at the
-/// rate of its receiver, and a count, a file and a recording end.
+/// Unlimited data need an explicit rate, because any default could overload the network. TCP runs at the rate of its
+/// receiver, and a count, a file or a recording limits the data.
 fn check_pace(args: &SendArgs) -> Result<()> {
     let heaps = args.format.objects() == Some(Objects::Heaps);
     let count = if heaps { args.spead.heaps } else { args.packets };
@@ -104,7 +104,7 @@ fn check_pace(args: &SendArgs) -> Result<()> {
         _ => ("a pattern", "--packets"),
     };
     bail!(
-        "send {what} without end to {to}: at which rate?\nhint: --rate 4Gbps, or --rate max for as fast as this host can; or a limit with {limit} N"
+        "sending {what} without limit to {to} needs a rate\nhint: add --rate 4Gbps, or --rate max for as fast as this host can; or limit it with {limit} N"
     )
 }
 
@@ -120,13 +120,15 @@ fn options(args: &SendArgs, number: usize) -> Result<SenderOptions> {
     })
 }
 
-/// The same in bits per second, where nothing but a number will do; 0 is as fast as possible.
+/// The same in bits per second, for senders that need a number; 0 is as fast as possible.
 fn fixed_rate(args: &SendArgs, number: usize) -> Result<u64> {
     match rate(args, number)? {
         None | Some(RateArg::Max) => Ok(0),
         Some(RateArg::Fixed(rate)) => Ok(rate.bits_per_second()),
         Some(_) => {
-            bail!("--rate auto and search are for --format spead\nhint: write a rate, like 8Gbps, or max")
+            bail!(
+                "--rate auto and search apply only to --format spead\nhint: write a rate, like 8Gbps, or max"
+            )
         }
     }
 }
@@ -141,7 +143,7 @@ fn sequence(args: &SendArgs, number: usize) -> Sequence {
     Sequence { order, first: args.first }
 }
 
-/// What is sent by sender `number`.
+/// The supply of sender `number`.
 fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
     if let Some(path) = &args.input {
         let open = |rate| FileSupply::open(path, args.format, rate, sequence(args, number), args.r#loop);
@@ -149,7 +151,7 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
             Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) if args.r#loop > 1 => {
                 let rate = FRAME_RATE;
                 eprintln!(
-                    "note: the file does not tell its frame rate; taking {rate} frames/s (--frame-rate)"
+                    "note: the file does not give its frame rate; assuming {rate} frames/s (set it with --frame-rate)"
                 );
                 open(Some(rate))
             }
@@ -190,7 +192,7 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     let packets = about.as_ref().and_then(packets_of);
     if unit == 0 && packets.is_none() {
         bail!(
-            "{}: neither an index nor its frames tell the length of its frames\nhint: send the chunk files with --input",
+            "{}: the frame length is unknown, neither an index nor the frames give it\nhint: send the chunk files with --input",
             stream.name
         );
     }
@@ -207,18 +209,18 @@ fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> 
     }))
 }
 
-/// Says on standard error what a reader of a recording meets: the first gap of a kind as it is met, those that follow it
-/// one after the other together when their row ends.
+/// Reports on standard error what a reader of a recording encounters: the first gap of a kind at once, and consecutive
+/// ones together when the series ends.
 pub(crate) struct Met {
     account: Account,
     gaps: usize,
     notes: usize,
-    /// Where the last gap that was met ended, and what is still to be said of its row.
+    /// End of the last gap, and what remains to be reported of its series.
     row: Option<(Gap, bool)>,
 }
 
 impl Met {
-    /// Says at once what was found when the recording was opened.
+    /// Report at once what was found when the recording was opened.
     pub(crate) fn new(recording: &Recording, account: Account) -> Self {
         for finding in recording.findings.iter().filter(|finding| finding.verdict > Verdict::Holes) {
             eprintln!("note: {}", print::finding(finding));
@@ -226,7 +228,7 @@ impl Met {
         Self { account, gaps: 0, notes: 0, row: None }
     }
 
-    /// Say what was met since the last time.
+    /// Report what was encountered since the last call.
     pub(crate) fn tell(&mut self, progress: &mut Progress) {
         let (notes, gaps) = (self.account.notes_from(self.notes), self.account.gaps_from(self.gaps));
         if notes.is_empty() && gaps.is_empty() {
@@ -267,7 +269,7 @@ impl Met {
         }
     }
 
-    /// Say the last; how many gaps there were.
+    /// Report the rest; return the number of gaps.
     pub(crate) fn end(mut self, progress: &mut Progress) -> u64 {
         self.tell(progress);
         self.end_row();
@@ -275,7 +277,7 @@ impl Met {
     }
 }
 
-/// Open a recording and choose a datastream; to `follow` one that is being made, wait until there is something.
+/// Open a recording and choose a datastream; to `follow` one that is being made, wait until it has data.
 pub(crate) fn open(
     disks: &[PathBuf],
     scan: &str,
@@ -289,7 +291,7 @@ pub(crate) fn open(
             Err(_) if follow && !begun && recording.state == State::Live => {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            // What it is is written with its first chunk.
+            // Its description is written with its first chunk.
             Ok(at) if follow && recording.state == State::Live && recording.about(at).is_none() => {
                 std::thread::sleep(Duration::from_millis(50));
             }
@@ -298,12 +300,12 @@ pub(crate) fn open(
     }
 }
 
-/// The datastream that is meant: the only one, or the one with the number.
+/// The chosen datastream: the only one, or the one with the number.
 fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
     let names: Vec<&str> = recording.datastreams.iter().map(|d| d.name.as_str()).collect();
     match stream {
         None if names.len() == 1 => Ok(0),
-        None if names.is_empty() => bail!("{}: nothing was recorded", recording.label.as_str()),
+        None if names.is_empty() => bail!("{}: the recording is empty", recording.label.as_str()),
         None => bail!(
             "{} has {} streams: {}\nhint: choose one with --stream 0 to {}",
             recording.label.as_str(),
@@ -317,19 +319,19 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
             names.iter().position(|name| **name == wanted).with_context(|| {
                 let (label, all) = (recording.label.as_str(), names.join(", "));
                 format!(
-                    "no stream {number} in {label}: there are {all}\nhint: number them from 0 with --stream"
+                    "no stream {number} in {label}, only {all}\nhint: number streams from 0 with --stream"
                 )
             })
         }
     }
 }
 
-/// What was sent, in some lines.
+/// What was sent, as lines of text.
 pub(crate) fn summary(r: &SendReport) -> String {
     let mut own = vec![r.what.clone(), format!("to {}", r.mode)];
     if r.lost + r.duplicated + r.reordered + r.corrupted + r.truncated > 0 {
         own.push(format!(
-            "on purpose: {} lost, {} doubled, {} late, {} damaged, {} cut",
+            "injected faults: {} lost, {} duplicated, {} delayed, {} damaged, {} truncated",
             print::count(r.lost),
             print::count(r.duplicated),
             print::count(r.reordered),

@@ -6,7 +6,7 @@ use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
 
-/// How packets are to be handed to the kernel.
+/// How to hand packets to the kernel.
 pub(crate) fn mode(args: &SendArgs) -> SendMode {
     match args.mode {
         ModeArg::Auto => SendMode::Auto,
@@ -16,7 +16,7 @@ pub(crate) fn mode(args: &SendArgs) -> SendMode {
     }
 }
 
-/// Where sender `number` sends to: the first ones all to the first address.
+/// Destination of sender `number`: the first senders share the first address.
 pub(crate) fn destination(args: &SendArgs, number: usize) -> &Endpoint {
     &args.to[number / args.senders % args.to.len()]
 }
@@ -34,14 +34,14 @@ pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
         [all] => (*all, senders * args.to.len()),
         each if each.len() == args.to.len() => (each[number / senders % each.len()], senders),
         each => bail!(
-            "{} rates for {} destinations\nhint: give one rate for all, or one for each --to",
+            "{} rates for {} destinations\nhint: give one rate for all destinations, or one for each --to",
             each.len(),
             args.to.len()
         ),
     };
     Ok(Some(match rate {
         RateArg::Fixed(rate) => {
-            // A part of next to nothing is not 0, which would be no limit.
+            // A tiny share must not become 0, which would mean no limit.
             RateArg::Fixed(Rate::from_bits_per_second((rate.bits_per_second() / among as u64).max(1)))
         }
         other => other,

@@ -46,5 +46,5 @@ fn a_mistake_in_the_file_of_the_environment() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.contains(&format!("{}:2: unknown key `memroy`", file.display())), "{said}");
-    assert!(said.contains("hint: there are ") && said.contains(" memory, "), "{said}");
+    assert!(said.contains("hint: the keys are ") && said.contains(" memory, "), "{said}");
 }

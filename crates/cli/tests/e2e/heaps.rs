@@ -43,10 +43,10 @@ fn two_runs(remember: &str) -> Done {
 #[test]
 fn a_sender_that_begins_anew_unsaid_is_no_clean_success() {
     let done = two_runs("60s").expect(1);
-    assert!(done.stderr.contains("10 heaps refused: their counters came a second time"), "{}", done.stderr);
-    assert!(done.stderr.contains("  10 heaps whole"), "{}", done.stderr);
+    assert!(done.stderr.contains("10 heaps refused: their counters were received again"), "{}", done.stderr);
+    assert!(done.stderr.contains("  10 heaps complete"), "{}", done.stderr);
     let done = two_runs("0").expect(0);
-    assert!(done.stderr.contains("  20 heaps whole"), "{}", done.stderr);
+    assert!(done.stderr.contains("  20 heaps complete"), "{}", done.stderr);
 }
 
 /// A packet that is a whole heap.
@@ -99,7 +99,7 @@ fn a_capture_of_packets_that_were_cut_short_is_no_success() {
     cut.truncate(16 + 60);
     let path = capture_of(directory.path(), &[&cut, &cut]);
     let done = receive(&format!("--pcap {path}")).finish().expect(1);
-    assert!(done.stderr.contains("2 cut short") && done.stderr.contains("tcpdump -s 0"), "{}", done.stderr);
+    assert!(done.stderr.contains("2 truncated") && done.stderr.contains("tcpdump -s 0"), "{}", done.stderr);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn trains_in_captures_are_cut_and_what_is_none_is_refused() {
         (1, 1)
     );
     let shown = run(&format!("inspect --json --format spead --count 100 {path}")).expect(1);
-    assert!(shown.stderr.contains("1 records held several packets"), "{}", shown.stderr);
+    assert!(shown.stderr.contains("1 records hold several packets"), "{}", shown.stderr);
     let problems: Vec<_> =
         shown.json().as_array().unwrap().iter().map(|packet| packet["problem"].is_null()).collect();
     assert_eq!(problems, [true, true, true, true, true, false]);

@@ -190,13 +190,13 @@ fn disks_that_are_not_there() {
     assert!(check.stderr.contains(&told) && cat.stderr.contains(&told), "{}{}", check.stderr, cat.stderr);
     nothing_invented(&cat.stdout, &recorded.stream, "one disk");
     let list = crate::site::run(&format!("ls --disk {}", first.display())).expect(1);
-    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks not here"));
+    assert!(String::from_utf8_lossy(&list.stdout).contains("1 disks absent"));
     // A disk that is a file.
     std::fs::remove_dir_all(second).unwrap();
     std::fs::write(second, "").unwrap();
     for verb in ["check trial", "cat trial"] {
         let done = recorded.site.run(verb).expect(1);
-        assert!(done.stderr.contains("cannot be looked at: Not a directory"), "{}", done.stderr);
+        assert!(done.stderr.contains("cannot be inspected: Not a directory"), "{}", done.stderr);
     }
 }
 
@@ -261,7 +261,7 @@ fn what_is_damaged_can_still_be_had() {
     let raw = recorded.site.run("cat trial --no-check").expect(1);
     let differ = raw.stdout.iter().zip(&recorded.stream).filter(|(a, b)| a != b).count();
     assert_eq!((raw.stdout.len(), differ), (recorded.stream.len(), 1));
-    assert!(raw.stderr.contains("given as it lies"), "{}", raw.stderr);
+    assert!(raw.stderr.contains("delivered as it is"), "{}", raw.stderr);
 }
 
 /// What a follower cannot have is named when the recorder is over.

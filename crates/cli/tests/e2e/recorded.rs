@@ -171,7 +171,7 @@ fn a_damaged_chunk_of_heaps_is_named_and_the_others_are_given() {
 
 #[test]
 fn options_for_frames_are_wrong_use() {
-    for (line, told) in [("--window 4", "--heap-window"), ("--no-fill", "what is missing")] {
+    for (line, told) in [("--window 4", "--heap-window"), ("--no-fill", "gaps in heaps")] {
         let done = run(&format!("record --format spead --scan x --disk /tmp {ANY} {line}")).expect(2);
         assert!(done.stderr.contains("hint: ") && done.stderr.contains(told), "{}", done.stderr);
     }

@@ -180,7 +180,7 @@ fn a_rate_searched_before() {
 fn a_receiver_that_does_not_answer_is_told() {
     let mut receiver = receive("--listen udp://127.0.0.1:0");
     let line = format!("send --format spead --to {} --rate search", receiver.address());
-    assert!(run(&line).expect(2).stderr.contains("hint: receive with --feedback"));
+    assert!(run(&line).expect(2).stderr.contains("hint: run the receiver with --feedback"));
 }
 
 /// Neither a heap that would take a day at its rate nor a peer that takes nothing outlasts `--duration` for long, and the
@@ -228,7 +228,7 @@ fn limits_count_data_and_are_told() {
     let line = "send --format spead --heap-size 2MiB --heaps 2";
     run(&format!("{line} --to {}", receiver.address()));
     let done = receiver.finish().expect(1);
-    assert!(done.stderr.contains("hint: outside: heaps larger than --largest-heap"), "{}", done.stderr);
+    assert!(done.stderr.contains("larger than --largest-heap"), "{}", done.stderr);
 }
 
 #[test]
@@ -320,12 +320,12 @@ fn wrong_use_is_told_with_the_next_step() {
         ("send --format spead --to udp://239.1.1.1:9 --rate search", "one receiver"),
         ("send --format spead --to udp://127.0.0.1:9 --rate auto:8Gbps-1Gbps", "auto:50mbps-8gbps"),
         ("receive --format spead --listen udp://239.1.1.1:0 --feedback", "an address of this host"),
-        ("receive --format spead --listen tcp://127.0.0.1:0 --feedback", "leave --feedback out"),
+        ("receive --format spead --listen tcp://127.0.0.1:0 --feedback", "omit --feedback"),
         ("send --format spead --heaps 1 --to udp://127.0.0.1:9 --substreams --senders 2", "--substreams"),
         ("send --format spead --to udp://127.0.0.1:9 --payload 8", "--heap-size"),
         ("send --to udp://127.0.0.1:9 --heap-size 8", "--format spead"),
         ("receive --format spead --listen udp://127.0.0.1:0 --window 3", "--heap-window"),
-        ("bench --format spead --experiments link --report /proc/x", "name another place"),
+        ("bench --format spead --experiments link --report /proc/x", "choose another directory"),
         ("send --format spead --heaps 1 --to udp://127.0.0.1:9 --flavour 24 --heap-size 20MiB", "flavour"),
         ("receive --format spead --listen udp://127.0.0.1:0 --station Ef", "leave it out"),
         (

@@ -35,20 +35,20 @@ fn shown_and_read_back_is_the_same() {
 #[test]
 fn each_mistake_has_its_own_message_and_hint() {
     for (text, wrong, hint) in [
-        ("127.0.0.1:2630", "no transport", "write udp://"),
-        ("http://127.0.0.1:80", "'http' is no transport", "udp:// or tcp://"),
-        ("udp://127.0.0.1", "'127.0.0.1' is no address and port", "the port is missing"),
-        ("udp://::1:2630", "'::1:2630' is no address", "in brackets"),
-        ("udp://host:2630", "'host:2630' is no address", "getent hosts"),
-        ("udp://127.0.0.1:66000", "no address", "65535"),
-        ("udp://127.0.0.1:1?iface=", "iface ''", "ip -br addr"),
+        ("127.0.0.1:2630", "transport missing", "write udp://"),
+        ("http://127.0.0.1:80", "unknown transport 'http'", "udp:// or tcp://"),
+        ("udp://127.0.0.1", "'127.0.0.1' is not an address and port", "the port is missing"),
+        ("udp://::1:2630", "'::1:2630' is not an address", "in brackets"),
+        ("udp://host:2630", "'host:2630' is not an address", "getent hosts"),
+        ("udp://127.0.0.1:66000", "not an address", "65535"),
+        ("udp://127.0.0.1:1?iface=", "invalid interface ''", "ip -br addr"),
         ("udp://127.0.0.1:1?source=x", "source 'x'", "source=10.0.0.7"),
         ("udp://127.0.0.1:1?rcvbuf=64M", "'64M' is not a size", "rcvbuf=256MiB"),
-        ("udp://127.0.0.1:1?ttl=0", "ttl '0'", "1 to 255"),
-        ("tcp://127.0.0.1:1?cc=a/b", "cc 'a/b'", "tcp_available_congestion_control"),
+        ("udp://127.0.0.1:1?ttl=0", "ttl '0'", "use 1 to 255"),
+        ("tcp://127.0.0.1:1?cc=a/b", "congestion control 'a/b'", "tcp_available_congestion_control"),
         ("udp://127.0.0.1:1?cc=bbr", "UDP has no congestion control", "tcp://"),
         ("udp://127.0.0.1:1?mtu=9000", "unknown option 'mtu'", "iface, source"),
-        ("udp://127.0.0.1:1?source=::1", "different families", "both IPv4"),
+        ("udp://127.0.0.1:1?source=::1", "different address families", "IPv4 for both"),
         ("udp://232.0.0.1:1?source=239.0.0.1", "multicast group", "one sender"),
         ("tcp://239.0.0.1:1", "TCP has no multicast", "udp://"),
     ] {
@@ -65,8 +65,8 @@ fn a_failed_call_names_operation_address_and_remedy() {
     assert_eq!(said.kind(), io::ErrorKind::AddrInUse);
     assert_eq!(
         said.to_string(),
-        "bind udp://127.0.0.1:2630: Address already in use; hint: see who has the port with: \
-         ss -ulnp 'sport = :2630'; or take another port"
+        "bind udp://127.0.0.1:2630: Address already in use; hint: find the process that uses the port with: \
+         ss -ulnp 'sport = :2630'; or use another port"
     );
 }
 
@@ -75,7 +75,7 @@ fn the_remedy_is_that_of_the_operation_and_the_address() {
     let link = libc::EINVAL;
     for (text, operation, code, hint) in [
         ("udp://127.0.0.1:99", "bind", libc::EACCES, Some("CAP_NET_BIND_SERVICE")),
-        ("udp://10.255.255.255:99", "connect", libc::EACCES, Some("a broadcast address")),
+        ("udp://10.255.255.255:99", "connect", libc::EACCES, Some("broadcast address")),
         ("udp://[2001:db8::1]:99", "connect", libc::EACCES, Some("nft list ruleset")),
         ("udp://10.0.0.1:99", "send to", libc::EPERM, Some("nft list ruleset")),
         ("udp://[ff02::1]:9", "bind", link, Some("?iface=")),
@@ -85,7 +85,7 @@ fn the_remedy_is_that_of_the_operation_and_the_address() {
         ("udp://[ff05::1]:9", "bind", link, None),
         ("udp://239.1.1.1:9?iface=eth0", "connect", libc::ENETUNREACH, Some("239.1.1.1 oif eth0`")),
         ("udp://127.0.0.1:9", "connect", libc::ENETUNREACH, Some("ip link set lo up")),
-        ("tcp://127.0.0.1:0", "connect", libc::ECONNREFUSED, Some("port 0 is no port")),
+        ("tcp://127.0.0.1:0", "connect", libc::ECONNREFUSED, Some("port 0 cannot be connected to")),
     ] {
         let said = endpoint(text).failed(operation, &io::Error::from_raw_os_error(code)).to_string();
         match (hint, said.split_once("; hint: ")) {

@@ -5,7 +5,7 @@ use super::Faults;
 /// How to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring, or plain calls where it is forbidden.
+    /// io_uring, or plain calls if it is not permitted.
     #[default]
     Auto,
     /// io_uring only.
@@ -25,7 +25,7 @@ pub struct DiskOptions {
     pub write_bytes: usize,
     /// Most writes in flight.
     pub depth: usize,
-    /// What shall go wrong, for tests.
+    /// Faults to inject, for tests.
     pub faults: Faults,
 }
 
@@ -35,7 +35,7 @@ impl Default for DiskOptions {
     }
 }
 
-/// What is used, and why not better.
+/// What is used, and why nothing better.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Means {
     /// `io_uring` or `pwrite`.
@@ -44,6 +44,6 @@ pub struct Means {
     pub direct: bool,
     /// The pool is registered with the kernel: no page table walk for each write.
     pub registered: bool,
-    /// What was tried and refused, with the remedy.
+    /// What was refused, with the remedy.
     pub notes: Vec<String>,
 }

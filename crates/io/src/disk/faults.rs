@@ -48,7 +48,7 @@ impl Faults {
     }
 }
 
-const EXAMPLE: &str = "any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3";
+const EXAMPLE: &str = "use any of slow=200,latency=20ms,enospc=1GiB,eio=1GiB,eagain=3";
 
 impl FromStr for Faults {
     type Err = String;
@@ -56,9 +56,10 @@ impl FromStr for Faults {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut faults = Faults::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-            let (name, value) =
-                part.split_once('=').ok_or_else(|| format!("{part}: not name=value; hint: {EXAMPLE}"))?;
-            let bad = || format!("{part}: {value} is no value for {name}; hint: {EXAMPLE}");
+            let (name, value) = part
+                .split_once('=')
+                .ok_or_else(|| format!("{part}: not of the form name=value; hint: {EXAMPLE}"))?;
+            let bad = || format!("{part}: {value} is not a valid value for {name}; hint: {EXAMPLE}");
             match name {
                 "slow" => {
                     let factor = value.trim_end_matches('x').parse::<f64>().map_err(|_| bad())?;

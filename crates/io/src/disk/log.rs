@@ -26,7 +26,7 @@ impl Log {
     /// A new file; `existing` opens one that is there, to append to it.
     ///
     /// # Errors
-    /// It exists (or does not, or is no regular file), another process writes it (`WouldBlock`), or the system's own error.
+    /// The file exists (or does not, or is not a regular file), another process is writing it (`WouldBlock`), or a system error.
     pub fn open(path: &Path, existing: bool) -> io::Result<Log> {
         let mut options = File::options();
         options.append(true).read(true);
@@ -72,7 +72,7 @@ impl Log {
     /// Append; durable only after the file is synced.
     ///
     /// # Errors
-    /// The system's; part of the bytes may then be there.
+    /// A system error; part of the bytes may have been written.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         (&*self.file).write_all(bytes)?;
         self.length += bytes.len() as u64;
@@ -100,7 +100,7 @@ impl Log {
     /// Wait until all of it is durable, and give back the space that was taken ahead.
     ///
     /// # Errors
-    /// The system's.
+    /// A system error.
     pub fn finish(&mut self) -> io::Result<()> {
         if self.allocated > self.length {
             self.file.set_len(self.length)?;

@@ -1,11 +1,11 @@
-//! Whether a directory is a place for recordings, told before anything is made there.
+//! Whether a directory can be recorded to, checked before anything is created there.
 
 use rustix::fs::{Access, FileType, access, stat, statfs};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
-/// File systems that are no disk: views of the kernel's own state, by the number that `statfs` tells.
+/// Kernel file systems, which are not disks, by their number in `statfs`.
 const PSEUDO: [(u64, &str); 14] = [
     (0x9fa0, "proc"),
     (0x6265_6572, "sysfs"),
@@ -35,7 +35,7 @@ impl Place {
     /// made there.
     ///
     /// # Errors
-    /// Why nothing can be recorded there, and what to do.
+    /// The reason why the directory cannot be recorded to, and a hint.
     pub fn for_recordings(path: &Path) -> io::Result<Self> {
         let told =
             |kind, text: String| Err(io::Error::new(kind, format!("record to {}: {text}", path.display())));
@@ -43,10 +43,10 @@ impl Place {
             Ok(found) => found,
             Err(Errno::NOENT) => {
                 let hint = format!(
-                    "is the disk mounted? findmnt; or make the directory: mkdir -p {}",
+                    "check that the disk is mounted with findmnt; or create the directory: mkdir -p {}",
                     path.display()
                 );
-                return told(io::ErrorKind::NotFound, format!("there is no such directory\nhint: {hint}"));
+                return told(io::ErrorKind::NotFound, format!("no such directory\nhint: {hint}"));
             }
             Err(error) => {
                 let error = io::Error::from(error);
@@ -63,24 +63,25 @@ impl Place {
         if FileType::from_raw_mode(found.st_mode) != FileType::Directory {
             return told(
                 io::ErrorKind::NotADirectory,
-                "it is no directory\nhint: name the directory where the disk is mounted".into(),
+                "not a directory\nhint: name the directory where the disk is mounted".into(),
             );
         }
         let kind = statfs(path).map(|of| of.f_type as u64 & 0xffff_ffff);
         if let Some((_, name)) = kind.ok().and_then(|kind| PSEUDO.iter().find(|(number, _)| *number == kind))
         {
             let text = format!(
-                "no place for files: {name} shows the kernel's own state\nhint: name a directory on a disk; `findmnt --real` lists them"
+                "not a disk: {name} is a kernel file system\nhint: name a directory on a disk; `findmnt --real` lists the disks"
             );
             return told(io::ErrorKind::Unsupported, text);
         }
         match access(path, Access::WRITE_OK | Access::EXEC_OK) {
             Err(Errno::ROFS) => {
-                let text = "the file system is read-only\nhint: `dmesg` tells whether the disk failed; as root: mount -o remount,rw ...";
+                let text = "the file system is read-only\nhint: check with `dmesg` whether the disk failed; as root: mount -o remount,rw ...";
                 return told(io::ErrorKind::ReadOnlyFilesystem, text.into());
             }
             Err(Errno::ACCESS | Errno::PERM) => {
-                let text = format!("you may not write there\nhint: see who may: ls -ld {}", path.display());
+                let text =
+                    format!("no permission to write\nhint: check its permissions: ls -ld {}", path.display());
                 return told(io::ErrorKind::PermissionDenied, text);
             }
             _ => {}
@@ -113,11 +114,11 @@ mod tests {
     #[test]
     fn what_is_no_place_for_recordings_is_told_as_it_is() {
         for (path, wrong) in [
-            ("/proc", "no place for files: proc"),
-            ("/proc/self", "no place for files: proc"),
-            ("/sys/kernel", "no place for files: sysfs"),
-            ("/proc/version", "it is no directory"),
-            ("/no/such/place", "there is no such directory"),
+            ("/proc", "not a disk: proc"),
+            ("/proc/self", "not a disk: proc"),
+            ("/sys/kernel", "not a disk: sysfs"),
+            ("/proc/version", "not a directory"),
+            ("/no/such/place", "no such directory"),
         ] {
             let said = said(Path::new(path));
             assert!(
@@ -126,7 +127,7 @@ mod tests {
             );
         }
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(said(file.path()).contains("it is no directory"));
+        assert!(said(file.path()).contains("not a directory"));
         assert!(said(&file.path().join("x")).contains("Not a directory"));
     }
 }

@@ -10,7 +10,7 @@ use super::Waker;
 use super::work::{Finished, Work};
 use crate::memory::View;
 
-/// Does each request when it is asked for the results.
+/// Executes each request when its result is collected.
 #[derive(Debug, Default)]
 pub(super) struct Plain {
     waiting: VecDeque<(u64, Work)>,

@@ -50,7 +50,7 @@ impl Source {
     /// Fill `block` from byte `offset` (a multiple of 4096) on; less than a block only at the end of the file.
     ///
     /// # Errors
-    /// The system's; an unaligned offset is `InvalidInput`.
+    /// A system error; `InvalidInput` if the offset is not aligned.
     pub fn read(&self, offset: u64, block: &mut Block) -> io::Result<usize> {
         if !offset.is_multiple_of(ALIGN as u64) {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -75,7 +75,7 @@ impl Source {
 /// Open the regular file at `path` (or at the end of its links) for reading, without waiting for anybody.
 ///
 /// # Errors
-/// The system's; `InvalidInput` with its kind for what is no regular file: it is not opened.
+/// A system error; `InvalidInput`, naming the file type, if it is not a regular file, which is then not opened.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     open_with(path, OFlags::empty())
 }
@@ -90,10 +90,10 @@ fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuse what is no regular file, by its kind.
+/// Refuse anything but a regular file, by its type.
 ///
 /// # Errors
-/// `InvalidInput`, with what it is.
+/// `InvalidInput`, naming the file type.
 pub fn only_regular(kind: FileType) -> io::Result<()> {
     if kind.is_file() {
         return Ok(());

@@ -124,7 +124,7 @@ fn what_the_kernel_puts_off_is_tried_again_for_a_second_and_has_then_failed() {
                     assert!(!is_written);
                     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
                     assert!(
-                        error.to_string().starts_with("the kernel put a request off 10 times"),
+                        error.to_string().starts_with("the kernel deferred a request 10 times"),
                         "{error}"
                     );
                 }

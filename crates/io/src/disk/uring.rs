@@ -40,12 +40,12 @@ impl Ring {
     /// A ring for `entries` requests; `pool` is registered with it if the kernel lets us.
     ///
     /// # Errors
-    /// The ring is forbidden (by sysctl, seccomp or the kernel's age).
+    /// io_uring is not available (forbidden by sysctl or seccomp, or the kernel is too old).
     pub(super) fn new(entries: u32, pool: Option<&Pool>) -> io::Result<Ring> {
         let ring =
             IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
         if !ring.params().is_feature_ext_arg() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring is older than Linux 5.11"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring needs Linux 5.11 or later"));
         }
         let mut ring = Ring {
             ring,

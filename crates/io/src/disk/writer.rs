@@ -70,7 +70,7 @@ impl Disk {
     /// Try what `options` ask for; with a `pool`, register it for faster writes.
     ///
     /// # Errors
-    /// The engine that was asked for by name is not to be had.
+    /// The engine requested by name is not available.
     pub fn new(options: &DiskOptions, pool: Option<&Pool>) -> io::Result<Disk> {
         let mut options = options.clone();
         options.write_bytes = options.write_bytes.clamp(ALIGN, 1 << 30).next_multiple_of(ALIGN);
@@ -142,7 +142,7 @@ impl Disk {
     /// Begin to write `view` as the new file `name`; `token` names it from here on and is not in use.
     ///
     /// # Errors
-    /// The file cannot be created or its space not be had: nothing of it is left, the token is free.
+    /// The file cannot be created or its space not be allocated: nothing of it remains, and the token is free.
     pub fn start(&mut self, token: u64, name: &Path, view: View) -> io::Result<()> {
         if let Some(error) = self.options.faults.error_at(self.given) {
             return Err(error);
@@ -155,7 +155,7 @@ impl Disk {
             self.means.direct = false;
             self.means
                 .notes
-                .push("this file system refuses O_DIRECT: written through the page cache".to_owned());
+                .push("this file system refuses O_DIRECT; writing through the page cache".to_owned());
         }
         let making = Making {
             file: Arc::new(file),
@@ -204,7 +204,7 @@ impl Disk {
     /// Go on; wait at most `wait` for something to be finished. What is finished is added to `done`.
     ///
     /// # Errors
-    /// The ring itself failed: no file can be trusted to be finished.
+    /// The ring itself failed: no file can be assumed to be finished.
     pub fn poll(&mut self, wait: Duration, done: &mut Vec<Done>) -> io::Result<()> {
         self.push_again();
         self.pump();
@@ -311,7 +311,7 @@ impl Disk {
             return Err((request.purpose, error));
         }
         if request.put_off >= AGAIN {
-            let text = format!("the kernel put a request off {AGAIN} times in a second: {error}");
+            let text = format!("the kernel deferred a request {AGAIN} times in a second: {error}");
             return Err((request.purpose, io::Error::new(error.kind(), text)));
         }
         let pause = Duration::from_millis(1 << request.put_off);

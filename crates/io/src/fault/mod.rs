@@ -1,4 +1,4 @@
-//! Networks lose, repeat, reorder and damage packets: here they do so on purpose, by a seed.
+//! Fault injection: lost, duplicated, reordered and damaged packets, from a seed.
 //!
 //! ```text
 //!   loss=0.01,burst=500@0.0001,reorder=64@0.1,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7
@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `loss=P` | each packet is lost with probability P |
 //! | `burst=N@P` | with probability P a packet begins a burst: it and the next N-1 are lost |
-//! | `reorder=N@P` | with probability P (0.1 if left out) a packet comes 1 to N places later than it should |
-//! | `duplicate=P` | with probability P a packet comes twice: at once, or with `reorder` up to N places later |
+//! | `reorder=N@P` | with probability P (0.1 if omitted) a packet arrives 1 to N places late |
+//! | `duplicate=P` | with probability P a packet arrives twice: at once, or with `reorder` up to N places later |
 //! | `corrupt=P` | with probability P one bit of the packet is flipped |
 //! | `truncate=P` | with probability P the packet is cut short |
 //! | `seed=S` | the same seed and the same packets give the same faults |
@@ -110,7 +110,7 @@ impl fmt::Display for NotFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let example =
             "loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7";
-        write!(f, "faults: {}; hint: any of {example}", self.0)
+        write!(f, "faults: {}; hint: use any of {example}", self.0)
     }
 }
 
@@ -131,7 +131,7 @@ impl FromStr for Faults {
                 "truncate" => faults.truncate = probability(key, value)?,
                 "burst" => {
                     let (length, chance) = value.split_once('@').ok_or_else(|| {
-                        NotFaults(format!("burst '{value}' says not how often: write burst=500@0.0001"))
+                        NotFaults(format!("burst '{value}' has no probability: write burst=500@0.0001"))
                     })?;
                     faults.burst = count(key, length)?;
                     faults.burst_chance = probability(key, chance)?;
@@ -146,9 +146,9 @@ impl FromStr for Faults {
                 }
                 "seed" => {
                     faults.seed =
-                        value.parse().map_err(|_| NotFaults(format!("seed '{value}' is no number")))?;
+                        value.parse().map_err(|_| NotFaults(format!("seed '{value}' is not a number")))?;
                 }
-                _ => return Err(NotFaults(format!("'{key}' is no fault"))),
+                _ => return Err(NotFaults(format!("unknown fault '{key}'"))),
             }
         }
         Ok(faults)
@@ -159,12 +159,12 @@ impl FromStr for Faults {
 fn probability(key: &str, text: &str) -> Result<f64, NotFaults> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
     let value = number.parse::<f64>().ok().map(|p| p / scale).filter(|p| (0.0..=1.0).contains(p));
-    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is no probability from 0 to 1")))
+    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is not a probability from 0 to 1")))
 }
 
 fn count(key: &str, text: &str) -> Result<u32, NotFaults> {
     let value = text.parse::<u32>().ok().filter(|n| (1..=DEEPEST).contains(n));
-    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is no number of packets from 1 to {DEEPEST}")))
+    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is not a number of packets from 1 to {DEEPEST}")))
 }
 
 impl fmt::Display for Faults {
@@ -212,17 +212,17 @@ mod tests {
     fn mistakes_are_named() {
         for (text, wrong) in [
             ("loss", "'loss' has no value"),
-            ("loss=2", "loss '2' is no probability"),
-            ("loss=NaN", "no probability"),
-            ("loss=-0.1", "no probability"),
-            ("burst=500", "says not how often"),
+            ("loss=2", "loss '2' is not a probability"),
+            ("loss=NaN", "not a probability"),
+            ("loss=-0.1", "not a probability"),
+            ("burst=500", "has no probability"),
             ("burst=0@0.1", "from 1 to 65536"),
             ("reorder=100000", "from 1 to 65536"),
-            ("delay=3", "'delay' is no fault"),
-            ("seed=x", "no number"),
+            ("delay=3", "unknown fault 'delay'"),
+            ("seed=x", "not a number"),
         ] {
             let said = text.parse::<Faults>().unwrap_err().to_string();
-            assert!(said.contains(wrong) && said.contains("hint: any of loss="), "{text}: {said}");
+            assert!(said.contains(wrong) && said.contains("hint: use any of loss="), "{text}: {said}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl<S: Source> FaultSource<S> {
         Self { inner, line: Line::new(faults), packets: 0, bytes: 0, trains: 0 }
     }
 
-    /// What was done so far. Packets are numbered as they came from the source.
+    /// The faults injected so far. Packets are numbered in the order in which they came from the source.
     #[must_use]
     pub fn injected(&self) -> &Injected {
         self.line.injected()

@@ -15,7 +15,7 @@
 pub struct UdpCounters {
     /// Delivered to sockets.
     pub in_datagrams: u64,
-    /// To a port nobody listens on.
+    /// To a port without a listener.
     pub no_ports: u64,
     /// Not delivered, for any reason but the port.
     pub in_errors: u64,
@@ -32,7 +32,7 @@ pub struct UdpCounters {
 }
 
 impl UdpCounters {
-    /// Read them for this thread's network namespace; zeros where the kernel does not tell.
+    /// Read them for this thread's network namespace; zero where the kernel gives no value.
     #[must_use]
     pub fn read() -> Self {
         let text =

@@ -17,7 +17,7 @@ use std::{
     ptr,
 };
 
-/// What an interface has received since it came up.
+/// What an interface has received since it was brought up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Packets received.
@@ -35,7 +35,7 @@ pub struct InterfaceCounters {
 }
 
 impl InterfaceCounters {
-    /// The counters of `name`, or the sum over all interfaces; nothing if there is no such interface.
+    /// The counters of `name`, or the sum over all interfaces; `None` if the interface does not exist.
     #[must_use]
     pub fn read(name: Option<&str>) -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/thread-self/net/dev").ok()?, name)
@@ -95,7 +95,7 @@ fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
 /// The number of the interface called `name`, or that has the address `name`.
 ///
 /// # Errors
-/// `ENODEV` if there is none.
+/// `ENODEV` if the interface does not exist.
 pub fn interface_index(name: &str) -> io::Result<u32> {
     let name = match name.parse::<IpAddr>() {
         Ok(address) => interface_of(address).ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?,
@@ -112,7 +112,7 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
 /// Every interface name with each of its addresses.
 ///
 /// # Errors
-/// What the system call says.
+/// A system error.
 pub fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: `list` is a valid place for the head of the list.

@@ -59,7 +59,7 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// Start metering; nothing where there is no meter or it is not readable (usually root only).
+    /// Start metering; `None` if there is no meter or it cannot be read (usually only by root).
     #[must_use]
     pub fn start() -> Option<Self> {
         Self::start_in("/sys/class/powercap")

@@ -75,13 +75,15 @@ pub fn usage() -> Usage {
 /// Keep this thread on one CPU.
 ///
 /// # Errors
-/// The CPU is not there, or not allowed to this process.
+/// The CPU does not exist, or is not allowed for this process.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let refused = |error: io::Error| {
         let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed = allowed.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).unwrap_or("").trim();
-        let text =
-            format!("run on CPU {cpu}: {}; hint: this process may use CPUs {allowed}", system_text(&error));
+        let text = format!(
+            "run on CPU {cpu}: {}; hint: use one of the CPUs allowed for this process: {allowed}",
+            system_text(&error)
+        );
         io::Error::new(error.kind(), text)
     };
     if cpu >= CpuSet::MAX_CPU {
@@ -95,7 +97,7 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 /// Give this thread real-time priority (`SCHED_FIFO`, 1 to 99): it then runs before all ordinary work.
 ///
 /// # Errors
-/// Refused without the privilege, with the remedy.
+/// The privilege is missing; the error has the remedy.
 pub fn real_time(priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: i32::from(priority) };
     // SAFETY: `parameter` is readable during the call; 0 means this thread.
@@ -104,7 +106,7 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     }
     let error = io::Error::last_os_error();
     let text = format!(
-        "real-time priority {priority}: {}; the thread can be kept waiting some milliseconds by other work; hint: \
+        "real-time priority {priority}: {}; other work can delay the thread by some milliseconds; hint: \
          setcap cap_sys_nice+ep on the binary, or `ulimit -r {priority}` (LimitRTPRIO={priority} in the unit file)",
         system_text(&error)
     );
@@ -136,7 +138,7 @@ mod tests {
             pin(cpu).unwrap();
             assert_eq!(rustix::thread::sched_getaffinity(None).unwrap().count(), 1);
             let said = pin(CpuSet::MAX_CPU - 1).unwrap_err().to_string();
-            assert!(said.contains("hint: this process may use CPUs "), "{said}");
+            assert!(said.contains("hint: use one of the CPUs allowed for this process: "), "{said}");
             assert!(pin(usize::MAX).is_err());
         })
         .join()

@@ -67,7 +67,7 @@ impl Block {
         self.pool.slot(self.index).generation.load(Ordering::Relaxed)
     }
 
-    /// The pool it came from.
+    /// The pool of the block.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -77,7 +77,7 @@ impl Block {
     /// other threads after [`copy::fence`](crate::copy::fence), to be called once for each train.
     ///
     /// # Panics
-    /// If the bytes do not fit into the block, as with a slice, or a view shows some of their place.
+    /// If the bytes do not fit into the block, as with a slice, or a view covers part of their place.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
         copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
@@ -87,7 +87,8 @@ impl Block {
     /// other, as [`place`](Self::place) does.
     ///
     /// # Panics
-    /// If they do not fit into the block, `src` does not begin and end with one, or a view shows some of their place.
+    /// If the payloads do not fit into the block, `src` does not begin and end with a payload, or a view covers part of their
+    /// place.
     #[inline]
     pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
         let bytes = src.len().div_ceil(stride) * each;
@@ -97,7 +98,7 @@ impl Block {
     /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.
     ///
     /// # Panics
-    /// If the range is outside the block, as with a slice, or a view shows some of it.
+    /// If the range is outside the block, as with a slice, or a view covers part of it.
     #[inline]
     pub fn part_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         self.check(&range);
@@ -124,7 +125,7 @@ impl Block {
     /// done, if it is no view of this block.
     ///
     /// # Panics
-    /// If they are outside the block.
+    /// If the bytes are outside the block.
     #[inline]
     pub fn extend(&mut self, view: &mut View, bytes: usize) -> bool {
         if view.index != self.index || !view.pool.same(&self.pool) {
@@ -154,7 +155,7 @@ impl Block {
         let bytes = self.pool.block_bytes();
         assert!(
             range.start <= range.end && range.end <= bytes,
-            "{range:?} is not in a block of {bytes} bytes"
+            "{range:?} is outside a block of {bytes} bytes"
         );
     }
 
@@ -233,7 +234,7 @@ impl View {
         }
     }
 
-    /// Whether its first byte lies where `O_DIRECT` can write from.
+    /// Whether its first byte is aligned for `O_DIRECT`.
     #[must_use]
     pub fn is_aligned(&self) -> bool {
         (self.start as usize).is_multiple_of(ALIGN)

@@ -62,7 +62,7 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// Everything, freed by whoever is last: the last handle, or after it the last heap.
+/// Everything, freed by the last handle, or after it by the last heap.
 #[derive(Debug)]
 struct Inner {
     supply: Arc<Supply>,
@@ -292,7 +292,7 @@ impl HeapBytes {
     /// other, as [`place`](Self::place) does.
     ///
     /// # Panics
-    /// If they do not fit, as with a slice, or `src` does not begin and end with one.
+    /// If the payloads do not fit, as with a slice, or `src` does not begin and end with a payload.
     pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
         let warm = self.warm;
         let part = self.part_mut(offset..offset + src.len().div_ceil(stride) * each);
@@ -323,7 +323,7 @@ impl HeapBytes {
     /// Make it `len` bytes long; what is added is whatever was last there.
     ///
     /// # Panics
-    /// If it has no room for so many.
+    /// If there is no room for so many bytes.
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "{len} bytes do not fit into {capacity}");

@@ -94,7 +94,7 @@ impl Mapping {
         Self::finish(raw, raw_len, len, Pages::Transparent, None)
     }
 
-    /// Memory of `len` bytes in a memory file that nobody can shrink or grow.
+    /// Memory of `len` bytes in a memory file of fixed size.
     pub(super) fn memory_file(len: usize) -> io::Result<Mapping> {
         let whole = len.next_multiple_of(HUGE);
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -163,7 +163,7 @@ impl Mapping {
             }
             Err(error) => Err(io::Error::new(
                 io::Error::from(error).kind(),
-                format!("the kernel gave no memory for the pool: {error}\nhint: give less with --memory"),
+                format!("the kernel provided no memory for the pool: {error}\nhint: use a smaller --memory"),
             )),
         }
     }
@@ -172,7 +172,7 @@ impl Mapping {
     /// Of private memory only.
     ///
     /// # Panics
-    /// If it is not so long.
+    /// If the mapping is shorter.
     pub(super) fn split_front(&mut self, whole: usize, len: usize) -> Mapping {
         assert!(whole.is_multiple_of(HUGE) && len <= whole && whole <= self.len && self.file.is_none());
         // What lies before the aligned part goes with the front.
@@ -208,7 +208,7 @@ impl Mapping {
         let _ = unsafe { libc::madvise(start, range.len(), libc::MADV_COLLAPSE) };
     }
 
-    /// Whether at least half of its first `touched` bytes lie on transparent huge pages, by the kernel's own account.
+    /// Whether at least half of its first `touched` bytes are on transparent huge pages, according to the kernel.
     fn is_huge(&self, touched: usize) -> bool {
         let Ok(text) = std::fs::read_to_string("/proc/self/smaps") else { return false };
         let (from, to) = (self.base.as_ptr() as usize, self.base.as_ptr() as usize + self.len);
@@ -235,7 +235,7 @@ impl Mapping {
         self.len
     }
 
-    /// What it lies on, as its first `touched` bytes tell.
+    /// The kind of its pages, judged from its first `touched` bytes.
     pub(super) fn pages(&self, touched: usize) -> Pages {
         let is_huge = || !cfg!(miri) && self.is_huge(touched);
         if self.pages == Pages::Transparent && !is_huge() { Pages::Small } else { self.pages }

@@ -55,7 +55,7 @@ fn word(mapping: &Mapping, word: usize) -> &AtomicU64 {
     unsafe { AtomicU64::from_ptr(at) }
 }
 
-/// A word that somebody may be writing; ordered before all that is read after it.
+/// A word that may be written concurrently; ordered before all later reads.
 fn load(word: &AtomicU64) -> u64 {
     let value = word.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
@@ -130,11 +130,15 @@ impl Peek {
     /// Open pool `id` behind file descriptor `fd` of process `pid`.
     ///
     /// # Errors
-    /// The process or its descriptor is gone, is another user's, or is not that pool.
+    /// The process or its descriptor is gone, belongs to another user, or is not that pool.
     pub fn open(pid: u32, fd: i32, id: u64) -> io::Result<Peek> {
         let file: OwnedFd = File::open(format!("/proc/{pid}/fd/{fd}"))?.into();
-        let foreign =
-            || io::Error::new(io::ErrorKind::InvalidData, format!("descriptor {fd} of {pid} is no pool"));
+        let foreign = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("descriptor {fd} of process {pid} is not a pool"),
+            )
+        };
         // A file that can shrink could kill the reader (SIGBUS): only sealed ones are mapped.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| foreign())?;
         if !seals.contains(SealFlags::SHRINK) {

@@ -112,7 +112,7 @@ fn a_view_is_lengthened_by_its_own_block_only() {
 }
 
 #[test]
-#[should_panic(expected = "is not in a block")]
+#[should_panic(expected = "is outside a block")]
 fn writing_outside_is_refused() {
     pool(1).take().unwrap().place(8190, b"xyz");
 }

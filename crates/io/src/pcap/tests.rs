@@ -147,15 +147,15 @@ fn what_is_no_capture_says_so() {
     let Err(error) = PcapSource::new(io::Cursor::new(vec![1; 100]), "x".as_ref(), None) else {
         panic!("read")
     };
-    assert!(error.to_string().contains("hint: pcap or pcapng"), "{error}");
+    assert!(error.to_string().contains("hint: give a pcap or pcapng file"), "{error}");
     let Err(error) = PcapSource::open("/nonexistent".as_ref(), None) else { panic!("read") };
     assert!(
         error.to_string().starts_with("open /nonexistent: No such file or directory; hint: check the name")
     );
     let Err(error) = PcapSource::open("/".as_ref(), None) else { panic!("read") };
-    assert!(error.to_string().contains("hint: that is a directory"), "{error}");
+    assert!(error.to_string().contains("hint: this is a directory"), "{error}");
     let Err(error) = PcapSource::new(io::Cursor::new(vec![]), "x".as_ref(), None) else { panic!("read") };
-    assert!(error.to_string().contains("too short for a capture; hint: pcap"), "{error}");
+    assert!(error.to_string().contains("too short for a capture; hint: give a pcap"), "{error}");
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! Many slices of any length as few: short ones are joined by copying, long ones stay where they lie.
+//! Many slices of any length as few: short ones are joined by copying, long ones stay in place.
 //!
 //! ```text
 //!   slices   │h│·payload·│h│·payload·│h│p│h│p│h│p│h│p│h│ ··· heap, 64 MiB ··· │
@@ -22,7 +22,7 @@ const SLICES: usize = 1024;
 enum Part {
     /// These bytes of what was joined.
     Joined(usize, usize),
-    /// This slice, where it lies.
+    /// This slice, in place.
     Lies(usize),
 }
 

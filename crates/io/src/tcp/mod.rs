@@ -27,11 +27,11 @@ pub use send::{TcpSender, TcpSenderStats};
 /// What the first bytes of a packet say of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
-    /// Too few bytes to tell.
+    /// Too few bytes to decide.
     Incomplete,
     /// The packet is this long, counted from its first byte.
     Packet(usize),
-    /// This is no packet.
+    /// Not a packet.
     Garbage,
 }
 

@@ -98,7 +98,7 @@ pub(super) fn connecting(at: &Endpoint, options: &TcpSendOptions) -> io::Result<
     Ok(socket)
 }
 
-/// What every sending connection is told.
+/// Options set on every sending connection.
 pub(super) fn tune(socket: &Socket, at: &Endpoint, options: &TcpSendOptions) -> io::Result<()> {
     match &at.cc {
         Some(cc) => {

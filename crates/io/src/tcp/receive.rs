@@ -33,7 +33,7 @@ pub struct TcpOptions {
     /// Most connections at a time. A newcomer then takes the place of the one that brought least, of those that were
     /// silent for a second; where there is none, it waits in the kernel's queue.
     pub connections: usize,
-    /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
+    /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
 }
 
@@ -52,7 +52,7 @@ pub struct TcpSource {
     epoll: OwnedFd,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    /// Whether the listener is watched: not while nobody gives way to a newcomer.
+    /// Whether the listener is watched: not while no connection gives way to a new one.
     listening: bool,
     /// When it was last tried.
     tried: Instant,
@@ -70,7 +70,7 @@ struct Connection {
     begun: Vec<u8>,
     /// Bytes that it brought.
     bytes: u64,
-    /// When it last brought any, or came.
+    /// When data last arrived on it, or when it was accepted.
     last: Instant,
 }
 
@@ -87,7 +87,7 @@ enum Outcome {
     Closed,
     /// Closed, reset or timed out in the middle of a packet.
     Broken,
-    /// The bytes are no packets.
+    /// The bytes are not packets.
     Garbage,
 }
 
@@ -95,7 +95,7 @@ impl TcpSource {
     /// Listen.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn open(at: &Endpoint, framer: Box<dyn Framer>, options: &TcpOptions) -> io::Result<Self> {
         let (listener, at) = listen(at)?;
         Self::listening(listener, at, framer, options)
@@ -124,11 +124,7 @@ impl TcpSource {
             tried: Instant::now(),
             gave_way: 0,
             scratch: vec![0; READ + options.longest_packet].into_boxed_slice(),
-            counts: SourceStats {
-                tier: "tcp",
-                because: "the address says tcp".into(),
-                ..SourceStats::default()
-            },
+            counts: SourceStats { tier: "tcp", because: "TCP address".into(), ..SourceStats::default() },
             interface,
             at,
         };
@@ -357,7 +353,7 @@ impl Source for TcpSource {
         let mut stats = SourceStats { interface: Some(self.interface.read()), ..self.counts.clone() };
         if self.gave_way > 0 {
             stats.remedies.push(format!(
-                "{} silent connections gave way to new ones: {} are followed at a time",
+                "{} silent connections were closed to accept new ones: at most {} at a time",
                 self.gave_way, self.options.connections
             ));
         }

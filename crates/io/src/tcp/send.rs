@@ -71,7 +71,7 @@ impl TcpSender {
     /// Connect.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn open(at: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
         let socket = connecting(at, options)?;
         socket.connect_timeout(&SockAddr::from(at.address), options.patience).map_err(|error| {
@@ -86,7 +86,7 @@ impl TcpSender {
     /// [`TcpSendOptions::reconnect`] its successor goes to the same address.
     ///
     /// # Errors
-    /// Operation and address.
+    /// A system call failed: the error names the operation and the address.
     pub fn from_stream(stream: TcpStream, options: &TcpSendOptions) -> io::Result<Self> {
         let at = Endpoint::tcp(stream.peer_addr()?);
         let socket = Socket::from(stream);
@@ -153,8 +153,8 @@ impl TcpSender {
     /// packets they are is not counted.
     ///
     /// # Errors
-    /// The connection broke, or made no progress for the time set, or the [stop flag](Self::stop_flag) is set.
-    /// [`TcpSenderStats::taken`] says how far it came.
+    /// The connection broke, made no progress for the time set, or the [stop flag](Self::stop_flag) is set.
+    /// [`TcpSenderStats::taken`] gives the number of bytes sent.
     pub fn send_slices(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let bytes = self.wait_for(slices)?;
         self.stats.bytes += bytes as u64;
@@ -165,7 +165,7 @@ impl TcpSender {
         if !self.is_connected() {
             return Err(io::Error::new(
                 io::ErrorKind::NotConnected,
-                format!("send to {}: not connected; hint: open it again", self.at),
+                format!("send to {}: not connected; hint: reconnect", self.at),
             ));
         }
         self.flush_tail(true)?;
@@ -199,7 +199,7 @@ impl TcpSender {
     fn stopped(&mut self, before: u64) -> io::Error {
         let text = if self.stats.taken > before {
             self.broke(&io::ErrorKind::ConnectionAborted.into());
-            "stopped within a packet, and closed; hint: open it again"
+            "stopped within a packet and closed; hint: reconnect"
         } else {
             "stopped"
         };
@@ -209,8 +209,8 @@ impl TcpSender {
     /// Send as many of `packets` as there is room for now; the rest is refused and counted.
     ///
     /// # Errors
-    /// The connection broke; with [`TcpSendOptions::reconnect`] that is no error, and packets are refused until it
-    /// stands again.
+    /// The connection broke. With [`TcpSendOptions::reconnect`] that is not an error, and packets are refused until the
+    /// connection is restored.
     pub fn try_send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0) };
         self.try_slices(packets.as_flattened(), N)

@@ -37,7 +37,7 @@ const FAST: Duration = Duration::from_millis(819);
 const SMALL: u64 = 2048;
 /// Changes of tier in the life of a source.
 const MOVES: u32 = 6;
-/// After this long everything that came before is in a block that was handed over.
+/// After this time, all earlier packets are in a block that was handed over.
 const SETTLED: Nanos = Nanos(50_000_000);
 /// How long one poll waits for that.
 const SETTLING: Duration = Duration::from_millis(5);
@@ -75,8 +75,8 @@ impl AutoTier {
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         let socket = SocketTier::open(at, options)?;
         let barred = match () {
-            () if !options.timestamps => Some("time stamps are off"),
-            () if at.is_multicast() => Some("a ring does not see a group's packets from this host"),
+            () if !options.timestamps => Some("timestamps are off"),
+            () if at.is_multicast() => Some("a ring does not see multicast packets sent by this host"),
             () if options.reuse_port => Some("the port is shared"),
             () => None,
         };
@@ -150,7 +150,7 @@ impl AutoTier {
             return Ok(());
         }
         if namespace() != self.namespace {
-            self.barred = Some("polled from another network namespace than it was opened in".to_owned());
+            self.barred = Some("polled from a network namespace other than that of the socket".to_owned());
             return Ok(());
         }
         // Capturing from before the socket falls silent, so that nothing passes between.
@@ -165,7 +165,7 @@ impl AutoTier {
             Err(error) => {
                 self.barred = Some(error.to_string());
                 self.remedy = Some(format!(
-                    "small single packets at {:.0} a second: a packet ring would take a fraction of this thread's time, but: {error}",
+                    "small single packets at {:.0} a second: a packet ring would use a fraction of this thread's time, but is not available: {error}",
                     seen.rate()
                 ));
             }
@@ -178,7 +178,7 @@ impl AutoTier {
         let State::Ring(ring) = &self.state else { return Ok(()) };
         let trains = self.look.finished().is_some_and(|seen| seen.packets >= seen.trains * 4);
         if ring.unfit() > 0 {
-            self.barred = Some("packets came that a ring cannot take whole (fragments)".to_owned());
+            self.barred = Some("IP fragments arrived, which a ring cannot join".to_owned());
         } else if !trains || self.moves >= MOVES {
             return Ok(());
         }

@@ -70,7 +70,7 @@ impl Gather {
         self.sleep
     }
 
-    /// Nothing came meanwhile: whoever sent so fast has stopped.
+    /// Nothing arrived meanwhile: the fast sender has stopped.
     pub(super) fn stop(&mut self) {
         self.sleep = None;
         self.start();

@@ -5,9 +5,9 @@
 //! | tier | how | for |
 //! |---|---|---|
 //! | [`Tier::Stage`] | `recvmmsg` with `UDP_GRO` into a scratch that stays in the cache | the default |
-//! | [`Tier::Plain`] | the same without GRO: one packet, one message | comparing, and kernels older than 5.0 |
-//! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small packets that come singly |
-//! | [`Tier::Auto`] | stage, and a ring while the traffic is such and the privilege is there | everybody |
+//! | [`Tier::Plain`] | the same without GRO: one message per packet | comparisons, and kernels older than 5.0 |
+//! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small single packets |
+//! | [`Tier::Auto`] | stage, or a ring if the traffic suits it and the privilege is available | general use |
 //!
 //! Sending is in [`send`], answering a sender in [`reply`].
 //!
@@ -54,11 +54,11 @@ enum InUse {
 }
 
 impl UdpSource {
-    /// Bind (and join). Packets are kept by the kernel from here on.
+    /// Bind (and join). From here on the kernel buffers packets.
     ///
     /// # Errors
-    /// Operation, address and a hint. What was only refused as a privilege is no error but a remedy in the
-    /// [`stats`](Source::stats).
+    /// A system call failed: the error names the operation and the address, and has a hint. A missing privilege is not an
+    /// error, but a remedy in the [`stats`](Source::stats).
     pub fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         Ok(Self {
             tier: match options.tier {
@@ -69,17 +69,17 @@ impl UdpSource {
         })
     }
 
-    /// Read a socket that was made elsewhere and is bound. Its buffer and groups stay as they are; it is made
-    /// blocking, and nobody else should read it. Never the ring tier.
+    /// Read a bound socket that was created elsewhere. Its buffer and groups stay as they are; it is made blocking, and must
+    /// not be read elsewhere. The ring tier is never used.
     ///
     /// # Errors
-    /// It is no bound UDP socket; or operation and address.
+    /// The descriptor is not a bound UDP socket, or a system call failed: the error names the operation and the address.
     pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<Self> {
         let opened = open::adopt(fd.into(), options)?;
         Ok(Self { tier: InUse::Socket(Box::new(SocketTier::new(opened, options)?)) })
     }
 
-    /// Where it listens: with the port the system chose, if that was left to it.
+    /// The address it listens on, with the port that the system chose for port 0.
     #[must_use]
     pub fn local(&self) -> SocketAddr {
         self.endpoint().address

@@ -24,7 +24,7 @@ pub(super) struct Opened {
 pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     if let Some(source) = at.source.filter(|_| !at.is_multicast()) {
         let text = format!(
-            "open {at}: source={source} asks for source-specific multicast, but {} is no group; hint: leave source= away",
+            "open {at}: source={source} needs a multicast group, but {} is not one; hint: omit source=",
             at.address.ip()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -56,7 +56,7 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
         let micros = i32::try_from(spin.as_micros()).unwrap_or(i32::MAX);
         if let Err(error) = set(fd, libc::SOL_SOCKET, libc::SO_BUSY_POLL, &micros) {
             remedies.push(format!(
-                "busy polling refused ({error}): wake-ups cost some microseconds each; `sysctl -w net.core.busy_read={micros}` as root, or CAP_NET_ADMIN"
+                "busy polling refused ({error}), so each wake-up costs some microseconds; `sysctl -w net.core.busy_read={micros}` as root, or CAP_NET_ADMIN"
             ));
         }
     }
@@ -87,7 +87,7 @@ pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> 
     let local = socket.local_addr()?.as_socket();
     let datagrams = matches!(socket.r#type(), Ok(Type::DGRAM));
     let Some(local) = local.filter(|local| datagrams && local.port() != 0) else {
-        let text = "adopt a socket: it is no bound UDP socket; hint: bind it first";
+        let text = "adopt a socket: not a bound UDP socket; hint: bind it first";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     let at = Endpoint::udp(local);
@@ -140,7 +140,7 @@ fn buffer_remedy(buffer: Buffer) -> Option<String> {
         return None;
     }
     Some(format!(
-        "receive buffer: asked {}, the kernel granted {}; at 8 Gb/s that covers only {:.1} ms of this process not running; as root: sysctl -w net.core.rmem_max={}",
+        "receive buffer: requested {}, the kernel granted {}; at 8 Gb/s that bridges only {:.1} ms in which this process does not run; as root: sysctl -w net.core.rmem_max={}",
         Size::from_bytes(buffer.asked),
         Size::from_bytes(buffer.granted),
         buffer.granted as f64 / 1e6, // 8 Gb/s is one byte a nanosecond
@@ -148,7 +148,7 @@ fn buffer_remedy(buffer: Buffer) -> Option<String> {
     ))
 }
 
-/// Join the group, on the interface asked for or the one the routes lead to, from any source or only one.
+/// Join the group, on the given interface or the one chosen by the routes, from any source or only one.
 fn join(fd: BorrowedFd<'_>, at: &Endpoint) -> io::Result<()> {
     let (level, all) = match at.address {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MULTICAST_ALL),

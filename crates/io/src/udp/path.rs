@@ -9,9 +9,9 @@ use std::{io, os::fd::AsFd};
 /// what routers said of it) less the IP and UDP headers, at most 65,507 bytes.
 ///
 /// # Errors
-/// Operation and address; no route.
+/// There is no route, or a system call failed: the error names the operation and the address.
 pub fn largest_datagram(to: &Endpoint) -> io::Result<usize> {
-    let failed = to.failing("ask for the MTU to");
+    let failed = to.failing("query the MTU to");
     let socket =
         Socket::new(Domain::for_address(to.address), Type::DGRAM, Some(Protocol::UDP)).map_err(&failed)?;
     if let Some(name) = &to.iface
@@ -37,6 +37,6 @@ mod tests {
         let bytes = largest_datagram(&"udp://127.0.0.1:9".parse().unwrap()).unwrap();
         assert!((1472..=65_507).contains(&bytes), "{bytes}");
         let error = largest_datagram(&"udp://127.0.0.1:9?iface=none0".parse().unwrap()).unwrap_err();
-        assert!(error.to_string().contains("ask for the MTU"), "{error}");
+        assert!(error.to_string().contains("query the MTU"), "{error}");
     }
 }

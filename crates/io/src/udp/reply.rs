@@ -20,10 +20,10 @@ pub struct Replier {
 }
 
 impl Replier {
-    /// Send one datagram to a sender; `false` where there is no room for it now.
+    /// Send one datagram to a sender; `false` if there is no room for it now.
     ///
     /// # Errors
-    /// What the system call says, but for what only means that it did not go out this time.
+    /// A system error, except for those that mean only that the datagram was not sent this time.
     pub fn reply(&self, datagram: &[u8], to: &SocketAddr) -> io::Result<bool> {
         const NOW: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         match self.socket.send_to_with_flags(datagram, &SockAddr::from(*to), NOW) {
@@ -58,7 +58,7 @@ impl UdpSource {
             InUse::Ring(tier) => tier.socket(),
             InUse::Auto(tier) => tier.socket(),
         };
-        let socket = socket.try_clone().map_err(self.endpoint().failing("make a way back for"))?;
+        let socket = socket.try_clone().map_err(self.endpoint().failing("open a reply socket for"))?;
         Ok(Replier { socket })
     }
 }
@@ -68,14 +68,14 @@ impl UdpSender {
     /// cut.
     ///
     /// # Errors
-    /// What makes going on impossible. That nobody listens there is counted, as in sending.
+    /// A fault that prevents further work. An ICMP error that no receiver is listening is counted, as in sending.
     pub fn receive_report(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::net::recv(&self.socket, into, RecvFlags::DONTWAIT) {
             Ok((length, _)) => Ok(Some(length)),
             Err(error) => {
                 let error = io::Error::from(error);
                 if !passes(&error) {
-                    return Err(self.at.failed("hear from", &error));
+                    return Err(self.at.failed("receive feedback at", &error));
                 }
                 self.stats.unreachable += u64::from(error.kind() != io::ErrorKind::WouldBlock);
                 Ok(None)
@@ -84,7 +84,7 @@ impl UdpSender {
     }
 }
 
-/// It did not go out, or nobody was there, this time.
+/// It was not sent this time, or no receiver was listening.
 fn passes(error: &io::Error) -> bool {
     let codes = [
         libc::EAGAIN,

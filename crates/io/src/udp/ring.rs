@@ -137,7 +137,7 @@ impl Ring {
         // Protocol 0 captures nothing until bound, after the filter is in place.
         let packets = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0))).map_err(|error| {
             let error = failed("open a packet ring for")(error);
-            let hint = "setcap cap_net_raw+ep on the binary, or run as root";
+            let hint = "run setcap cap_net_raw+ep on the binary, or run it as root";
             io::Error::new(error.kind(), format!("{error}; hint: {hint}"))
         })?;
         let fd = packets.as_fd();
@@ -259,7 +259,7 @@ impl Ring {
         let mut remedies = Vec::new();
         if self.counts.fragments > 0 {
             remedies.push(format!(
-                "{} datagrams came in IP fragments, which a ring cannot join: use tier stage, or packets below the path's MTU",
+                "{} datagrams arrived in IP fragments, which a ring cannot join: use tier stage, or packets below the path's MTU",
                 self.counts.fragments
             ));
         }
@@ -336,7 +336,7 @@ fn bind(socket: &Socket, protocol: u16, interface: u32) -> io::Result<()> {
     socket.bind(&address)
 }
 
-/// A ring asked for: with its own quiet socket that holds the port.
+/// A ring requested by name, with its own silent socket that holds the port.
 pub(super) struct RingTier {
     ring: Ring,
     /// Held for the port and the groups.
@@ -349,8 +349,9 @@ pub(super) struct RingTier {
 impl RingTier {
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         if options.reuse_port {
-            let text =
-                format!("open {at}: one ring serves a port; hint: leave reuse_port away, or use tier stage");
+            let text = format!(
+                "open {at}: only one ring can serve a port; hint: omit reuse_port, or use tier stage"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let small =
@@ -360,7 +361,7 @@ impl RingTier {
         let at = at.at(bound.address);
         let ring = Ring::open(&at, options)?;
         filter::attach(socket.as_fd(), &filter::for_quiet_socket())
-            .map_err(at.failing("silence the socket of"))?;
+            .map_err(at.failing("detach the socket of"))?;
         let interface = InterfaceWatch::of(&at);
         Ok(Self { ring, quiet: socket, at, interface, remedies })
     }
@@ -379,7 +380,7 @@ impl RingTier {
 
     pub(super) fn stats(&self) -> SourceStats {
         let mut stats = self.ring.stats();
-        stats.because = "asked for".into();
+        stats.because = "requested".into();
         let interface = self.interface.read();
         stats.remedies.extend(interface.remedy());
         stats.interface = Some(interface);

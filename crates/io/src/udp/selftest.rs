@@ -22,7 +22,7 @@ use std::{
 /// The outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// Every packet came back whole.
+    /// Every packet was returned whole.
     Passed,
     /// Not what was sent: how it differed, or that the kernel refused.
     Failed(String),
@@ -81,9 +81,10 @@ fn one_train(to: &UdpSocket, from: &UdpSocket, count: usize, length: usize) -> R
     let source = from.local_addr().map_err(|e| e.to_string())?;
     let mut packet = vec![0; 65_536];
     for (n, expected) in bytes.chunks(length).enumerate() {
-        let (got, sender) = to.recv_from(&mut packet).map_err(|e| format!("packet {n} did not come: {e}"))?;
+        let (got, sender) =
+            to.recv_from(&mut packet).map_err(|e| format!("packet {n} did not arrive: {e}"))?;
         if packet[..got] != *expected || sender != source {
-            return Err(format!("packet {n} came changed"));
+            return Err(format!("packet {n} arrived altered"));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Sending: equal packets as one train in one system call, gathered from where they lie.
+//! Sending: equal packets as one train in one system call, gathered in place.
 //!
 //! ```text
 //!   packets   [header 0, payload 0] [header 1, payload 1] [header 2, payload 2]      slices, nothing is copied
@@ -83,7 +83,7 @@ pub struct SenderStats {
     pub bytes: u64,
     /// Packets refused for lack of room, by the calls that never wait.
     pub refused: u64,
-    /// Errors that peers or routers reported for earlier packets (nobody listens there).
+    /// Errors that peers or routers reported for earlier packets (no receiver is listening).
     pub unreachable: u64,
     /// System calls.
     pub calls: u64,
@@ -106,7 +106,7 @@ impl UdpSender {
     /// Open and connect.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn open(at: &Endpoint, options: &SendOptions) -> io::Result<Self> {
         at.check_destination()?;
         let socket = Socket::new(Domain::for_address(at.address), Type::DGRAM, Some(Protocol::UDP))
@@ -136,7 +136,7 @@ impl UdpSender {
     /// The address it sends from.
     ///
     /// # Errors
-    /// What the system call says.
+    /// A system error.
     pub fn local(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
@@ -158,7 +158,7 @@ impl UdpSender {
     /// peer reports is counted, not an error.
     ///
     /// # Errors
-    /// What makes going on impossible: a packet longer than 65,507 bytes, a vanished interface.
+    /// A fault that prevents further work: a packet longer than 65,507 bytes, an interface that has disappeared.
     pub fn send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
         self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, true)
@@ -183,7 +183,7 @@ impl UdpSender {
         self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, false)
     }
 
-    /// Send a train on as it was received: the same packets, from where they lie, without waiting.
+    /// Forward a train as it was received: the same packets, in place, without waiting.
     ///
     /// # Errors
     /// As [`send_train`](Self::send_train).
@@ -294,7 +294,7 @@ fn choose(mode: SendMode) -> (SendMode, String) {
         (SendMode::Auto, SelfTest::Untried(why)) => {
             (SendMode::Mmsg, format!("segmentation could not be tested here: {why}"))
         }
-        (mode, _) => (mode, "asked for".into()),
+        (mode, _) => (mode, "requested".into()),
     }
 }
 

@@ -70,7 +70,7 @@ impl SocketTier {
 
     pub(super) fn new(opened: Opened, options: &UdpOptions) -> io::Result<Self> {
         let Opened { socket, at, buffer, remedies } = opened;
-        let (mut tier, mut because) = ("plain", "asked for".to_owned());
+        let (mut tier, mut because) = ("plain", "requested".to_owned());
         if options.tier != Tier::Plain {
             match set(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, &1i32) {
                 Ok(()) if options.tier == Tier::Stage => tier = "stage",
@@ -213,7 +213,7 @@ impl SocketTier {
     /// Take packets in again. What was kept out meanwhile is not a drop.
     pub(super) fn speak(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
-        filter::detach(fd).map_err(self.at.failing("let packets in again at"))?;
+        filter::detach(fd).map_err(self.at.failing("remove the filter of"))?;
         self.counts.kernel = drops(fd).unwrap_or(self.counts.kernel);
         self.silent = false;
         Ok(())
@@ -224,7 +224,7 @@ impl SocketTier {
         remedies.extend(interface.remedy());
         if drops > 0 {
             remedies.push(format!(
-                "the socket had no room for {drops} arrivals, for this thread did not run in time: give it a CPU of \
+                "the socket buffer had no room for {drops} arrivals, because this thread did not run in time: give it a CPU of \
                  its own and real-time priority, or a larger buffer (rcvbuf={})",
                 Size::from_bytes(self.buffer.asked * 2)
             ));
@@ -269,7 +269,7 @@ impl Counts {
     }
 }
 
-/// Time is up, a signal came, or an earlier packet *from* this port could not be delivered.
+/// The time is over, a signal arrived, or an earlier packet *from* this port could not be delivered.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     let icmp = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EMSGSIZE, libc::EPROTO];

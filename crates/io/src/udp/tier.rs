@@ -3,10 +3,10 @@
 use crate::quantity::Size;
 use std::time::Duration;
 
-/// How packets are taken from the kernel.
+/// How packets are read from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// The best the host and the traffic allow.
+    /// The fastest that the host and the traffic allow.
     #[default]
     Auto,
     /// Coalesced trains (GRO) into a cache-hot scratch.
@@ -20,7 +20,7 @@ pub enum Tier {
 /// How to receive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpOptions {
-    /// How packets are taken from the kernel.
+    /// How packets are read from the kernel.
     pub tier: Tier,
     /// Receive buffer to ask for, unless the address says `rcvbuf=`.
     pub buffer: Size,

@@ -109,7 +109,10 @@ fn a_port_that_is_taken_says_who_may_have_it() {
     let Err(error) = PieceSource::open(&at, Box::new(Plain), &PieceOptions::default()) else {
         panic!("bound")
     };
-    assert!(error.to_string().contains("hint: see who has the port with: ss -tlnp"), "{error}");
+    assert!(
+        error.to_string().contains("hint: find the process that uses the port with: ss -tlnp"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn nobody_there_says_so() {
     assert_eq!(
         error.to_string(),
         format!(
-            "connect tcp://{gone}: Connection refused; hint: nobody listens there; start the receiver first (port {})",
+            "connect tcp://{gone}: Connection refused; hint: no receiver is listening on port {}; start the receiver first",
             gone.port()
         )
     );
@@ -143,10 +143,7 @@ fn a_send_that_waits_is_ended_from_another_thread() {
         waits.join().unwrap()
     });
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionAborted);
-    assert!(
-        error.to_string().ends_with("stopped within a packet, and closed; hint: open it again"),
-        "{error}"
-    );
+    assert!(error.to_string().ends_with("stopped within a packet and closed; hint: reconnect"), "{error}");
     assert!(!sender.is_connected());
     let (taken, mut got) = (sender.stats().taken, Vec::new());
     peer.read_to_end(&mut got).unwrap();
@@ -155,7 +152,7 @@ fn a_send_that_waits_is_ended_from_another_thread() {
         (taken, 0),
         "what was counted is what was on the wire"
     );
-    assert!(sender.send_slices(&[]).unwrap_err().to_string().contains("hint: open it again"));
+    assert!(sender.send_slices(&[]).unwrap_err().to_string().contains("hint: reconnect"));
 }
 
 #[test]
@@ -198,10 +195,10 @@ fn the_address_chooses_the_congestion_control() {
     let Err(error) = TcpSource::open(&at, Box::new(by_length), &TcpOptions::default()) else {
         panic!("opened")
     };
-    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+    assert!(error.to_string().contains("hint: this host lacks that congestion control: `sysctl"), "{error}");
     let to = Endpoint { cc: Some("nosuch".into()), ..Endpoint::tcp(source.local()) };
     let Err(error) = TcpSender::open(&to, &TcpSendOptions::default()) else { panic!("opened") };
-    assert!(error.to_string().contains("hint: no such congestion control here: `sysctl"), "{error}");
+    assert!(error.to_string().contains("hint: this host lacks that congestion control: `sysctl"), "{error}");
 }
 
 #[test]
@@ -241,7 +238,7 @@ fn nobody_answering_says_so() {
     });
     let text = error.unwrap().to_string();
     assert!(
-        text.starts_with(&format!("connect tcp://{to}: Connection timed out; hint: it does not answer")),
+        text.starts_with(&format!("connect tcp://{to}: Connection timed out; hint: no answer: try `ping")),
         "{text}"
     );
 }

@@ -277,7 +277,7 @@ fn what_cannot_be_opened_says_what_to_do() {
         said("udp://239.1.1.1:0?iface=nosuch")
             .starts_with("join udp://239.1.1.1:0?iface=nosuch: No such device")
     );
-    assert!(said("udp://127.0.0.1:0?source=127.0.0.1").contains("is no group"));
+    assert!(said("udp://127.0.0.1:0?source=127.0.0.1").contains("needs a multicast group"));
 }
 
 #[test]

@@ -78,7 +78,7 @@ pub struct Row {
     pub skipped: Option<String>,
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchReport {
     /// [`crate::report::VERSION`].
@@ -93,7 +93,7 @@ pub struct BenchReport {
     pub seconds: f64,
     /// CPU model, cores, memory, kernel.
     pub machine: String,
-    /// Load average of the last minute, before and after: above 0 somebody else was busy.
+    /// Load average of the last minute, before and after: above 0, other programs were running.
     pub others: (f64, f64),
     /// Sizes by candidates.
     pub rows: Vec<Row>,

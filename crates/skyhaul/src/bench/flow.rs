@@ -1,4 +1,4 @@
-//! What sender and receiver of a benchmark tell each other, and when the sender may go on.
+//! What sender and receiver of a benchmark exchange, and when the sender may continue.
 
 use super::Stop;
 use super::options::{Load, WINDOW};

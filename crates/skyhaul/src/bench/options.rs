@@ -62,7 +62,7 @@ pub struct BenchOptions {
     pub directory: Option<PathBuf>,
     /// Bytes of each recording.
     pub record_bytes: u64,
-    /// Ends it early: the report then tells what was measured until then.
+    /// Ends it early: the report then holds what was measured until then.
     pub stop: Stop,
 }
 

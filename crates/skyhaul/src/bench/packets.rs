@@ -20,12 +20,12 @@ const EPOCH: u32 = 52;
 pub(super) fn size(size: usize) -> io::Result<usize> {
     let payload = size.saturating_sub(HEADERS) / 8 * 8;
     if payload == 0 || size > 65_507 {
-        return Err(wrong(&format!("no datagrams of {size} bytes; hint: 48 to 65507 are possible")));
+        return Err(wrong(&format!("datagrams of {size} bytes are not possible; hint: use 48 to 65507")));
     }
     Ok(payload + HEADERS)
 }
 
-/// Packets one behind the other, numbered as they are asked for.
+/// Contiguous packets, numbered as they are requested.
 #[derive(Debug)]
 pub(super) struct Packets {
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Packets {
 impl Packets {
     pub(super) fn new(size: usize) -> io::Result<Self> {
         let vdif =
-            Vdif::shape(size - HEADERS, 1, 2, false, false).ok_or_else(|| wrong("no such VDIF frame"))?;
+            Vdif::shape(size - HEADERS, 1, 2, false, false).ok_or_else(|| wrong("impossible VDIF frame"))?;
         let mut packet = vec![0; NUMBER];
         packet.extend(vdif.write());
         packet.resize(HEADERS, 0);

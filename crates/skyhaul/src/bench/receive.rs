@@ -80,7 +80,7 @@ pub(super) fn account(given: Given, received: &Received, process: Duration) -> R
 }
 
 pub(super) fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
-    thread.join().map_err(|_| io::Error::other("a thread of the benchmark failed"))
+    thread.join().map_err(|_| io::Error::other("a thread of the benchmark panicked"))
 }
 
 /// Where receivers listen: the port is the system's choice.
@@ -183,9 +183,9 @@ fn bare(
     }
     (all.wall, all.cpu) = meter.read();
     all.how = match options.take {
-        Take::Trains => "recvmmsg of 4 trains (UDP_GRO), streaming copy, nothing parsed",
-        Take::Many => "recvmmsg of 32, memcpy, nothing parsed",
-        Take::Single => "recv, memcpy, nothing parsed",
+        Take::Trains => "recvmmsg of 4 trains (UDP_GRO), streaming copy, no parsing",
+        Take::Many => "recvmmsg of 32, memcpy, no parsing",
+        Take::Single => "recv, memcpy, no parsing",
         Take::Drain => "recvmmsg of 4 trains (UDP_GRO), no copy",
     }
     .into();
@@ -236,7 +236,7 @@ fn engine(
     let placed = engine.tally(false).streams.iter().map(|(_, stream)| stream.placed).sum();
     let stats = source.stats();
     let how = format!(
-        "tier {}: {packets} packets in {} trains, learned, parsed, assembled, streamed to its slot",
+        "tier {}: {packets} packets in {} trains, learned, parsed, assembled, copied to its slot past the cache",
         stats.tier, stats.trains
     );
     Ok(Received { packets: placed, bytes, wall, cpu, how })
@@ -256,7 +256,7 @@ fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
     }
 }
 
-/// Send from a thread of its own for the time that is asked for.
+/// Send from a separate thread for the requested time.
 pub(super) fn give(
     options: &BenchOptions,
     to: Endpoint,
@@ -268,7 +268,7 @@ pub(super) fn give(
     join(start_giver(options, to, size, load, flow, give)?)?
 }
 
-/// A thread that sends bare packets: for the time that is asked for, or the bytes of a recording.
+/// A thread that sends bare packets: for the requested time, or the bytes of a recording.
 pub(super) fn start_giver(
     options: &BenchOptions,
     to: Endpoint,

@@ -34,11 +34,13 @@ const NUMBER: u64 = 8;
 const FINISH: Duration = Duration::from_secs(120);
 
 pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::Result<Ran> {
-    let directory =
-        options.directory.as_deref().ok_or_else(|| wrong("to measure recording, say where: --directory"))?;
+    let directory = options
+        .directory
+        .as_deref()
+        .ok_or_else(|| wrong("a recording benchmark needs a disk; hint: name one with --directory"))?;
     if options.networks.is_some() || options.load == Load::Search {
         return Err(wrong(
-            "recording is measured on this host's own network, closed loop or at a rate; hint: leave --netns and --search out",
+            "a recording benchmark runs on loopback, closed loop or at a rate; hint: omit --netns and --search",
         ));
     }
     match candidate {
@@ -121,7 +123,7 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
 }
 
 fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> String {
-    let mut text = String::from("skyhaul's recorder, until durable");
+    let mut text = String::from("Skyhaul's recorder, until data are durable");
     for disk in &report.recording.disks {
         let direct = if disk.direct { ", O_DIRECT" } else { "" };
         text.push_str(&format!(", {}{direct}", disk.engine));
@@ -129,7 +131,7 @@ fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> Strin
     if !report.is_whole() {
         let (drops, no_buffer) = (report.receive.kernel_drops(), report.no_buffer());
         text.push_str(&format!(
-            ", NOT WHOLE: {drops} arrivals dropped by the kernel, {no_buffer} packets without memory"
+            ", INCOMPLETE: {drops} arrivals dropped by the kernel, {no_buffer} packets without memory"
         ));
         for event in report.recording.events.iter().take(3) {
             text.push_str(&format!("; {}", event.text));
@@ -137,7 +139,7 @@ fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> Strin
     }
     if let Some(onward) = onward {
         let arrived = onward.packets as f64 / given.packets.max(1) as f64;
-        text.push_str(&format!(", sent on by UDP ({:.2} % of it arrived)", arrived * 100.0));
+        text.push_str(&format!(", forwarded over UDP ({:.2} % of it arrived)", arrived * 100.0));
     }
     text
 }

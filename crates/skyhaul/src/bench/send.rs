@@ -38,10 +38,10 @@ fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io:
     let started: io::Result<(JoinHandle<io::Result<Given>>, String)> = match (candidate, options.gso) {
         ("skyhaul", _) => start_sender(options, to.clone(), size, load, &flow),
         ("bare", true) => {
-            bare(Give::Trains, "sendmmsg of 4 trains (UDP_SEGMENT), packets lie ready in one piece")
+            bare(Give::Trains, "sendmmsg of 4 trains (UDP_SEGMENT), packets ready in one piece")
         }
-        ("sendto", _) => bare(Give::Single, "send, one packet each, lying ready"),
-        _ => bare(Give::Many, "sendmmsg of 32 packets that lie ready"),
+        ("sendto", _) => bare(Give::Single, "send, one prepared packet each"),
+        _ => bare(Give::Many, "sendmmsg of 32 prepared packets"),
     };
     let given = started.and_then(|(thread, how)| Ok((join(thread)??, how)));
     flow.done.store(true, Ordering::Release);
@@ -84,7 +84,7 @@ fn start_sender(
         duration: Some(options.time),
         cpu: Some(cpu),
     };
-    let how = "skyhaul's sender: header and payload gathered from where they lie".to_owned();
+    let how = "Skyhaul's sender: header and payload gathered in place".to_owned();
     let thread = std::thread::Builder::new().name("bench-send".into()).spawn(move || {
         settle(cpu, network.as_ref())?;
         let report = Sender::open(options, Box::new(held))?.run(&Stop::default());

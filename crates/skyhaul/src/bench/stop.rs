@@ -1,4 +1,4 @@
-//! An end that was asked for: what was measured so far is told, and the run under way is not.
+//! A requested end: results so far are reported, the current run is discarded.
 
 use std::io;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ impl Stop {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether somebody wants an end.
+    /// Whether an end was requested.
     #[must_use]
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// `of`, which no figure can be made of if it was stopped: whatever came of it, came of the stopping. `None`: stopped.
+    /// The result `of` a run, or `None` if it was stopped, because its figures then reflect the stop.
     pub(super) fn unless_set<T>(&self, of: io::Result<T>) -> io::Result<Option<T>> {
         if self.is_set() { Ok(None) } else { of.map(Some) }
     }
 }
 
 impl From<Arc<AtomicBool>> for Stop {
-    /// A flag that somebody else sets, such as a signal's handler.
+    /// A flag set elsewhere, such as by a signal handler.
     fn from(flag: Arc<AtomicBool>) -> Self {
         Self(flag)
     }

@@ -90,7 +90,7 @@ fn a_stop_keeps_what_was_measured() {
         }
     }
     let said = run(&BenchOptions { address: [239, 1, 1, 1].into(), ..options(What::Send) }, &mut |_| ());
-    assert!(said.unwrap_err().to_string().contains("hint: an --address of this host"));
+    assert!(said.unwrap_err().to_string().contains("hint: give an --address of this host"));
 }
 
 /// The same of SPEAD pairs: a heap that would take a day, and receivers that nothing came to, hold up nobody.
@@ -133,5 +133,5 @@ fn spreads_and_names() {
     assert_eq!(Spread::of([]), Spread::default());
     let unknown = BenchOptions { candidates: vec!["nb".into()], ..options(What::Send) };
     let said = run(&unknown, &mut |_| ()).unwrap_err().to_string();
-    assert_eq!(said, "no candidate 'nb'; hint: there are bare skyhaul sendmmsg sendto");
+    assert_eq!(said, "unknown candidate 'nb'; hint: choose from bare skyhaul sendmmsg sendto");
 }

@@ -1,4 +1,4 @@
-//! The receiver's side: count what came from each sender, answer its marks, hand on the data alone.
+//! The receiver's side: count what arrived from each sender, answer its marks, hand on only the data.
 //!
 //! ```text
 //!   train from a sender   │ packet │ packet │ packet │ mark │        counted, then answered: 3 more of yours came
@@ -25,10 +25,10 @@ const SILENT: Duration = Duration::from_secs(3);
 /// Between two reports to one sender.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a stream tells its senders of itself. Set by whoever knows; all counts since the start.
+/// What a stream reports to its senders about itself, set by its parts; all counts are since the start.
 #[derive(Debug, Default)]
 pub struct Gauge {
-    /// Packets refused for want of memory.
+    /// Packets refused because memory ran out.
     pub no_memory: AtomicU64,
     /// Packets or finished heaps refused since the reader is too slow.
     pub ring_full: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Gauge {
 pub struct FeedbackStats {
     /// Senders that are known now.
     pub senders: usize,
-    /// Marks that came.
+    /// Marks received.
     pub marks: u64,
     /// Datagrams that look like marks and are none.
     pub refused: u64,
@@ -72,7 +72,7 @@ pub struct FeedbackSender {
     gauge: Arc<Gauge>,
     start: Instant,
     askers: Vec<Asker>,
-    /// Whose train came last: an asker, or nobody that asks.
+    /// Sender of the last train: one that requests feedback, or none.
     last: Option<(SocketAddr, Option<usize>)>,
     kernel_drops: u64,
     stats: FeedbackStats,
@@ -249,12 +249,12 @@ impl Answering<UdpSource> {
     /// Answer from the port of `source`.
     ///
     /// # Errors
-    /// `source` is a group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is left.
+    /// `source` is a multicast group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is free.
     pub fn new(source: UdpSource, gauge: Arc<Gauge>) -> io::Result<Self> {
         let local = source.local();
         if local.ip().is_multicast() {
             let text = format!(
-                "answer the senders of the group udp://{local}: each expects answers of one receiver; hint: listen on an \
+                "feedback cannot be given for the group udp://{local}, because a sender expects it from one receiver; hint: listen on an \
                  address of this host, or without feedback"
             );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
@@ -296,7 +296,7 @@ impl<S: Source> Source for Answering<S> {
     }
 
     fn describe(&self) -> String {
-        format!("{}, answering marks", self.source.describe())
+        format!("{}, with feedback", self.source.describe())
     }
 
     fn is_finished(&self) -> bool {

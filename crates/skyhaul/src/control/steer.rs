@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// Between two looks for reports.
 const LOOK: Nanos = Nanos(1_000_000);
-/// Most reports taken in one look; more come only from somebody who floods.
+/// Maximum number of reports read at a time; only a flood brings more.
 const REPORTS: usize = 64;
 /// A report of a mark older than this is of no use.
 const OLDEST: Nanos = Nanos(10_000_000_000);
@@ -52,14 +52,14 @@ impl std::fmt::Display for Progress {
         let Progress { rate, phase, stats } = self;
         write!(f, "{:.3} Gb/s, {}", *rate as f64 / 1e9, phase.name())?;
         if *phase == Phase::Blind {
-            let heard = if stats.reports == 0 { "never answered" } else { "answers no more" };
+            let heard = if stats.reports == 0 { "has sent no feedback" } else { "stopped sending feedback" };
             return write!(
                 f,
-                ": the receiver {heard}; hint: a receiver that answers marks, a way back for UDP to this port, or a fixed rate"
+                ": the receiver {heard}; hint: enable feedback at the receiver, let UDP through to this port, or use a fixed rate"
             );
         }
         if let Some(cause) = stats.last {
-            write!(f, ", fell last for {}", cause.name())?;
+            write!(f, ", last reduced because of {}", cause.name())?;
         }
         write!(f, ", {} packets lost", stats.lost)
     }
@@ -89,7 +89,7 @@ impl RateControl {
     /// per second. Never waits. `sender` is always the same, and sends nothing but what is counted for this receiver.
     ///
     /// # Errors
-    /// What makes sending there impossible.
+    /// A fault that prevents sending there.
     pub fn poll(&mut self, sender: &mut UdpSender) -> io::Result<u64> {
         let now = self.now();
         if now >= self.next_look {
@@ -121,7 +121,7 @@ impl RateControl {
         self.control.stats()
     }
 
-    /// Datagrams that came back and were no reports of this session.
+    /// Datagrams received that were not reports of this session.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
@@ -200,7 +200,7 @@ impl RateControl {
 #[derive(Debug)]
 pub struct Steering {
     loops: Vec<RateControl>,
-    /// What each sender had sent when shares were last looked at, and its part of the bytes, lately.
+    /// What each sender had sent when shares were last computed, and its recent share of the bytes.
     bytes: Vec<u64>,
     shares: Vec<f64>,
     interval: Duration,
@@ -224,7 +224,7 @@ impl Steering {
     /// [`RateControl::poll`] for each sender; the rate of all together. `senders` are always the same.
     ///
     /// # Errors
-    /// What makes sending impossible.
+    /// A fault that prevents sending.
     pub fn poll(&mut self, senders: &mut [UdpSender]) -> io::Result<u64> {
         if self.loops.len() > 1 && self.looked.elapsed() >= self.interval {
             self.looked = Instant::now();
@@ -367,6 +367,6 @@ mod tests {
         }
         assert_eq!(control.stats().last, Some(Cause::Silence));
         let said = control.progress().to_string();
-        assert!(said.contains("never answered") && said.contains("hint:"), "{said}");
+        assert!(said.contains("has sent no feedback") && said.contains("hint:"), "{said}");
     }
 }

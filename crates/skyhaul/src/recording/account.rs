@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::finding::{Finding, MOST_FINDINGS};
 use super::gap::Gap;
 
-/// What a reader met besides bytes.
+/// What a reader encountered besides data.
 #[derive(Debug, Default)]
 struct Met {
     gaps: Vec<Gap>,
@@ -13,7 +13,7 @@ struct Met {
     notes: Vec<Finding>,
 }
 
-/// What a reader meets: told as it is met, whoever holds this.
+/// What a reader encounters, available at once to every holder of this.
 #[derive(Clone, Debug, Default)]
 pub struct Account(Arc<Mutex<Met>>);
 
@@ -22,19 +22,19 @@ impl Account {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The gaps from number `from` on of those that were met (the first 100 000).
+    /// The gaps encountered, from number `from` on (the first 100 000).
     #[must_use]
     pub fn gaps_from(&self, from: usize) -> Vec<Gap> {
         self.met().gaps.get(from..).unwrap_or_default().to_vec()
     }
 
-    /// How many gaps were met.
+    /// Number of gaps encountered.
     #[must_use]
     pub fn gaps(&self) -> u64 {
         self.met().gaps_total
     }
 
-    /// What else was found on the way, and did no harm: chunks under another name, files that are too long.
+    /// Findings without consequences: chunks under another name, files that are too long.
     #[must_use]
     pub fn notes_from(&self, from: usize) -> Vec<Finding> {
         self.met().notes.get(from..).unwrap_or_default().to_vec()
@@ -58,8 +58,8 @@ impl Account {
 
 /// A gap that ended a stream ([`Missing::Refuse`](super::Missing::Refuse)).
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("{0}\nhint: `skyhaul check` says all that is amiss; a reader that may skip or fill goes on")]
+#[error("{0}\nhint: `skyhaul check` lists all damage; reading can continue if gaps are skipped or filled")]
 pub struct Damaged(pub Gap);
 
-/// Gaps that are kept; more are counted only.
+/// Maximum number of gaps kept; further ones are only counted.
 const MOST_GAPS: usize = 100_000;

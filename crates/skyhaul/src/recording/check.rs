@@ -5,10 +5,10 @@
 //!
 //! | verdict | means | exit code |
 //! |---|---|---|
-//! | `whole` | every chunk proven, nothing missing | 0 |
-//! | `holes` | every chunk proven; data that never arrived are marked as missing | 0 |
-//! | `unproven` | files that no index knows, no known end, or disks that were not given | 1 |
-//! | `damaged` | a chunk that the index promised is gone or has other bytes, or was lost in recording | 1 |
+//! | `whole` | every chunk verified, nothing missing | 0 |
+//! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
+//! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
+//! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
 use std::collections::HashMap;
 use std::io;
@@ -56,7 +56,7 @@ pub struct CheckOptions<'a> {
 pub struct CheckReport {
     /// The scan's label.
     pub scan: String,
-    /// How its recorder is.
+    /// State of its recorder.
     pub state: State,
     /// In one word.
     pub verdict: Verdict,
@@ -88,7 +88,7 @@ impl Recording {
     /// Read everything and hold it against the index.
     ///
     /// # Errors
-    /// There is no memory or thread to read with. What is wrong with the recording is in the report.
+    /// There is no memory or thread to read with. Faults of the recording are in the report.
     pub fn check(&self, options: &CheckOptions<'_>) -> io::Result<CheckReport> {
         let begun = Instant::now();
         let abouts: Vec<_> = (0..self.datastreams.len()).map(|index| self.about(index)).collect();
@@ -197,7 +197,7 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
                         continue;
                     };
                     let text = match entry.bytes {
-                        None => "the index promises it, but it is not there".to_owned(),
+                        None => "it is in the index, but missing".to_owned(),
                         Some(bytes) => {
                             format!("it has {bytes} bytes, its index record says {}", record.bytes)
                         }

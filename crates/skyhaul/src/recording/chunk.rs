@@ -15,15 +15,15 @@ pub struct DatastreamId(pub u32);
 /// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
 pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
 
-/// One chunk: a block in which nothing is written any more.
+/// One chunk: a block that is no longer written to.
 pub struct Chunk {
-    /// Which datastream it is part of.
+    /// The datastream it belongs to.
     pub datastream: DatastreamId,
     /// Its place in the datastream, 0 to 99 999 999, given in stream order; each number once.
     pub number: u32,
     /// Its memory.
     pub block: Block,
-    /// Which bytes of the block it is. A start that is no multiple of 4096 costs a slower write.
+    /// The bytes of the block that it holds. A start that is not a multiple of 4096 makes writing slower.
     pub range: Range<usize>,
     /// What it holds.
     pub meta: ChunkMeta,
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Chunk {
     }
 }
 
-/// Why a chunk was not taken. The chunk comes back with it.
+/// Why a chunk was refused, with the chunk.
 #[derive(Debug, thiserror::Error)]
 #[error("{chunk:?} was refused: {reason}")]
 pub struct Refused {
@@ -47,17 +47,17 @@ pub struct Refused {
     pub chunk: Box<Chunk>,
 }
 
-/// Why a chunk was not taken.
+/// Why a chunk was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No disk can take it: it is counted (and recorded on what disks are left) as lost.
+    /// No disk can take it: it is counted (and recorded on the remaining disks) as lost.
     #[error("no disk can take it")]
     NoDisk,
     /// The recording is ending.
     #[error("the recording is ending")]
     Closed,
-    /// There is no such datastream, its number has more than eight digits or is under way, or its range is not
-    /// in its block.
-    #[error("it has no such datastream, number or range")]
+    /// The datastream does not exist, the number has more than eight digits or is in progress, or the range is outside its
+    /// block.
+    #[error("invalid datastream, number or range")]
     Invalid,
 }

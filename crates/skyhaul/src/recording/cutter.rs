@@ -1,4 +1,4 @@
-//! A file's bytes, as they are read, cut into frames of one size, or into packets that tell their own.
+//! The bytes of a file, as they are read, cut into frames of one size, or into packets that give their own.
 //!
 //! ```text
 //!   reads     │            4 MiB            │            4 MiB            │
@@ -85,13 +85,13 @@ impl FrameCutter {
     }
 }
 
-/// Cuts bytes into packets. Behind what is no packet nothing can be told any more.
+/// Cuts bytes into packets. After invalid data, nothing further can be recognised.
 pub(super) struct PacketCutter {
     packets: &'static dyn Packets,
     verify: bool,
     /// The beginning of a head.
     head: Vec<u8>,
-    /// The packet whose payload is under way, how much of it came, and whether it is to be the pattern.
+    /// The current packet, how much of its payload has been read, and whether it must match the pattern.
     payload: Option<(Placement, u64, bool)>,
     lost: bool,
 }
@@ -160,7 +160,7 @@ impl PacketCutter {
         let is_wrong =
             is_pattern && pattern::first_error(place.key.number, place.offset + came, here).is_some();
         if is_wrong {
-            seen.refuse("its payload is not the pattern");
+            seen.refuse("its payload does not match the pattern");
         }
         let came = came + here.len() as u64;
         if came < place.length {
@@ -231,7 +231,7 @@ mod tests {
         }
         let mut wrong = whole.clone();
         wrong[500] ^= 1;
-        assert_eq!(cut(&wrong, 4096).illegal_why, Some("its payload is not the pattern"));
+        assert_eq!(cut(&wrong, 4096).illegal_why, Some("its payload does not match the pattern"));
         assert!(cut(&[], 10).proven_by_frames(None, None).is_err(), "an empty file proves nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! What the disks' threads and the caller share: who has which chunk, and how each disk is.
+//! State shared by the disks' threads and the caller: who has which chunk, and the state of each disk.
 //!
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
@@ -33,7 +33,7 @@ pub(super) struct Dispatch {
     pub(super) sync: SyncPolicy,
     pub(super) reserve: u64,
     pub(super) stall: Duration,
-    /// When [`Dispatch::watch`] was last called for want of a disk that does it.
+    /// When [`Dispatch::watch`] was last called because no disk's thread does it.
     watched: Mutex<Instant>,
     /// Stands while this program does not run.
     turns: Mutex<Awake>,
@@ -112,7 +112,7 @@ impl Dispatch {
                 Work::Fresh(chunk) => (chunk.datastream.0, chunk.number),
                 Work::Again(ready) => (ready.datastream, ready.number),
             };
-            self.lose(datastream, number, "every disk failed it");
+            self.lose(datastream, number, "writing failed on every disk");
         }
     }
 
@@ -212,13 +212,13 @@ impl Dispatch {
 
     /// A disk's thread panicked: what it had goes to others. What it was making ready went with it.
     pub(super) fn died(&self, index: usize, panic: &str) {
-        self.retire(index, DiskState::Failed, &format!("a bug: its thread panicked: {panic}"));
+        self.retire(index, DiskState::Failed, &format!("bug: its thread panicked: {panic}"));
         let mut state = self.lanes[index].state();
         let flying = std::mem::take(&mut state.flying);
         let preparing = state.preparing.take();
         drop(state);
         if let Some((datastream, number)) = preparing {
-            self.lose(datastream, number, "the disk's thread panicked while it made it ready");
+            self.lose(datastream, number, "the disk's thread panicked while preparing the chunk");
         }
         for ready in flying.into_values().map(|flying| flying.ready) {
             ready.avoid.fetch_or(1 << (index % 64), Ordering::Relaxed);
@@ -249,7 +249,7 @@ impl Dispatch {
             let mut work = state.drain();
             work.extend(state.flying.values().map(|flying| Work::Again(flying.ready.clone())));
             drop(state);
-            let text = format!("a write takes longer than {:.1} s", silence.as_secs_f64());
+            let text = format!("a write has not finished within {:.1} s", silence.as_secs_f64());
             self.event(Event::now("disk_stalled", Some(lane.path.clone()), text), Some(index));
             work.into_iter().for_each(|work| self.hedge(work));
         }
@@ -293,11 +293,11 @@ impl Dispatch {
         }
         state.health = DiskState::Active;
         drop(state);
-        let text = "it answers again, and is used".to_owned();
+        let text = "it responds again and is used".to_owned();
         self.event(Event::now("disk_resumed", Some(lane.path.clone()), text), None);
     }
 
-    /// Like [`Dispatch::give_again`], but a chunk that nobody else can take stays with its disk.
+    /// Like [`Dispatch::give_again`], but a chunk that no other disk can take stays with its disk.
     fn hedge(&self, work: Work) {
         match work {
             Work::Fresh(_) => self.give_again(work),

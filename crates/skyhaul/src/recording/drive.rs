@@ -208,7 +208,7 @@ impl Drive {
         let Some((name, _)) = self.directories.get(&ready.datastream) else {
             return Err(io::Error::new(
                 io::ErrorKind::NotFound,
-                "the datastream's directory could not be made",
+                "the datastream's directory could not be created",
             ));
         };
         let path = names::chunk_path(&self.lane().path, name, ready.number);
@@ -317,7 +317,7 @@ impl Drive {
             Ok(free) if free <= self.dispatch.reserve => {
                 state.free_bytes = free;
                 drop(state);
-                let text = format!("{free} bytes are free, {} are to be left", self.dispatch.reserve);
+                let text = format!("{free} bytes are free, {} must remain free", self.dispatch.reserve);
                 self.dispatch.retire(self.index, DiskState::Full, &text);
             }
             Ok(free) => {

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use super::ledger::DatastreamReport;
 use super::record::{ChunkRecord, Datastream, LostChunk};
 
-/// How a scan's recorder is.
+/// State of a scan's recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It is recording now.
     Live,
-    /// It ended in order.
+    /// It ended normally.
     Ended,
-    /// It was killed, or the machine was.
+    /// It was killed, or the machine crashed.
     Interrupted,
-    /// There is no index: recorded by other software.
+    /// Without an index: recorded by other software.
     Unindexed,
 }
 
@@ -41,11 +41,11 @@ impl State {
 pub struct ChunkEntry {
     /// Its number.
     pub number: u32,
-    /// Which of the recording's disks it is on.
+    /// The disk it is on, as an index into the recording's disks.
     pub disk: usize,
     /// Its file.
     pub path: PathBuf,
-    /// Length of the file; `None` if it is not there.
+    /// Length of the file; `None` if it is missing.
     pub bytes: Option<u64>,
     /// Its index record: it is acknowledged if it has one.
     pub record: Option<ChunkRecord>,
@@ -54,7 +54,7 @@ pub struct ChunkEntry {
 }
 
 impl ChunkEntry {
-    /// Whether the index knows it and the file has the length it says.
+    /// Whether it is in the index and the file has the recorded length.
     #[must_use]
     pub fn is_acknowledged(&self) -> bool {
         self.record.as_ref().is_some_and(|record| self.bytes == Some(record.bytes))
@@ -64,7 +64,7 @@ impl ChunkEntry {
 /// A regular file in one of the scan's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileEntry {
-    /// Which of the recording's disks it is on.
+    /// The disk it is on, as an index into the recording's disks.
     pub disk: usize,
     /// Where.
     pub path: PathBuf,
@@ -92,7 +92,7 @@ pub struct DatastreamEntry {
 }
 
 impl DatastreamEntry {
-    /// Ranges of numbers of which there is no file and no record, from the first number on.
+    /// Ranges of numbers without file and record, from the first number on.
     #[must_use]
     pub fn gaps(&self) -> Vec<Range<u32>> {
         let (mut next, mut gaps) = (0, Vec::new());
@@ -105,7 +105,7 @@ impl DatastreamEntry {
         gaps
     }
 
-    /// Numbers of files that no index knows (or knows with another length).
+    /// Numbers of files that are in no index (or with another length).
     pub fn unacknowledged(&self) -> impl Iterator<Item = u32> + '_ {
         self.chunks.values().filter(|chunk| !chunk.is_acknowledged()).map(|chunk| chunk.number)
     }

@@ -25,7 +25,7 @@ use super::search::Search;
 use super::seen::Seen;
 use crate::frames;
 
-/// A file without a record that is longer is no chunk, in bytes.
+/// Longest file without a record that can be a chunk, in bytes.
 pub(super) const MOST_UNRECORDED: u64 = 4 << 30;
 
 /// The thread.
@@ -84,7 +84,7 @@ impl Feed {
                 Followed::Unwanted => return Err(Gone),
                 Followed::Ended(next) => break next,
                 Followed::Lost(number, reason) => {
-                    let why = format!("was lost in recording: {reason}");
+                    let why = format!("was lost during the recording: {reason}");
                     let bytes = self.about.as_ref().map(|about| about.info.whole_chunk());
                     let gap = Gap::new(&self.name, number..number + 1, Lack::Lost, why);
                     self.gap(Gap { from: self.last_time, bytes, ..gap }, &[])?;
@@ -108,13 +108,13 @@ impl Feed {
         match Recording::open(disks, self.recording.label.as_str()) {
             Ok(recording) => self.recording = recording,
             Err(error) => {
-                let why = format!("the recording is gone: {error}");
+                let why = format!("the recording cannot be opened any more: {error}");
                 return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
             }
         }
         let stream = self.recording.datastreams.iter().find(|stream| stream.name == self.name);
         let Some(stream) = stream else {
-            let why = "nothing of this stream is on the disks any more";
+            let why = "this stream is no longer on the disks";
             return self.gap(Gap::new(&self.name, next..next, Lack::OpenEnd, why), &[]);
         };
         self.steps = plan::steps(&self.recording, stream, next);
@@ -130,10 +130,10 @@ impl Feed {
         self.feeder.send(piece)
     }
 
-    /// A chunk with a record: its bytes are proven by length and checksum, wherever they lie.
+    /// A chunk with a record: its bytes are verified by length and checksum, wherever they are.
     fn recorded(&mut self, entry: &ChunkEntry, behind: &[Step]) -> Given {
         let Some(record) = &entry.record else { return Ok(()) };
-        let mut why = "its file is not there".to_owned();
+        let mut why = "its file is missing".to_owned();
         let own = entry.bytes.is_some().then(|| entry.path.clone());
         if let Some(path) = &own {
             let loaded = self.feeder.load(path, record.bytes, None);
@@ -149,7 +149,7 @@ impl Feed {
         while let Some(path) = search.find(record, self.about.as_ref(), own.as_deref()) {
             let loaded = self.feeder.load(&path, record.bytes, None);
             if loaded.seen.proves(record).is_ok() {
-                let text = format!("chunk {} lies here, and not where it should ({why})", entry.number);
+                let text = format!("chunk {} was found here, not in its own file ({why})", entry.number);
                 self.note(&path, text);
                 return self.proven(entry, &path, loaded, behind);
             }
@@ -195,7 +195,7 @@ impl Feed {
         if again.crc32c == loaded.seen.crc32c && again.read == bytes {
             return Ok(());
         }
-        let why = "damaged: it changed while it was read, and part of it was given";
+        let why = "damaged: it changed while it was read, and part of it was delivered";
         let gap = Gap::new(&self.name, number..number + 1, Lack::Damaged, why);
         self.gap(Gap { from, to, bytes: Some(0), instead: Instead::AsItIs, ..gap }, behind)
     }
@@ -247,7 +247,7 @@ impl Feed {
         };
         match proof {
             Ok(loaded) => {
-                let why = "no index record: its frame headers prove its place, nothing proves its samples";
+                let why = "no index record: its frame headers verify its place, nothing verifies its samples";
                 let (from, to) = (loaded.seen.first_time, loaded.seen.last_time);
                 let gap = Gap {
                     lack: Lack::HeadersOnly,
@@ -261,7 +261,7 @@ impl Feed {
                 self.proven(entry, &entry.path, loaded, behind)
             }
             Err(why) => {
-                let gap = Gap { why: format!("unproven: it has no index record, and {why}"), ..gap };
+                let gap = Gap { why: format!("unverified: it has no index record, and {why}"), ..gap };
                 if self.feeder.options.verify {
                     self.gap(gap, behind)
                 } else {

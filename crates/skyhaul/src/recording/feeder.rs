@@ -33,11 +33,11 @@ pub(super) struct Feeder {
     pub(super) account: Account,
     pub(super) from_memory: Arc<AtomicU64>,
     pub(super) gone: Arc<AtomicBool>,
-    /// Held by every piece that lies in no buffer.
+    /// Held by every piece that is in no buffer.
     pub(super) in_memory: Held,
 }
 
-/// The consumer is gone, or has been given an error: nothing more is to be done.
+/// The consumer was dropped, or received an error: there is nothing left to do.
 pub(super) struct Gone;
 
 pub(super) type Given = Result<(), Gone>;
@@ -59,7 +59,7 @@ impl Feeder {
         self.sender.send(Ok(piece)).map_err(|_| Gone)
     }
 
-    /// Bytes that lie in no buffer: waits until the consumer has taken others.
+    /// Bytes that are in no buffer: waits until the consumer has taken others.
     pub(super) fn in_memory(&self, number: u32, filled: bool, times: Times, bytes: Vec<u8>) -> Piece {
         while self.is_wanted() && self.in_memory.pieces() >= MOST_IN_MEMORY {
             std::thread::sleep(PAUSE);

@@ -17,7 +17,7 @@ pub enum Verdict {
     Holes,
     /// Something cannot be proven: no record, no known end, or a disk is not there.
     Unproven,
-    /// Something that was recorded is gone or has changed, or was lost in recording.
+    /// Recorded data are missing or have changed, or were lost during the recording.
     Damaged,
 }
 

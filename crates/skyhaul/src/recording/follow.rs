@@ -148,7 +148,7 @@ impl Follower {
         *ended |= tails.iter().all(|tail| tail.ended);
     }
 
-    /// The chunk's bytes, if they still lie in the recorder's memory.
+    /// The chunk's bytes, if they are still in the recorder's memory.
     pub(super) fn recall(&mut self, record: &ChunkRecord) -> Option<Vec<u8>> {
         let (peek, session) = self.memory.as_ref()?;
         let mut bytes = Vec::new();

@@ -15,7 +15,7 @@ pub enum Lack {
     Missing,
     /// No disk could take it when it was recorded.
     Lost,
-    /// It was still under way when the recorder ended.
+    /// It was still pending when the recorder ended.
     Unfinished,
     /// No file has the bytes that its index record promises.
     Damaged,
@@ -23,9 +23,9 @@ pub enum Lack {
     Unproven,
     /// It has no index record. Its frame headers prove its place; its samples are unproven. It is given.
     HeadersOnly,
-    /// Nothing tells where the recording ends: what follows, if anything, is unknown.
+    /// The end of the recording is unknown: more may follow.
     OpenEnd,
-    /// Two recordings lie under this name: what is given may be of the other one.
+    /// Two recordings have this name: the data may belong to the other one.
     Ambiguous,
 }
 
@@ -55,7 +55,7 @@ pub enum Instead {
     LeftOut,
     /// Frames marked invalid.
     Filled,
-    /// What lies on the disk.
+    /// What is on the disk.
     AsItIs,
 }
 
@@ -84,11 +84,11 @@ pub struct Gap {
     pub from: Option<(i64, u32)>,
     /// Unix second and frame number: of its last frame where that is known, else of the first frame behind it.
     pub to: Option<(i64, u32)>,
-    /// How long it is, as far as that can be told.
+    /// Its length, as far as it is known.
     pub bytes: Option<u64>,
     /// What is given in its place.
     pub instead: Instead,
-    /// In words.
+    /// As text.
     pub why: String,
 }
 
@@ -137,9 +137,9 @@ impl fmt::Display for Gap {
         f.write_str(&self.why)?;
         let instead = match (self.has_chunks() && self.lack != Lack::HeadersOnly, self.instead) {
             (false, _) => "",
-            (true, Instead::LeftOut) => ": left out",
+            (true, Instead::LeftOut) => ": skipped",
             (true, Instead::Filled) => ": filled with invalid frames",
-            (true, Instead::AsItIs) => ": given as it lies",
+            (true, Instead::AsItIs) => ": delivered as it is",
         };
         f.write_str(instead)
     }
@@ -168,7 +168,7 @@ mod tests {
         let gap = Gap { from: Some((1_767_225_600, 3)), to: Some((1_767_225_601, 0)), ..gap };
         assert_eq!(
             gap.to_string(),
-            "s: chunk 3 (2026-01-01T00:00:00Z frame 3 to 2026-01-01T00:00:01Z frame 0) missing: left out"
+            "s: chunk 3 (2026-01-01T00:00:00Z frame 3 to 2026-01-01T00:00:01Z frame 0) missing: skipped"
         );
         let wide = Gap { chunks: (3, 9), instead: Instead::Filled, to: None, from: None, ..gap };
         assert_eq!(wide.to_string(), "s: chunks 3 to 8 (time unknown) missing: filled with invalid frames");

@@ -1,4 +1,4 @@
-//! What lies on the disks: files by their names, records by their checksums. No chunk is read for it.
+//! What is on the disks: files by their names, records by their checksums. No chunk is read for this.
 //!
 //! ```text
 //!   directories ─▶ files by number ┐
@@ -6,8 +6,8 @@
 //!   indexes ─▶ records that check ─┘
 //! ```
 //!
-//! A record and a file of one number belong together wherever each of them lies: a chunk that was moved to another disk
-//! is found. What cannot be looked at (an unreadable directory, a FIFO in the place of a file) is a finding.
+//! A record and a file of one number belong together wherever each of them is: a chunk that was moved to another disk
+//! is found. What cannot be inspected (an unreadable directory, a FIFO in place of a file) is a finding.
 //!
 //! Indexes of another recording with the same name are told by their session. Of several sessions the one counts whose
 //! records fit the bytes of the files that are there.
@@ -26,7 +26,7 @@ use super::prove::checksum;
 use super::record::{ChunkRecord, Datastream, LostChunk, Record, Session};
 use super::report::RecordingReport;
 
-/// Chunks of a session that are read to tell whether its records fit.
+/// Chunks of a session that are read to decide whether its records fit.
 const SAMPLES: usize = 3;
 
 /// Files and records of each number of each datastream.
@@ -48,7 +48,7 @@ pub(super) struct Gathered {
     pub(super) events: Vec<Event>,
     pub(super) indexes: Vec<(PathBuf, Tally)>,
     pub(super) live: bool,
-    /// Two recordings lie under this name.
+    /// Two recordings have this name.
     pub(super) ambiguous: bool,
     pub(super) findings: Findings,
 }
@@ -71,7 +71,7 @@ impl Gathered {
     }
 
     fn cannot_look(&mut self, path: &Path, error: &std::io::Error) {
-        let text = format!("cannot be looked at: {}", skyhaul_io::address::system_text(error));
+        let text = format!("cannot be inspected: {}", skyhaul_io::address::system_text(error));
         self.findings.add(Verdict::Unproven, Some(&path.to_owned()), text);
     }
 
@@ -179,7 +179,7 @@ impl Gathered {
         self.ambiguous = true;
         for (_, path, session) in self.session_indexes.iter().filter(|(_, _, s)| s.session != main) {
             let text = format!(
-                "it is of another recording of this name (session {}, begun {}), and not used",
+                "it belongs to another recording of this name (session {}, started {}), and is not used",
                 session.session, session.started
             );
             self.findings.add(Verdict::Unproven, Some(path), text);
@@ -278,12 +278,12 @@ impl Gathered {
         for (path, tally) in &self.indexes {
             let mut add = |verdict, text: String| self.findings.add(verdict, Some(path), text);
             if tally.garbage > 0 {
-                add(Verdict::Unproven, format!("{} lines do not have their checksum", tally.garbage));
+                add(Verdict::Unproven, format!("{} lines have a wrong checksum", tally.garbage));
             }
             if tally.given_up {
                 add(
                     Verdict::Unproven,
-                    "more than 64 MiB of it are no index: the rest was not read".to_owned(),
+                    "more than 64 MiB of it are not an index: the rest was not read".to_owned(),
                 );
             } else if tally.torn_bytes > 0 && state != State::Live {
                 // A recorder that died, or could not write here any more, leaves a torn line; one that ended does not.
@@ -322,7 +322,7 @@ impl Gathered {
             self.findings.add(Verdict::Unproven, Some(&path), "this disk of the recording has no index");
         }
         for path in &missing {
-            self.findings.add(Verdict::Unproven, Some(path), "this disk of the session is not here");
+            self.findings.add(Verdict::Unproven, Some(path), "this disk of the session is absent");
         }
         let mut seen: BTreeMap<usize, &PathBuf> = BTreeMap::new();
         let mut twice = Vec::new();

@@ -57,7 +57,7 @@ impl IndexReader {
     /// Open an index.
     ///
     /// # Errors
-    /// The system's; it is no regular file.
+    /// A system error, or the file is not a regular file.
     pub fn open(path: &Path) -> io::Result<IndexReader> {
         Ok(Self::of(open_regular(path)?))
     }
@@ -68,10 +68,10 @@ impl IndexReader {
         IndexReader { file, offset: 0, pending, junk: 0, overlong: false, tally: Tally::default() }
     }
 
-    /// Give every record that came since the last call to `take`.
+    /// Give every record appended since the last call to `take`.
     ///
     /// # Errors
-    /// The system's; what was read until then was given.
+    /// A system error; records read before it were delivered.
     pub fn read(&mut self, mut take: impl FnMut(Record)) -> io::Result<()> {
         let mut buffer = vec![0; 64 << 10];
         loop {

@@ -25,9 +25,9 @@ pub struct DatastreamCheck {
     pub bytes: u64,
     /// Chunks whose bytes have the checksum of their index record.
     pub proven: u64,
-    /// Numbers of files that no index knows.
+    /// Numbers of files that are in no index.
     pub unacknowledged: Vec<u32>,
-    /// Numbers of chunks whose file is gone, has another length or other bytes.
+    /// Numbers of chunks whose file is missing, has another length or other contents.
     pub damaged: Vec<u32>,
     /// Numbers of chunks that the recorder could not write.
     pub lost: Vec<u32>,
@@ -41,7 +41,7 @@ pub struct DatastreamCheck {
     pub missing_units: u64,
     /// Places where the time from chunk to chunk does not go on.
     pub time_breaks: u64,
-    /// Frame numbers that lie between chunks and are in none.
+    /// Frame numbers between chunks that are in none of them.
     pub missing_between: u64,
     /// Frames that were looked into.
     pub frames_seen: u64,
@@ -156,11 +156,7 @@ impl StreamCheck<'_> {
         self.sum.illegal_frames += seen.illegal;
         self.sum.filled_frames += seen.filled;
         if let Some(why) = seen.illegal_why {
-            self.findings.add(
-                Verdict::Damaged,
-                path,
-                format!("{} frames are not legal: {why}", seen.illegal),
-            );
+            self.findings.add(Verdict::Damaged, path, format!("{} frames are invalid: {why}", seen.illegal));
         }
         let meta = chunk.record.as_ref().map(|record| &record.meta);
         let first = meta.and_then(|meta| meta.first_time).or(seen.first_time);
@@ -170,7 +166,7 @@ impl StreamCheck<'_> {
                 self.sum.unacknowledged.push(chunk.number);
                 let text = match seen.proven_by_frames(self.before, upto) {
                     _ if self.recording.state == State::Live => "not yet acknowledged".to_owned(),
-                    Ok(()) => "its frame headers prove its place, nothing its samples".to_owned(),
+                    Ok(()) => "its frame headers verify its place, nothing verifies its samples".to_owned(),
                     Err(why) => why,
                 };
                 self.unknown(chunk, text);
@@ -198,8 +194,8 @@ impl StreamCheck<'_> {
     fn tell_unknown(&mut self) {
         let Some(run) = self.unknown.take() else { return };
         let text = match run.count {
-            1 => format!("no index knows it: {}", run.text),
-            n => format!("no index knows it, nor the {} chunks behind it: {}", n - 1, run.text),
+            1 => format!("it is in no index: {}", run.text),
+            n => format!("it and the {} chunks after it are in no index: {}", n - 1, run.text),
         };
         self.findings.add(Verdict::Unproven, Some(&run.first), text);
     }
@@ -218,7 +214,7 @@ impl StreamCheck<'_> {
         let missing = record.meta.missing_units();
         self.sum.missing_units += missing;
         let proof = match chunk.bytes {
-            None => Err("the index promises it, but it is not there".to_owned()),
+            None => Err("it is in the index, but missing".to_owned()),
             Some(_) => seen.proves(record),
         };
         match proof {
@@ -236,7 +232,7 @@ impl StreamCheck<'_> {
                 match self.search.find(record, self.about, chunk.bytes.is_some().then_some(&chunk.path)) {
                     Some(other) => {
                         self.sum.proven += 1;
-                        let text = format!("{why}; what was recorded lies in {}", other.display());
+                        let text = format!("{why}; the recorded data are in {}", other.display());
                         self.findings.add(Verdict::Damaged, path, text);
                     }
                     None => {
@@ -271,7 +267,7 @@ impl StreamCheck<'_> {
             self.sum.missing_between = self.sum.missing_between.saturating_add(between);
             format!("{} frame numbers before it are in no chunk", step - 1)
         } else {
-            format!("its time is {} frames before the end of the chunk before it", -step)
+            format!("its first frame is {} frames before the end of the previous chunk", -step)
         };
         self.findings.add(Verdict::Holes, Some(&chunk.path), text);
     }
@@ -300,36 +296,37 @@ impl StreamCheck<'_> {
         let proven = promised.zip(counted.and_then(|chunk| self.seen.get(&chunk.path)));
         let proven = proven.is_some_and(|(record, seen)| seen.proves(record).is_ok());
         let (verdict, text) = match (copy.bytes, same) {
-            _ if differs => {
-                (Verdict::Damaged, format!("the index of another disk says otherwise of chunk {number}"))
-            }
+            _ if differs => (
+                Verdict::Damaged,
+                format!("the index of another disk contradicts this one about chunk {number}"),
+            ),
             (None, _) => {
                 (Verdict::Whole, "recorded again on another disk, because this one failed".to_owned())
             }
             (Some(_), true) if copy.record.is_some() => {
-                (Verdict::Holes, format!("chunk {number} is on another disk, too: both were acknowledged"))
+                (Verdict::Holes, format!("chunk {number} is also on another disk: both were acknowledged"))
             }
             (Some(_), true) if gave_up => (
                 Verdict::Holes,
                 format!(
-                    "a copy of chunk {number}, written before its disk failed or hung: it is safe on another"
+                    "a copy of chunk {number}, written before its disk failed or hung: the chunk is safe on another disk"
                 ),
             ),
             (Some(_), true) => (
                 Verdict::Unproven,
                 format!(
-                    "a copy of chunk {number}, which is on another disk: concatenated by name it would be read twice"
+                    "a copy of chunk {number}, which is on another disk: concatenation by name would read it twice"
                 ),
             ),
             (Some(_), false) if gave_up && proven && copy.record.is_none() => (
                 Verdict::Holes,
                 format!(
-                    "what its disk, which failed or hung, kept of chunk {number}: it is not used, the chunk is safe on another"
+                    "remains of chunk {number} from before its disk failed or hung: not used, the chunk is safe on another disk"
                 ),
             ),
             (Some(_), false) => (
                 Verdict::Unproven,
-                format!("it has the number of chunk {number}, and other bytes: it is not used"),
+                format!("it has the number of chunk {number}, but other contents: it is not used"),
             ),
         };
         self.findings.add(verdict, Some(&copy.path), text);

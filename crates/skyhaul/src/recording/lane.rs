@@ -102,7 +102,7 @@ impl LaneState {
         matches!(self.health, DiskState::Active | DiskState::Stalled)
     }
 
-    /// For how long something that it was asked for is not done, beyond what `patience` a sync may take.
+    /// How long a request has been pending, beyond the time `patience` that a sync may take.
     pub(super) fn silence(&self, patience: Duration) -> Duration {
         let sync = self.longest_sync().saturating_sub(patience);
         self.oldest().max(sync).max(self.seen.elapsed())

@@ -18,7 +18,7 @@ pub struct DatastreamReport {
     pub datastream: u32,
     /// Its name on disk.
     pub name: String,
-    /// Who sent it.
+    /// Its sender.
     pub sender: Option<String>,
     /// Chunks given to the recorder.
     pub submitted: u64,

@@ -17,7 +17,7 @@ use super::plan::{self, Step};
 pub struct ScanSummary {
     /// Its label.
     pub scan: String,
-    /// How its recorder is.
+    /// State of its recorder.
     pub state: State,
     /// When it began (RFC 3339), if an index says so.
     pub started: Option<String>,
@@ -42,7 +42,7 @@ pub struct ScanSummary {
 }
 
 impl ScanSummary {
-    /// Whether nothing is amiss, as far as a list can tell: `check` reads every byte.
+    /// Whether no fault is visible in a list; `check` reads every byte.
     #[must_use]
     pub fn looks_whole(&self) -> bool {
         let acknowledged = self.unacknowledged == 0 || self.state != State::Ended;
@@ -123,7 +123,7 @@ fn summary(recording: Recording) -> ScanSummary {
     }
 }
 
-/// What may be a scan, and cannot be looked at.
+/// What may be a scan, but cannot be inspected.
 fn unreadable(label: &str, error: &std::io::Error) -> ScanSummary {
     ScanSummary {
         scan: label.to_owned(),

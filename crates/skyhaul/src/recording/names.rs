@@ -14,10 +14,10 @@ const MOST_BYTES: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label(String);
 
-/// Why a text is no label.
+/// Why a text is not a valid label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{label}` is no scan label: {reason}\nhint: use letters, digits, `_` and `-`, such as exp_st_no0001"
+    "invalid scan name `{label}`: {reason}\nhint: use letters, digits, `_` and `-`, such as exp_st_no0001"
 )]
 pub struct LabelError {
     label: String,
@@ -28,13 +28,13 @@ impl Label {
     /// Check `text`.
     ///
     /// # Errors
-    /// It is empty, too long, or has a character that names on disk cannot have.
+    /// The name is empty, too long, or contains a character that names on disk cannot have.
     pub fn new(text: &str) -> Result<Label, LabelError> {
         let reason = match text {
             "" => "it is empty",
             _ if text.len() > MOST_BYTES => "it is longer than 200 bytes",
-            _ if text.contains(['.', '/']) => "it has a `.` or a `/`",
-            _ if text.chars().any(|c| c.is_control()) => "it has an unprintable character",
+            _ if text.contains(['.', '/']) => "it contains a `.` or a `/`",
+            _ if text.chars().any(|c| c.is_control()) => "it contains an unprintable character",
             _ if text.starts_with('-') => "it begins with a `-`",
             _ => return Ok(Label(text.to_owned())),
         };
@@ -61,7 +61,7 @@ impl Label {
     /// Directories on `disk` that belong to this scan by name: the scan's own and `<scan>_ds…`.
     ///
     /// # Errors
-    /// The disk cannot be looked at.
+    /// The disk cannot be read.
     pub(crate) fn directories(&self, disk: &Path) -> std::io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(disk)? {
@@ -74,7 +74,7 @@ impl Label {
         Ok(names)
     }
 
-    /// The name of a datastream whose own record is gone: what a recorder calls it.
+    /// The name of a datastream whose own record is missing: as a recorder would name it.
     pub(crate) fn datastream(&self, number: u32) -> String {
         if number == 0 { self.0.clone() } else { format!("{}_ds{number}", self.0) }
     }

@@ -1,4 +1,4 @@
-//! Opening a scan: what its indexes say, held against the files that are there.
+//! Opening a scan: what its indexes say, compared with the existing files.
 //!
 //! Nothing needs to be whole: any disk may be missing, any index torn or absent. A scan without an index is a
 //! plain FlexBuff recording: its chunk files are listed, and none of them is acknowledged.
@@ -16,9 +16,9 @@ use super::names::{ADOPTED, Label, LabelError};
 use super::record::{Datastream, DatastreamInfo, Session};
 use super::report::RecordingReport;
 
-/// Chunk files that are looked into to find out what they hold.
+/// Chunk files that are read to find out their format.
 const LOOK_AT: usize = 4;
-/// Bytes of each that are looked at.
+/// Bytes of each that are read.
 const LOOK_BYTES: u64 = 1 << 20;
 
 /// A scan, opened.
@@ -26,7 +26,7 @@ const LOOK_BYTES: u64 = 1 << 20;
 pub struct Recording {
     /// Its label.
     pub label: Label,
-    /// The disks it was looked for on.
+    /// The disks that were searched.
     pub disks: Vec<PathBuf>,
     /// What each session of it said at its beginning (one, unless labels were used twice).
     pub sessions: Vec<Session>,
@@ -34,19 +34,19 @@ pub struct Recording {
     pub datastreams: Vec<DatastreamEntry>,
     /// What the recorder noted.
     pub events: Vec<Event>,
-    /// The recorder's own account, if it ended in order.
+    /// The recorder's own account, if it ended normally.
     pub report: Option<RecordingReport>,
     /// Each index that was found and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
-    /// How its recorder is.
+    /// State of its recorder.
     pub state: State,
     /// Regular files in its directories that are called neither chunk nor index.
     pub others: Vec<FileEntry>,
-    /// What was found amiss by names, lengths and indexes alone.
+    /// Faults found from names, lengths and indexes alone.
     pub findings: Vec<Finding>,
-    /// Indexes of two recordings lie under this name: one of them is read.
+    /// Two recordings have this name: one of them is read.
     pub ambiguous: bool,
     /// Of which of `disks` the recorder noted that it failed, was full or hung: it gave what it had there to others.
     pub(super) gave_up: Vec<bool>,
@@ -58,12 +58,12 @@ pub enum OpenError {
     /// The label cannot be a name on disk.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// There is no such scan.
+    /// The scan does not exist.
     #[error(
-        "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists what there is"
+        "no scan {0} on these disks\nhint: `skyhaul ls` with the same --disk options lists the existing scans"
     )]
     NotFound(String),
-    /// There is no such scan where one could look, and one of the disks cannot be looked at.
+    /// The scan does not exist on the readable disks, and one of the disks cannot be read.
     #[error("no scan {scan}, and {}", error)]
     NoDisk {
         /// The label.
@@ -77,7 +77,7 @@ impl Recording {
     /// Open `scan` on `disks`.
     ///
     /// # Errors
-    /// The label is none, or nothing of the scan is there.
+    /// The scan name is invalid, or the scan does not exist.
     pub fn open<P: Into<PathBuf>>(
         disks: impl IntoIterator<Item = P>,
         scan: &str,
@@ -95,7 +95,7 @@ impl Recording {
                     OpenError::NoDisk { scan: label.to_string(), error: failed("read disk", path, &error) }
                 }
                 (None, Some(Finding { path: Some(path), text, .. })) => {
-                    let hint = format!("hint: look what it is: ls -ld {}", path.display());
+                    let hint = format!("hint: check its type and permissions: ls -ld {}", path.display());
                     let error = std::io::Error::other(format!("{} {text}\n{hint}", path.display()));
                     OpenError::NoDisk { scan: label.to_string(), error }
                 }

@@ -13,19 +13,19 @@ use super::names::{Label, LabelError};
 /// When data are made durable, and so when a chunk counts as acknowledged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
-    /// Each chunk as soon as it is written; chunks that come together share one sync.
+    /// Each chunk as soon as it is written; simultaneous chunks share one sync.
     #[default]
     Chunk,
     /// At most this often; memory holds the chunks until then.
     Interval(Duration),
-    /// Never: acknowledged chunks survive the recorder's death, not the machine's.
+    /// Never: acknowledged chunks survive a crash of the recorder, but not of the machine.
     None,
 }
 
 /// What to do when the scan's label is on a disk already.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// Put a letter behind it, a-z then A-Z, as FlexBuff does.
+    /// Append a letter, a-z then A-Z, as FlexBuff does.
     #[default]
     Letter,
     /// Refuse.
@@ -35,7 +35,7 @@ pub enum Existing {
 /// What to record to, and how.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
-    /// Directories, each on a disk of its own; they exist.
+    /// Existing directories, each on a disk of its own.
     pub disks: Vec<PathBuf>,
     /// The scan's label.
     pub scan: String,
@@ -49,13 +49,13 @@ pub struct WriterOptions {
     pub existing: Existing,
     /// Kept in the index's session record.
     pub metadata: Value,
-    /// Bytes that are left free on each disk.
+    /// Bytes to leave free on each disk.
     pub reserve_bytes: u64,
-    /// A write that takes longer is given to another disk.
+    /// A chunk whose write takes longer is given to another disk.
     pub stall: Duration,
     /// Where the chunks come from: registered with the kernel, and read from by followers if it is shared.
     pub pool: Option<Pool>,
-    /// What shall go wrong on which disk (by its place in `disks`), for tests.
+    /// Faults to inject into disks (by index in `disks`), for tests.
     pub faults: Vec<(usize, Faults)>,
 }
 
@@ -77,10 +77,10 @@ impl WriterOptions {
         }
     }
 
-    /// Whether a scan can be recorded so, as far as can be told without making anything.
+    /// Whether a scan can be recorded in this way, as far as can be checked without creating anything.
     ///
     /// # Errors
-    /// The label is none; there is no disk, one that is no place to record to, or one twice.
+    /// The scan name is invalid; or there is no disk, one that cannot be recorded to, or one given twice.
     pub fn check(&self) -> Result<(), WriterError> {
         Label::new(&self.scan)?;
         if self.disks.is_empty() {
@@ -104,24 +104,24 @@ pub enum WriterError {
     /// The label cannot be a name on disk.
     #[error(transparent)]
     Label(#[from] LabelError),
-    /// There is nowhere to write to.
+    /// There is no disk to write to.
     #[error("no disk to record to\nhint: name one with --disk")]
     NoDisk,
-    /// The label is taken (and, with [`Existing::Letter`], all letters behind it).
-    #[error("scan {0} exists\nhint: choose another label, or remove the old scan")]
+    /// The label is taken (and, with [`Existing::Letter`], also with every letter).
+    #[error("scan {0} exists\nhint: choose another name, or remove the old scan")]
     Exists(String),
-    /// One of the disks is given twice: its chunks would be taken for those of two.
-    #[error("{} is the same directory as {}: a disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
+    /// One of the disks is given twice: its chunks would be taken for those of two disks.
+    #[error("{} is the same directory as {}: the disk is given twice\nhint: name each disk once", .0.display(), .1.display())]
     Twice(PathBuf, PathBuf),
-    /// One of the disks is no place to record to.
+    /// One of the disks cannot be recorded to.
     #[error(transparent)]
     Place(io::Error),
     /// One of the disks cannot be written to.
-    #[error("{}: {error}\nhint: check that the disk is mounted and that you may write to it", path.display())]
+    #[error("{}: {error}\nhint: check that the disk is mounted and writable", path.display())]
     Disk {
         /// Its directory.
         path: PathBuf,
-        /// The system's reason.
+        /// The system error.
         #[source]
         error: io::Error,
     },

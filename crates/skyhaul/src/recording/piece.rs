@@ -4,25 +4,25 @@ use std::sync::Arc;
 
 use skyhaul_io::memory::Block;
 
-/// What to do where a chunk is missing, damaged or unproven.
+/// What to do about a missing, damaged or unverified chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Missing {
     /// End the stream with an error there.
     #[default]
     Refuse,
-    /// Leave it out and go on.
+    /// Skip it and continue.
     Skip,
-    /// Give frames marked invalid in its place, as many as it had.
+    /// Deliver as many frames marked invalid in its place.
     Fill,
 }
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// Give only chunks that are proven. Otherwise a damaged or unproven file is given as it lies; it is a gap all
-    /// the same.
+    /// Deliver only verified chunks. Otherwise a damaged or unverified file is delivered as it is, and still reported as a
+    /// gap.
     pub verify: bool,
-    /// Wait for chunks that are still to be recorded, until the recorder ends.
+    /// Wait for further chunks until the recorder ends.
     pub follow: bool,
     /// What to do about gaps.
     pub missing: Missing,
@@ -44,11 +44,11 @@ pub type Times = (Option<(i64, u32)>, Option<(i64, u32)>);
 pub struct Piece {
     /// The chunk's number.
     pub number: u32,
-    /// Made in the place of a missing chunk.
+    /// Generated in place of a missing chunk.
     pub filled: bool,
-    /// Nothing of its chunk follows. (Of a chunk that is given as it is read, that may be told by none.)
+    /// The last piece of its chunk. (If a chunk is delivered while it is read, no piece may be marked.)
     pub last: bool,
-    /// When its chunk begins and ends.
+    /// Start and end time of its chunk.
     pub times: Times,
     pub(super) data: Data,
 }
@@ -63,7 +63,7 @@ pub(super) enum Data {
     },
 }
 
-/// Counts the pieces that lie in no buffer.
+/// Counts the pieces that are in no buffer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held(Arc<()>);
 

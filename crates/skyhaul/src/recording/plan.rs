@@ -34,8 +34,7 @@ pub(super) enum Step {
 }
 
 /// What is said of such a file.
-pub(super) const FOREIGN: &str =
-    "no index knows it, and no chunk of this recording has its number: it is not used";
+pub(super) const FOREIGN: &str = "it is in no index, and its number is outside the recording: it is not used";
 
 /// The plan of one datastream from chunk `from` on.
 pub(super) fn steps(recording: &Recording, stream: &DatastreamEntry, from: u32) -> Vec<Step> {
@@ -94,13 +93,13 @@ impl<'a> Planner<'a> {
         let mut told = BTreeMap::new();
         let account = stream.account.as_ref();
         for &number in account.into_iter().flat_map(|account| &account.lost_numbers) {
-            told.insert(number, (Lack::Lost, "was lost in recording".to_owned()));
+            told.insert(number, (Lack::Lost, "was lost during the recording".to_owned()));
         }
         for (&number, lost) in &stream.lost {
-            told.insert(number, (Lack::Lost, format!("was lost in recording: {}", lost.reason)));
+            told.insert(number, (Lack::Lost, format!("was lost during the recording: {}", lost.reason)));
         }
         for &number in account.into_iter().flat_map(|account| &account.unacknowledged) {
-            told.insert(number, (Lack::Unfinished, "was still under way when the recorder ended".to_owned()));
+            told.insert(number, (Lack::Unfinished, "was still pending when the recorder ended".to_owned()));
         }
         let records: Vec<&ChunkRecord> =
             stream.chunks.values().filter_map(|chunk| chunk.record.as_ref()).collect();
@@ -135,7 +134,7 @@ impl<'a> Planner<'a> {
         self.records.get(behind.checked_sub(1)?).copied()
     }
 
-    /// Of chunks that have no step: where in time they lie.
+    /// The time of chunks that have no step.
     fn gap(&self, chunks: std::ops::Range<u32>, lack: Lack, why: &str) -> Gap {
         let from = self.recorded_before(chunks.start).and_then(|record| record.meta.last_time);
         let to = self.recorded_after(chunks.end - 1).and_then(first_time);
@@ -173,8 +172,8 @@ impl<'a> Planner<'a> {
         }
         let why = match &self.recording.missing_disks[..] {
             [] => "no file and no index record of it on these disks".to_owned(),
-            [disk] => format!("not on these disks, and {} of this recording is not here", disk.display()),
-            all => format!("not on these disks, and {} more of this recording are not here", all.len()),
+            [disk] => format!("not on these disks, and {} of this recording is absent", disk.display()),
+            all => format!("not on these disks, and {} disks of this recording are absent", all.len()),
         };
         self.lack(chunks, Lack::Missing, &why);
     }
@@ -213,24 +212,24 @@ impl<'a> Planner<'a> {
         Some(if most.abs_diff(by_time) < (2 * lanes).saturating_mul(unit) { most } else { by_time.min(most) })
     }
 
-    /// What nobody can tell.
+    /// What is unknown.
     fn open_end(&mut self) {
         let behind = match self.next.checked_sub(1) {
             Some(last) => format!("what followed chunk {last}, if anything, is unknown"),
-            None => "what it held, if anything, is unknown".to_owned(),
+            None => "its contents, if any, are unknown".to_owned(),
         };
         let name = &self.stream.name;
         if self.recording.ambiguous {
-            let why = "two recordings lie under this name, and one of them is read; hint: name the disks of one only";
+            let why = "two recordings have this name, and only one is read; hint: name the disks of one recording only";
             self.steps.push(Step::Gap(Gap::new(name, self.next..self.next, Lack::Ambiguous, why)));
         }
         let why = match self.recording.state {
             State::Ended if self.stream.account.is_some() => return,
-            State::Ended => format!("the recorder's account does not name this stream: {behind}"),
+            State::Ended => format!("the recorder's end record does not list this stream: {behind}"),
             State::Live => {
-                "it is still being recorded: this is what was safe so far (see --follow)".to_owned()
+                "it is still being recorded: only data safe so far were read (see --follow)".to_owned()
             }
-            State::Interrupted => format!("the recorder did not end in order: {behind}"),
+            State::Interrupted => format!("the recorder did not end normally: {behind}"),
             State::Unindexed => format!("there is no index: {behind}"),
         };
         self.steps.push(Step::Gap(Gap::new(name, self.next..self.next, Lack::OpenEnd, why)));

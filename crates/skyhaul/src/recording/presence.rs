@@ -32,7 +32,7 @@ struct Place {
 #[derive(Debug, Default)]
 struct Gone {
     chunks: BTreeMap<(u32, u32), usize>,
-    /// Disks that could not be looked at, and why.
+    /// Disks that could not be read, and why.
     blind: Vec<(usize, String)>,
 }
 
@@ -60,7 +60,7 @@ fn look(places: &[Place], names: &Arc<Vec<String>>, end: Instant) -> Gone {
         }
     }
     for disk in (0..places.len()).filter(|&disk| !answered[disk]) {
-        gone.blind.push((disk, "it did not answer in time".to_owned()));
+        gone.blind.push((disk, "it did not respond in time".to_owned()));
     }
     for (disk, chunk) in absent {
         let Some(name) = names.get(chunk.datastream as usize) else { continue };
@@ -94,7 +94,7 @@ fn is_there(disk: &Path, name: &str, chunk: &ChunkRecord) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|data| data.is_file() && data.len() == chunk.bytes)
 }
 
-/// Ranges of numbers in words: `3, 5 to 9`; at most ten of them.
+/// Ranges of numbers as text: `3, 5 to 9`; at most ten of them.
 fn in_words(numbers: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -112,7 +112,7 @@ fn in_words(numbers: &[u32]) -> String {
 }
 
 impl Dispatch {
-    /// Look for every acknowledged chunk on its disk, at most until `end`: what is gone is counted and named.
+    /// Look for every acknowledged chunk on its disk, at most until `end`: missing ones are counted and named.
     pub(super) fn look_for_acknowledged(&self, end: Instant) {
         let places: Vec<Place> =
             self.lanes.iter().map(|lane| Place { path: lane.path.clone(), log: lane.log.clone() }).collect();
@@ -132,7 +132,7 @@ impl Dispatch {
         }
         for (disk, why) in gone.blind {
             let text = format!(
-                "what {} acknowledged could not be looked for: {why}",
+                "could not look for the chunks that {} acknowledged: {why}",
                 self.lanes[disk].path.display()
             );
             self.event(Event::now("not_looked_at", Some(self.lanes[disk].path.clone()), text), None);

@@ -33,7 +33,7 @@ pub(super) fn read_file(
             return Seen { error: Some("no memory to read into".to_owned()), ..seen };
         };
         let length = match source.read(seen.read, &mut block) {
-            Ok(0) => return Seen { error: Some("it became shorter while it was read".to_owned()), ..seen },
+            Ok(0) => return Seen { error: Some("it was truncated while it was read".to_owned()), ..seen },
             Ok(length) => length.min((end - seen.read) as usize),
             Err(error) => return Seen { error: Some(error.to_string()), ..seen },
         };
@@ -57,7 +57,7 @@ pub(super) fn read_file(
 /// CRC-32C of a file of exactly `bytes` bytes.
 ///
 /// # Errors
-/// The system's; it has another length.
+/// A system error, or the file has another length.
 pub(super) fn checksum(path: &Path, bytes: u64) -> io::Result<u32> {
     use std::io::Read;
     let mut file = open_regular(path)?;

@@ -1,13 +1,13 @@
-//! A datastream as one stream of bytes, read ahead by a thread of its own.
+//! A datastream as one stream of bytes, read ahead by a separate thread.
 //!
 //! ```text
-//!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk proven, then given ─▶ few buffers ─▶ Read
+//!   plan: chunks and gaps ─▶ thread: O_DIRECT reads, each chunk verified, then given ▶ few buffers ─▶ Read
 //! ```
 //!
-//! Nothing is given before it is proven: a chunk lies in memory until its checksum is known. One that is longer than
-//! 512 MiB is read twice. What is not there, or does not have its checksum under any name, is a [`Gap`]: an error, left
-//! out, or filled with frames marked invalid, as the caller wants ([`Missing`](super::Missing)). Every gap is in [`Reader::gaps`], and a
-//! stream without gaps is whole to its end.
+//! Nothing is delivered before it is verified: a chunk stays in memory until its checksum is known. A chunk longer than
+//! 512 MiB is read twice. Missing data, or data without a correct checksum under any name, are a [`Gap`]: an error,
+//! skipped, or filled with frames marked invalid, as the caller chooses ([`Missing`](super::Missing)). Every gap is in
+//! [`Reader::gaps`], and a stream without gaps is whole to its end.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ use super::open::Recording;
 use super::piece::{Held, Piece, ReadOptions};
 use super::plan::{self, Step};
 
-/// Pieces read ahead of the consumer, besides those of the chunk that is proven.
+/// Pieces read ahead of the consumer, besides those of the chunk being verified.
 const AHEAD: usize = 7;
-/// Longer chunks are not held in memory while they are proven, in bytes.
+/// Longest chunk that is held in memory while it is verified, in bytes.
 const MOST_HELD: u64 = 512 << 20;
-/// Between two looks of who waits for as long as it takes.
+/// Polling interval of an unlimited wait.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// What a reader has next.
@@ -38,9 +38,9 @@ const LONG: Duration = Duration::from_secs(3600);
 pub enum Next {
     /// Bytes.
     Piece(Piece),
-    /// Nothing in the time given.
+    /// Nothing arrived in the given time.
     NotYet,
-    /// Nothing more.
+    /// The end.
     End,
 }
 
@@ -59,7 +59,7 @@ impl Recording {
     /// The datastream with this place in `datastreams`, as a stream of bytes in chunk order.
     ///
     /// # Errors
-    /// There is no such datastream, or no memory to read into.
+    /// The datastream does not exist, or there is no memory to read into.
     pub fn reader(&self, datastream: usize, options: &ReadOptions) -> std::io::Result<Reader> {
         Reader::new(self, datastream, options)
     }
@@ -107,7 +107,7 @@ impl Reader {
     /// The next bytes in order, or `None` at the end.
     ///
     /// # Errors
-    /// With [`Missing::Refuse`](super::Missing::Refuse) the first gap, as [`Damaged`](super::Damaged).
+    /// [`Damaged`](super::Damaged) at the first gap, with [`Missing::Refuse`](super::Missing::Refuse).
     pub fn next_piece(&mut self) -> io::Result<Option<Piece>> {
         loop {
             match self.next_within(LONG)? {
@@ -118,7 +118,7 @@ impl Reader {
         }
     }
 
-    /// The next bytes in order, if they come within `wait`.
+    /// The next bytes in order, if they are available within `wait`.
     ///
     /// # Errors
     /// As [`Reader::next_piece`].
@@ -135,28 +135,28 @@ impl Reader {
         }
     }
 
-    /// The thread is over: a stream that it did not bring to its end must not look whole.
+    /// The thread has ended: a stream that it did not finish must not look whole.
     fn ended(&mut self) -> io::Result<Next> {
         self.pieces = None;
         match self.thread.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(io::Error::other("the thread that reads ahead failed")),
+            Some(Err(_)) => Err(io::Error::other("the read-ahead thread panicked")),
             _ => Ok(Next::End),
         }
     }
 
-    /// What was met so far, and will be: also while the stream is read by others.
+    /// What is encountered, now and later, even while the stream is read elsewhere.
     #[must_use]
     pub fn account(&self) -> Account {
         self.account.clone()
     }
 
-    /// The gaps met so far. After the end: all of them; a stream without any was whole.
+    /// The gaps encountered so far; after the end, all of them. A stream without gaps was whole.
     #[must_use]
     pub fn gaps(&self) -> Vec<Gap> {
         self.account.gaps_from(0)
     }
 
-    /// Chunks that came from the recorder's memory and not from a disk.
+    /// Chunks read from the recorder's memory and not from a disk.
     #[must_use]
     pub fn chunks_from_memory(&self) -> u64 {
         self.from_memory.load(Ordering::Relaxed)

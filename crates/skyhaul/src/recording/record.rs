@@ -63,7 +63,7 @@ pub struct Session {
     pub started: String,
     /// The recorder's process.
     pub pid: u32,
-    /// Where the chunks still lie in its memory, if others may read them.
+    /// Where the chunks are still in its memory, if others may read them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryFile>,
     /// What the caller wants to be remembered.
@@ -96,7 +96,7 @@ pub struct DatastreamInfo {
     /// Units that share one frame number (threads); 0 counts as 1.
     #[serde(default)]
     pub lanes: u32,
-    /// Bytes of the largest chunk, where the units do not tell; 0 where they do.
+    /// Bytes of the largest chunk, if the units do not give it; otherwise 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chunk_bytes: u64,
     /// What the format's reader needs.
@@ -134,7 +134,7 @@ pub struct ChunkMeta {
     pub epoch: u64,
     /// Units in it, missing ones included.
     pub units: u32,
-    /// Ranges of units that never came: they are filled.
+    /// Ranges of units that never arrived: they are filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "pairs")]
     pub missing: Vec<Range<u32>>,
     /// Unix second and frame number of the first unit.
@@ -143,7 +143,7 @@ pub struct ChunkMeta {
     /// Unix second and frame number of the last unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<(i64, u32)>,
-    /// When its first packet came: Unix time in nanoseconds.
+    /// Arrival of its first packet: Unix time in nanoseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub received_at: Option<i64>,
     /// Which heaps begin in it, if it holds heaps.
@@ -152,7 +152,7 @@ pub struct ChunkMeta {
 }
 
 impl ChunkMeta {
-    /// Units that never came.
+    /// Units that never arrived.
     #[must_use]
     pub fn missing_units(&self) -> u64 {
         self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()

@@ -41,11 +41,13 @@ pub struct Repaired {
 /// adopted. Then give the recording an end, if it has none and every disk of it is here.
 ///
 /// # Errors
-/// The scan is being recorded, or an index cannot be written to.
+/// The scan is still being recorded, or an index cannot be written.
 pub fn repair(recording: &Recording) -> io::Result<Repaired> {
     if recording.state == State::Live {
-        let text =
-            format!("{} is being recorded\nhint: repair it when the recorder has ended", recording.label);
+        let text = format!(
+            "{} is still being recorded\nhint: repair it after the recorder has ended",
+            recording.label
+        );
         return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
     }
     let mut repaired = Repaired::default();
@@ -120,7 +122,7 @@ fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<R
         return Err(io::Error::other(format!("{}: {error}", chunk.path.display())));
     }
     if let Some(why) = seen.illegal_why {
-        return Ok(Err(format!("{} of its frames are not legal: {why}", seen.illegal)));
+        return Ok(Err(format!("{} of its frames are invalid: {why}", seen.illegal)));
     }
     let units = seen.read.checked_div(u64::from(about.info.unit_bytes)).unwrap_or(seen.objects);
     let meta = ChunkMeta {
@@ -155,7 +157,7 @@ fn append(recording: &Recording, disk: &Path, text: &str) -> io::Result<()> {
     log.finish()
 }
 
-/// The first line of an index that is gone: which disk of the recording it is.
+/// The first line for a missing index: the number of its disk in the recording.
 fn session(recording: &Recording, disk: &Path) -> Option<String> {
     let known = recording.sessions.first()?;
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -38,7 +38,7 @@ pub struct DiskStatus {
     pub direct: bool,
     /// Written from memory that is registered with the kernel.
     pub registered: bool,
-    /// What was tried and refused, with the remedy.
+    /// What was refused, with the remedy.
     pub notes: Vec<String>,
     /// Chunks written.
     pub chunks: u64,

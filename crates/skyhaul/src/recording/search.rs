@@ -13,7 +13,7 @@ use crate::frames::FramesOf;
 
 /// Looks for the bytes that a record promises under every other name in the scan's directories.
 ///
-/// Each file is read for it once at most. Where frames tell the time, only files that begin at the record's are read.
+/// Each file is read at most once for this. If frames give the time, only files that begin at the record's time are read.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     /// By length: files that may be what is looked for.

@@ -61,7 +61,7 @@ impl Seen {
     /// Whether what was read is what `record` promises.
     ///
     /// # Errors
-    /// What differs.
+    /// The difference from the record.
     pub(super) fn proves(&self, record: &ChunkRecord) -> Result<(), String> {
         if let Some(error) = &self.error {
             return Err(format!("it cannot be read: {error}"));
@@ -79,26 +79,26 @@ impl Seen {
     /// Whether its frame headers prove a file without a record: between what ends at `after` and begins at `before`.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the file cannot be verified.
     pub(super) fn proven_by_frames(&self, after: Option<Time>, before: Option<Time>) -> Result<(), String> {
         if let Some(error) = &self.error {
             return Err(format!("it cannot be read: {error}"));
         }
         if let Some(why) = self.illegal_why {
-            return Err(format!("{} of its frames are not legal: {why}", self.illegal));
+            return Err(format!("{} of its frames are invalid: {why}", self.illegal));
         }
         if self.objects > 0 {
             // Heaps have no time: legal packets from the first byte to the last are all that they can tell.
             return Ok(());
         }
         let (Some(first), Some(last)) = (self.first_time, self.last_time) else {
-            return Err("no frame header in it can be read".to_owned());
+            return Err("it contains no readable frame header".to_owned());
         };
         if self.goes_back
             || after.is_some_and(|after| first < after)
             || before.is_some_and(|before| last > before)
         {
-            return Err("the times of its frames are not those of its place".to_owned());
+            return Err("the times of its frames do not fit its place".to_owned());
         }
         Ok(())
     }

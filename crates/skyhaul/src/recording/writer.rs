@@ -39,7 +39,7 @@ use super::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VER
 use super::report::{DiskState, DiskStatus, RecordingReport};
 use super::work::Work;
 
-/// How long a disk may take at the end to say whether its chunks are there, at least.
+/// Minimum time for a disk to confirm its chunks at the end.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A recording that is being written.
@@ -54,10 +54,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Make the scan's directories and indexes, and start one thread for each disk.
+    /// Create the scan's directories and indexes, and start one thread for each disk.
     ///
     /// # Errors
-    /// The label is bad or taken, or one of the disks cannot be written to: nothing is then recorded.
+    /// The scan name is invalid or taken, or one of the disks cannot be written to; nothing is recorded.
     pub fn create(options: &WriterOptions) -> Result<Writer, WriterError> {
         options.check()?;
         let label = claim(&Label::new(&options.scan)?, options)?;
@@ -122,8 +122,7 @@ impl Writer {
         DatastreamId(datastream)
     }
 
-    /// Say more of a datastream than was known when it began (its frame rate, say): readers take the last word. Its
-    /// suffix stays.
+    /// Update what is known of a datastream (such as its frame rate): readers use the latest. Its suffix stays the same.
     pub fn update_datastream(&self, datastream: DatastreamId, info: &DatastreamInfo) {
         let name = self.dispatch.ledger().name(datastream.0).map(str::to_owned);
         if let Some(name) = name {
@@ -146,7 +145,7 @@ impl Writer {
     /// Give a chunk to the disks. Never blocks.
     ///
     /// # Errors
-    /// The chunk comes back with the reason; `NoDisk` is counted as a loss.
+    /// The chunk is returned with the reason; `NoDisk` is counted as a loss.
     pub fn submit(&self, chunk: Chunk) -> Result<(), Refused> {
         let refuse = |reason, chunk| Err(Refused { reason, chunk });
         let chunk = Box::new(chunk);
@@ -184,18 +183,18 @@ impl Writer {
         self.dispatch.event(event, None);
     }
 
-    /// The program did not run for `time`: that makes no disk slow.
+    /// The program did not run for `time`, which must not count as slowness of a disk.
     pub fn paused(&self, time: Duration) {
         self.dispatch.forgive(time);
     }
 
-    /// Each disk as it is now.
+    /// The current state of each disk.
     #[must_use]
     pub fn status(&self) -> Vec<DiskStatus> {
         self.dispatch.status()
     }
 
-    /// The account as it is now.
+    /// The current account.
     #[must_use]
     pub fn report(&self) -> RecordingReport {
         let (events, events_dropped) = self.dispatch.ledger().events();
@@ -214,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// Take no more, wait at most `deadline` until all is durable, write the account to every index, and stop.
+    /// Accept no more chunks, wait at most `deadline` until all are durable, write the account to every index, and stop.
     #[must_use]
     pub fn finish(mut self, deadline: Duration) -> RecordingReport {
         self.end(deadline)
@@ -253,7 +252,7 @@ impl Drop for Writer {
     }
 }
 
-/// A disk's thread. It never takes the scan with it: what it had goes to the other disks, and the report says why.
+/// A disk's thread. Its failure never ends the scan: its chunks go to the other disks, and the report gives the reason.
 fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
     // What it leaves behind is locked state that is sound at every step, and memory that comes back.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
@@ -262,7 +261,7 @@ fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
     }
 }
 
-/// Find a label that no disk has and make its directories.
+/// Find a label that no disk has, and create its directories.
 fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> {
     let most = if options.existing == Existing::Letter { 53 } else { 1 };
     for label in wanted.variants().take(most) {
@@ -290,7 +289,7 @@ fn claim(wanted: &Label, options: &WriterOptions) -> Result<Label, WriterError> 
     Err(WriterError::Exists(wanted.to_string()))
 }
 
-/// Make one disk ready: its engine, and its index with the session's record, durable.
+/// Prepare one disk: its engine, and its index with the durable record of the session.
 fn arm(options: &WriterOptions, index: usize, path: &Path, record: &Record) -> io::Result<(Disk, Log)> {
     let faults = options.faults.iter().find(|(disk, _)| *disk == index);
     let disk_options = DiskOptions {
@@ -314,7 +313,7 @@ fn note_shared_devices(dispatch: &Dispatch, disks: &[PathBuf]) {
     let devices: Vec<_> = disks.iter().map(|path| disk::device(path).ok()).collect();
     for (index, device) in devices.iter().enumerate() {
         if device.is_some() && devices[..index].contains(device) {
-            let text = "lies on the same file system as another disk: they share its speed and its fate";
+            let text = "is on the same file system as another disk: they share its speed and fail together";
             dispatch.ledger().note(Event::now("same_device", Some(disks[index].clone()), text.to_owned()));
         }
     }
@@ -325,7 +324,7 @@ fn memory_file(pool: Option<&Pool>) -> Option<MemoryFile> {
     pool?.shared().map(|(fd, id)| MemoryFile { fd: fd.as_raw_fd(), id })
 }
 
-/// A number that no other session has.
+/// A unique number for the session.
 fn random_number() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds each of these from the system's randomness.

@@ -29,7 +29,7 @@ impl Plan {
         }
     }
 
-    /// There is no next packet: what was held back is sent.
+    /// No packet follows: packets held back are sent.
     pub(super) fn flush(&mut self, due: &mut Vec<Due>) {
         if let Some(line) = &mut self.line {
             line.flush(&mut |number, damage| due.push(Due { number, damage }));

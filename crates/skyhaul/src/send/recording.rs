@@ -71,7 +71,7 @@ impl RecordingSupply {
     /// Frames of `unit` bytes from `reader`, each a packet.
     ///
     /// # Errors
-    /// A thread that cannot be started.
+    /// A thread cannot be started.
     pub fn frames(reader: Reader, unit: u32, sequence: Sequence, name: String) -> io::Result<Self> {
         let unit = unit.max(1) as usize;
         let whole = (SEGMENT / unit).max(1) * unit;
@@ -86,7 +86,7 @@ impl RecordingSupply {
     /// Stored packets from `reader`, divided into such of at most `most` bytes.
     ///
     /// # Errors
-    /// A thread that cannot be started.
+    /// A thread cannot be started.
     pub fn packets(
         reader: Reader,
         packets: &'static dyn Packets,
@@ -177,11 +177,11 @@ impl Divider {
                 Ok(None) => {
                     return Err(io::Error::new(
                         io::ErrorKind::UnexpectedEof,
-                        "the recording ends within a head",
+                        "the recording ends within a packet header",
                     ));
                 }
                 Err(why) => {
-                    let text = format!("what follows a packet of the recording is none: {}", why.name());
+                    let text = format!("invalid data after a packet of the recording: {}", why.name());
                     return Err(io::Error::new(io::ErrorKind::InvalidData, text));
                 }
             }
@@ -230,8 +230,8 @@ impl Supply for RecordingSupply {
     fn failure(&self) -> Option<String> {
         let gaps = self.account.gaps();
         let amiss = || match gaps {
-            1 => "part of the recording is missing or unproven".to_owned(),
-            _ => format!("{gaps} parts of the recording are missing or unproven"),
+            1 => "part of the recording is missing or unverified".to_owned(),
+            _ => format!("{gaps} parts of the recording are missing or unverified"),
         };
         self.error.clone().or_else(|| (gaps > 0).then(amiss))
     }

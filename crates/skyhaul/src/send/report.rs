@@ -2,20 +2,20 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was sent, and what was withheld on purpose.
+/// What was sent, and which packets were withheld on purpose.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SendReport {
     /// [`VERSION`](crate::report::VERSION).
     pub version: u32,
     /// Where to.
     pub to: String,
-    /// What, in words.
+    /// What was sent, as text.
     pub what: String,
-    /// How packets were handed to the kernel, and why so.
+    /// How packets were handed to the kernel, and why.
     pub mode: String,
     /// Packets the supply had, sent or not.
     pub numbered: u64,
-    /// Packets sent, doubled ones included.
+    /// Packets sent, including duplicates.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
@@ -45,9 +45,9 @@ pub struct SendReport {
     pub cpu_seconds: f64,
     /// The same per 10⁹ bytes.
     pub cpu_seconds_per_gb: f64,
-    /// What ended it, where that was an error.
+    /// The error that ended it, if any.
     pub error: Option<String>,
-    /// What did not go as it was asked for, and could go on all the same.
+    /// What did not go as requested, without ending the stream.
     #[serde(default)]
     pub notes: Vec<String>,
 }

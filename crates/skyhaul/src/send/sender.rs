@@ -1,4 +1,4 @@
-//! The sending thread: numbers in, trains out, each at its time.
+//! The sending thread: numbers in, trains out, each on schedule.
 
 use super::plan::{Due, Plan};
 use super::report::SendReport;
@@ -25,7 +25,7 @@ pub struct SenderOptions {
     pub mode: SendMode,
     /// Bits per second of datagram payload; 0 is as fast as possible.
     pub rate: u64,
-    /// What to do wrong on purpose.
+    /// Faults to inject.
     pub faults: Option<Faults>,
     /// Stop after this many packets of the supply.
     pub packets: Option<u64>,
@@ -35,7 +35,7 @@ pub struct SenderOptions {
     pub cpu: Option<usize>,
 }
 
-/// Ends a sender from outside, and tells how far it is.
+/// Ends a sender from outside, and gives its progress.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Ask the sender to end after the train it is at.
+    /// Ask the sender to end after the current train.
     pub fn stop(&self) {
         self.flag.store(true, Ordering::Relaxed);
     }
@@ -76,7 +76,7 @@ impl Outlet {
         }
     }
 
-    /// Let what is on its way arrive.
+    /// Wait for data in flight.
     fn finish(&mut self) -> io::Result<()> {
         match self {
             Outlet::Udp(_) => Ok(()),
@@ -105,7 +105,7 @@ impl Sender {
     /// Open the socket, or connect.
     ///
     /// # Errors
-    /// The system's, with the address.
+    /// A system error, with the address.
     pub fn open(options: SenderOptions, supply: Box<dyn Supply>) -> io::Result<Self> {
         let outlet = match options.to.transport {
             Transport::Udp => {
@@ -120,12 +120,12 @@ impl Sender {
         Ok(Self { options, supply, outlet })
     }
 
-    /// Send all there is, or until `stop`.
+    /// Send everything, or until `stop`.
     #[must_use]
     pub fn run(mut self, stop: &Stop) -> SendReport {
         let mut notes = Vec::new();
         if let Some(cpu) = self.options.cpu {
-            // A sender that is not pinned is only less steady.
+            // A sender that is not pinned only runs less steadily.
             notes.extend(host::thread::pin(cpu).err().map(|why| format!("not pinned to a processor: {why}")));
         }
         let cpu = host::thread::cpu_time();

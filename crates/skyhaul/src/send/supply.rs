@@ -13,7 +13,7 @@ pub trait Supply: Packetize + Send {
     /// How many packets there are by now, and whether more may come. All before `next` were asked for already; what
     /// lies more than some megabytes before it need not be there any more.
     fn available(&mut self, next: u64) -> (u64, bool);
-    /// What it is, in words.
+    /// A description as text.
     fn describe(&self) -> String;
     /// Why what it gave so far is not all, or not what it should be.
     fn failure(&self) -> Option<String> {
@@ -46,7 +46,7 @@ pub enum SupplyError {
     #[error("{0}")]
     Io(#[from] io::Error),
     /// Its frames cannot be given times.
-    #[error("{path}: {why}\nhint: name the format with --format, or look at the file with `skyhaul inspect`")]
+    #[error("{path}: {why}\nhint: give the format with --format, or examine the file with `skyhaul inspect`")]
     Restamp {
         /// The file.
         path: String,
@@ -75,7 +75,7 @@ impl FileSupply {
     /// each, is sent so, whatever `sequence` says of one.
     ///
     /// # Errors
-    /// The file cannot be read, or is of no format that can be sent.
+    /// The file cannot be read, or its format cannot be sent.
     pub fn open(
         path: &Path,
         format: Format,
@@ -179,7 +179,7 @@ impl SynthSupply {
     /// Prepare a stream of the first family that can be made.
     ///
     /// # Errors
-    /// A shape that the format does not allow.
+    /// The format does not allow this shape.
     pub fn new(options: SynthOptions) -> Result<Self, SupplyError> {
         Self::of(Format::Auto, options)
     }
@@ -187,13 +187,14 @@ impl SynthSupply {
     /// Prepare a stream of this format.
     ///
     /// # Errors
-    /// A format of which no streams are made, or a shape that it does not allow.
+    /// Streams of this format cannot be generated, or it does not allow this shape.
     pub fn of(format: Format, options: SynthOptions) -> Result<Self, SupplyError> {
         let SynthOptions { payload, threads, frames_per_second, start, station, pattern, sequence, packets } =
             options;
         let asked = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
         let generator = asked.copied().find_map(|family| family.generator());
-        let generator = generator.ok_or_else(|| SupplyError::Synth(format!("none is made of {format}")))?;
+        let generator = generator
+            .ok_or_else(|| SupplyError::Synth(format!("streams of {format} cannot be generated")))?;
         let order = sequence.order.filter(|_| generator.takes_sequence());
         let sequence = Sequence { order, ..sequence };
         let made = Made { payload, threads, frames_per_second, start, station, pattern };

@@ -8,7 +8,7 @@ pub(super) struct Trial {
     /// Frames of each chunk.
     pub(super) chunks: Vec<Vec<u8>>,
     pub(super) homes: Vec<usize>,
-    /// The recorder did not end in order.
+    /// The recorder did not end normally.
     pub(super) killed: bool,
     pub(super) done: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! A configuration file: which option each of its lines sets, and how.
+//! A configuration file: which option each line sets, and to what.
 
-use super::options;
+use super::options::options;
 use anyhow::{Result, anyhow, bail};
 use clap::{Arg, ArgAction, Command};
 use skyhaul::io::file::failed;
@@ -12,33 +12,36 @@ use toml::de::{DeTable, DeValue};
 /// A line that sets an option of a verb.
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// As it stands in the file.
+    /// As written in the file.
     pub(super) key: String,
-    /// The verb it is of.
+    /// The verb it applies to.
     verb: String,
     /// The option's id in the definition.
     pub(super) id: String,
-    /// What would be typed.
+    /// The same as words of a command line.
     pub(super) words: Vec<OsString>,
     /// File and line.
     pub(super) place: String,
 }
 
-/// All that a file says.
+/// The settings of a file.
 #[derive(Debug)]
 pub(super) struct File {
     settings: Vec<Setting>,
 }
 
 impl File {
-    /// Read it, and refuse what no option of `command` is called.
+    /// Read a file.
+    ///
+    /// # Errors
+    /// The file cannot be read or is not valid TOML, or a key is not the name of an option of `command`.
     pub(super) fn read(path: &Path, command: &Command) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
         let reader = Reader { path: path.to_owned(), text: &text, command };
         let table = DeTable::parse(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| reader.line(span.start));
             anyhow!(
-                "{}:{line}: {}\nhint: a line is `option = \"value\"`, a section `[record]`",
+                "{}:{line}: {}\nhint: write lines as `option = \"value\"`, sections as `[record]`",
                 path.display(),
                 error.message()
             )
@@ -46,7 +49,7 @@ impl File {
         Ok(Self { settings: reader.all(table.get_ref())? })
     }
 
-    /// What it says of a verb; what stands in the verb's own section before what is for all.
+    /// The settings of a verb; its own section overrides those for all verbs.
     pub(super) fn of(&self, verb: &Command) -> impl Iterator<Item = &Setting> {
         let name = verb.get_name().to_owned();
         self.settings.iter().filter(move |setting| setting.verb == name)
@@ -79,7 +82,7 @@ impl Reader<'_> {
             let Some(verb) = self.verbs().find(|verb| verb.get_name() == key.get_ref()) else {
                 let known: Vec<&str> = self.verbs().map(Command::get_name).collect();
                 bail!(
-                    "{}: there is no verb `{}` for this section\nhint: sections are {}",
+                    "{}: unknown section `{}`\nhint: sections are verbs: {}",
                     self.place(key.span().start),
                     key.get_ref(),
                     known.join(", ")
@@ -88,7 +91,11 @@ impl Reader<'_> {
             for (key, value) in section.iter() {
                 let name: &str = key.get_ref();
                 let Some((arg, _)) = options(verb).find(|(_, long)| *long == name) else {
-                    return Err(self.unknown(key, &format!("{} has", verb.get_name()), &mut options(verb)));
+                    return Err(self.unknown(
+                        key,
+                        &format!("the keys of {} are", verb.get_name()),
+                        &mut options(verb),
+                    ));
                 };
                 settings.push(self.setting(verb, arg, key, value)?);
             }
@@ -105,7 +112,7 @@ impl Reader<'_> {
                 }
             }
             if !known {
-                return Err(self.unknown(key, "there are", &mut self.verbs().flat_map(options)));
+                return Err(self.unknown(key, "the keys are", &mut self.verbs().flat_map(options)));
             }
         }
         Ok(settings)
@@ -138,17 +145,23 @@ impl Reader<'_> {
         let words = match (value.get_ref(), arg.get_action().takes_values()) {
             (DeValue::Boolean(true), false) => vec![format!("--{name}")],
             (DeValue::Boolean(false), false) => Vec::new(),
-            (_, false) => return Err(wrong("is on or off", "true or false")),
+            (_, false) => return Err(wrong("must be true or false", "write true or false, without quotes")),
             (DeValue::Array(all), true) if several => {
                 let words = all.iter().map(|value| word(&name, value.get_ref()));
                 words
                     .collect::<Option<_>>()
-                    .ok_or_else(|| wrong("is a list of values", "such as [\"a\", \"b\"]"))?
+                    .ok_or_else(|| wrong("must be a list of strings", "such as [\"a\", \"b\"]"))?
             }
-            (DeValue::Array(_), true) => return Err(wrong("has one value", "no list")),
+            (DeValue::Array(_), true) => {
+                return Err(wrong("takes one value", "write one value instead of a list"));
+            }
             (value, true) => {
                 let word = word(&name, value);
-                vec![word.ok_or_else(|| wrong("has a value", "in quotes, as it would be typed"))?]
+                vec![
+                    word.ok_or_else(|| {
+                        wrong("needs a string", "write it in quotes, as on the command line")
+                    })?,
+                ]
             }
         };
         let words = words.into_iter().map(OsString::from).collect();
@@ -162,7 +175,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value as it would be typed.
+/// A value as a word of a command line.
 fn word(name: &str, value: &DeValue<'_>) -> Option<String> {
     let value = match value {
         DeValue::String(text) => text.to_string(),

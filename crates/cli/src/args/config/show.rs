@@ -1,12 +1,12 @@
-//! `--show-config`: what is in force, as a file that would say the same.
+//! `--show-config`: the settings in force, as a file that would produce them.
 
-use super::{Merged, options};
+use super::options::{Merged, options};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// One line for each option that has a value, with where it comes from; and the names of the rest.
+/// One line for each option that has a value, with its origin; then the names of the others.
 pub(super) fn text(
     command: &Command,
     verb: &Command,
@@ -15,14 +15,14 @@ pub(super) fn text(
     usual: &[PathBuf],
 ) -> String {
     let mut out = match file {
-        Some(path) => format!("# with {}\n", path.display()),
+        Some(path) => format!("# from {}\n", path.display()),
         None => {
             let looked: Vec<String> = usual.iter().map(|path| path.display().to_string()).collect();
-            format!("# no configuration file: none is named, and there is no {}\n", looked.join(" and no "))
+            format!("# no configuration file: none named, none at {}\n", looked.join(" or "))
         }
     };
     let _ = writeln!(out, "[{}]", verb.get_name());
-    // What is missing yet may still be typed.
+    // Required options may still be missing.
     let matches = command.clone().ignore_errors(true).try_get_matches_from(&merged.words).ok();
     let Some((_, matches)) = matches.as_ref().and_then(ArgMatches::subcommand) else { return out };
     let (mut lines, mut unset) = (Vec::new(), Vec::new());
@@ -57,7 +57,7 @@ pub(super) fn text(
     out
 }
 
-/// A string of TOML: its escapes are those of JSON.
+/// A TOML string, which has the same escapes as JSON.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

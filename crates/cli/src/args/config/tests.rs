@@ -1,5 +1,6 @@
 use super::*;
-use crate::args::{Parsed, Verb, definition, parse};
+use crate::args::cli::definition;
+use crate::args::{Parsed, Verb, parse};
 use std::io::Write as _;
 
 /// A file with this text, and where it is looked for.
@@ -99,12 +100,17 @@ fn what_has_no_meaning_beside_the_rest_is_left_out() {
 }
 
 #[test]
-fn a_mistake_in_the_file_is_told_with_its_line() {
+fn a_mistake_in_the_file_is_reported_with_its_line() {
     for (text, line, wrong, hint) in [
         ("\nmemry = 1", "ls --disk d", ":2: unknown key `memry`", "memory, "),
-        ("[record]\n\nmemry = 1", "ls --disk d", ":3: unknown key `memry`", "record has by-sender, bytes, "),
-        ("[recrod]\nmemory = 1", "ls --disk d", ":1: there is no verb `recrod`", "record, ls, "),
-        ("disk = ['a'\nmemory", "ls", ":2: ", "a line is"),
+        (
+            "[record]\n\nmemry = 1",
+            "ls --disk d",
+            ":3: unknown key `memry`",
+            "the keys of record are by-sender, bytes, ",
+        ),
+        ("[recrod]\nmemory = 1", "ls --disk d", ":1: unknown section `recrod`", "record, ls, "),
+        ("disk = ['a'\nmemory", "ls", ":2: ", "write lines as"),
         (
             "[record]\nmemory = 'lots'",
             "record --scan s --disk d --listen udp://:0",
@@ -117,23 +123,23 @@ fn a_mistake_in_the_file_is_told_with_its_line() {
             ":2: tier: invalid",
             "ring",
         ),
-        ("json = 1", "ls --disk d", ":1: `json` is on or off", "true or false"),
-        ("memory = ['1GiB']", "ls --disk d", ":1: `memory` has one value", "no list"),
-        ("window = true", "ls --disk d", ":1: `window` has a value", "in quotes"),
-        ("[record]\nmemory = {a = 1}", "ls --disk d", ":2: `memory` has a value", "in quotes"),
+        ("json = 1", "ls --disk d", ":1: `json` must be true or false", "without quotes"),
+        ("memory = ['1GiB']", "ls --disk d", ":1: `memory` takes one value", "instead of a list"),
+        ("window = true", "ls --disk d", ":1: `window` needs a string", "in quotes"),
+        ("[record]\nmemory = {a = 1}", "ls --disk d", ":2: `memory` needs a string", "in quotes"),
         (
             "[send]\npattern = true\nnoise = true",
             "send --to udp://:1",
             "cannot be used with",
-            "leave one of them out",
+            "remove one of them",
         ),
-        ("disk = [['a']]", "ls", ":1: `disk` is a list of values", "[\"a\", \"b\"]"),
+        ("disk = [['a']]", "ls", ":1: `disk` must be a list of strings", "[\"a\", \"b\"]"),
         ("config = 'x'", "ls --disk d", ":1: unknown key `config`", "disk, "),
         (
             "[ls]\nshow-config = true",
             "ls --disk d",
             ":2: unknown key `show-config`",
-            "ls has disk, json, quiet",
+            "the keys of ls are disk, json, quiet",
         ),
     ] {
         let said = said(text, line);
@@ -200,15 +206,12 @@ fn what_is_in_force_is_shown_with_where_it_comes_from() {
         let found = shown.lines().find(|shown| shown.starts_with(line));
         assert!(found.is_some_and(|found| found.ends_with(&format!("  # {place}"))), "{line}: {shown}");
     }
-    assert!(shown.contains("# not set: scan, ") && shown.contains(", listen, "), "{shown}");
+    assert!(shown.contains("# not set: listen, ") && shown.contains(", scan, "), "{shown}");
     // It is a file that says the same.
     let (again, places) = self::places(&shown.replace("\nwindow", "\nscan = \"s\"\nwindow"));
     assert!(parse(["skyhaul", "record"], &places).is_ok(), "{}: {shown}", again.path().display());
     let none = show("ls --show-config", &Places { named: None, usual: vec!["/etc/nowhere".into()] });
-    assert!(
-        none.starts_with("# no configuration file: none is named, and there is no /etc/nowhere\n[ls]\n"),
-        "{none}"
-    );
+    assert!(none.starts_with("# no configuration file: none named, none at /etc/nowhere\n[ls]\n"), "{none}");
 }
 
 /// Every option of every verb is a key, and the example of the documents has none but those.

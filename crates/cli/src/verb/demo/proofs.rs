@@ -23,7 +23,7 @@ pub(super) fn prove(
     proofs
 }
 
-/// What came through the network, and what became of it in this host.
+/// What arrived from the network, and what this host did with it.
 fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary) -> Vec<Proof> {
     let n = print::count;
     let withheld = visible(&sent.lost_ranges, sent.numbered);
@@ -33,10 +33,10 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
     let (drops, no_buffer) = (recorded.receive.kernel_drops(), recorded.no_buffer());
     vec![
         Proof {
-            claim: "no packet that arrived was lost in this machine",
+            claim: "no packet that arrived was lost on this machine",
             held: drops == 0 && no_buffer == 0 && sent.packets == stream.packets,
             evidence: format!(
-                "{} sent, {} received, kernel drops {}, without memory {}",
+                "{} sent, {} received, {} dropped by the kernel, {} without memory",
                 n(sent.packets),
                 n(stream.packets),
                 n(drops),
@@ -44,7 +44,7 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
             ),
         },
         Proof {
-            claim: "the loss map is exactly what the network lost",
+            claim: "the loss map matches exactly what the network lost",
             held: stream.loss_map == withheld && sent.lost_not_listed == 0,
             evidence: format!(
                 "{} frames lost in {} runs, {} found missing in {} runs",
@@ -55,10 +55,10 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
             ),
         },
         Proof {
-            claim: "every doubled packet was refused once",
+            claim: "every duplicate packet was refused once",
             held: duplicates + late == sent.duplicated,
             evidence: format!(
-                "{} doubled, {} refused as duplicates, {} as late",
+                "{} duplicated, {} refused as duplicates, {} as late",
                 n(sent.duplicated),
                 n(duplicates),
                 n(late)
@@ -67,7 +67,7 @@ fn prove_path(sent: &SendReport, recorded: &RecordReport, stream: &StreamSummary
     ]
 }
 
-/// What lies on the disks, and what the second receiver got.
+/// What is on the disks, and what the second receiver got.
 fn prove_copies(
     recorded: &RecordReport,
     second: &ReceiveReport,
@@ -82,10 +82,10 @@ fn prove_copies(
     let safe = recorded.recording.acknowledged_bytes();
     vec![
         Proof {
-            claim: "every byte on the disks is the right one",
+            claim: "every byte on the disks is correct",
             held: check.exit_code() == 0 && right,
             evidence: format!(
-                "{} frames read back, {} right by pattern, {} marked invalid, {} wrong",
+                "{} frames read back, {} match the pattern, {} marked invalid, {} wrong",
                 n(checked),
                 n(checked.saturating_sub(filled + illegal)),
                 n(filled),
@@ -93,7 +93,7 @@ fn prove_copies(
             ),
         },
         Proof {
-            claim: "all that was placed is safe on a disk",
+            claim: "everything placed is safe on a disk",
             held: recorded.recording.is_whole(),
             evidence: format!(
                 "{} acknowledged on {} disks",
@@ -102,7 +102,7 @@ fn prove_copies(
             ),
         },
         Proof {
-            claim: "the second receiver got every frame while it was recorded",
+            claim: "the second receiver got every frame during the recording",
             held: second.placed() == stream.placed && second.pattern_errors == Some(0),
             evidence: format!(
                 "{} frames, {} wrong",
@@ -113,8 +113,7 @@ fn prove_copies(
     ]
 }
 
-/// Ranges of withheld packets as the receiver can know them: in sequence numbers, between the first and the last that
-/// were sent.
+/// Ranges of withheld packets that the receiver can detect: as sequence numbers, between the first and the last packet sent.
 fn visible(ranges: &[(u64, u64)], numbered: u64) -> Vec<(u64, u64)> {
     ranges.iter().filter(|r| r.0 > 0 && r.1 < numbered).map(|r| (r.0 + FIRST, r.1 + FIRST)).collect()
 }

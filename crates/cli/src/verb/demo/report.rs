@@ -10,22 +10,22 @@ use skyhaul::send::SendReport;
 #[derive(Debug, Serialize)]
 pub(crate) struct DemoReport {
     pub(crate) version: u32,
-    /// The command that made it.
+    /// The command that produced it.
     pub(crate) command: String,
     pub(crate) machine: String,
     pub(crate) faults: String,
-    /// Number of the first packet that was sent.
+    /// Number of the first packet sent.
     pub(crate) first_number: u64,
     pub(crate) sent: SendReport,
     pub(crate) recorded: RecordReport,
     pub(crate) second: ReceiveReport,
     pub(crate) check: CheckReport,
     pub(crate) proofs: Vec<Proof>,
-    /// Bytes each disk had written, at times since the start in seconds.
+    /// Bytes written to each disk, by time since the start in seconds.
     pub(crate) disks_over_time: Vec<(f64, Vec<u64>)>,
 }
 
-/// A claim, and whether it held.
+/// A claim, and whether it is true.
 #[derive(Debug, Serialize)]
 pub(crate) struct Proof {
     pub(crate) claim: &'static str,

@@ -1,12 +1,12 @@
-//! Heap counters of what the command sends.
+//! Heap counters of the command's senders.
 //!
 //! ```text
 //!   0 ─ first ─▶ first + step ─▶ …        ▏ up to a multiple of the step, then from the front │ control heaps │
 //! ```
 //!
-//! Counters have as few as 8 bits, and come round. The highest, one for each destination, are left to the control heaps
+//! Counters have as few as 8 bits, and wrap. The highest, one for each destination, are reserved for the control heaps
 //! (descriptors, stop), so that these are never taken for data. A lap is a multiple of the step: senders that stride
-//! their counters keep out of each other's way in every lap.
+//! their counters stay distinct in every lap.
 
 use anyhow::{Result, ensure};
 use skyhaul::wire::spead::Flavour;
@@ -16,7 +16,7 @@ use skyhaul::wire::spead::Flavour;
 pub(super) struct Counters {
     first: u64,
     step: u64,
-    /// Data heaps have smaller ones.
+    /// Counters of data heaps are smaller.
     lap: u64,
     highest: u64,
 }
@@ -30,7 +30,7 @@ impl Counters {
         let bits = flavour.address_bits();
         ensure!(
             first < lap,
-            "heap counter {first} in steps of {step} is too large: SPEAD-64-{bits} has {for_data} for data heaps\nhint: a smaller --first-heap or --heap-step, or a --flavour with more bits"
+            "heap counter {first} in steps of {step} is too large: SPEAD-64-{bits} has {for_data} counters for data heaps\nhint: use a smaller --first-heap or --heap-step, or a --flavour with more bits"
         );
         Ok(Self { first, step, lap, highest })
     }

@@ -14,7 +14,7 @@ use skyhaul::io::file::failed;
 use std::fs;
 use std::path::Path;
 
-/// A report and the line that made it.
+/// A report and the command that produced it.
 #[derive(Serialize)]
 struct Told<'a> {
     command: &'a str,
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
         print_json(&told)?;
     } else {
         eprint!("{page}");
-        eprintln!("written to {}: README.md, figures.json, {} plots", directory.display(), plots.len());
+        eprintln!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
     }
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
 }

@@ -1,4 +1,4 @@
-//! The memo's figures, as SVG files that need nothing else.
+//! The memo's figures, as self-contained SVG files.
 
 use crate::html::svg::{Axis, Drawing, short};
 use skyhaul::bench::spead::{MemoReport, Point};
@@ -17,7 +17,7 @@ const COLOURS: [&str; 8] =
 /// A file's name and its SVG.
 pub(super) type Plot = (&'static str, String);
 
-/// What the report has figures for.
+/// Plots of the figures in the report.
 pub(super) fn all(report: &MemoReport) -> Vec<Plot> {
     let mut plots = Vec::new();
     if !report.pairs.is_empty() {
@@ -48,7 +48,7 @@ fn pairs(report: &MemoReport) -> String {
     let y = Axis::linear(0.0, most * 1.05, FLOOR, TOP);
     let loss = Axis::linear(0.0, 100.0, FLOOR, TOP);
     drawing.y_axis(&y, (LEFT, RIGHT), "all pairs together, Gb/s", &short);
-    drawing.x_axis(&x, FLOOR, "rate asked of each sender, Gb/s", &short);
+    drawing.x_axis(&x, FLOOR, "requested rate of each sender, Gb/s", &short);
     for tick in loss.ticks(5) {
         drawing.text((RIGHT + 7.0, loss.at(tick) + 4.0), "start", "", &short(tick));
     }
@@ -76,7 +76,7 @@ fn pairs(report: &MemoReport) -> String {
     page(drawing)
 }
 
-/// Figure 4: speed by number of senders, one colour to a rate.
+/// Figure 4: speed by number of senders, one colour for each rate.
 fn scaling(points: &[Point]) -> String {
     let mut drawing = Drawing::new(WIDTH, HEIGHT, "Aggregate speed by number of senders");
     let counts = points.iter().map(|p| p.pairs).max().unwrap_or(1) as f64;
@@ -104,7 +104,7 @@ fn scaling(points: &[Point]) -> String {
     page(drawing)
 }
 
-/// Figure 5: what is missing to the ideal, by the ideal.
+/// Figure 5: shortfall from the target, by the target.
 fn scaling_loss(points: &[Point]) -> String {
     let mut drawing = Drawing::new(WIDTH, HEIGHT, "Scaling loss by target speed");
     let rates = rates(points);
@@ -113,7 +113,7 @@ fn scaling_loss(points: &[Point]) -> String {
     let x = Axis::linear(0.0, most * 1.05, LEFT, RIGHT);
     let worst = points.iter().map(|p| p.scaling_loss() * 100.0).fold(5.0, f64::max);
     let y = Axis::linear(0.0, worst * 1.05, FLOOR, TOP);
-    drawing.y_axis(&y, (LEFT, RIGHT), "missing to the target, %", &short);
+    drawing.y_axis(&y, (LEFT, RIGHT), "shortfall from the target, %", &short);
     drawing.x_axis(&x, FLOOR, "target of all senders together, Gb/s", &short);
     let mut names = Vec::new();
     for (number, &rate) in rates.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Rates that nobody gave: followed (`--rate auto`), or searched once (`--rate search`).
+//! Automatic rates: controlled by the receiver (`--rate auto`), or searched once (`--rate search`).
 
 use crate::args::Bounds;
 use crate::interrupt::Interrupt;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// How long a trial of the search sends.
 const TRIAL: Duration = Duration::from_millis(800);
-/// How much longer, so that the reports of all of it come back.
+/// Additional time for the reports on all of it to arrive.
 const TAIL: Duration = Duration::from_millis(200);
 /// Payload of a trial's heap, bytes.
 const HEAP: usize = 256 << 10;
@@ -25,18 +25,18 @@ const HEAP: usize = 256 << 10;
 static COUNTERS: AtomicU64 = AtomicU64::new(1 << 47);
 const COUNTERS_OF_TRIAL: u64 = 1 << 32;
 
-/// What became of the rate.
+/// The rate that was found.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RateReport {
     /// `auto` or `search`.
     pub(super) how: &'static str,
     /// At the end, bits per second of packets.
     pub(super) bits_per_second: u64,
-    /// Reports of the receiver that were used.
+    /// Number of receiver reports used.
     pub(super) reports: u64,
-    /// Packets that they told lost.
+    /// Packets that they reported lost.
     pub(super) lost: u64,
-    /// In words.
+    /// As text.
     pub(super) told: String,
 }
 
@@ -53,7 +53,7 @@ impl RateReport {
     }
 }
 
-/// One trial: whether nothing was lost, and the reports that say so.
+/// One trial: whether it was without loss, and the reports that show it.
 struct Trial {
     lossless: bool,
     reports: u64,
@@ -67,9 +67,9 @@ pub(super) fn control(bounds: Bounds) -> ControlConfig {
     ControlConfig { least, most, start, ..usual }
 }
 
-/// The highest rate at which `to` loses nothing, less a margin; `line` shows how far it is.
+/// The highest rate without loss to `to`, less a margin; `line` shows the progress.
 ///
-/// Trials send heaps without items, which a receiver counts and no program uses. `None`: interrupted.
+/// Trials send heaps without items, which a receiver counts and no program uses. `None` if interrupted.
 pub(super) fn search(
     to: &Endpoint,
     options: &SendOptions,
@@ -97,7 +97,7 @@ pub(super) fn search(
             }
             Step::Done(rate) => break rate,
             Step::Nothing => bail!(
-                "packets are lost even at {}\nhint: give a lower bound, like search:100kbps-1Gbps, or a --rate",
+                "packets are lost even at {}\nhint: give a smaller lower bound, like search:100kbps-1Gbps, or a --rate",
                 print::rate(least as f64)
             ),
         }
@@ -130,9 +130,9 @@ fn try_rate(
     }
     let seconds = begun.elapsed().as_secs_f64();
     let achieved = stream.stats().wire_bytes as f64 * 8.0 / seconds;
-    let progress = stream.progress().into_iter().next().context("a stream without a destination")?;
+    let progress = stream.progress().into_iter().next().context("the stream has no destination")?;
     if progress.stats.reports == 0 && !interrupt.is_set() {
-        bail!("{to} does not answer\nhint: receive with --feedback, or give a --rate");
+        bail!("{to} sends no feedback\nhint: run the receiver with --feedback, or give a --rate");
     }
     Ok(Trial {
         // What this side cannot send is no rate to keep either.

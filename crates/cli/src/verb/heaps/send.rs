@@ -5,7 +5,7 @@ use super::rate::RateReport;
 use super::sent::{SpeadSendReport, summary};
 use super::watch::{End, watch};
 use crate::Outcome;
-use crate::args::{PacketArg, RateArg, SendArgs, SpeadSendArgs};
+use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
@@ -24,23 +24,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Id of the first item; the others follow. The second where a flavour has no such large ids.
+/// Id of the first item; the others follow. The second is for flavours without such large ids.
 const FIRST_ITEM: [u64; 2] = [0x1000, 0x20];
-/// Payload that is handed to a stream at a time, in bytes: enough for long trains, little enough to stop soon.
+/// Payload handed to a stream at a time, in bytes: enough for long trains, little enough to stop soon.
 const GROUP_BYTES: usize = 1 << 20;
-/// Most heaps in it.
+/// Maximum number of heaps in it.
 const GROUP_HEAPS: usize = 1024;
 /// Largest packet in a datagram, in bytes.
 const DATAGRAM: usize = 65_507;
 
-/// What heaps are filled with.
+/// Contents of heaps.
 #[derive(Clone)]
 enum Content {
-    /// The same bytes in all, never touched again.
+    /// The same bytes in all heaps, written once.
     Still,
-    /// Each proves itself.
+    /// Heaps that verify themselves.
     Pattern,
-    /// A file, again and again.
+    /// A file, repeatedly.
     File(Arc<Mapped>),
 }
 
@@ -72,7 +72,7 @@ struct Job {
     duration: Option<Duration>,
     substreams: usize,
     cpu: Option<usize>,
-    /// What a search found.
+    /// Result of a search.
     found: Option<RateReport>,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     ensure!(
         !args.spead.substreams || args.senders == 1,
-        "--substreams are of one sender, not {}\nhint: leave --senders out, or --substreams",
+        "--substreams needs one sender, not {}\nhint: omit --senders or --substreams",
         args.senders
     );
     let count = if args.spead.substreams { 1 } else { args.senders * args.to.len() };
@@ -89,11 +89,11 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
     let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
         progress.clear();
-        eprintln!("interrupted in the search of a rate; nothing was sent");
+        eprintln!("interrupted during the search for a rate; nothing was sent");
         return Ok(Outcome::Failed);
     };
     for job in &jobs {
-        // What no heap can be made of is wrong use, told before anything is sent.
+        // Impossible heaps are wrong usage, reported before anything is sent.
         job.check()?;
     }
     let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
@@ -109,7 +109,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     watch(&streams, &|| threads.iter().all(|t| t.is_finished()), &end, &stop, &mut progress);
     let mut reports = Vec::new();
     for thread in threads {
-        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread ended"))?);
+        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))?);
     }
     if args.output.json {
         match &reports[..] {
@@ -123,7 +123,7 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
-/// One stream; `None`: interrupted.
+/// One stream; `None` if interrupted.
 fn job(
     args: &SendArgs,
     number: usize,
@@ -174,12 +174,12 @@ fn job(
     }))
 }
 
-/// Items have ids one behind the other, of which a flavour has so many.
-fn check_items(spead: &SpeadSendArgs) -> Result<()> {
+/// Items have consecutive ids, and a flavour has only so many.
+fn check_items(spead: &HeapSendArgs) -> Result<()> {
     let most = most_id(spead.flavour) - FIRST_ITEM[1];
     ensure!(
         spead.items as u64 <= most,
-        "SPEAD-64-{} has ids for {most} items, not {}\nhint: fewer --items, or another --flavour",
+        "SPEAD-64-{} has ids for {most} items, not {}\nhint: use fewer --items or another --flavour",
         spead.flavour.address_bits(),
         spead.items
     );
@@ -215,11 +215,11 @@ fn packet_size(packet: PacketArg, to: &[Endpoint]) -> Result<PacketSize> {
     let tcp = to.iter().any(|at| at.transport == Transport::Tcp);
     Ok(match packet {
         PacketArg::Heap if !tcp => {
-            bail!("a datagram holds no whole heap\nhint: --packet heap is for tcp:// addresses")
+            bail!("a datagram cannot hold a whole heap\nhint: use --packet heap with tcp:// addresses only")
         }
         PacketArg::Heap => PacketSize::Heap,
         PacketArg::Bytes(bytes) if !tcp && bytes > DATAGRAM => {
-            bail!("a datagram holds at most 65507 bytes, not {bytes}\nhint: --packet 65000, or tcp://")
+            bail!("a datagram holds at most 65507 bytes, not {bytes}\nhint: use --packet 65000, or tcp://")
         }
         PacketArg::Bytes(bytes) => PacketSize::Packet(bytes),
         PacketArg::Mtu if tcp => PacketSize::Packet(DATAGRAM),
@@ -237,7 +237,7 @@ fn outlet(args: &SendArgs, to: &[Endpoint]) -> Result<Outlet> {
     match to {
         [only] => Ok(Outlet::tcp(only, &TcpSendOptions::default())?),
         _ => bail!(
-            "substreams over TCP are not possible\nhint: leave --substreams out: each address gets all heaps"
+            "substreams are not possible over TCP\nhint: omit --substreams, and each address gets all heaps"
         ),
     }
 }
@@ -253,24 +253,24 @@ fn content(args: &SendArgs) -> Result<(Content, u64)> {
         return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
     };
     let file = MappedFile::open(path)?;
-    ensure!(!file.is_empty(), "{}: nothing in it to send\nhint: give another --input", path.display());
+    ensure!(!file.is_empty(), "{}: the file is empty\nhint: give another --input", path.display());
     let heap = args.spead.heap_size.bytes().max(1);
     let heaps = (file.len() as u64).div_ceil(heap).saturating_mul(args.r#loop);
     Ok((Content::File(Arc::new(Mapped(file))), heaps.min(most)))
 }
 
-/// A rate is found where somebody can answer.
+/// Finding a rate needs a receiver that answers.
 fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
     if matches!(rate, None | Some(RateArg::Fixed(_) | RateArg::Max)) {
         return Ok(());
     }
     ensure!(
         matches!(to, [one] if one.transport == Transport::Udp),
-        "a rate is found for one udp:// address at a time\nhint: TCP finds its own; leave --rate out"
+        "--rate auto and search need a udp:// address\nhint: omit --rate; TCP controls its own rate"
     );
     ensure!(
         !to[0].is_multicast(),
-        "a group has many receivers, which cannot all steer a rate\nhint: give one, such as --rate 1Gbps, or send to one receiver"
+        "--rate auto and search need a single receiver, not a multicast group\nhint: give a rate, such as --rate 1Gbps, or send to one receiver"
     );
     Ok(())
 }
@@ -285,7 +285,7 @@ impl Job {
     }
 
     fn run(self, stop: &AtomicBool) -> SpeadSendReport {
-        // A sender that is not pinned is only less steady.
+        // A sender that is not pinned only runs less steadily.
         let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
         let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
         let cpu = thread::cpu_time();
@@ -322,7 +322,7 @@ impl Job {
         }
     }
 
-    /// Descriptors, heaps, stop heap; how many heaps went out.
+    /// Send descriptors, heaps and the stop heap; return the number of heaps sent.
     fn send_all(&self, stop: &AtomicBool, begun: Instant) -> Result<u64, (u64, anyhow::Error)> {
         let mut next = 0;
         let result = self.try_send(stop, begun, &mut next);
@@ -335,7 +335,7 @@ impl Job {
         if !self.bare {
             self.to_all(&self.descriptors()?)?;
         }
-        // At a low rate a tenth of a second's worth, so that an end is not waited for.
+        // At a low rate, a tenth of a second's worth, so that stopping takes no longer.
         let most = match self.stream.rate() {
             0 => GROUP_BYTES,
             rate => usize::try_from(rate / 80).unwrap_or(usize::MAX).min(GROUP_BYTES),
@@ -358,7 +358,7 @@ impl Job {
                 })
                 .collect();
             if let Err(error) = self.stream.send_heaps(&heaps, Order::Serial) {
-                // Cancelled in the middle of a heap: the receiver is still told that this is the end.
+                // Cancelled in the middle of a heap: the receiver still gets the stop heap.
                 if over() {
                     let _ = self.end();
                 }

@@ -1,4 +1,4 @@
-//! What `skyhaul send --format spead` tells at its end.
+//! The summary of `skyhaul send --format spead`.
 
 use super::rate::RateReport;
 use crate::print::{self, Sent};
@@ -21,19 +21,19 @@ pub(crate) struct SpeadSendReport {
     pub(super) wire_bytes: u64,
     pub(super) cpu_seconds_per_gb: f64,
     pub(super) totals: SendStats,
-    /// What the receivers' reports made of the rate, where they were asked for.
+    /// What became of a rate controlled by the receivers' reports.
     pub(super) rate: Option<RateReport>,
     pub(super) error: Option<String>,
-    /// What did not go as it was asked for, and could go on all the same.
+    /// What did not go as requested, without ending the stream.
     pub(super) notes: Vec<String>,
 }
 
-/// What was sent, in some lines.
+/// What was sent, as lines of text.
 pub(super) fn summary(r: &SpeadSendReport) -> String {
     let mut own = vec![r.how.clone()];
     if r.totals.refused + r.totals.unreachable > 0 {
         own.push(format!(
-            "{} packets refused by the kernel, {} answers that nobody listens there",
+            "{} packets refused by the kernel, {} ICMP replies that no receiver is listening",
             print::count(r.totals.refused),
             print::count(r.totals.unreachable)
         ));

@@ -12,7 +12,7 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
     let mut out = format!("# SPEAD on this machine\n\n`{command}`\n\n{}\n\n", report.machine);
     let _ = writeln!(
         out,
-        "Received on {}. Heaps of {}, runs of {:.1} s, {} rounds; medians (least to most). Load average {:.1} before, \
+        "Received on {}. Heaps of {}, runs of {:.1} s, {} rounds; medians (minimum to maximum). Load average {:.1} before, \
          {:.1} after.\n",
         report.interfaces.join(", "),
         print::bytes(report.heap_bytes as u64),
@@ -25,18 +25,18 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
         let _ = writeln!(out, "**{INTERRUPTED}.**\n");
     }
     if !report.link.is_empty() {
-        out.push_str("## What the link can do (memo, table 1)\n\n| way | Gb/s |\n|---|---|\n");
+        out.push_str("## Limit of the link (memo, table 1)\n\n| transport | Gb/s |\n|---|---|\n");
         for cell in &report.link {
             let _ = writeln!(out, "| {} | {} |", cell.way.name(), speed(cell.figures.sent));
         }
         out.push('\n');
     }
     if !report.light.is_empty() {
-        out.push_str("## Senders against a light receiver (table 2)\n\n");
+        out.push_str("## Senders with a light receiver (table 2)\n\n");
         table(&mut out, &report.light, false);
     }
     if !report.receiver.is_empty() {
-        out.push_str("## Senders against receivers (tables 3 and 4)\n\nGb/s; below, heaps lost.\n\n");
+        out.push_str("## Senders with receivers (tables 3 and 4)\n\nGb/s; below, heaps lost.\n\n");
         table(&mut out, &report.receiver, true);
     }
     points(&mut out, report);
@@ -94,7 +94,7 @@ fn points(out: &mut String, report: &MemoReport) {
     }
     if !report.scaling.is_empty() {
         out.push_str("## Scaling (figures 4 and 5)\n\n");
-        out.push_str("| senders | rate of each | sent, Gb/s | missing to the target | heaps lost |\n|---|---|---|---|---|\n");
+        out.push_str("| senders | rate of each | sent, Gb/s | shortfall from the target | heaps lost |\n|---|---|---|---|---|\n");
         for p in &report.scaling {
             let _ = writeln!(
                 out,

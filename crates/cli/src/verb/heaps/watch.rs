@@ -1,11 +1,11 @@
-//! Watches senders until they are done: shows what goes out, and sees to it that an end that was asked for comes.
+//! Watches senders until they are done: shows progress, and enforces a requested end.
 //!
 //! ```text
-//! --duration or Ctrl-C ── 2 s ──▶ cancel what is still under way
-//!          └─ with --duration: only where nothing moves, or it has taken as long again
+//! --duration or Ctrl-C ── 2 s ──▶ cancel what is still in progress
+//!          └─ with --duration: only if nothing moves, or it has taken as long again
 //! ```
 //!
-//! Limit: what is cancelled is an incomplete heap for the receiver, and an error here.
+//! Limit: a cancelled heap is incomplete for the receiver, and an error here.
 
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long what is under way may still take when an end was asked for.
+/// Time for what is in progress to finish after an end was requested.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who wants an end, and when.
+/// Who may request an end, and when.
 pub(super) struct End {
     pub(super) interrupt: Interrupt,
     pub(super) begun: Instant,
@@ -31,10 +31,10 @@ impl End {
     }
 }
 
-/// Show what goes out until all is; ask for an end when somebody wants it.
+/// Show progress until everything is sent; pass on a requested end.
 ///
-/// The heap under way and the stop heap get a moment; a peer that takes nothing, or a heap that would take for ever at
-/// its rate, does not hold us.
+/// The current heap and the stop heap get a moment; a peer that accepts nothing, or a heap that would take for ever at its
+/// rate, does not delay the end.
 pub(super) fn watch(
     streams: &[Arc<Stream>],
     done: &dyn Fn() -> bool,

@@ -40,10 +40,10 @@ pub(super) const CHUNKS: [Row; 16] = [
         "deletion",
         |r| std::fs::remove_file(r.chunk(3)).unwrap(),
         [1, 1, 1, 1],
-        "it is not there",
+        "it is in the index, but missing",
         "chunk 3 (",
     ),
-    row("swap", swap, [0, 1, 0, 0], "what was recorded lies in", "chunk 3 lies here"),
+    row("swap", swap, [0, 1, 0, 0], "the recorded data are in", "chunk 3 was found here"),
     row(
         "move",
         |r| std::fs::rename(r.chunk(3), r.elsewhere(&r.chunk(3))).unwrap(),
@@ -56,14 +56,14 @@ pub(super) const CHUNKS: [Row; 16] = [
         "other case",
         |r| std::fs::rename(r.chunk(3), r.chunk(3).with_file_name("TRIAL.00000003")).unwrap(),
         [1, 1, 0, 0],
-        "what was recorded lies in",
-        "chunk 3 lies here",
+        "the recorded data are in",
+        "chunk 3 was found here",
     ),
     row(
         "foreign number",
         |r| std::fs::write(r.chunk(3).with_file_name("trial.99999999"), "x").unwrap(),
         [1, 1, 0, 0],
-        "no index knows it",
+        "in no index",
         "not used",
     ),
     row("FIFO", |r| special(&r.chunk(3), "fifo"), [1, 1, 1, 1], "it is a FIFO", "it is a FIFO"),
@@ -98,15 +98,15 @@ pub(super) const INDEXES: [Row; 13] = [
         "junk lines in an index",
         |r| r.edit(&r.index(0), |b| b.extend(b"junk\n")),
         [1, 1, 0, 0],
-        "do not have their checksum",
-        "their checksum",
+        "have a wrong checksum",
+        "wrong checksum",
     ),
     row("CR LF", crlf, [0, 0, 0, 0], "COMPLETE ON DISK", ""),
     row(
         "a bit of a record",
         record_bit,
         [1, 1, 1, 1],
-        "no index knows it: its frame headers",
+        "it is in no index: its frame headers",
         "no index record: its frame headers",
     ),
     row(
@@ -123,11 +123,11 @@ pub(super) const INDEXES: [Row; 13] = [
         "has no index",
         "no index record: its frame headers",
     ),
-    row("stale index", stale, [1, 1, 1, 1], "no index knows it", "no index record: its frame headers"),
-    row("index of another recording", foreign, [1, 1, 1, 1], "of another recording", "of another recording"),
+    row("stale index", stale, [1, 1, 1, 1], "in no index", "no index record: its frame headers"),
+    row("index of another recording", foreign, [1, 1, 1, 1], "another recording", "another recording"),
     row("FIFO for an index", |r| special(&r.index(0), "fifo"), [1, 1, 1, 1], "it is a FIFO", "it is a FIFO"),
     row("both indexes gone", unindexed, [0, 1, 1, 1], "there is no index", "there is no index"),
-    row("kill -9", Recorded::kill, [0, 1, 1, 1], "did not end in order", "did not end in order"),
+    row("kill -9", Recorded::kill, [0, 1, 1, 1], "did not end normally", "did not end normally"),
     row(
         "kill -9, and the tail gone",
         |r| {
@@ -135,10 +135,10 @@ pub(super) const INDEXES: [Row; 13] = [
             tail(r);
         },
         [0, 1, 1, 1],
-        "did not end in order",
-        "did not end in order",
+        "did not end normally",
+        "did not end normally",
     ),
-    row("power cut", power_cut, [0, 1, 1, 1], "frames are not legal", "no index record, and"),
+    row("power cut", power_cut, [0, 1, 1, 1], "frames are invalid", "no index record, and"),
 ];
 
 pub(super) fn swap(r: &Recorded) {

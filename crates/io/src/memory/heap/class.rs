@@ -159,7 +159,7 @@ pub(super) struct Class {
 struct Reserve {
     /// Blocks that were returned, the last one first.
     first: *mut Node,
-    /// Blocks that nobody has had yet, or not since they were put here.
+    /// Blocks that have not been used yet, or not since they were put here.
     fresh: *mut Node,
     /// Bytes of blocks taken so far.
     taken: u64,

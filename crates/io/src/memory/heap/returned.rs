@@ -89,7 +89,7 @@ impl Out {
         self.0.fetch_add(out, Ordering::AcqRel) + out == 0
     }
 
-    /// A block came back to a closed list; true if it was the last.
+    /// A block was returned to a closed list; true if it was the last.
     pub(super) fn one_less(&self) -> bool {
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }

@@ -31,7 +31,7 @@ fn most_ahead() -> u64 {
 /// The priority (`nice`) that takes least.
 const LOWEST: i32 = 19;
 
-/// A fixed total, and the touched part of it that nobody has drawn.
+/// A fixed total, and the touched part of it that is still available.
 #[derive(Debug)]
 pub(super) struct Supply {
     limit: u64,
@@ -237,7 +237,7 @@ impl Supply {
     }
 }
 
-/// Ends the keeping: without a keeper nobody waits for one.
+/// Ends the keeper: without one, nobody waits for it.
 struct Gone<'a>(&'a Supply);
 
 impl Drop for Gone<'_> {

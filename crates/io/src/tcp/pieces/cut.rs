@@ -1,9 +1,9 @@
 //! One connection's bytes, cut into packets and pieces: the part that needs no socket.
 //!
 //! ```text
-//!              head is one, packet short ─▶ told whole
+//!              valid head, short packet ─▶ delivered whole
 //!            ┌─────────┐ head is one, packet long   ┌──────┐
-//!   start ──▶│ Between │ ──────────────────────────▶│ Body │ ──▶ told as it comes
+//!   start ──▶│ Between │ ──────────────────────────▶│ Body │ ──▶ delivered as it arrives
 //!            └─────────┘ ◀── its last byte ─────────└──────┘
 //!               │    ▲
 //!   no head here▼    │ a head that is believed
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! What cannot be decided yet (a short packet or a head that is not whole) is kept, and stands before the next bytes. What
-//! its taker has no room for is held, and told again with [`Cutter::resume`]; nothing more is fed meanwhile.
+//! its taker has no room for is held, and offered again with [`Cutter::resume`]; nothing more is fed meanwhile.
 //!
-//! Every byte fed is told in a piece, told as skipped, or [pending](Cutter::pending).
+//! Every byte fed is delivered in a piece, reported as skipped, or [pending](Cutter::pending).
 
 use super::{Found, Heads};
 use std::io::BufRead;
@@ -25,11 +25,11 @@ pub(super) struct Rules {
     pub(super) heads: Box<dyn Heads>,
     pub(super) longest_head: usize,
     pub(super) longest_body: u64,
-    /// Packets up to this many bytes are told whole.
+    /// Packets up to this many bytes are delivered whole.
     pub(super) whole: usize,
 }
 
-/// What is told of the stream.
+/// What is reported of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Told<'a> {
     Piece {
@@ -38,7 +38,7 @@ pub(super) enum Told<'a> {
         body: u64,
         bytes: &'a [u8],
     },
-    /// There is no head where one should be.
+    /// A head was expected, but is missing.
     Lost,
     /// The stream was found again, or ended, after so many bytes.
     Skipped {
@@ -69,7 +69,7 @@ pub(super) struct Cutter {
     held: Vec<u8>,
 }
 
-/// Who is told, and whether it takes what it is told: only a piece may be left, and it is told again.
+/// Receives the pieces, and says whether it takes each: only a piece may be declined, and is then offered again.
 pub(super) type Tell<'a> = dyn FnMut(Told<'_>) -> bool + 'a;
 
 /// What became of the bytes that a step was given.
@@ -82,7 +82,7 @@ enum Step {
     Refused,
 }
 
-/// What a stretch of bytes holds for someone who has lost the stream.
+/// What a range of bytes holds for a search that has lost the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
     /// After so many bytes begins a packet.
@@ -116,7 +116,7 @@ impl Rules {
         }
     }
 
-    /// Whether a packet is told whole, and then its length.
+    /// The length of a packet that is delivered whole.
     fn short(&self, head: usize, body: u64) -> Option<usize> {
         let total = usize::try_from(body).ok()?.checked_add(head)?;
         (total <= self.whole).then_some(total)
@@ -205,7 +205,7 @@ impl Cutter {
         self.is_held
     }
 
-    /// Bytes fed that were told neither in a piece nor as skipped.
+    /// Bytes fed that were neither delivered in a piece nor reported as skipped.
     pub(super) fn pending(&self) -> u64 {
         let undecided = match self.state {
             State::Lost { skipped } => skipped,
@@ -263,7 +263,7 @@ impl Cutter {
         }
     }
 
-    /// Nothing more comes, and what is told now is taken. Whether it ends within a packet.
+    /// The end of the stream; everything reported now is accepted. Returns whether it ends within a packet.
     pub(super) fn end(&mut self, rules: &Rules, tell: &mut dyn FnMut(Told<'_>)) -> bool {
         let mut taken = |told: Told<'_>| {
             tell(told);

@@ -1,4 +1,4 @@
-//! The cutter without a socket, to be given any bytes in any stretches: it must end, and what it tells must be true.
+//! The cutter without a socket, fed arbitrary bytes in arbitrary pieces: it must terminate, and its reports must be true.
 //!
 //! The fuzz target calls this and nothing else, so that a failing input is a line in a test here.
 
@@ -8,14 +8,14 @@ use super::cut::{Cutter, Rules, Told};
 /// Bodies longer than this are none.
 const LONGEST_BODY: u64 = 700;
 
-/// Everything fed so far, and how much of it was told.
+/// Everything fed so far, and how much of it was reported.
 struct Ledger {
     stream: Vec<u8>,
-    /// The first byte that was told neither in a piece nor as skipped.
+    /// The first byte that was neither delivered in a piece nor reported as skipped.
     at: usize,
     /// Where the packet under way begins, and its head.
     packet: Option<(usize, Vec<u8>)>,
-    /// Where packets began and ended that were told to their end.
+    /// Where completely delivered packets began and ended.
     packets: Vec<(usize, usize)>,
     /// The next choices of the taker, and how long stretches are.
     choices: u64,

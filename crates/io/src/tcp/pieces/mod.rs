@@ -1,13 +1,13 @@
-//! Packets of any length out of any number of TCP connections, the long ones piece by piece.
+//! Packets of any length from any number of TCP connections, the long ones in pieces.
 //!
 //! ```text
 //!   connection 0  ▐ packet ▐ packet ▐ packet ▐ pac┆ket ▐         short ones: whole, each in one piece
-//!   connection 1  ▐ head │ body · · · · · · · ·┆· · · · · ·      long ones: as they arrive, never gathered
-//!   connection 2  ▐ packet ▐ packet ▐ ?5 bytes? ▐ packet ▐       strays: skipped, counted, told
+//!   connection 1  ▐ head │ body · · · · · · · ·┆· · · · · ·      long ones: as they arrive, unbuffered
+//!   connection 2  ▐ packet ▐ packet ▐ ?5 bytes? ▐ packet ▐       strays: skipped, counted, reported
 //! ```
 //!
-//! Nothing is put around the packets: their heads say how long they are, and [`Heads`] is what reads one. So a heap of
-//! 64 MiB may travel as one packet and is never held here: a connection keeps at most one short packet or one head.
+//! Packets have no further framing: their heads give their length, and [`Heads`] reads a head. So a heap of 64 MiB may
+//! travel as one packet without being buffered here: a connection keeps at most one short packet or one head.
 //!
 //! ```no_run
 //! use skyhaul_io::tcp::pieces::{Found, Heads, PieceEvent, PieceOptions, PieceSource};
@@ -34,15 +34,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Finding the stream again
+//! # Resynchronisation
 //!
-//! Where a head should be and is none, the stream is searched byte by byte for the next one. What looks like a head
-//! there is believed if another head follows its packet, or if nothing else inside the packet looks like a head; a
-//! packet too long to wait for is believed at once. What is not whole when the connection falls silent or ends is not
-//! believed, and the search goes on behind it, in the bytes that were kept.
+//! If a head is invalid, the stream is searched byte by byte for the next one. A candidate is accepted if another head
+//! follows its packet, or if nothing else inside the packet looks like a head; a packet too long to buffer is accepted at
+//! once. A packet that is not whole when the connection falls silent or ends is rejected, and the search continues after
+//! its first byte, in the bytes that were kept.
 //!
-//! Limits: a head that lies about its length takes that many bytes with it, at most `longest_body`. Within a body
-//! nothing is checked.
+//! Limits: a head with a false length takes that many bytes with it, at most `longest_body`. Within a body, nothing is
+//! checked.
 
 mod cut;
 #[doc(hidden)]
@@ -57,7 +57,7 @@ use crate::source::InterfaceWatch;
 pub use source::PieceSource;
 use std::{net::SocketAddr, time::Duration};
 
-/// What the first bytes of a packet say of it.
+/// What the first bytes of a packet say about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// The head needs more bytes.
@@ -69,14 +69,14 @@ pub enum Found {
         /// Bytes that follow it.
         body: u64,
     },
-    /// No packet begins so.
+    /// No packet begins like this.
     Garbage,
 }
 
 /// Reads the heads of packets in a stream.
 pub trait Heads: Send {
-    /// What begins with `bytes` (at least one; perhaps much more than one packet). The stricter, the sooner a
-    /// disturbed stream is found again: whatever a true head cannot say is [`Found::Garbage`].
+    /// Classify what begins with `bytes` (at least one byte, perhaps much more than one packet). The stricter this is, the
+    /// sooner a disturbed stream is resynchronised: anything that a true head cannot contain is [`Found::Garbage`].
     fn find(&self, bytes: &[u8]) -> Found;
 
     /// Bytes of the longest head accepted. A connection keeps as much.
@@ -91,7 +91,7 @@ pub trait Heads: Send {
 /// A packet, or a part of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Who sent it.
+    /// Its sender.
     pub sender: &'a SocketAddr,
     /// Which connection of this source, counted from 0, never used twice.
     pub connection: u64,
@@ -209,9 +209,9 @@ pub struct PieceOptions {
     pub connections: usize,
     /// Connections to accept in all; then the listener closes. None: any number.
     pub accept: Option<u64>,
-    /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
+    /// Time after which a silent connection is probed with keep-alives; it is given up after twice as long.
     pub keepalive: Duration,
-    /// After this much silence, what was only begun while searching is no longer believed to be a packet.
+    /// After this much silence, a packet only begun while searching is rejected.
     pub belief: Duration,
 }
 
@@ -228,12 +228,12 @@ impl Default for PieceOptions {
     }
 }
 
-/// What was received, what was not, and how connections ended. `bytes` is `told + skipped + pending`, at any time.
+/// What was received, what was not, and how connections ended. `bytes` equals `told + skipped + pending` at any time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PieceStats {
     /// Bytes read from the sockets: those on the wire, without the transport's own.
     pub bytes: u64,
-    /// Of these, bytes of packets that were told, heads too, whether or not the packet came to its end.
+    /// Of these, bytes of packets that were delivered, including heads, whether or not the packet was completed.
     pub told: u64,
     /// Of these, bytes of heads.
     pub heads: u64,
@@ -245,7 +245,7 @@ pub struct PieceStats {
     pub pieces: u64,
     /// Bytes that belonged to no packet, or to a short one that broke off.
     pub skipped: u64,
-    /// Bytes of which is not known yet what they are, or that nobody has taken yet.
+    /// Bytes that are not yet identified, or not yet taken.
     pub pending: u64,
     /// Times a connection was held back.
     pub held: u64,
@@ -257,7 +257,7 @@ pub struct PieceStats {
     pub reads: u64,
     /// Connections accepted.
     pub connections: u64,
-    /// Connections closed at once: not the sender asked for, or too many.
+    /// Connections closed at once: from another sender than the one configured, or too many.
     pub refused: u64,
     /// Connections that ended between packets.
     pub orderly: u64,

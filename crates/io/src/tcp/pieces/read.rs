@@ -28,7 +28,7 @@ pub(super) fn got(read: io::Result<usize>) -> Got {
 }
 
 /// Read the next bytes of a long body into the sink's own memory if it has some, and what follows into `scratch`.
-/// Returns what came into the scratch, and how many bytes went to the sink.
+/// Returns what was read into the scratch, and how many bytes went to the sink.
 pub(super) fn read_body(
     stream: &mut TcpStream,
     cutter: &Cutter,

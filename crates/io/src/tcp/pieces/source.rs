@@ -32,7 +32,7 @@ const CALM: usize = 64 << 10;
 const AGAIN: Duration = Duration::from_millis(1);
 /// Bytes of a long body that are worth being woken for.
 const GATHER: i32 = 128 << 10;
-/// So often every connection is looked at that may have fewer.
+/// How often connections that may have fewer bytes are read.
 const SWEEP: Duration = Duration::from_millis(100);
 /// Most connections read in one poll. The kernel hands out the others first the next time.
 const TURNS: usize = 64;
@@ -51,9 +51,9 @@ pub struct PieceSource {
     epoll: OwnedFd,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    /// Not yet told of.
+    /// Not yet reported.
     fresh: Vec<u64>,
-    /// Begun while searching, and since when nothing came.
+    /// Begun while searching, and when data last arrived.
     doubtful: BTreeMap<u64, Instant>,
     /// Held back, and so not watched: the longest first.
     held: VecDeque<u64>,
@@ -97,7 +97,7 @@ impl PieceSource {
     /// Listen.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn open(at: &Endpoint, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         let (listener, at) = listen(at)?;
         Self::listening(listener, at, heads, options)
@@ -106,7 +106,7 @@ impl PieceSource {
     /// Accept from a socket that listens already. It is made non-blocking.
     ///
     /// # Errors
-    /// Operation and address.
+    /// A system call failed: the error names the operation and the address.
     pub fn from_listener(
         listener: TcpListener,
         heads: Box<dyn Heads>,
@@ -135,7 +135,7 @@ impl PieceSource {
     /// Read one connection that stands already. It is made non-blocking.
     ///
     /// # Errors
-    /// Operation and address.
+    /// A system call failed: the error names the operation and the address.
     pub fn from_stream(stream: TcpStream, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         let mut source = Self::new(Endpoint::tcp(stream.local_addr()?), heads, options)?;
         source.add_stream(stream)?;
@@ -145,7 +145,7 @@ impl PieceSource {
     /// A TCP socket made elsewhere, listening or connected.
     ///
     /// # Errors
-    /// Operation and address; the descriptor is no such socket.
+    /// The descriptor is not such a socket, or a system call failed: the error names the operation and the address.
     pub fn from_fd(fd: OwnedFd, heads: Box<dyn Heads>, options: &PieceOptions) -> io::Result<Self> {
         if SockRef::from(&fd).is_listener()? {
             Self::from_listener(fd.into(), heads, options)
@@ -185,7 +185,7 @@ impl PieceSource {
     /// Read a connection that stands already, too. It is made non-blocking, and not counted as accepted.
     ///
     /// # Errors
-    /// Operation and address.
+    /// A system call failed: the error names the operation and the address.
     pub fn add_stream(&mut self, stream: TcpStream) -> io::Result<u64> {
         let sender = stream.peer_addr().map_err(self.at.failing("find the peer of"))?;
         let mark = self.admit(stream, sender).map_err(self.at.failing("watch"))?;
@@ -226,10 +226,10 @@ impl PieceSource {
     }
 
     /// Tell `sink` what has arrived, waiting at most about `wait` for the first of it. Bounded: one read of each of
-    /// up to 64 connections. Returns how many packets and pieces it told.
+    /// up to 64 connections. Returns the number of packets and pieces delivered.
     ///
     /// # Errors
-    /// What makes going on impossible, with operation and address. That a connection ends is none.
+    /// A fault that prevents further work, with operation and address. The end of a connection is not an error.
     pub fn poll(&mut self, wait: Duration, sink: &mut dyn PieceSink) -> io::Result<usize> {
         for mark in std::mem::take(&mut self.fresh) {
             if let Some(connection) = self.connections.get(&mark) {
@@ -384,7 +384,7 @@ impl PieceSource {
         Ok(())
     }
 
-    /// What was begun while searching, and was not continued for long, is no packet.
+    /// A packet begun while searching that did not continue for long is rejected.
     fn give_up(&mut self, sink: &mut dyn PieceSink) -> io::Result<()> {
         let belief = self.options.belief;
         let due: Vec<u64> = self

@@ -1,4 +1,4 @@
-//! What was cut, counted and told.
+//! What was cut, counted and reported.
 
 use super::{
     End, Piece, PieceEvent, PieceSink, PieceStats,
@@ -20,7 +20,7 @@ impl PieceStats {
         }
     }
 
-    /// The head is told with what begins the body.
+    /// The head is delivered with the beginning of the body.
     fn begins(&mut self, head: &[u8], at: u64) {
         if at == 0 {
             self.heads += head.len() as u64;

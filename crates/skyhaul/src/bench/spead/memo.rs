@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Buffer sizes of the settings `Buffers` and `MTU + buffers`, in bytes (the memo's 16 MB).
 const BUFFER: u64 = 16 << 20;
-/// What Linux gives a socket when nobody asks.
+/// The default socket buffer of Linux.
 const DEFAULT_BUFFER: u64 = 212_992;
 /// A packet that fits an Ethernet frame: the default of SPEAD tools.
 const DEFAULT_PACKET: usize = 1472;
@@ -93,7 +93,7 @@ pub struct MemoOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
-    /// Ends it early: the report then tells what was measured until then.
+    /// Ends it early: the report then holds what was measured until then.
     pub stop: Stop,
 }
 
@@ -106,7 +106,7 @@ pub struct Cell {
     pub setting: Setting,
     /// Bytes of a packet.
     pub packet: usize,
-    /// What came out.
+    /// The results.
     pub figures: Figures,
 }
 
@@ -117,7 +117,7 @@ pub struct Point {
     pub pairs: usize,
     /// Bits per second asked of each; 0 as fast as possible.
     pub rate: u64,
-    /// What came out, all pairs together.
+    /// The results, all pairs together.
     pub figures: Figures,
 }
 
@@ -155,10 +155,10 @@ pub struct MemoReport {
     pub interrupted: bool,
 }
 
-/// Run the experiments. `progress` is told what is going on.
+/// Run the experiments. `progress` receives status messages.
 ///
 /// # Errors
-/// What the system refuses: sockets, memory, namespaces.
+/// The system refuses sockets, memory or namespaces.
 pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<MemoReport> {
     let mut report = MemoReport {
         version: VERSION,
@@ -318,9 +318,9 @@ fn points(
     Ok(points)
 }
 
-/// Eight rates up to what one sender can do alone; none when it was stopped.
+/// Eight rates up to rate of a single sender alone; none when it was stopped.
 fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<u64>> {
-    progress("what one sender can do");
+    progress("rate of a single sender");
     let alone = PairOptions { receiving: Receiving::Light, ..pair_options(options, Setting::MtuBuffers, 1) };
     let Some(figures) = once(&alone)? else { return Ok(Vec::new()) };
     let most = figures.sent.median;
@@ -328,7 +328,7 @@ fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Ve
 }
 
 impl Point {
-    /// How much slower all senders were together than `pairs` times the rate asked for, as a fraction.
+    /// Shortfall of all senders together from `pairs` times the requested rate, as a fraction.
     #[must_use]
     pub fn scaling_loss(&self) -> f64 {
         let target = self.rate as f64 * self.pairs as f64;

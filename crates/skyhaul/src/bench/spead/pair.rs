@@ -61,7 +61,7 @@ impl Sent {
 /// Run all pairs once.
 ///
 /// # Errors
-/// What the system refuses: sockets, memory, namespaces.
+/// The system refuses sockets, memory or namespaces.
 pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     let process = thread::process_cpu_time();
     let mut receivers = Vec::new();
@@ -84,7 +84,7 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     wait_for(&senders, &options.stop, &live);
     let mut sent = Vec::new();
     for sender in senders {
-        sent.push(sender.join().map_err(|_| io::Error::other("a sending thread ended early"))??);
+        sent.push(sender.join().map_err(|_| io::Error::other("a sending thread panicked"))??);
     }
     let wall = sent.iter().map(|s| (s.ended - began).as_secs_f64()).fold(1e-9, f64::max);
     let mut received = Received::default();
@@ -97,7 +97,7 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     Ok(account(options, &sent, received, wall, all))
 }
 
-/// Wait until all have sent. A heap that would take long does not hold up an end that is asked for.
+/// Wait until all have sent. A heap that would take long does not delay a requested end.
 fn wait_for<T>(senders: &[JoinHandle<T>], stop: &Stop, live: &Live) {
     while senders.iter().any(|sender| !sender.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));

@@ -70,7 +70,7 @@ pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result
         // It ended before it was ready: its error says why.
         Err(_) => match join(thread)? {
             Err(error) => Err(error),
-            Ok(_) => Err(io::Error::other("a receiver ended before it began")),
+            Ok(_) => Err(io::Error::other("a receiver ended before it started")),
         },
     }
 }
@@ -145,7 +145,7 @@ pub(super) fn receive_bare(
     Ok(Received::default())
 }
 
-/// A port where nobody reads: the kernel throws away what does not fit the buffer.
+/// A port that nobody reads: the kernel discards what does not fit into the buffer.
 pub(super) fn receive_nothing(
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,

@@ -67,7 +67,7 @@ fn a_group_is_not_answered_for() {
     assert!(error.to_string().contains("hint: listen on an address of this host"), "{error}");
 }
 
-/// All that a gauge has is told; a field that nobody feeds would say that all is well.
+/// Every field of a gauge is reported; a field that is never set would wrongly report that all is well.
 #[test]
 fn reports_tell_what_the_gauge_has() {
     let (mut feedback, asker, address) = feedback();

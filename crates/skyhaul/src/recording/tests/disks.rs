@@ -66,9 +66,9 @@ fn a_copy_is_expected_only_on_the_disk_that_was_given_up() {
     for (from, to, expected) in [
         (0, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
         (2, 1, (Verdict::Holes, 0, "written before its disk failed or hung")),
-        (0, 2, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
-        (2, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
-        (1, 0, (Verdict::Unproven, 1, "concatenated by name it would be read twice")),
+        (0, 2, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
+        (2, 0, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
+        (1, 0, (Verdict::Unproven, 1, "concatenation by name would read it twice")),
     ] {
         let original = entry(from);
         let copy = world.disks[to].join(original.strip_prefix(&world.disks[from]).unwrap());
@@ -182,7 +182,7 @@ fn a_disk_whose_thread_panics_is_named_and_the_others_go_on() {
     let failed: Vec<_> = report.disks.iter().filter(|disk| disk.state == DiskState::Failed).collect();
     assert_eq!(failed.len(), 1);
     let error = failed[0].error.as_deref().unwrap();
-    assert_eq!(error, "a bug: its thread panicked: this filler is broken");
+    assert_eq!(error, "bug: its thread panicked: this filler is broken");
     assert!(report.events.iter().any(|e| e.kind == "disk_failed" && e.text == error), "{:?}", report.events);
     assert_eq!(world.pool.free(), world.pool.blocks(), "all memory came back");
     assert_eq!(world.check().datastreams[0].proven, 39);

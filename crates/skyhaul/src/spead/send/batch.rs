@@ -33,7 +33,7 @@ impl Batch {
     /// Prepare heaps for streams with this packet size and split.
     ///
     /// # Errors
-    /// A heap that cannot be divided so.
+    /// A heap cannot be divided in this way.
     pub fn new(heaps: Vec<(Arc<Heap>, HeapOptions)>, config: &SendConfig) -> Result<Self, SendError> {
         let division = Division { packet: config.packet, split: config.split };
         let mut prepared = Vec::with_capacity(heaps.len());
@@ -80,7 +80,7 @@ impl Batch {
     pub(super) fn check(&self, division: Division, substreams: usize) -> Result<(), SendError> {
         if self.all.division != division {
             return Err(SendError::Config(
-                "send a batch prepared for other packets; hint: prepare it with the stream's own config()"
+                "the batch was prepared for other packets; hint: prepare it with the stream's own config()"
                     .into(),
             ));
         }

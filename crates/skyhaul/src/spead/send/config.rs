@@ -1,4 +1,4 @@
-//! What a sending stream is told, and what it tells.
+//! Settings, errors and statistics of a sending stream.
 
 use super::outlet::Outlet;
 use serde::{Deserialize, Serialize};
@@ -9,12 +9,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long packets are.
+/// Packet size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketSize {
-    /// At most so many bytes of packet (datagram payload), cut to a multiple of 8; at least 56.
+    /// Maximum packet size in bytes (datagram payload), rounded down to a multiple of 8; at least 56.
     Packet(usize),
-    /// Exactly so many bytes of heap payload in every packet but the last, however many pointers it carries.
+    /// Exact number of bytes of heap payload in every packet but the last, however many pointers it carries.
     Payload(usize),
     /// A heap is one packet: for TCP, bytes and in-process queues.
     Heap,
@@ -23,24 +23,24 @@ pub enum PacketSize {
 /// How a stream sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendConfig {
-    /// How long packets are.
+    /// Packet size.
     pub packet: PacketSize,
     /// How heaps are divided into packets.
     pub split: Split,
     /// Bits per second of packets (datagram payload); 0 is as fast as possible.
     pub rate: u64,
-    /// Let receivers steer the rate ([`control`](crate::control)); then [`rate`](Self::rate) is not looked
-    /// at. UDP to receivers that answer, not to groups; a receiver that does not answer is sent the least rate.
+    /// Let receivers control the rate ([`control`](crate::control)); [`rate`](Self::rate) is then ignored.
+    /// For UDP to receivers that give feedback, not to multicast groups; without feedback, the minimum rate is sent.
     pub auto: Option<ControlConfig>,
-    /// Bytes that may go out at once where there is a rate.
+    /// Bytes that may be sent at once if there is a rate.
     pub burst_bytes: usize,
-    /// Most heaps that wait in the queue or are being sent.
+    /// Maximum number of heaps queued or being sent.
     pub max_heaps: usize,
-    /// What a sender that was held up makes up at once.
+    /// Delay that a sender makes up at once.
     pub tolerance: Duration,
-    /// What it makes up at all, at a rate 5 % higher. It counts as slipped what is more.
+    /// Delay that it makes up at a 5 % higher rate. Anything beyond counts as slipped.
     pub slack: Duration,
-    /// How long dropping the stream waits for what is queued.
+    /// How long dropping the stream waits for queued heaps.
     pub linger: Duration,
     /// Processor for the stream's own thread.
     pub cpu: Option<usize>,
@@ -69,32 +69,35 @@ impl SendConfig {
         self.auto.map_or(self.rate, |auto| auto.start)
     }
 
-    /// Whether packets of this size can be sent there at all.
+    /// Check that packets of this size can be sent there.
     pub(super) fn check(&self, outlet: &Outlet) -> Result<(), SendError> {
         let wrong = |text: String| Err(SendError::Config(text));
         let udp = matches!(outlet, Outlet::Udp(_));
         if outlet.substreams() == 0 {
-            return wrong("send to nowhere; hint: give at least one destination".into());
+            return wrong("no destination; hint: give at least one".into());
         }
         if self.auto.is_some() && !udp {
-            return wrong("let receivers steer the rate of what is not UDP; hint: TCP finds its own, elsewhere give a rate".into());
+            return wrong(
+                "automatic rates work only over UDP; hint: TCP controls its own rate; otherwise give a rate"
+                    .into(),
+            );
         }
         if let Some(group) = outlet.group().filter(|_| self.auto.is_some()) {
             return wrong(format!(
-                "let the receivers of the group {group} steer the rate, of which there may be many; hint: give a rate, or \
+                "automatic rates need a single receiver, and the group {group} may have many receivers; hint: give a rate, or \
                  send to one receiver's own address"
             ));
         }
         match self.packet {
             PacketSize::Packet(bytes) if bytes < 56 => {
-                wrong(format!("send packets of {bytes} bytes; hint: at least 56, 1472 for an MTU of 1500"))
+                wrong(format!("packets of {bytes} bytes are too small; hint: use at least 56, or 1472 for an MTU of 1500"))
             }
             PacketSize::Packet(bytes) | PacketSize::Payload(bytes) if udp && bytes > TRAIN_BYTES => wrong(
-                format!("send packets of {bytes} bytes by UDP; hint: at most {TRAIN_BYTES}, 8972 for an MTU of 9000"),
+                format!("packets of {bytes} bytes are too large for UDP; hint: use at most {TRAIN_BYTES}, or 8972 for an MTU of 9000"),
             ),
-            PacketSize::Payload(0) => wrong("send packets without payload; hint: at least 1 byte".into()),
+            PacketSize::Payload(0) => wrong("packets without payload are not possible; hint: use at least 1 byte".into()),
             PacketSize::Heap if udp => wrong(
-                "send whole heaps as packets by UDP, which carries at most 65507 bytes; hint: tcp://, or a packet size"
+                "whole heaps as packets do not fit into UDP, which carries at most 65507 bytes; hint: use tcp://, or give a packet size"
                     .into(),
             ),
             _ => Ok(()),
@@ -102,21 +105,21 @@ impl SendConfig {
     }
 }
 
-/// What is particular to one heap.
+/// Settings of one heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeapOptions {
-    /// Its counter, cut to the flavour's bits; `None`: the next of the stream's sequence.
+    /// Its counter, truncated to the flavour's bits; `None`: the next of the stream's sequence.
     pub counter: Option<u64>,
-    /// Which destination.
+    /// Its destination.
     pub substream: usize,
     /// Bits per second for this heap; `None`: the stream's.
     pub rate: Option<u64>,
 }
 
-/// In which order the packets of several heaps go.
+/// The order in which the packets of several heaps are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// One heap after the other.
+    /// One heap after another.
     #[default]
     Serial,
     /// A packet of each heap in turn; heaps with fewer packets end earlier.
@@ -128,39 +131,39 @@ pub enum Order {
 pub enum SendError {
     /// The queue holds as many heaps as it may.
     #[error(
-        "queue {more} heaps: {waiting} of at most {most} wait already; hint: wait for a ticket, or raise max_heaps"
+        "queue {more} heaps: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or raise max_heaps"
     )]
     Full {
-        /// Heaps to be queued.
+        /// Heaps to queue.
         more: usize,
-        /// Heaps that wait.
+        /// Heaps waiting.
         waiting: usize,
-        /// Most heaps that may.
+        /// Maximum number of waiting heaps.
         most: usize,
     },
-    /// Somebody cancelled it.
-    #[error("cancelled before all of it was sent")]
+    /// It was cancelled.
+    #[error("cancelled before everything was sent")]
     Cancelled,
-    /// It ended in the middle of a packet when it was cancelled, and so did the connection.
-    #[error("send on a connection that was cut in the middle of a packet by cancelling; hint: connect again")]
+    /// It was cancelled in the middle of a packet, which closed the connection.
+    #[error("the connection was closed when a packet was cancelled midway; hint: connect again")]
     Cut,
     /// The stream was closed.
-    #[error("send on a stream that is closed; hint: make a new one")]
+    #[error("the stream is closed; hint: create a new one")]
     Closed,
-    /// It was called where the stream's own thread runs, which would wait for itself.
+    /// It was called on the stream's own thread, which would wait for itself.
     #[error(
-        "wait in a callback of this stream's own thread, which would wait for itself; hint: queue heaps there, and wait elsewhere"
+        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue heaps there, and wait elsewhere"
     )]
     OwnThread,
-    /// There is no such destination.
+    /// The destination does not exist.
     #[error("no substream {asked}: this stream has {have}; hint: number them from 0")]
     NoSubstream {
-        /// Asked for.
+        /// The number requested.
         asked: usize,
         /// How many there are.
         have: usize,
     },
-    /// The settings cannot be.
+    /// The settings are invalid.
     #[error("{0}")]
     Config(String),
     /// The heap cannot be divided into packets.
@@ -168,10 +171,10 @@ pub enum SendError {
     Packets(#[from] PacketError),
     /// An item is shorter than it was.
     #[error(
-        "an item of the heap has become shorter since it was added; hint: keep its length, or make a new heap"
+        "an item of the heap has become shorter since it was added; hint: keep its length, or create a new heap"
     )]
     Changed,
-    /// The socket.
+    /// The socket failed.
     #[error("{0}")]
     Io(Arc<io::Error>),
 }
@@ -185,7 +188,7 @@ impl From<io::Error> for SendError {
 /// What a stream has sent so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendStats {
-    /// Heaps all packets of which were handed on.
+    /// Heaps whose packets were all handed to the transport.
     pub heaps: u64,
     /// Packets.
     pub packets: u64,
@@ -199,14 +202,14 @@ pub struct SendStats {
     pub failed: u64,
     /// Packets the kernel refused.
     pub refused: u64,
-    /// Reports that nobody listens there (ICMP), for earlier packets.
+    /// ICMP errors for earlier packets: no receiver is listening.
     pub unreachable: u64,
-    /// System calls that sent, where they are counted.
+    /// System calls for sending, if they are counted.
     pub calls: u64,
     /// Seconds the schedule slipped because the sender was held up.
     pub slipped_seconds: f64,
     /// CPU seconds of sending.
     pub cpu_seconds: f64,
-    /// Heaps that wait or are being sent.
+    /// Heaps queued or being sent.
     pub waiting: u64,
 }

@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Trains in a batch where there is no rate.
+/// Trains in a batch without a rate.
 const TRAINS: usize = 4;
-/// Bytes in a batch where there are no trains.
+/// Bytes in a batch without trains.
 const BATCH: u64 = 1 << 18;
 /// Of a stream of bytes: with whole items in place, more at once costs nothing.
 const STREAM_BATCH: u64 = 4 << 20;
@@ -107,11 +107,11 @@ pub(super) struct Engine {
     burst_bytes: u64,
     is_stream: bool,
     likes_trains: bool,
-    /// The stream's rate when it was last looked at.
+    /// The stream's rate when it was last checked.
     stream_rate: u64,
     /// What was sent last ends in the middle of a packet.
     mid_packet: bool,
-    /// The outlet is gone because of that.
+    /// The outlet was closed because of that.
     cut: bool,
 }
 

@@ -1,12 +1,12 @@
-//! A heap to be sent: pointers, and the bytes they point to where they lie.
+//! A heap to send: pointers, and the bytes that they point to, in place.
 //!
 //! ```text
 //!   pointers  │ 0x1000 = 42 │ 0x1001 at 0 │ 0x1002 at 7 │
 //!   chunks                    └▶ samples    └▶ one chunk ─ another chunk        heap payload: 0 … bytes
 //! ```
 //!
-//! Nothing is copied: a chunk is a vector, a static slice, or anything shared that shows bytes. These are looked at anew
-//! in every send, so a program may keep a heap and change what its items show.
+//! Nothing is copied: a chunk is a vector, a static slice, or anything shared that gives bytes. These are read afresh for
+//! every send, so a program may keep a heap and change the contents of its items.
 
 use skyhaul_core::pattern;
 use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
@@ -22,7 +22,7 @@ pub enum Payload {
     Own(Vec<u8>),
     /// In the program.
     Static(&'static [u8]),
-    /// Somebody else's memory, shared.
+    /// Shared memory of another owner.
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -69,12 +69,12 @@ impl From<Arc<dyn AsRef<[u8]> + Send + Sync>> for Payload {
     }
 }
 
-/// What a heap cannot hold.
+/// An item that a heap cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeapError {
-    /// The id has more bits than the flavour gives ids.
+    /// The id has more bits than the flavour allows.
     #[error(
-        "item id {id:#x} is too large: a flavour with {bits} bits of address has ids up to {most:#x}; hint: a smaller id, or a flavour with fewer bits of address"
+        "item id {id:#x} is too large: a flavour with {bits} address bits has ids up to {most:#x}; hint: use a smaller id, or a flavour with fewer address bits"
     )]
     Id {
         /// The id.
@@ -84,9 +84,9 @@ pub enum HeapError {
         /// The largest id.
         most: u64,
     },
-    /// The value has more bits than the flavour gives values.
+    /// The value has more bits than the flavour allows.
     #[error(
-        "immediate value {value:#x} of item {id:#x} has more than {bits} bits; hint: send it as an item of its own bytes (add_item)"
+        "immediate value {value:#x} of item {id:#x} has more than {bits} bits; hint: send it as an addressed item (add_item)"
     )]
     Value {
         /// The item.
@@ -96,10 +96,12 @@ pub enum HeapError {
         /// Bits of a value.
         bits: u8,
     },
-    /// There is no such pointer, or it is no immediate one.
-    #[error("the heap has no immediate item number {index}; hint: use what add_immediate returned")]
+    /// The pointer does not exist, or is not an immediate one.
+    #[error(
+        "the heap has no immediate item number {index}; hint: use the number that add_immediate returned"
+    )]
     NoImmediate {
-        /// Asked for.
+        /// The number requested.
         index: usize,
     },
 }
@@ -177,12 +179,12 @@ impl Heap {
         self.repeat_pointers
     }
 
-    /// Let every packet carry all pointers, so that each packet alone tells the items.
+    /// Let every packet carry all pointers, so that each packet alone describes the items.
     pub fn set_repeat_pointers(&mut self, repeat: bool) {
         self.repeat_pointers = repeat;
     }
 
-    /// Add an item whose bytes lie in the heap's payload.
+    /// Add an item whose bytes are in the heap's payload.
     ///
     /// # Errors
     /// The id is too large.
@@ -190,7 +192,7 @@ impl Heap {
         self.add_item_parts(id, [payload.into()])
     }
 
-    /// The same, its bytes lying in several places.
+    /// The same, with bytes in several places.
     ///
     /// # Errors
     /// The id is too large.
@@ -218,7 +220,7 @@ impl Heap {
     /// Add an item whose value is in its pointer; its number, for [`set_immediate`](Self::set_immediate).
     ///
     /// # Errors
-    /// Id or value have too many bits for the flavour.
+    /// The id or the value has too many bits for the flavour.
     pub fn add_immediate(&mut self, id: u64, value: u64) -> Result<usize, HeapError> {
         self.pointers.push(self.immediate(id, value)?);
         Ok(self.pointers.len() - 1)
@@ -227,7 +229,7 @@ impl Heap {
     /// Change the value of an immediate item.
     ///
     /// # Errors
-    /// There is no such item, or the value has too many bits.
+    /// The item does not exist, or the value has too many bits.
     pub fn set_immediate(&mut self, index: usize, value: u64) -> Result<(), HeapError> {
         let pointer = self.pointers.get(index).map(|&p| self.flavour.parts(p));
         let Some(item) = pointer.filter(|item| item.immediate) else {
@@ -240,7 +242,7 @@ impl Heap {
     /// Add the descriptor of an item (§8.3).
     ///
     /// # Errors
-    /// What the descriptor cannot say in this flavour.
+    /// The flavour cannot express the descriptor.
     pub fn add_descriptor(
         &mut self,
         descriptor: &Descriptor,
@@ -252,7 +254,7 @@ impl Heap {
         Ok(())
     }
 
-    /// Add the start of the stream: receivers forget what they know of items.
+    /// Add the start of the stream: receivers discard their items.
     pub fn add_start(&mut self) {
         self.add_control(0);
     }
@@ -263,15 +265,15 @@ impl Heap {
     }
 
     /// Add a stream control item (§8.2: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed); values beyond the
-    /// flavour's bits are cut.
+    /// flavour's bits are truncated.
     pub fn add_control(&mut self, value: u64) {
         self.pointers.push(self.flavour.immediate(id::STREAM_CONTROL, value));
     }
 
-    /// All packets of at most `packet_bytes` the heap is sent as, for tests and for transports of one's own.
+    /// The packets of the heap, each of at most `packet_bytes`, for tests and custom transports.
     ///
     /// # Errors
-    /// The heap cannot be divided so.
+    /// The heap cannot be divided in this way.
     pub fn packets(
         &self,
         counter: u64,
@@ -306,7 +308,7 @@ impl Heap {
         }
     }
 
-    /// Bytes `at..at + length` of a chunk; none where it is shorter now than when it was added.
+    /// Bytes `at..at + length` of a chunk; `None` if it is shorter now than when it was added.
     #[inline]
     pub(super) fn chunk_bytes(&self, chunk: usize, at: u64, length: u64) -> Option<&[u8]> {
         let bytes = self.chunks.get(chunk)?.payload.bytes();

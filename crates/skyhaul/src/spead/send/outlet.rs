@@ -16,7 +16,7 @@ pub trait Deliver: Send {
     /// Take all these packets, for this destination.
     ///
     /// # Errors
-    /// What makes going on impossible; the heaps of these packets end with it.
+    /// A fault that prevents further sending; the heaps of these packets fail with it.
     fn deliver(&mut self, substream: usize, packets: Gathered<'_>) -> io::Result<Sent>;
 
     /// How many destinations there are.
@@ -45,14 +45,14 @@ impl std::fmt::Debug for Outlet {
     }
 }
 
-/// How long a full queue is waited for before it is seen whether somebody cancelled.
+/// How often cancellation is checked while waiting for a full queue.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 impl Outlet {
     /// Datagrams to all of these, as substreams 0, 1, ….
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn udp(to: &[Endpoint], options: &SendOptions) -> io::Result<Self> {
         Ok(Outlet::Udp(to.iter().map(|at| UdpSender::open(at, options)).collect::<io::Result<_>>()?))
     }
@@ -60,7 +60,7 @@ impl Outlet {
     /// A connection.
     ///
     /// # Errors
-    /// Operation, address and a hint.
+    /// A system call failed: the error names the operation and the address, and has a hint.
     pub fn tcp(to: &Endpoint, options: &TcpSendOptions) -> io::Result<Self> {
         Ok(Outlet::Tcp(Box::new(TcpSender::open(to, options)?)))
     }
@@ -76,7 +76,7 @@ impl Outlet {
         }
     }
 
-    /// Where to and how, in one line.
+    /// Destination and transport, in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         match self {
@@ -94,7 +94,7 @@ impl Outlet {
         all.iter().map(UdpSender::to).find(|to| to.is_multicast())
     }
 
-    /// Whether packets have no borders, so that one may go out in pieces.
+    /// Whether this is a byte stream, so that a packet may be sent in pieces.
     pub(super) fn is_stream(&self) -> bool {
         matches!(self, Outlet::Tcp(_) | Outlet::Bytes(_))
     }

@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) sequence: Sequence,
     pub(super) started: bool,
     pub(super) closed: bool,
-    /// Threads that wait for a change: to wake nobody costs a system call too.
+    /// Threads that wait for a change: a wake-up without a waiter costs a system call too.
     pub(super) sleepers: usize,
 }
 
@@ -71,7 +71,7 @@ type OnDone = Box<dyn FnOnce() + Send>;
 struct TicketState {
     result: Option<Result<u64, SendError>>,
     on_done: Vec<OnDone>,
-    /// Threads that wait: to wake nobody costs a system call too.
+    /// Threads that wait: a wake-up without a waiter costs a system call too.
     sleepers: usize,
 }
 

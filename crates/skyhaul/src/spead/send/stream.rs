@@ -1,4 +1,4 @@
-//! A stream of heaps to one outlet: sent by whoever calls, or by a thread of its own.
+//! A stream of heaps to one outlet: sent by the caller, or by the stream's own thread.
 //!
 //! ```text
 //!   send()  ─ number 5 ─┐ waits for its number                 ┌▶ Ticket 6
@@ -6,8 +6,8 @@
 //!                          the thread sends what it queued     └▶ counts
 //! ```
 //!
-//! All that is to be sent gets a number in the order of the calls, and is sent in the order of the numbers, so callers
-//! and the thread never mix their packets. Heaps that wait in the queue are sent as one run: trains go across them.
+//! Every call gets a number, and calls are served in order of their numbers, so callers and the thread never mix their
+//! packets. Queued heaps are sent as one run: trains span them.
 
 use super::batch::Batch;
 use super::config::{HeapOptions, Order, SendConfig, SendError, SendStats};
@@ -40,7 +40,7 @@ impl Stream {
     /// A stream to `outlet`.
     ///
     /// # Errors
-    /// Settings that cannot be.
+    /// The settings are invalid.
     pub fn new(outlet: Outlet, config: SendConfig) -> Result<Self, SendError> {
         Self::with_clock(outlet, config, Box::new(Real(Instant::now())))
     }
@@ -66,25 +66,25 @@ impl Stream {
         Ok(Self { shared: Arc::new(shared), thread: Mutex::default() })
     }
 
-    /// Where to and how, in one line.
+    /// Destination and transport, in one line.
     #[must_use]
     pub fn describe(&self) -> &str {
         &self.shared.describe
     }
 
-    /// How it was set up.
+    /// Its settings.
     #[must_use]
     pub fn config(&self) -> &SendConfig {
         &self.shared.config
     }
 
-    /// How many destinations it has.
+    /// Number of its destinations.
     #[must_use]
     pub fn substreams(&self) -> usize {
         self.shared.substreams
     }
 
-    /// Number heaps from `next` on in steps of `step`, cut to the flavour's bits of value. At first: 1, 2, 3, ….
+    /// Number heaps from `next` on in steps of `step`, truncated to the flavour's value bits. Initially: 1, 2, 3, ….
     pub fn set_counter_sequence(&self, next: u64, step: u64) {
         self.shared.lock().sequence = Sequence { next, step };
     }
@@ -101,13 +101,13 @@ impl Stream {
         self.shared.control.rate.load(Ordering::Relaxed)
     }
 
-    /// Where receivers steer the rate ([`SendConfig::auto`]): how it goes with each destination.
+    /// If receivers control the rate ([`SendConfig::auto`]): the state for each destination.
     #[must_use]
     pub fn progress(&self) -> Vec<Progress> {
         self.shared.control.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Send a heap in this thread, after what was queued before. Returns the bytes of its packets.
+    /// Send a heap in this thread, after everything queued before. Returns the bytes of its packets.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -115,11 +115,11 @@ impl Stream {
         self.send_heaps(&[(heap, *options)], Order::Serial)
     }
 
-    /// Send heaps in this thread, after what was queued before. Returns the bytes of all packets. If one of them
-    /// cannot be sent, none is begun.
+    /// Send heaps in this thread, after everything queued before. Returns the bytes of all packets. If one of them cannot be
+    /// sent, none is.
     ///
     /// # Errors
-    /// See [`SendError`]; a part may have gone out.
+    /// See [`SendError`]; part of the data may have been sent.
     pub fn send_heaps(&self, heaps: &[(&Heap, HeapOptions)], order: Order) -> Result<u64, SendError> {
         for (heap, options) in heaps {
             self.shared.check(heap, options)?;
@@ -135,10 +135,10 @@ impl Stream {
         })
     }
 
-    /// Send prepared heaps in this thread, after what was queued before. Returns the bytes of all packets.
+    /// Send prepared heaps in this thread, after everything queued before. Returns the bytes of all packets.
     ///
     /// # Errors
-    /// See [`SendError`]; a part may have gone out.
+    /// See [`SendError`]; part of the data may have been sent.
     pub fn send_batch(&self, batch: &Batch, order: Order) -> Result<u64, SendError> {
         batch.check(self.shared.division, self.shared.substreams)?;
         self.send_entries(batch.len(), batch.unnumbered(), order, &|n, sequence| batch.entry(n, 0, sequence))
@@ -181,7 +181,7 @@ impl Stream {
     /// Have the stream's own thread send heaps, in the order of the calls.
     ///
     /// # Errors
-    /// [`SendError::Full`]: nothing is queued. Or a heap that cannot be sent.
+    /// [`SendError::Full`], with nothing queued; or a heap cannot be sent.
     pub fn queue(&self, heaps: Vec<(Arc<Heap>, HeapOptions)>, order: Order) -> Result<Ticket, SendError> {
         for (heap, options) in &heaps {
             self.shared.check(heap, options)?;
@@ -241,8 +241,8 @@ impl Stream {
         is_own(self.shared.id())
     }
 
-    /// Wait until all that was queued or begun before this call is done, at most so long (`None`: without end). Whether
-    /// it is. In a callback of a ticket, where it would wait for itself, `false` at once.
+    /// Wait until everything queued or begun before this call is done, at most this long (`None`: without limit). Returns
+    /// whether it is done; in a callback of a ticket, where it would wait for itself, `false` at once.
     #[must_use]
     pub fn flush(&self, timeout: Option<Duration>) -> bool {
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -258,8 +258,8 @@ impl Stream {
         true
     }
 
-    /// End at once all that is queued or being sent; it ends with [`SendError::Cancelled`]. The stream can be used
-    /// afterwards, except for a connection that was in the middle of a packet.
+    /// Cancel at once everything queued or being sent, which ends with [`SendError::Cancelled`]. The stream remains usable,
+    /// except for a connection that was in the middle of a packet.
     pub fn cancel(&self) {
         let state = self.shared.lock();
         self.shared.control.cancelled_below.store(state.next, Ordering::Relaxed);
@@ -277,11 +277,11 @@ impl Stream {
         stats
     }
 
-    /// Take nothing more, wait for what is queued (at most so long, then cancel it), and close: a TCP peer sees the
-    /// end. Dropping the stream does the same with [`SendConfig::linger`].
+    /// Accept nothing more, wait for queued heaps (at most this long, then cancel them), and close: a TCP peer sees the end.
+    /// Dropping the stream does the same with [`SendConfig::linger`].
     ///
     /// # Errors
-    /// [`SendError::Cancelled`] if the time was over; what the connection says of its last bytes.
+    /// [`SendError::Cancelled`] if the time is over, or an error of the connection on its last bytes.
     pub fn close(self, timeout: Option<Duration>) -> Result<SendStats, SendError> {
         let result = self.end(timeout);
         result.map(|()| self.stats())

@@ -1,4 +1,4 @@
-//! The packets that go out together, each as the places its bytes lie at.
+//! The packets that are sent together, each as references to its bytes.
 //!
 //! ```text
 //!   pieces    │ arena: head │ chunk 3 of heap 0, bytes 0..1392 │ arena: head, few bytes │ …

@@ -78,13 +78,13 @@ impl PieceSource {
         Ok(())
     }
 
-    /// Whether somebody who connected is closed at once, rather than left to wait uncounted.
+    /// Whether a new connection is closed at once, rather than left to wait uncounted.
     fn refuses(&mut self, sender: &SocketAddr) -> bool {
         let most = self.options.connections;
         let full = self.connections.len() >= most;
         if full {
             self.advise(format!(
-                "{}: more than {most} connections at a time; hint: more receivers, or raise ulimit -n if it is below 1366",
+                "{}: more than {most} connections at a time; hint: run more receivers, or raise ulimit -n if it is below 1366",
                 self.at
             ));
         }

@@ -1,5 +1,6 @@
-//! What can be typed of SPEAD only; each group stands under its own heading in `--help`.
+//! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
+use super::heading::HEAPS;
 use super::limits::{PAIRS, at_least_one, some, up_to};
 use clap::{Args, ValueEnum};
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -7,41 +8,38 @@ use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where these options stand in `--help`.
-pub(super) const HEADING: &str = "SPEAD (--format spead)";
-
 /// How SPEAD heaps are made and cut into packets.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEADING)]
-pub(crate) struct SpeadSendArgs {
+#[command(next_help_heading = HEAPS)]
+pub(crate) struct HeapSendArgs {
     /// Payload of a heap
     #[arg(long, default_value = "4MiB", value_name = "SIZE")]
     pub(crate) heap_size: Size,
-    /// Stop after this many heaps of each sender (default: until --duration or Ctrl-C)
+    /// Stop after this many heaps from each sender (default: at --duration or Ctrl-C)
     #[arg(long, value_name = "N")]
     pub(crate) heaps: Option<u64>,
-    /// Bytes of a packet, with its SPEAD header; `mtu`: as the route takes; `heap`: each heap is one packet, for TCP
+    /// Packet size with SPEAD header; `mtu`: the largest that the route carries; `heap`: one packet per heap, for TCP
     #[arg(long, default_value = "1472", value_name = "BYTES")]
     pub(crate) packet: PacketArg,
-    /// Bits of value or address of an item pointer, SPEAD-64-N
+    /// SPEAD-64-N: bits of the value or address in an item pointer
     #[arg(long, default_value = "48", value_name = "N", value_parser = flavour)]
     pub(crate) flavour: Flavour,
-    /// Items a heap's payload is divided into
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("a heap without payload has --heap-size 0"))]
+    /// Number of items in a heap's payload
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<usize>("use --heap-size 0 for a heap without payload"))]
     pub(crate) items: usize,
-    /// All item pointers in every packet, so that each heap survives the loss of its first one
+    /// Repeat all item pointers in every packet, so that a heap survives the loss of its first one
     #[arg(long)]
     pub(crate) repeat_pointers: bool,
-    /// Send heaps to the destinations in turn, as substreams of one sender, instead of all to each
+    /// Send heaps to the destinations in turn, as substreams of one sender (default: every heap to each)
     #[arg(long)]
     pub(crate) substreams: bool,
     /// First heap counter
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) first_heap: u64,
-    /// From one heap's counter to the next
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<u64>("heaps of the same counter would be taken for one"))]
+    /// Step from one heap's counter to the next
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = at_least_one::<u64>("heaps with the same counter would be taken for one heap"))]
     pub(crate) heap_step: u64,
-    /// Cut heaps as spead2 does, instead of into packets that are as equal as they can be
+    /// Fill every packet but a heap's last, as spead2 does (default: packets of equal size)
     #[arg(long)]
     pub(crate) full_packets: bool,
     /// Send no item descriptors and no stop heap
@@ -51,7 +49,7 @@ pub(crate) struct SpeadSendArgs {
 
 fn flavour(text: &str) -> Result<Flavour, String> {
     let flavour = text.parse().ok().and_then(Flavour::new);
-    flavour.ok_or_else(|| format!("no flavour SPEAD-64-{text}\nhint: it is 8, 16, 24, 32, 40, 48 or 56"))
+    flavour.ok_or_else(|| format!("unknown flavour SPEAD-64-{text}\nhint: use 8, 16, 24, 32, 40, 48 or 56"))
 }
 
 /// Size of a SPEAD packet.
@@ -59,9 +57,9 @@ fn flavour(text: &str) -> Result<Flavour, String> {
 pub(crate) enum PacketArg {
     /// At most this many bytes.
     Bytes(usize),
-    /// As large as the route takes in one piece.
+    /// The largest that the route carries in one piece.
     Mtu,
-    /// The heap in one piece.
+    /// One packet for each heap.
     Heap,
 }
 
@@ -78,7 +76,7 @@ impl FromStr for PacketArg {
         match bytes {
             Some(bytes) if bytes >= 64 => Ok(Self::Bytes(bytes)),
             _ => Err(format!(
-                "`{text}` is no packet size\nhint: write 64 or more, like 1472 or 8972, or `mtu` or `heap`"
+                "invalid packet size `{text}`\nhint: write 64 or more, like 1472 or 8972, or `mtu` or `heap`"
             )),
         }
     }
@@ -89,20 +87,20 @@ impl FromStr for PacketArg {
 pub(crate) enum RateArg {
     /// Bits per second of datagram payload.
     Fixed(Rate),
-    /// As fast as this host and the network take it.
+    /// As fast as this host and the network can.
     Max,
-    /// Follow what the receiver says.
+    /// Follow the receiver's feedback.
     Auto(Bounds),
-    /// Search once, then keep.
+    /// Search once, then keep the rate.
     Search(Bounds),
 }
 
-/// What a rate that is found stays within, `MIN-MAX@START`, in bits per second; each may be left out.
+/// Bounds of a rate that is found, `MIN-MAX@START`, in bits per second; each is optional.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) least: Option<u64>,
     pub(crate) most: Option<u64>,
-    /// Where to begin.
+    /// Rate to start from.
     pub(crate) start: Option<u64>,
 }
 
@@ -111,12 +109,12 @@ impl FromStr for Bounds {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const HINT: &str =
-            "write MIN-MAX or MIN-MAX@START, such as auto:50Mbps-8Gbps@1Gbps; each may be left out";
+            "write MIN-MAX or MIN-MAX@START, such as auto:50Mbps-8Gbps@1Gbps; each is optional";
         let (range, start) = text.split_once('@').map_or((text, None), |(range, start)| (range, Some(start)));
         let (least, most) = match range.split_once('-') {
             Some(both) => both,
             None if range.is_empty() && start.is_some() => ("", ""),
-            None => return Err(format!("`{text}` has no two bounds\nhint: {HINT}")),
+            None => return Err(format!("`{text}` is not a pair of bounds\nhint: {HINT}")),
         };
         let rate = |text: &str| match text.trim() {
             "" => Ok(None),
@@ -130,16 +128,16 @@ impl FromStr for Bounds {
         let order = [least, start, most];
         let known: Vec<u64> = order.into_iter().flatten().collect();
         if !known.is_sorted() {
-            return Err(format!("`{text}` is not in order: least, start, most\nhint: {HINT}"));
+            return Err(format!("`{text}` is out of order: minimum, start, maximum\nhint: {HINT}"));
         }
         Ok(Self { least, most, start })
     }
 }
 
 impl Bounds {
-    /// These bounds, where something else has others: least, most, start.
+    /// These bounds, completed with others: least, most, start.
     pub(crate) fn or(self, least: u64, most: u64, start: u64) -> (u64, u64, u64) {
-        // One that is given moves the others that are not.
+        // A bound that is given moves those that are not.
         let given = self.least.max(self.start);
         let most = self.most.unwrap_or(most.max(given.unwrap_or(0)));
         let least = self.least.unwrap_or(least.min(self.start.unwrap_or(most)).min(most));
@@ -168,42 +166,43 @@ impl FromStr for RateArg {
 
 /// How SPEAD heaps are put together.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEADING)]
-pub(crate) struct SpeadReceiveArgs {
-    /// Heaps under construction at a time: how much reordering over heaps is put right
+#[command(next_help_heading = HEAPS)]
+pub(crate) struct HeapReceiveArgs {
+    /// Incomplete heaps held at a time; more heaps absorb more reordering
     #[arg(long, default_value_t = 16, value_name = "HEAPS", value_parser = at_least_one::<usize>("16 suits most senders"))]
     pub(crate) heap_window: usize,
-    /// Largest heap accepted
+    /// Largest heap to accept
     #[arg(long, default_value = "256MiB", value_name = "SIZE")]
     pub(crate) largest_heap: Size,
-    /// A heap ends incomplete this long after its first packet
+    /// Give up an incomplete heap this long after its first packet
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = some::<Span>("longer than a heap takes to arrive, such as 1s"))]
     pub(crate) heap_timeout: Span,
-    /// How long finished heaps are known, so that their late and doubled packets are refused; 0: any packet may begin its heap anew
+    /// Time for which finished heaps are remembered, so that their late and duplicate packets are refused; 0: a late
+    /// packet starts its heap again
     #[arg(long, default_value = "1s", value_name = "TIME")]
     pub(crate) remember: Span,
-    /// Senders count their heaps independently: tell heaps apart by sender, too
+    /// Tell heaps apart by sender as well as by counter, for senders that count independently
     #[arg(long)]
     pub(crate) by_sender: bool,
-    /// Packets of a heap must come in order, as spead2 wants it by default
+    /// Require the packets of a heap in order, as spead2 does by default
     #[arg(long)]
     pub(crate) in_order: bool,
-    /// Stop items that end the stream: `first`, `never`, or how many
+    /// Stop items that end the stream: `first`, `never` or a number
     #[arg(long, default_value = "first", value_name = "WHEN")]
     pub(crate) stop_items: StopArg,
     /// Stop after this many heaps
-    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("leave it out for no limit"))]
+    #[arg(long, value_name = "N", value_parser = at_least_one::<u64>("omit it for no limit"))]
     pub(crate) heaps: Option<u64>,
     /// Ignore heaps with a smaller counter
     #[arg(long, value_name = "N")]
     pub(crate) start_heap: Option<u64>,
-    /// Write incomplete heaps, too, their gaps filled with zeros (with --output-file)
+    /// Write incomplete heaps too, with zeros in their gaps (with --output-file)
     #[arg(long)]
     pub(crate) incomplete: bool,
-    /// End when the last TCP connection has ended
+    /// Stop when the last TCP connection has closed
     #[arg(long)]
     pub(crate) end_with_connections: bool,
-    /// Tell senders what arrives, for their `--rate auto`
+    /// Report to senders what arrives, for their `--rate auto`
     #[arg(long)]
     pub(crate) feedback: bool,
 }
@@ -211,9 +210,9 @@ pub(crate) struct SpeadReceiveArgs {
 /// Which stop items end a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopArg {
-    /// None.
+    /// No stop item does.
     Never,
-    /// The first this many.
+    /// This many stop items.
     After(u32),
 }
 
@@ -227,7 +226,7 @@ impl FromStr for StopArg {
             _ => match text.parse() {
                 Ok(n) if n > 0 => Ok(Self::After(n)),
                 _ => Err(format!(
-                    "`{text}` is neither `first` nor `never` nor a number of stop items\nhint: a sender sends one, so as many as there are senders"
+                    "`{text}` is not `first`, `never` or a number of stop items\nhint: each sender sends one, so use the number of senders"
                 )),
             },
         }
@@ -236,39 +235,39 @@ impl FromStr for StopArg {
 
 /// The experiments of SDP memo 046.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = HEADING)]
-pub(crate) struct SpeadBenchArgs {
-    /// Experiments: link, light, receiver, pairs, scaling (default: all)
+#[command(next_help_heading = HEAPS)]
+pub(crate) struct HeapBenchArgs {
+    /// Experiments to run (default: all)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     pub(crate) experiments: Vec<Experiment>,
     /// Payload of a heap
-    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("heaps of 4MiB are the memo's"))]
+    #[arg(long, default_value = "4MiB", value_name = "SIZE", value_parser = some::<Size>("the memo uses heaps of 4MiB"))]
     pub(crate) heap_size: Size,
-    /// Sender and receiver pairs (pairs, scaling)
-    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "a pair for each processor or two is enough"))]
+    /// Number of sender and receiver pairs (experiments pairs and scaling)
+    #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two processors is enough"))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)
-    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("leave --rates out to have them chosen"))]
+    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches)
+    #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"))]
     pub(crate) rates: Vec<Rate>,
-    /// Addresses to receive on, one for each interface; pairs take turns (default: --address)
+    /// Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)
     #[arg(long, value_name = "IPS", value_delimiter = ',')]
     pub(crate) interfaces: Vec<std::net::IpAddr>,
-    /// Write tables, plots and the figures as JSON to this directory
+    /// Directory for tables, plots and the figures as JSON
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, default_value = "spead-bench")]
     pub(crate) report: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Experiment {
-    /// Bare UDP and TCP loops: what the link can do (memo, table 1)
+    /// Bare UDP and TCP loops: the limit of the link (memo, table 1)
     Link,
-    /// Senders alone: default, MTU, buffers, both (table 2)
+    /// Senders without receivers: default, MTU, buffers, both (table 2)
     Light,
-    /// Senders against receivers, and the heaps lost (tables 3 and 4)
+    /// Senders with receivers, and the heaps lost (tables 3 and 4)
     Receiver,
     /// Pairs at rising rates, and TCP (figures 2, 3 and 6)
     Pairs,
-    /// One to N senders at several rates, and what is missing to N times one (figures 4 and 5)
+    /// One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)
     Scaling,
 }
 

@@ -1,0 +1,163 @@
+//! The verbs, and what `-h` shows of each.
+
+use super::bench::BenchArgs;
+use super::config::ConfigArgs;
+use super::demo::DemoArgs;
+use super::generate::GenerateArgs;
+use super::heading::GENERAL;
+use super::inspect::InspectArgs;
+use super::receive::ReceiveArgs;
+use super::record::RecordArgs;
+use super::send::SendArgs;
+use super::stored::{CatArgs, CheckArgs, LsArgs};
+use clap::{Arg, Command, CommandFactory, Parser, Subcommand};
+
+const EXIT: &str = "Exit status: 0 success; 1 a check failed, data were lost where none may be, or a measurement was \
+                    interrupted; 2 wrong usage, or something could not be opened.";
+
+/// Receive, record, send and measure telescope and detector data.
+///
+/// Sizes are written like 64MiB, rates like 8Gbps, times like 10s or 250ms, addresses like
+/// udp://[ip]:port?iface=eth0 or tcp://ip:port.
+#[derive(Debug, Parser)]
+#[command(name = "skyhaul", version, propagate_version = true, max_term_width = 110, after_help = EXIT)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Run the whole chain on this machine, with nothing to set up
+    Demo(DemoArgs),
+    /// Send a file, a recording, a pattern or noise as packets
+    Send(SendArgs),
+    /// Receive streams and write them to a file or standard output, or discard them
+    Receive(ReceiveArgs),
+    /// Record streams onto disks, and forward them
+    Record(RecordArgs),
+    /// List recordings
+    Ls(LsArgs),
+    /// Check that a recording holds everything that was acknowledged
+    Check(CheckArgs),
+    /// Write a recording to standard output
+    Cat(CatArgs),
+    /// Show packets of a file, a capture or a live port, field by field
+    Inspect(InspectArgs),
+    /// Measure this machine's receive, send and record paths against bare loops
+    Bench(BenchArgs),
+    /// Write man pages or shell completions
+    #[command(hide = true)]
+    Generate(GenerateArgs),
+}
+
+/// What `-h` shows of the verbs that have many options: those that people need first. Other verbs show all of theirs.
+const FIRST: [(&str, &[&str]); 4] = [
+    (
+        "receive",
+        &[
+            "listen",
+            "pcap",
+            "format",
+            "output_file",
+            "forward",
+            "duration",
+            "idle",
+            "memory",
+            "verify",
+            "json",
+        ],
+    ),
+    (
+        "record",
+        &["listen", "pcap", "format", "disk", "scan", "forward", "duration", "idle", "memory", "json"],
+    ),
+    ("send", &["input", "scan", "disk", "pattern", "format", "to", "rate", "packets", "duration", "json"]),
+    (
+        "bench",
+        &[
+            "what",
+            "format",
+            "candidates",
+            "sizes",
+            "time",
+            "rounds",
+            "directory",
+            "address",
+            "report",
+            "json",
+        ],
+    ),
+];
+
+/// The definition as it is parsed and shown: `-1` is refused as a value rather than as an unknown option, and `-h` is
+/// short.
+pub(super) fn definition() -> Command {
+    let command = Cli::command();
+    let verbs: Vec<String> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+    let mut command = verbs.iter().fold(command, |command, verb| command.mut_subcommand(verb, refined));
+    command.build();
+    // These two exist only now.
+    let under_general = |arg: Arg| match arg.get_id().as_str() {
+        "help" => arg.help_heading(GENERAL),
+        "version" => arg.help_heading(GENERAL).hide_short_help(true),
+        _ => arg,
+    };
+    verbs
+        .iter()
+        .fold(command, |command, verb| command.mut_subcommand(verb, |verb| verb.mut_args(under_general)))
+}
+
+fn refined(verb: Command) -> Command {
+    let name = verb.get_name().to_owned();
+    let first = FIRST.iter().find(|(of, _)| *of == name).map(|(_, first)| *first);
+    let verb = verb.mut_args(|arg| {
+        let takes_value = arg.get_action().takes_values();
+        let arg = if takes_value { arg.allow_negative_numbers(true) } else { arg };
+        let rare = first.is_some_and(|first| !first.contains(&arg.get_id().as_str()));
+        if rare { arg.hide_short_help(true) } else { arg }
+    });
+    verb.after_help(format!("`skyhaul {name} --help` shows all options.")).after_long_help(EXIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(verb: &str, help: &str) -> String {
+        definition().try_get_matches_from(["skyhaul", verb, help]).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn short_help_shows_what_people_need_first_and_long_help_everything() {
+        for (verb, first) in FIRST {
+            let command = definition();
+            let all: Vec<&Arg> = command.find_subcommand(verb).unwrap().get_arguments().collect();
+            let (short, long) = (shown(verb, "-h"), shown(verb, "--help"));
+            assert!(first.len() <= 10, "{verb}");
+            assert!(first.iter().all(|id| all.iter().any(|arg| arg.get_id() == *id)), "{verb}");
+            assert!(
+                short.trim_end().ends_with(&format!("`skyhaul {verb} --help` shows all options.")),
+                "{short}"
+            );
+            for arg in all.iter().filter(|arg| arg.get_long().is_some()) {
+                let (id, name) = (arg.get_id().as_str(), format!("--{} ", arg.get_long().unwrap()));
+                let has = |text: &str| text.replace('\n', " ").contains(&name);
+                assert!(has(&long), "{verb} {name}");
+                assert_eq!(has(&short), first.contains(&id) || id == "help", "{verb} {name}: {short}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_of_a_verb_with_many_stands_under_a_heading_and_the_general_ones_come_last() {
+        for (verb, _) in FIRST {
+            let long = shown(verb, "--help");
+            assert!(!long.contains("\nOptions:\n"), "{long}");
+            let mut headings = long.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':'));
+            assert_eq!(headings.next_back(), Some("General:"), "{verb}");
+        }
+    }
+}

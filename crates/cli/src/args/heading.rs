@@ -1,0 +1,24 @@
+//! Headings of `--help`, in the order in which a verb shows them.
+//!
+//! The order is that in which a verb's options are defined: the first option of a heading gives its place.
+
+/// What a receiver takes in.
+pub(super) const INPUT: &str = "What to receive";
+/// What a sender sends.
+pub(super) const SOURCE: &str = "What to send";
+/// Files, disks and destinations.
+pub(super) const DESTINATION: &str = "Where it goes";
+/// Start and end of receiving.
+pub(super) const WHEN: &str = "When it starts and ends";
+/// Rate and length of what is sent.
+pub(super) const PACE: &str = "How fast and how long";
+/// Streams of frames: VDIF, Mark 5B, LOFAR.
+pub(super) const FRAMES: &str = "Frames";
+/// What a machine with other memory, processors or network cards may need.
+pub(super) const HOST: &str = "Memory and threads";
+/// Faults on purpose, and payloads that verify themselves.
+pub(super) const TESTING: &str = "Testing";
+/// All that is for SPEAD heaps only. `misplaced` recognises these options by it.
+pub(super) const HEAPS: &str = "SPEAD heaps (--format spead)";
+/// Output, configuration and help: of every verb.
+pub(super) const GENERAL: &str = "General";

@@ -1,0 +1,119 @@
+//! Arguments of `send`.
+
+use super::format::{FormatParser, SENT};
+use super::heading::{DESTINATION, FRAMES, HOST, PACE, SOURCE, TESTING};
+use super::heaps::{HeapSendArgs, RateArg};
+use super::limits::{SENDERS, at_least_one, from_to, up_to};
+use super::output::OutputArgs;
+use clap::{Args, ValueEnum, ValueHint};
+use skyhaul::io::address::Endpoint;
+use skyhaul::io::fault::Faults;
+use skyhaul::io::quantity::Span;
+use skyhaul::wire::Format;
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct SendArgs {
+    /// Send the frames of this file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what", help_heading = SOURCE)]
+    pub(crate) input: Option<PathBuf>,
+    /// Send this recording (with --disk)
+    #[arg(long, value_name = "NAME", group = "what", requires = "disk", help_heading = SOURCE)]
+    pub(crate) scan: Option<String>,
+    /// A disk of the recording; may be repeated
+    #[arg(long = "disk", value_name = "DIR", value_hint = ValueHint::DirPath, requires = "scan", help_heading = SOURCE)]
+    pub(crate) disk: Vec<PathBuf>,
+    /// Send payloads that verify themselves
+    #[arg(long, group = "what", help_heading = SOURCE)]
+    pub(crate) pattern: bool,
+    /// Send 2-bit Gaussian noise with a tone
+    #[arg(long, group = "what", help_heading = SOURCE)]
+    pub(crate) noise: bool,
+    #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help = SENT.as_str(), help_heading = SOURCE)]
+    pub(crate) format: Format,
+    /// Send the input this many times, with time running on
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "input", value_parser = at_least_one::<u64>("1 sends the input once"), help_heading = SOURCE)]
+    pub(crate) r#loop: u64,
+    /// Number of the recording's stream, if it has several
+    #[arg(long, value_name = "N", requires = "scan", help_heading = SOURCE)]
+    pub(crate) stream: Option<u32>,
+    /// Follow the recording while it is being made
+    #[arg(long, requires = "scan", help_heading = SOURCE)]
+    pub(crate) follow: bool,
+    /// Send invalid frames in place of missing or damaged chunks of the recording (default: skip them)
+    #[arg(long, requires = "scan", help_heading = SOURCE)]
+    pub(crate) fill: bool,
+    /// Destination address; may be repeated, and each gets everything from senders of its own
+    #[arg(long, value_name = "ADDRESS", required = true, help_heading = DESTINATION)]
+    pub(crate) to: Vec<Endpoint>,
+    /// Senders to each destination, each from a port of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two processors is enough"), help_heading = DESTINATION)]
+    pub(crate) senders: usize,
+    /// Rate of datagram payload, like 1Gbps; or `max`, `auto`, `search`
+    ///
+    /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. `max` sends as fast as
+    /// this host can, and is the default if the data end or go over TCP; a pattern or noise over UDP needs a rate unless
+    /// --packets or --heaps limits it. For SPEAD over UDP, `auto` follows the receiver's feedback (`receive
+    /// --feedback`), and `search` finds the highest rate without loss once and keeps it. Both take bounds for each
+    /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
+    #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = PACE)]
+    pub(crate) rate: Vec<RateArg>,
+    /// Stop after this many packets
+    #[arg(long, value_name = "N", help_heading = PACE)]
+    pub(crate) packets: Option<u64>,
+    /// Stop after this long
+    #[arg(long, value_name = "TIME", help_heading = PACE)]
+    pub(crate) duration: Option<Span>,
+    /// Payload of a generated frame, in bytes
+    #[arg(long, default_value_t = 8000, value_name = "BYTES", help_heading = FRAMES)]
+    pub(crate) payload: usize,
+    /// VDIF threads of a generated stream
+    #[arg(long, default_value_t = 1, value_name = "N", help_heading = FRAMES)]
+    pub(crate) threads: u16,
+    /// Frames per second of each thread (default: from the headers, otherwise from the rate)
+    #[arg(long, value_name = "N", value_parser = from_to::<u32>(1, 1 << 24, "omit it if the headers or the rate give the frame rate"), help_heading = FRAMES)]
+    pub(crate) frame_rate: Option<u32>,
+    /// Sequence number before each frame
+    #[arg(long, value_enum, default_value_t = NumberArg::Auto, help_heading = FRAMES)]
+    pub(crate) sequence: NumberArg,
+    /// First sequence number
+    #[arg(long, value_name = "N", default_value_t = 0, help_heading = FRAMES)]
+    pub(crate) first: u64,
+    /// Processors for the sending threads, like 2,3, assigned in turn
+    #[arg(long, value_name = "LIST", value_delimiter = ',', help_heading = HOST)]
+    pub(crate) cpu: Vec<usize>,
+    /// How to hand packets to the kernel
+    #[arg(long, value_enum, default_value_t = SendMode::Auto, help_heading = HOST)]
+    pub(crate) mode: SendMode,
+    /// Lose, reorder, duplicate or damage packets on purpose, like loss=0.01,reorder=64,duplicate=0.01,seed=7
+    #[arg(long, value_name = "SPEC", help_heading = TESTING)]
+    pub(crate) faults: Option<Faults>,
+    #[command(flatten)]
+    pub(crate) spead: HeapSendArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NumberArg {
+    /// Little-endian over UDP, none over TCP
+    Auto,
+    /// Little-endian, as FILA10G, DBBC3 and jive5ab send it
+    Little,
+    /// Big-endian
+    Big,
+    /// No sequence number
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SendMode {
+    /// The fastest that works on this host
+    Auto,
+    /// Trains of packets in one system call (UDP_SEGMENT)
+    Gso,
+    /// Several packets in one system call
+    Mmsg,
+    /// One packet in one system call
+    Plain,
+}
