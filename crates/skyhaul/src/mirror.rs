@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A target never costs the recording a frame: its queue is bounded, and what does not fit is dropped *for that
-//! target*, whole frames, counted. A [`View`] keeps its block from being reused until it is sent, so a queue grows
-//! only while a quarter of the pool is free, and is dropped when less than an eighth is.
+//! target*, whole frames, counted. A [`View`](skyhaul_io::memory::View) keeps its block from being reused until it is
+//! sent, so a queue grows only while a quarter of the pool is free, and is dropped when less than an eighth is.
 //!
 //! Frames are sent once each, in the order in which they were placed. What the recording strips from the front
 //! (the VTP sequence number) is put back for UDP; TCP carries plain concatenated frames, as VTP has it.
@@ -15,112 +15,20 @@
 //! Receivers tell streams apart by their sender, so each stream leaves by a socket of its own.
 
 mod outlet;
+mod tap;
+mod target;
 
-use crate::receive::StreamInfo;
-use crossbeam_queue::ArrayQueue;
+pub use tap::Tap;
+pub use target::TargetReport;
+
 use outlet::Outlets;
-use skyhaul_core::wire::{Keep, Numbering, Place, StreamFormat};
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::copy;
-use skyhaul_io::memory::{Block, Pool, View};
-use skyhaul_io::source::Train;
-use skyhaul_io::udp::send::Sent;
 use std::io;
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// Longest run handed on at once: about one train.
-const RUN_BYTES: usize = 256 << 10;
-/// Runs that may wait for one target, whatever memory there is.
-const QUEUE: usize = 65_536;
-/// Runs that may always wait, and the part of the pool that must be free for more: a slow target uses memory that the
-/// recording does not need, and no other.
-const ALWAYS: usize = 256;
-const FREE_PART: usize = 4;
-/// The part of the pool that what waits for targets is given up for.
-const RESERVE: usize = 8;
-/// Runs that wait for a target that is behind.
-const BEHIND: usize = 16;
-
-/// Frames that lie side by side in a block.
-#[derive(Debug)]
-struct Run {
-    stream: u32,
-    view: View,
-    unit: u32,
-    /// Sequence number of the first frame.
-    number: u64,
-    /// How it stands in front of each frame, where that was stripped.
-    network: Option<Numbering>,
-}
-
-/// How the sequence number is put back that the recording strips.
-fn put_back(format: &StreamFormat) -> Option<Numbering> {
-    let stripped = format.keep == Keep::StripNetwork && format.place == Place::Sequence;
-    format.numbering().filter(|_| stripped)
-}
-
-/// A target's counters.
-#[derive(Debug, Default)]
-struct Counters {
-    frames: AtomicU64,
-    bytes: AtomicU64,
-    dropped: AtomicU64,
-    refused: AtomicU64,
-    connections: AtomicU64,
-    error: Mutex<Option<String>>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    queue: ArrayQueue<Run>,
-    asleep: AtomicBool,
-    ended: AtomicBool,
-    counters: Counters,
-    name: String,
-    thread: std::sync::OnceLock<std::thread::Thread>,
-}
-
-impl Shared {
-    /// Until there is something to do, or for a moment.
-    fn sleep(&self) {
-        self.asleep.store(true, Ordering::Release);
-        if self.queue.is_empty() && !self.ended.load(Ordering::Acquire) {
-            std::thread::park_timeout(Duration::from_millis(100));
-        }
-        self.asleep.store(false, Ordering::Release);
-    }
-
-    fn wake(&self) {
-        if self.asleep.swap(false, Ordering::AcqRel)
-            && let Some(thread) = self.thread.get()
-        {
-            thread.unpark();
-        }
-    }
-}
-
-/// What became of the frames for one target.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct TargetReport {
-    /// Its address.
-    pub target: String,
-    /// Frames sent.
-    pub frames: u64,
-    /// Bytes sent, network headers of our own included.
-    pub bytes: u64,
-    /// Frames not sent because the target was slower than the stream.
-    pub dropped_queue: u64,
-    /// Frames not sent because the system refused them (buffer full, no route).
-    pub dropped_refused: u64,
-    /// TCP connections made: one for each stream; more mean that one broke.
-    pub connections: u64,
-    /// The last error, if any.
-    pub error: Option<String>,
-}
+use target::{Run, Shared};
 
 /// All targets of a receiver.
 #[derive(Debug, Default)]
@@ -140,14 +48,7 @@ impl Mirror {
         targets.iter().try_for_each(Endpoint::check_destination)?;
         let mut mirror = Mirror::default();
         for endpoint in targets {
-            let shared = Arc::new(Shared {
-                queue: ArrayQueue::new(QUEUE),
-                asleep: AtomicBool::new(false),
-                ended: AtomicBool::new(false),
-                counters: Counters::default(),
-                name: endpoint.to_string(),
-                thread: std::sync::OnceLock::new(),
-            });
+            let shared = Arc::new(Shared::new(endpoint.to_string()));
             let outlets = Outlets::open(endpoint)?;
             let of_thread = shared.clone();
             let thread =
@@ -162,12 +63,7 @@ impl Mirror {
     /// An engine's end of it; `None` if there is no target.
     #[must_use]
     pub fn tap(&self) -> Option<Tap> {
-        (!self.targets.is_empty()).then(|| Tap {
-            targets: self.targets.clone(),
-            streams: Vec::new(),
-            pending: None,
-            spare: None,
-        })
+        (!self.targets.is_empty()).then(|| Tap::new(self.targets.clone()))
     }
 
     /// What became of the frames so far.
@@ -214,154 +110,6 @@ impl Drop for Mirror {
     }
 }
 
-/// What an engine knows of a stream it mirrors.
-#[derive(Clone, Copy, Debug)]
-struct Mirrored {
-    stream: u32,
-    unit: u32,
-    network: Option<Numbering>,
-}
-
-/// An engine's end of a [`Mirror`]: gathers frames into runs.
-#[derive(Debug)]
-pub struct Tap {
-    targets: Vec<Arc<Shared>>,
-    streams: Vec<Mirrored>,
-    pending: Option<Pending>,
-    /// Where packets lie that are placed elsewhere, and how much of it they take.
-    spare: Option<(Block, usize)>,
-}
-
-#[derive(Debug)]
-struct Pending {
-    block: usize,
-    end: usize,
-    run: Run,
-}
-
-impl Tap {
-    /// A stream's frames may follow.
-    pub(crate) fn stream_began(&mut self, info: &StreamInfo) {
-        let network = put_back(&info.format);
-        self.streams.push(Mirrored { stream: info.id, unit: info.unit_bytes, network });
-    }
-
-    /// No more frames of a stream follow.
-    pub(crate) fn stream_ended(&mut self, info: &StreamInfo) {
-        self.flush();
-        self.streams.retain(|mirrored| mirrored.stream != info.id);
-    }
-
-    /// Frames were written at `range` of `block`; `base` is the number of the frame that begins the block.
-    #[inline]
-    pub(crate) fn frames(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
-        if !self.goes_on(stream, block, &range) {
-            self.begin(stream, block, range, base);
-        }
-    }
-
-    /// Whether the gathered run goes on with `range` of `block`: then it is part of it now.
-    #[inline]
-    fn goes_on(&mut self, stream: u32, block: &mut Block, range: &Range<usize>) -> bool {
-        let Some(p) = &mut self.pending else { return false };
-        let goes_on = p.run.stream == stream
-            && p.block == block.index()
-            && p.end == range.start
-            && p.run.view.len() < RUN_BYTES
-            && block.extend(&mut p.run.view, range.end - range.start);
-        if goes_on {
-            p.end = range.end;
-        }
-        goes_on
-    }
-
-    /// Packets whose payloads are placed elsewhere, sent on as they came: this copies them. `sender` tells streams apart.
-    pub(crate) fn packets(&mut self, sender: u32, train: &Train<'_>, pool: &Pool) {
-        let stride = if train.stride == 0 { train.bytes.len() } else { train.stride.min(train.bytes.len()) };
-        let Some(tail) = train.bytes.len().checked_rem(stride) else { return };
-        let (whole, last) = train.bytes.split_at(train.bytes.len() - tail);
-        self.run_of(sender, whole, stride, pool);
-        self.run_of(sender, last, tail, pool);
-    }
-
-    /// Packets of `unit` bytes each, side by side.
-    fn run_of(&mut self, stream: u32, bytes: &[u8], unit: usize, pool: &Pool) {
-        if bytes.is_empty() {
-            return;
-        }
-        let full = self.spare.as_ref().is_none_or(|(block, used)| block.len() - used < bytes.len());
-        if full {
-            self.flush();
-            self.spare = pool.take().map(|block| (block, 0));
-        }
-        let Some((mut block, used)) = self.spare.take().filter(|(block, _)| block.len() >= bytes.len())
-        else {
-            let packets = (bytes.len() / unit) as u64;
-            return self.targets.iter().for_each(|target| target.counters.drop_frames(packets));
-        };
-        let range = used..used + bytes.len();
-        block.place(used, bytes);
-        let mirrored = Mirrored { stream, unit: unit as u32, network: None };
-        let alike = self.pending.as_ref().is_some_and(|p| p.run.unit == mirrored.unit);
-        if !(alike && self.goes_on(stream, &mut block, &range)) {
-            self.begin_run(mirrored, &mut block, range.clone(), 0);
-        }
-        self.spare = Some((block, range.end));
-    }
-
-    fn begin(&mut self, stream: u32, block: &mut Block, range: Range<usize>, base: u64) {
-        let Some(&mirrored) = self.streams.iter().find(|s| s.stream == stream) else { return };
-        self.begin_run(mirrored, block, range, base);
-    }
-
-    fn begin_run(&mut self, mirrored: Mirrored, block: &mut Block, range: Range<usize>, base: u64) {
-        let Mirrored { stream, unit, network } = mirrored;
-        self.flush();
-        let pool = block.pool();
-        // Memory that is still being prepared is not short.
-        if pool.is_touched() && pool.free() < pool.blocks() / RESERVE {
-            self.relieve();
-        }
-        let number = base.wrapping_add((range.start / unit.max(1) as usize) as u64);
-        let Some(view) = block.view(range.clone()) else {
-            // In more separate pieces than a block can show. The recording has the frames; the targets do not.
-            let frames = (range.len() / unit.max(1) as usize) as u64;
-            self.targets.iter().for_each(|target| target.counters.drop_frames(frames));
-            return;
-        };
-        let run = Run { stream, view, unit, number, network };
-        self.pending = Some(Pending { block: block.index(), end: range.end, run });
-    }
-
-    /// Memory runs short: it is the recording's. What waits for a target that is behind is dropped.
-    #[cold]
-    fn relieve(&mut self) {
-        for target in self.targets.iter().filter(|target| target.queue.len() > BEHIND) {
-            while let Some(run) = target.queue.pop() {
-                target.counters.drop_frames(run.frames());
-            }
-        }
-    }
-
-    /// Hand the gathered run to every target.
-    pub(crate) fn flush(&mut self) {
-        let Some(Pending { run, .. }) = self.pending.take() else { return };
-        // Another thread reads them from here on.
-        copy::fence();
-        let frames = run.frames();
-        let pool = run.view.pool();
-        let scarce = pool.is_touched() && pool.free() < pool.blocks() / FREE_PART;
-        for target in &self.targets {
-            let copy = Run { view: run.view.clone(), ..run };
-            let full = scarce && target.queue.len() >= ALWAYS;
-            if full || target.queue.push(copy).is_err() {
-                target.counters.drop_frames(frames);
-            }
-            target.wake();
-        }
-    }
-}
-
 /// How long a target may take what is queued when the receiver has stopped, as long as it takes something.
 const LINGER: Duration = Duration::from_secs(30);
 /// Runs sent together.
@@ -397,107 +145,5 @@ fn work(shared: &Shared, mut outlets: Outlets) {
             _ => outlets.send(&runs, &shared.counters),
         }
         runs.clear();
-    }
-}
-
-impl Counters {
-    fn connected(&self, tcp: bool) {
-        self.connections.fetch_add(u64::from(tcp), Ordering::Relaxed);
-    }
-
-    fn drop_frames(&self, frames: u64) {
-        self.dropped.fetch_add(frames, Ordering::Relaxed);
-    }
-
-    fn refuse(&self, frames: u64) {
-        self.refused.fetch_add(frames, Ordering::Relaxed);
-    }
-
-    fn note(&self, error: &io::Error) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
-    }
-
-    fn enter(&self, frames: u64, outcome: io::Result<Sent>) {
-        match outcome {
-            Ok(sent) => {
-                self.frames.fetch_add(sent.packets as u64, Ordering::Relaxed);
-                self.bytes.fetch_add(sent.bytes as u64, Ordering::Relaxed);
-                self.refused.fetch_add(sent.refused as u64, Ordering::Relaxed);
-            }
-            Err(e) => {
-                self.refuse(frames);
-                self.note(&e);
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use skyhaul_io::memory::{Pool, PoolOptions};
-
-    const UNIT: usize = 1000;
-
-    /// A tap to a target whose thread takes nothing.
-    fn tap() -> (Tap, Arc<Shared>) {
-        let target = Arc::new(Shared {
-            queue: ArrayQueue::new(QUEUE),
-            asleep: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            counters: Counters::default(),
-            name: "nobody".into(),
-            thread: std::sync::OnceLock::new(),
-        });
-        let streams = vec![Mirrored { stream: 1, unit: UNIT as u32, network: None }];
-        (Tap { targets: vec![target.clone()], streams, pending: None, spare: None }, target)
-    }
-
-    /// Hand on more runs than may always wait; what became of them: those that wait, and frames dropped.
-    fn more_than_always(blocks: &mut [Block], tap: &mut Tap, target: &Shared) -> (usize, u64) {
-        for n in 0..ALWAYS + 50 {
-            let at = n / blocks.len() * UNIT;
-            let of = n % blocks.len();
-            tap.frames(1, &mut blocks[of], at..at + UNIT, 0);
-        }
-        tap.flush();
-        (target.queue.len(), target.counters.dropped.load(Ordering::Relaxed))
-    }
-
-    #[test]
-    fn nothing_is_dropped_for_memory_that_is_still_being_prepared() {
-        // So much that it takes a while; a try in which all of it came meanwhile says nothing.
-        let options = PoolOptions { total_bytes: 512 << 20, block_bytes: 1 << 20, shared: false };
-        let tried = (0..100).find_map(|_| {
-            let pool = Pool::new(&options).unwrap();
-            let mut blocks: Vec<Block> = (0..8).map(|_| pool.take().unwrap()).collect();
-            let (mut tap, target) = tap();
-            let found = more_than_always(&mut blocks, &mut tap, &target);
-            let scarce = pool.free() < pool.blocks() / RESERVE;
-            (scarce && !pool.is_touched()).then_some(found)
-        });
-        assert_eq!(tried, Some((ALWAYS + 50, 0)), "a large pool is not there at once");
-    }
-
-    #[test]
-    fn what_waits_for_a_target_is_given_up_where_memory_is_short() {
-        let options = PoolOptions { total_bytes: 16 << 20, block_bytes: 1 << 20, shared: false };
-        let pool = Pool::new(&options).unwrap();
-        pool.wait_until_touched().unwrap();
-        let mut blocks: Vec<Block> = (0..8).map(|_| pool.take().unwrap()).collect();
-        let (mut tap, target) = tap();
-        assert_eq!(more_than_always(&mut blocks, &mut tap, &target), (ALWAYS + 50, 0), "half of it is free");
-
-        // Less than a quarter is: no more than may always wait.
-        blocks.extend((0..5).map(|_| pool.take().unwrap()));
-        let (mut tap, target) = self::tap();
-        assert_eq!(more_than_always(&mut blocks, &mut tap, &target), (ALWAYS, 50));
-
-        // Less than an eighth: it is given up.
-        blocks.extend((0..2).map(|_| pool.take().unwrap()));
-        let (mut tap, target) = self::tap();
-        let (waiting, dropped) = more_than_always(&mut blocks, &mut tap, &target);
-        assert!(waiting <= BEHIND + 1, "{waiting} wait");
-        assert_eq!(waiting as u64 + dropped, (ALWAYS + 50) as u64);
     }
 }

@@ -13,11 +13,14 @@
 
 mod admission;
 mod allow;
+mod board;
 mod engine;
 mod gate;
+mod info;
 pub mod keyed;
 mod learning;
 pub(crate) mod objects;
+mod options;
 mod placing;
 mod reader;
 mod receiver;
@@ -26,6 +29,7 @@ mod sets;
 mod sinks;
 mod strangers;
 mod stream;
+mod tables;
 mod tally;
 mod tcp;
 #[cfg(test)]
@@ -34,10 +38,11 @@ mod tests;
 pub use allow::{Allow, NoOrigin, Origin};
 pub use engine::{Engine, EngineOptions};
 pub use gate::{DataTime, Gate};
+pub use info::{Part, StreamInfo, StreamReport};
 pub use objects::{ObjectCounts, ObjectOptions, ObjectSink, Received, Storable};
-pub use receiver::{Receiver, ReceiverOptions, Running};
+pub use options::ReceiverOptions;
+pub use receiver::{Receiver, Running};
 pub use sinks::{Collected, Collector};
-pub use stream::{Part, StreamInfo, StreamReport};
 pub use tally::{Others, Tally};
 
 /// Where finished parts go. Called on the receiving thread: must not block.

@@ -10,117 +10,22 @@
 //!
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
+mod distribution;
+mod source;
+
+pub use distribution::Distribution;
+pub use source::SourceReport;
+
 use crate::mirror::TargetReport;
 use crate::receive::objects::ObjectReport;
 use crate::receive::{ObjectCounts, Others, StreamInfo, StreamReport, Tally};
 use crate::recording::Event;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::measure::Histogram;
 use skyhaul_core::placement::Rejects;
-use skyhaul_io::source::SourceStats;
 use std::collections::BTreeMap;
 
 /// Version of the JSON reports; grows when a field changes its meaning or goes.
 pub const VERSION: u32 = 2;
-
-/// One socket, capture or connection.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct SourceReport {
-    /// Its address.
-    pub listen: String,
-    /// How it receives, and why so.
-    pub tier: String,
-    /// Why that tier.
-    pub because: String,
-    /// Packets handed on.
-    pub packets: u64,
-    /// Bytes in them.
-    pub bytes: u64,
-    /// Trains they came in.
-    pub trains: u64,
-    /// Thrown away by the kernel because this program was too slow; a train that reached the socket in one piece counts as one.
-    pub socket_drops: u64,
-    /// Cut because they were longer than expected.
-    pub truncated: u64,
-    /// Unreadable as what they claim to be.
-    pub malformed: u64,
-    /// In IP fragments that could not be joined.
-    pub fragments: u64,
-    /// Records of a capture that held several packets and were cut into them.
-    pub cut_trains: u64,
-    /// A capture that ends within a record, or in what is none: what may have followed was not read.
-    pub cut_short: u64,
-    /// Kernel buffer asked for, bytes.
-    pub buffer_asked: u64,
-    /// Kernel buffer granted, bytes.
-    pub buffer_granted: u64,
-    /// Interface whose counters follow.
-    pub interface: String,
-    /// Packets the interface received meanwhile (all traffic).
-    pub interface_packets: u64,
-    /// Packets the interface dropped or missed meanwhile.
-    pub interface_drops: u64,
-    /// What would help.
-    pub remedies: Vec<String>,
-}
-
-impl SourceReport {
-    /// From a source's counters.
-    #[must_use]
-    pub fn new(listen: String, stats: SourceStats) -> Self {
-        let seen = stats.interface.as_ref().map(|watch| watch.difference()).unwrap_or_default();
-        Self {
-            listen,
-            tier: stats.tier.into(),
-            because: stats.because,
-            packets: stats.packets,
-            bytes: stats.bytes,
-            trains: stats.trains,
-            socket_drops: stats.socket_drops,
-            truncated: stats.truncated,
-            malformed: stats.malformed,
-            fragments: stats.fragments,
-            cut_trains: stats.cut_trains,
-            cut_short: stats.cut_short,
-            buffer_asked: stats.buffer.map_or(0, |b| b.asked),
-            buffer_granted: stats.buffer.map_or(0, |b| b.granted),
-            interface: stats.interface.as_ref().map(|watch| watch.name.clone()).unwrap_or_default(),
-            interface_packets: seen.packets,
-            interface_drops: seen.dropped + seen.fifo,
-            remedies: stats.remedies,
-        }
-    }
-}
-
-/// A histogram in a few numbers, and its buckets.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Distribution {
-    /// Values counted.
-    pub count: u64,
-    /// Arithmetic mean.
-    pub mean: f64,
-    /// Half of all values are at most this.
-    pub p50: u64,
-    /// 99 % of all values are at most this.
-    pub p99: u64,
-    /// The largest value.
-    pub max: u64,
-    /// Buckets that hold anything: smallest value and count.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-impl From<&Histogram> for Distribution {
-    fn from(h: &Histogram) -> Self {
-        Self {
-            count: h.count(),
-            mean: h.mean(),
-            p50: h.quantile(0.5),
-            p99: h.quantile(0.99),
-            max: h.max(),
-            buckets: h.iter().collect(),
-        }
-    }
-}
 
 /// Why packets were refused: reason and count, only reasons that occurred.
 pub type RejectCounts = BTreeMap<String, u64>;

@@ -3,7 +3,7 @@
 //! Sixteen streams from one port would be one stream to the next receiver, with the same sequence numbers sixteen
 //! times. Limits: [`MOST`] sockets for a target; beyond that streams share them.
 
-use super::{Counters, Run};
+use super::target::{Counters, Run};
 use skyhaul_core::wire::PREFIX;
 use skyhaul_io::address::{Endpoint, Transport};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
@@ -102,20 +102,6 @@ impl Outlets {
                 counters.note(&e);
             }
         }
-    }
-}
-
-impl Run {
-    pub(super) fn frames(&self) -> u64 {
-        (self.view.len() / self.unit.max(1) as usize) as u64
-    }
-
-    /// Its frames, each with its number.
-    fn numbered(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        self.view
-            .chunks(self.unit.max(1) as usize)
-            .enumerate()
-            .map(|(i, frame)| (self.number.wrapping_add(i as u64), frame))
     }
 }
 

@@ -9,8 +9,8 @@
 //! Memory goes the same way ([`share`]): the richest, as many as it has room for, may use all of the pool; the others
 //! leave free what those have not taken yet, and hand on early what they hold when it runs short.
 
+use super::info::StreamInfo;
 use super::strangers::{LONG, rate};
-use super::stream::StreamInfo;
 use crate::recording::Event;
 use skyhaul_core::placement::Nanos;
 use std::collections::VecDeque;

@@ -1,30 +1,30 @@
 //! One receiving thread's work, without the thread: trains in, finished parts out.
 //!
-//! Who may have a place among the streams is decided in [`admission`](super::admission).
+//! Who may have a place among the streams is decided in [`admission`](super::admission); `engine/admit.rs` gives it.
+
+mod admit;
 
 use super::Sink;
-use super::admission::{Places, Worth, share};
+use super::admission::{Places, share};
 use super::allow::Allow;
 use super::gate::Gate;
-use super::keyed::Fed;
-use super::objects::Objects;
-use super::placing::{self, Around, Placed};
+use super::placing::{Around, Placed};
 use super::route::{Route, Split};
-use super::strangers::{Claim, Conclusion, LEAST, Strangers};
-use super::stream::{Begin, Stream, StreamInfo};
+use super::strangers::{LEAST, Strangers};
+use super::tables::{Keyed, Tables};
 use super::tally::{Past, Tally};
 use crate::mirror::Tap;
 use crate::recording::Event;
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::{FamilyRef, LearnOptions, Place, StreamFormat};
+use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 /// What an engine works with.
 #[derive(Clone, Debug)]
@@ -47,32 +47,6 @@ pub struct EngineOptions {
     pub keep_partial_sets: bool,
     /// Numbers streams over all engines of a receiver.
     pub next_stream: Arc<AtomicU32>,
-}
-
-/// Where an engine puts heaps and events.
-#[derive(Debug)]
-pub(super) struct Keyed {
-    pub(super) objects: Arc<Objects>,
-    /// Number of the engine.
-    pub(super) engine: usize,
-}
-
-/// A sender of heaps or events.
-#[derive(Debug)]
-struct KeyedSender {
-    /// Which of the engine's ends.
-    end: usize,
-    packets: u64,
-    worth: Worth,
-}
-
-/// The ends of tables that an engine feeds.
-struct Ends(Vec<(FamilyRef, Box<dyn Fed>)>);
-
-impl std::fmt::Debug for Ends {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(self.0.iter().map(|(family, _)| family)).finish()
-    }
 }
 
 /// Senders of too few packets that are streams all the same when nothing else came.
@@ -103,14 +77,10 @@ pub struct Engine<K> {
     loss_ranges: Arc<AtomicU32>,
     /// Streams that the end has dealt with.
     ended: usize,
-    /// Heaps and events are received, too.
-    keyed: Option<Keyed>,
-    ends: Ends,
+    /// Where heaps and events go.
+    tables: Tables,
     /// Who sent the last train, where only heaps or events are received.
     only_keyed: Option<SocketAddr>,
-    keyed_senders: Vec<KeyedSender>,
-    /// Places in `keyed_senders` whose sender gave way.
-    keyed_free: Vec<usize>,
 }
 
 impl<K: Sink> Engine<K> {
@@ -133,27 +103,21 @@ impl<K: Sink> Engine<K> {
             refused: Tally::default(),
             loss_ranges: Arc::new(AtomicU32::new(LOSS_RANGES)),
             ended: 0,
-            keyed: None,
-            ends: Ends(Vec::new()),
+            tables: Tables::new(None, None),
             only_keyed: None,
-            keyed_senders: Vec::new(),
-            keyed_free: Vec::new(),
         }
     }
 
     /// Receive heaps and events, too.
     pub(super) fn with_objects(mut self, keyed: Keyed) -> Self {
         // Where only one family is asked for, nothing has to be learned of its senders.
-        let family = self.options.learn.format.family();
-        let end = family.and_then(|family| Some((family, keyed.objects.feed(family, keyed.engine)?)));
-        self.ends.0.extend(end);
-        self.keyed = Some(keyed);
+        self.tables = Tables::new(Some(keyed), self.options.learn.format.family());
         self
     }
 
     /// Whether all senders send heaps or events of the family that was asked for.
     fn is_keyed(&self) -> bool {
-        self.options.learn.format.family().is_some() && !self.ends.0.is_empty()
+        self.options.learn.format.family().is_some() && self.tables.any()
     }
 
     /// Place the packets of a train that came at `now`.
@@ -193,9 +157,7 @@ impl<K: Sink> Engine<K> {
                 }
             }
             Route::Keyed(at) => {
-                let sender = &mut self.keyed_senders[at];
-                sender.packets += train.count() as u64;
-                let end = sender.end;
+                let end = self.tables.heard(at, train);
                 self.feed(end, train);
             }
         }
@@ -203,7 +165,7 @@ impl<K: Sink> Engine<K> {
 
     /// A train of heaps or events.
     fn feed(&mut self, end: usize, train: &Train<'_>) {
-        self.ends.0[end].1.train(train);
+        self.tables.feed(end, train);
         if let Some(tap) = &mut self.tap {
             tap.packets(u32::from(train.sender.port()), train, &self.pool);
         }
@@ -264,208 +226,12 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Strangers beyond the limits of their table go.
-    fn relieve(&mut self, now: Nanos) {
-        let gone = self.strangers.relieve();
-        if gone.crowded > 0 {
-            self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
-            self.places.refused(gone.crowded, now);
-        }
-    }
-
-    /// A sender's format is known, or known to be none. Its stream, if it has a place.
-    fn conclude(&mut self, sender: SocketAddr, format: Conclusion, now: Nanos) -> Option<Route> {
-        let format = match format.and_then(|format| self.admissible(format)) {
-            Ok(format) => format,
-            Err(why) => {
-                let held = self.strangers.refuse(sender, why, now);
-                self.refuse_many(why, held);
-                if why == Reject::NotFrames {
-                    self.places.no_frames(sender, now);
-                }
-                return None;
-            }
-        };
-        if !self.has_place(sender, now) {
-            // Who waits for memory alone is not refused.
-            if self.strangers.wait(sender, format, now) && self.senders.len() >= self.options.max_streams {
-                self.places.refused(1, now);
-            }
-            return None;
-        }
-        let leaves = self.places.leaves(self.strangers.claim(sender, now).rate);
-        let proven = self.strangers.take(sender)?;
-        let begin = Begin {
-            trusted: proven.learning.is_sure(),
-            since: proven.since,
-            leaves,
-            keep_partial_sets: self.options.keep_partial_sets,
-        };
-        let route = match self.begin(sender, format, begin) {
-            Ok(route) => route,
-            Err(why) => {
-                self.refuse_many(why, proven.learning.held());
-                return None;
-            }
-        };
-        self.senders.insert(sender, route);
-        for packet in proven.learning.packets() {
-            self.one_of(sender, route, packet, now);
-        }
-        copy::fence();
-        self.drain_all();
-        self.share(now);
-        Some(route)
-    }
-
     /// A packet that was held, or came with one that was.
     fn one_of(&mut self, sender: SocketAddr, route: Route, packet: &[u8], now: Nanos) {
         match route {
             Route::Keyed(_) => self.run(route, &Train::single(packet, &sender), now),
             Route::One(_) | Route::Split(_) => self.one(route, packet, now),
         }
-    }
-
-    /// Only streams that may be sent here; without tables for heaps and events, of frames.
-    fn admissible(&self, format: StreamFormat) -> Conclusion {
-        match format.geometry() {
-            Err(Reject::NotFrames) if self.keyed.is_some() => {}
-            other => drop(other?),
-        }
-        self.options.allow.station(format.station.as_deref())?;
-        Ok(format)
-    }
-
-    /// Whether there is a place among the streams for `sender`: one that is free, or that of the poorest.
-    fn has_place(&mut self, sender: SocketAddr, now: Nanos) -> bool {
-        let Claim { rate, full, plenty, .. } = self.strangers.claim(sender, now);
-        if !full && !self.places.has_memory(rate, self.pool.free()) {
-            // Its packets are held as long as that can be.
-            return false;
-        }
-        if self.senders.len() < self.options.max_streams {
-            return true;
-        }
-        if !self.places.may_claim(rate, plenty, now) {
-            return false;
-        }
-        let rates = self.senders.iter().map(|(&sender, &route)| (sender, self.rate(route, now)));
-        let Some((poorest, poor)) = rates.min_by(|(_, a), (_, b)| a.total_cmp(b)) else { return false };
-        if !self.places.gives_way(poor, rate) {
-            return false;
-        }
-        self.end_sender(poorest, sender, now);
-        true
-    }
-
-    /// The streams of a sender.
-    fn streams_of(&self, route: Route) -> Vec<usize> {
-        match route {
-            Route::Keyed(_) => Vec::new(),
-            Route::One(at) => vec![at],
-            Route::Split(split) => self.splits[split].streams.iter().map(|&(_, at)| at).collect(),
-        }
-    }
-
-    /// Packets a second of a sender.
-    fn rate(&self, route: Route, now: Nanos) -> f64 {
-        if let Route::Keyed(at) = route {
-            let sender = &self.keyed_senders[at];
-            return sender.worth.rate(sender.packets, now);
-        }
-        self.streams_of(route).into_iter().map(|at| self.streams[at].rate(now)).sum()
-    }
-
-    /// A stream gives way: what it has is handed on, and its account is kept.
-    fn end_sender(&mut self, sender: SocketAddr, newcomer: SocketAddr, now: Nanos) {
-        let Some(route) = self.senders.remove(&sender) else { return };
-        self.recent = None;
-        if let Route::Keyed(at) = route {
-            // Its objects end by their own rules.
-            self.keyed_free.push(at);
-        }
-        for at in self.streams_of(route) {
-            self.streams[at].finish();
-            self.drain(at);
-            let stream = &mut self.streams[at];
-            stream.gone = true;
-            let (info, report) = (stream.info.clone(), std::mem::take(&mut stream.report));
-            self.places.gave_way(&info, report.packets, newcomer, now);
-            self.sink.stream_ended(&info);
-            if let Some(tap) = &mut self.tap {
-                tap.stream_ended(&info);
-            }
-            self.free.push(at);
-            let freed = self.past.keep(info, report);
-            self.loss_ranges.fetch_add(freed, Ordering::Relaxed);
-        }
-    }
-
-    /// Begin the stream, or the streams, of a sender.
-    fn begin(&mut self, sender: SocketAddr, format: StreamFormat, begin: Begin) -> Result<Route, Reject> {
-        if let Some(end) = self.end_of(format.family) {
-            let sender = KeyedSender { end, packets: 0, worth: Worth::new(begin.since) };
-            if let Some(at) = self.keyed_free.pop() {
-                self.keyed_senders[at] = sender;
-                return Ok(Route::Keyed(at));
-            }
-            self.keyed_senders.push(sender);
-            return Ok(Route::Keyed(self.keyed_senders.len() - 1));
-        }
-        let field =
-            format.own.thread_field().filter(|_| self.options.split_threads && format.threads.len() > 1);
-        let Some(field) = field else {
-            return Ok(Route::One(self.begin_stream(sender, format, begin)?));
-        };
-        let mut streams = Vec::new();
-        let network = format.network_bytes;
-        for thread in &format.threads {
-            // The sequence number counts packets of all threads: only the time orders those of one.
-            let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
-            streams.push((thread.id, self.begin_stream(sender, alone, begin)?));
-        }
-        self.splits.push(Split { network, field, streams });
-        Ok(Route::Split(self.splits.len() - 1))
-    }
-
-    /// The end of this family's table, if its objects have keys.
-    fn end_of(&mut self, family: FamilyRef) -> Option<usize> {
-        if let Some(at) = self.ends.0.iter().position(|(of, _)| *of == family) {
-            return Some(at);
-        }
-        let Keyed { objects, engine } = self.keyed.as_ref()?;
-        self.ends.0.push((family, objects.feed(family, *engine)?));
-        Some(self.ends.0.len() - 1)
-    }
-
-    fn begin_stream(
-        &mut self,
-        sender: SocketAddr,
-        format: StreamFormat,
-        begin: Begin,
-    ) -> Result<usize, Reject> {
-        let (placing, geometry) = (placing::of(&format)?, format.geometry()?);
-        let unit_bytes = StreamInfo::unit_of(geometry);
-        let info = Arc::new(StreamInfo {
-            id: self.options.next_stream.fetch_add(1, Ordering::Relaxed),
-            sender,
-            listen: self.options.listen.clone(),
-            format,
-            unit_bytes,
-        });
-        let config = OrderedConfig { geometry, ..self.options.assembly };
-        if let Some(tap) = &mut self.tap {
-            tap.stream_began(&info);
-        }
-        self.sink.stream_began(&info);
-        let stream = Stream::new(info, config, begin, self.loss_ranges.clone());
-        let stream = Placed::new(stream, placing);
-        if let Some(at) = self.free.pop() {
-            self.streams[at] = stream;
-            return Ok(at);
-        }
-        self.streams.push(stream);
-        Ok(self.streams.len() - 1)
     }
 
     fn refuse_many(&mut self, why: Reject, packets: u64) {
@@ -491,7 +257,7 @@ impl<K: Sink> Engine<K> {
 
     /// Hand on what is gathered. Call when no train waits.
     pub fn flush(&mut self) {
-        self.ends.0.iter_mut().for_each(|(_, end)| end.looked());
+        self.tables.looked();
         if let Some(tap) = &mut self.tap {
             tap.flush();
         }
@@ -506,9 +272,7 @@ impl<K: Sink> Engine<K> {
         self.refuse_many(Reject::Unproven, gone.unproven_packets);
         self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
         self.relieve(now);
-        for sender in &mut self.keyed_senders {
-            sender.worth.handle_timeout(sender.packets, now);
-        }
+        self.tables.handle_timeout(now);
         for at in 0..self.streams.len() {
             self.streams[at].handle_timeout(now);
             self.drain(at);
@@ -562,10 +326,7 @@ impl<K: Sink> Engine<K> {
         }
         self.flush();
         self.sink.finished();
-        self.ends.0.clear();
-        if let Some(Keyed { objects, engine }) = &self.keyed {
-            objects.leave(*engine);
-        }
+        self.tables.leave();
     }
 
     /// All counters as they stand; loss maps only `whole`.
@@ -594,9 +355,7 @@ impl<K: Sink> Engine<K> {
     /// Whether the tables of heaps and events have ended, and nothing else is received.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        let Some(keyed) = &self.keyed else { return false };
-        let ended = !self.ends.0.is_empty() && self.ends.0.iter().all(|(_, end)| end.is_over());
-        keyed.objects.is_closed() || ended && self.streams.iter().all(|s| s.gone)
+        self.tables.are_closed() || self.tables.have_ended() && self.streams.iter().all(|s| s.gone)
     }
 
     /// Whether every stream there is has passed the stop time of the gate.

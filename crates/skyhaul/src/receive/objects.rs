@@ -8,28 +8,25 @@
 //!
 //! A table is for all sockets: the packets of an object may come by any of them, from any sender (decision 0003).
 
-use super::keyed::{
-    Counts, Ended, Fed, FedReader, GetError, Missing, Object, ObjectStream, Stats, StreamConfig,
-    TcpReaderOptions,
-};
+mod sink;
+mod table;
+
+pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
+pub(super) use table::Port;
+
+use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
 use crate::control::Gauge;
-use serde::{Deserialize, Serialize};
-use skyhaul_core::pattern;
-use skyhaul_core::wire::keyed::{Data, Keyed, Left, Stored, VisitKeyed};
+use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
-use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use table::{Table, TableOf};
 
-/// Objects taken from a table at a time.
-const AT_ONCE: usize = 256;
 /// How long the thread waits for a table to have one.
 const WAIT: Duration = Duration::from_millis(50);
 
@@ -50,167 +47,6 @@ pub struct ObjectOptions {
     pub to_disks: bool,
 }
 
-/// A finished object, as sinks see it.
-#[derive(Debug)]
-pub struct Received<'a> {
-    /// Its family.
-    pub family: FamilyRef,
-    /// Its number: heap counter, tick.
-    pub number: u64,
-    /// Which source it is of, where its packets say that: the data id of an event. Otherwise 0.
-    pub source: u16,
-    /// Who sent its first packet.
-    pub sender: SocketAddr,
-    /// Whether nothing is missing.
-    pub complete: bool,
-    /// Bytes of the payload that did not come, ascending and disjoint. They are zero.
-    pub missing: &'a [Range<u64>],
-    /// Bytes of the payload that came.
-    pub received: u64,
-    /// Bytes of the payload, if a packet told.
-    pub size: Option<u64>,
-    /// The payload.
-    pub payload: &'a [u8],
-    /// What of it is data.
-    pub data: Data,
-    /// How it is stored.
-    pub stored: &'a dyn Storable,
-}
-
-/// An object's form on disks, whatever its family.
-pub trait Storable: std::fmt::Debug {
-    /// See [`Keyed::describe`].
-    fn describe(&self) -> String;
-    /// See [`Keyed::heads_bytes`].
-    fn heads_bytes(&self, parts: usize) -> usize;
-    /// See [`Keyed::store`].
-    fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored>;
-}
-
-impl<W: Keyed> Storable for Object<W> {
-    fn describe(&self) -> String {
-        W::describe(&self.kept)
-    }
-
-    fn heads_bytes(&self, parts: usize) -> usize {
-        W::heads_bytes(&self.kept, parts)
-    }
-
-    fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
-        W::store(&self.kept, left, to)
-    }
-}
-
-impl<'a> Received<'a> {
-    /// An object of this family.
-    #[must_use]
-    pub fn of<W: Keyed>(family: FamilyRef, object: &'a Object<W>) -> Self {
-        let payload = object.payload();
-        Received {
-            family,
-            number: object.number,
-            source: object.source,
-            sender: object.sender,
-            complete: object.complete,
-            missing: &object.missing,
-            received: object.received,
-            size: object.size,
-            payload,
-            data: W::data(&object.kept, payload.len() as u64, object.complete),
-            stored: object,
-        }
-    }
-}
-
-impl Received<'_> {
-    /// The ranges of the payload that came.
-    pub fn present(&self) -> impl Iterator<Item = Range<usize>> + '_ {
-        let end = self.payload.len();
-        let within = move |at: u64| usize::try_from(at).unwrap_or(end).min(end);
-        let starts = std::iter::once(0).chain(self.missing.iter().map(move |gap| within(gap.end)));
-        let ends = self.missing.iter().map(move |gap| within(gap.start)).chain([end]);
-        starts.zip(ends).map(|(start, end)| start..end).filter(|range| !range.is_empty())
-    }
-
-    /// The parts of the payload that are data.
-    pub fn data(&self) -> impl Iterator<Item = &[u8]> {
-        let parts: &[Range<u64>] = match &self.data {
-            Data::None | Data::All => &[],
-            Data::Parts(parts) => parts,
-        };
-        let all = (self.data == Data::All).then_some(self.payload);
-        let part = |range: &Range<u64>| self.payload.get(range.start as usize..range.end as usize);
-        all.into_iter().chain(parts.iter().filter_map(part))
-    }
-
-    /// Whether what came of its data is the pattern of its number.
-    fn is_pattern(&self) -> bool {
-        let all = 0..self.payload.len() as u64;
-        let data = match &self.data {
-            Data::None => &[],
-            Data::All => std::slice::from_ref(&all),
-            Data::Parts(parts) => parts.as_slice(),
-        };
-        data.iter().all(|part| {
-            let gaps = self.missing.iter().filter(|gap| gap.start < part.end && gap.end > part.start);
-            let ends = gaps.clone().map(|gap| gap.start).chain([part.end]);
-            let starts = [part.start].into_iter().chain(gaps.map(|gap| gap.end));
-            starts.zip(ends).filter(|(start, end)| start < end).all(|(start, end)| {
-                let bytes = self.payload.get(start as usize..end as usize).unwrap_or_default();
-                pattern::first_error(self.number, start, bytes).is_none()
-            })
-        })
-    }
-}
-
-/// Where finished objects go. Called on a thread of its own: it may take its time, and the tables' rings fill meanwhile.
-pub trait ObjectSink: Send {
-    /// An object; its memory is given back when this returns.
-    ///
-    /// # Errors
-    /// Nothing more can be taken: the receiver ends.
-    fn object(&mut self, object: &Received<'_>) -> io::Result<()>;
-
-    /// Time passes.
-    fn tick(&mut self) {}
-
-    /// Those were all.
-    ///
-    /// # Errors
-    /// The last of them could not be written.
-    fn finished(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Objects that go nowhere.
-impl ObjectSink for super::Nowhere {
-    fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Objects of a family by what became of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct ObjectCounts {
-    /// All of it came.
-    pub complete: u64,
-    /// Some of it came.
-    pub incomplete: u64,
-    /// Nothing of them came, by the gaps in their senders' numbers; `None` where that is not known of any sender.
-    pub missing: Option<u64>,
-    /// Senders of which it is not known: their numbers have no regular step.
-    pub unknown_senders: u64,
-    /// Finished, but taken too slowly.
-    pub ring_full: u64,
-    /// Bytes that are missing in the incomplete ones.
-    pub missing_bytes: u64,
-    /// Bytes of payload that came.
-    pub payload_bytes: u64,
-    /// Whose payload is not the pattern, where that was asked for.
-    pub wrong: u64,
-}
-
 /// The account of all tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectReport {
@@ -224,65 +60,6 @@ pub(crate) struct ObjectReport {
     pub(crate) ended: Option<&'static str>,
     /// What kept the sink from taking more.
     pub(crate) failure: Option<String>,
-}
-
-/// One table, whatever its family.
-trait Table: Send + Sync {
-    fn family(&self) -> FamilyRef;
-    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed>;
-    fn connections(&self, port: Port, options: &TcpReaderOptions) -> io::Result<Box<dyn Source>>;
-    /// Give what is finished to `each`, until it has enough. Waits for the first.
-    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
-    fn stats(&self) -> Stats;
-    fn end(&self);
-}
-
-struct TableOf<W: Keyed> {
-    family: FamilyRef,
-    stream: ObjectStream<W>,
-}
-
-impl<W: Keyed> Table for TableOf<W> {
-    fn family(&self) -> FamilyRef {
-        self.family
-    }
-
-    fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed> {
-        Box::new(FedReader::new(&self.stream.readers.core, name, waits, gauge))
-    }
-
-    fn connections(&self, port: Port, options: &TcpReaderOptions) -> io::Result<Box<dyn Source>> {
-        let Port { listener, at, open } = port;
-        Ok(Box::new(self.stream.readers.connections(listener, &at, open, options)?))
-    }
-
-    fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError> {
-        let mut objects = vec![self.stream.get(Some(wait))?];
-        self.stream.get_many(&mut objects, AT_ONCE - 1);
-        for object in objects {
-            let received = Received::of(self.family, &object);
-            if !each(&received) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn stats(&self) -> Stats {
-        self.stream.stats()
-    }
-
-    fn end(&self) {
-        self.stream.readers.core.end();
-    }
-}
-
-/// A TCP port, and who has connected to it already.
-#[derive(Debug)]
-pub(super) struct Port {
-    pub(super) listener: TcpListener,
-    pub(super) at: Endpoint,
-    pub(super) open: Vec<TcpStream>,
 }
 
 /// A source that engines read.
@@ -558,18 +335,5 @@ impl Objects {
 impl std::fmt::Debug for Objects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Objects").field("tables", &self.state().tables.len()).finish_non_exhaustive()
-    }
-}
-
-impl ObjectCounts {
-    fn add(&mut self, object: &Received<'_>, verify: bool) {
-        self.payload_bytes += object.received;
-        if object.complete {
-            self.complete += 1;
-        } else {
-            self.incomplete += 1;
-            self.missing_bytes += object.missing.iter().map(|gap| gap.end - gap.start).sum::<u64>();
-        }
-        self.wrong += u64::from(verify && !object.is_pattern());
     }
 }

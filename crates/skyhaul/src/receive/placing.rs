@@ -10,7 +10,8 @@
 //! asks for it again.
 
 use super::gate::Gate;
-use super::stream::{Part, Stream};
+use super::info::Part;
+use super::stream::Stream;
 use crate::mirror::Tap;
 use skyhaul_core::assembly::{Slot, Window};
 use skyhaul_core::placement::{Layout, Nanos, Placement, Reject};

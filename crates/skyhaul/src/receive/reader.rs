@@ -8,19 +8,19 @@
 //! panic is an event and an error of the report. The other threads go on.
 
 use super::Sink;
+use super::board::Board;
 use super::engine::Engine;
-use super::tally::Tally;
 use crate::awake::Awake;
 use crate::recording::Event;
-use crate::report::{ReceiveReport, SourceReport};
+use crate::report::SourceReport;
 use skyhaul_io::host;
 use skyhaul_io::memory::{Pool, Prepared};
 use skyhaul_io::source::Source;
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often counters are published and timeouts looked at.
@@ -31,123 +31,6 @@ const WAIT: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_millis(300);
 /// Publishing may take this part of a thread's time.
 const PUBLISH_PART: u32 = 20;
-/// Events kept.
-const EVENTS: usize = 1000;
-
-/// What the threads tell while they run.
-#[derive(Debug)]
-pub(super) struct Board {
-    stop: AtomicBool,
-    ended: AtomicUsize,
-    packets: AtomicU64,
-    bytes: AtomicU64,
-    /// When packets came first and last, in nanoseconds since the start; 0 if none did.
-    started: AtomicU64,
-    last: AtomicU64,
-    begun: Instant,
-    /// For how long each source has been seen empty, in nanoseconds.
-    idle: Vec<AtomicU64>,
-    told: Mutex<Told>,
-}
-
-#[derive(Debug, Default)]
-struct Told {
-    live: Vec<Option<(Tally, SourceReport)>>,
-    notes: Vec<String>,
-    errors: Vec<String>,
-    events: Vec<Event>,
-    cpu_seconds: f64,
-}
-
-impl Board {
-    pub(super) fn new(sources: usize) -> Self {
-        Self {
-            stop: AtomicBool::new(false),
-            ended: AtomicUsize::new(0),
-            packets: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            started: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            begun: Instant::now(),
-            idle: (0..sources).map(|_| AtomicU64::new(0)).collect(),
-            told: Mutex::new(Told { live: vec![None; sources], ..Told::default() }),
-        }
-    }
-
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// An error that ended what `name` received.
-    pub(super) fn failed(&self, name: &str, error: &str) {
-        let text = format!("{name}: {error}");
-        self.event(Event::now("receiver_failed", None, text.clone()));
-        self.told().errors.push(text);
-    }
-
-    fn event(&self, event: Event) {
-        let mut told = self.told();
-        if told.events.len() < EVENTS {
-            told.events.push(event);
-        }
-    }
-
-    pub(super) fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn ended(&self) -> usize {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// When the first packet came, from the start.
-    pub(super) fn first_packet(&self) -> Option<Duration> {
-        let first = self.started.load(Ordering::Relaxed);
-        (first > 0).then(|| Duration::from_nanos(first))
-    }
-
-    /// When the first and the last packet came, from the start.
-    pub(super) fn span(&self) -> Option<(Duration, Duration)> {
-        Some((self.first_packet()?, Duration::from_nanos(self.last.load(Ordering::Relaxed))))
-    }
-
-    /// How long all sources have been seen empty.
-    pub(super) fn idle(&self) -> Duration {
-        let least = self.idle.iter().map(|idle| idle.load(Ordering::Relaxed)).min();
-        Duration::from_nanos(least.unwrap_or(u64::MAX))
-    }
-
-    pub(super) fn cpu_seconds(&self) -> f64 {
-        self.told().cpu_seconds
-    }
-
-    pub(super) fn notes(&self) -> Vec<String> {
-        self.told().notes.clone()
-    }
-
-    /// Everything that was told so far.
-    pub(super) fn add_to(&self, report: &mut ReceiveReport) {
-        let told = self.told();
-        for (tally, source) in told.live.iter().flatten() {
-            report.add(tally);
-            report.sources.push(source.clone());
-        }
-        report.errors.clone_from(&told.errors);
-        report.events.clone_from(&told.events);
-    }
-
-    fn count(&self, packets: u64, bytes: u64) {
-        let now = (self.begun.elapsed().as_nanos() as u64).max(1);
-        self.packets.fetch_add(packets, Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let _ = self.started.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        self.last.store(now, Ordering::Relaxed);
-    }
-}
 
 /// A pause, until it is told: what the kernel dropped meanwhile is known a moment later.
 #[derive(Clone, Copy, Debug)]

@@ -4,23 +4,21 @@
 //! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on. What a thread does is in
 //! [`reader`](super::reader).
 
-use super::allow::Allow;
-use super::engine::{Engine, EngineOptions, Keyed};
-use super::gate::Gate;
-use super::objects::{ObjectOptions, ObjectSink, Objects, Origin, Port};
-use super::reader::{Board, Reader};
+use super::board::Board;
+use super::engine::Engine;
+use super::objects::{ObjectSink, Objects, Origin, Port};
+use super::options::ReceiverOptions;
+use super::reader::Reader;
+use super::tables::Keyed;
 use super::tcp::{self, TcpPort};
 use super::{Nowhere, Sink};
 use crate::awake::Awake;
 use crate::control::{Answering, Gauge};
 use crate::mirror::Mirror;
 use crate::report::{Cpu, ReceiveReport, VERSION};
-use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::placement::{Geometry, Grain, Nanos};
-use skyhaul_core::wire::LearnOptions;
 use skyhaul_core::wire::Objects::Frames;
 use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::fault::{FaultSource, Faults};
+use skyhaul_io::fault::FaultSource;
 use skyhaul_io::host;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Source;
@@ -31,73 +29,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
-
-/// What to receive, and how.
-#[derive(Clone, Debug)]
-pub struct ReceiverOptions {
-    /// Where to listen; one socket and thread each.
-    pub listen: Vec<Endpoint>,
-    /// Sockets and threads for each UDP address (`SO_REUSEPORT`: the kernel spreads senders over them).
-    pub threads: usize,
-    /// How UDP is received.
-    pub udp: UdpOptions,
-    /// How streams are recognised and placed.
-    pub learn: LearnOptions,
-    /// Make a stream of each VDIF thread of a sender, instead of one of all.
-    pub split_threads: bool,
-    /// Keep what there is of sets of threads that were under way when a stream began or ended.
-    pub keep_partial_sets: bool,
-    /// Objects under construction for each stream.
-    pub window: usize,
-    /// How old the data of a slow stream may grow before they are handed on.
-    pub flush: Duration,
-    /// Data time to let through.
-    pub gate: Gate,
-    /// Stop after about this many bytes were placed.
-    pub stop_bytes: Option<u64>,
-    /// Most senders followed at a time, for each socket.
-    pub max_streams: usize,
-    /// Who may send.
-    pub allow: Allow,
-    /// Receive nothing before this time: what comes earlier is counted and let go.
-    pub begin: Option<SystemTime>,
-    /// Processors for the threads, in turn; empty leaves it to the system.
-    pub cpus: Vec<usize>,
-    /// Real-time priority of the threads (`SCHED_FIFO`).
-    pub realtime: Option<u8>,
-    /// Where to send everything on to.
-    pub forward: Vec<Endpoint>,
-    /// Damage done on purpose to what arrives.
-    pub faults: Option<Faults>,
-    /// How heaps and events are received; `None`: they are refused, as no frames.
-    pub objects: Option<ObjectOptions>,
-}
-
-impl Default for ReceiverOptions {
-    fn default() -> Self {
-        Self {
-            listen: Vec::new(),
-            threads: 1,
-            udp: UdpOptions::default(),
-            learn: LearnOptions::default(),
-            split_threads: false,
-            keep_partial_sets: false,
-            window: 2,
-            flush: Duration::from_secs(5),
-            gate: Gate::default(),
-            stop_bytes: None,
-            max_streams: 1024,
-            allow: Allow::default(),
-            begin: None,
-            cpus: Vec::new(),
-            realtime: None,
-            forward: Vec::new(),
-            faults: None,
-            objects: None,
-        }
-    }
-}
+use std::time::{Duration, Instant};
 
 /// Everything is open; nothing runs yet.
 pub struct Receiver {
@@ -249,21 +181,7 @@ impl Receiver {
         }
         let stop_bytes = options.stop_bytes.map(|all| all / sources.len().max(1) as u64);
         for (at, (Origin { name, .. }, source)) in sources.into_iter().enumerate() {
-            let engine_options = EngineOptions {
-                learn: options.learn.clone(),
-                assembly: OrderedConfig {
-                    window: options.window.max(1),
-                    flush: Nanos(options.flush.as_nanos().min(u128::from(u64::MAX / 4)) as u64),
-                    ..OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) })
-                },
-                gate: options.gate,
-                split_threads: options.split_threads,
-                keep_partial_sets: options.keep_partial_sets,
-                max_streams: options.max_streams,
-                allow: options.allow.clone(),
-                listen: name.clone(),
-                next_stream: next_stream.clone(),
-            };
+            let engine_options = options.of_engine(name.clone(), next_stream.clone());
             let mut engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
             if let Some(objects) = &objects {
                 engine = engine.with_objects(Keyed { objects: objects.clone(), engine: at });

@@ -1,6 +1,6 @@
 //! What an engine counted.
 
-use super::stream::{StreamInfo, StreamReport};
+use super::info::{StreamInfo, StreamReport};
 use skyhaul_core::placement::Rejects;
 use std::sync::Arc;
 

@@ -7,69 +7,27 @@
 //! Where there is no memory, the connection that wants it waits, and no other: its bytes stay with its sender. Whoever
 //! holds memory and does not go on loses it ([`Growing::is_stuck`]).
 
+mod heads;
+mod states;
+
+pub(crate) use heads::{heads, options};
+
 use super::config::TcpReaderOptions;
 use super::lock::{PATIENCE, TableLock};
 use super::own::Reader;
 use super::reader::Input;
 use super::state::StreamState;
 use super::store::Store;
-use super::table::{LiveObject, nanos};
+use super::table::nanos;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::source::SourceStats;
-use skyhaul_io::tcp::pieces::{
-    Found, Heads, Piece, PieceEvent, PieceOptions, PieceSink, PieceSource, PieceStats,
-};
+use skyhaul_io::tcp::pieces::{Piece, PieceEvent, PieceSink, PieceSource, PieceStats};
+use states::{Growing, Refused, States};
 use std::collections::BTreeMap;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-
-/// Where heaps have no deadline, one that is silent for so long is given up all the same if somebody waits for memory.
-const SILENCE: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// While somebody waits for memory, a heap that holds some grows by this part of its size in each heap timeout.
-const SHARE: u64 = 64;
-
-/// The heads of a family's packets in a stream of bytes.
-struct HeadsOf<W>(PhantomData<W>);
-
-impl<W: Keyed> Heads for HeadsOf<W> {
-    fn find(&self, bytes: &[u8]) -> Found {
-        match W::peek(bytes) {
-            Ok(None) => Found::More,
-            Ok(Some(head)) => {
-                let place = head.placement(0);
-                Found::Packet { head: place.start as usize, body: place.length }
-            }
-            Err(_) => Found::Garbage,
-        }
-    }
-
-    fn longest_head(&self) -> usize {
-        W::LONGEST_HEAD
-    }
-
-    fn magic(&self) -> &[u8] {
-        W::MAGIC
-    }
-}
-
-/// Options of the source below.
-pub(crate) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
-    PieceOptions {
-        longest_body: largest.max(4 << 30),
-        accept: config.connections,
-        connections: config.at_once,
-        keepalive: config.keepalive,
-        ..PieceOptions::default()
-    }
-}
-
-/// What reads the heads.
-pub(crate) fn heads<W: Keyed>() -> Box<dyn Heads> {
-    Box::new(HeadsOf::<W>(PhantomData))
-}
 
 /// TCP connections as a reader.
 pub(crate) struct Pieces<S: Store> {
@@ -84,73 +42,6 @@ pub(crate) struct Pieces<S: Store> {
     patience: Option<Nanos>,
     /// When the last look ended.
     looked: Nanos,
-}
-
-/// What is known of connections, by their number.
-struct States<B> {
-    /// Heaps that come as one long packet.
-    whole: BTreeMap<u64, Growing<B>>,
-    /// Packets of which a part was refused.
-    refused: BTreeMap<u64, Refused>,
-    /// Since when it waits for memory.
-    waiting: BTreeMap<u64, Nanos>,
-    /// When a byte last found its place.
-    moved: Nanos,
-    /// None did for long, though some waited: nobody waits again before one does.
-    hopeless: bool,
-}
-
-/// A heap that comes as one long packet.
-struct Growing<B> {
-    heap: LiveObject<B>,
-    /// When something last came of it.
-    last: Nanos,
-    /// Since when its growth is measured, and how much was there then.
-    since: (Nanos, u64),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Refused {
-    /// It is counted; its other parts may find room.
-    Counted,
-    /// It is counted, and the rest is passed over.
-    Skipped,
-    /// Its heap was given up before all of it came: what comes of it now is late.
-    GivenUp,
-}
-
-impl<B> States<B> {
-    /// A byte found its place.
-    fn moves(&mut self, now: Nanos) {
-        (self.moved, self.hopeless) = (now, false);
-    }
-}
-
-impl<B> Growing<B> {
-    fn new(heap: LiveObject<B>, now: Nanos) -> Self {
-        Self { since: (now, heap.filled), heap, last: now }
-    }
-
-    /// Whether the heap is to be given up: it is silent, or it holds memory that others wait for and hardly grows.
-    fn is_stuck(&mut self, now: Nanos, timeout: Option<Nanos>, short: bool) -> bool {
-        let patience = timeout.unwrap_or(SILENCE);
-        if (short || timeout.is_some()) && now.since(self.last) >= patience {
-            return true;
-        }
-        let (since, before) = self.since;
-        if now.since(since) < patience {
-            return false;
-        }
-        let grown = self.heap.filled - before;
-        self.since = (now, self.heap.filled);
-        short && grown < self.heap.bytes / SHARE
-    }
-
-    /// For so long nobody read: that is not its sender's fault.
-    fn excuse(&mut self, away: Nanos) {
-        self.last = self.last.plus(away);
-        self.since.0 = self.since.0.plus(away);
-    }
 }
 
 impl<S: Store> Pieces<S> {

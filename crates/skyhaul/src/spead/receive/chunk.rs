@@ -30,22 +30,25 @@
 //!
 //! Limits: heaps must tell their size. The streams of a group take turns at the window: one copies at a time.
 
+mod config;
 mod expr;
 mod rule;
+mod shared;
 mod store;
 #[cfg(test)]
 mod tests;
 mod window;
 
+pub use config::ChunkConfig;
 pub use expr::{Expr, ExprError, Wrong};
 pub use rule::{ChunkRule, EXTRA, HeapHead, Place, PlaceFn, Tally};
 pub use window::{Chunk, ChunkBytes, ChunkCounts, ChunkWindow, Eviction};
 
 use crate::inproc::InprocQueue;
 use crate::receive::keyed::{
-    Ended, Finished, Full, GetError, Readers, Ring, Stats, StreamConfig, StreamState, TcpReaderOptions, lock,
-    reader_methods,
+    Ended, Full, GetError, Readers, Stats, StreamConfig, StreamState, TcpReaderOptions, lock, reader_methods,
 };
+use shared::Shared;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::source::Source;
 use skyhaul_io::udp::UdpOptions;
@@ -53,57 +56,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::ChunkStore;
-use window::Window;
-
-/// How chunks are filled.
-#[derive(Clone, Debug)]
-pub struct ChunkConfig {
-    /// Where heaps go.
-    pub rule: ChunkRule,
-    /// Chunks being filled at a time.
-    pub window: ChunkWindow,
-    /// A heap this many chunks beyond the newest is not followed at once.
-    pub ahead: u64,
-    /// Whether the streams of a group wait for each other.
-    pub eviction: Eviction,
-    /// Stands in every chunk.
-    pub stream: u64,
-}
-
-impl ChunkConfig {
-    /// Window of 2, 1024 chunks ahead, nobody waits.
-    #[must_use]
-    pub fn new(rule: ChunkRule) -> Self {
-        Self { rule, window: ChunkWindow::Count(2), ahead: 1024, eviction: Eviction::Lossy, stream: 0 }
-    }
-}
-
-/// What the streams of a group share.
-struct Shared {
-    window: Mutex<Window>,
-    rule: ChunkRule,
-    /// In the order in which they left the window.
-    finished: Finished<Chunk>,
-    ring: Arc<Ring<Chunk>>,
-}
-
-impl Shared {
-    fn new(config: &StreamConfig, chunks: &ChunkConfig, streams: usize) -> Arc<Shared> {
-        let mut window = Window::new(chunks.window, chunks.eviction, streams, chunks.ahead, chunks.stream);
-        window.user = vec![0; chunks.rule.counters.len()];
-        let (rule, ring) = (chunks.rule.clone(), Arc::new(Ring::new(config.ring)));
-        Arc::new(Shared { window: Mutex::new(window), rule, finished: Finished::default(), ring })
-    }
-
-    fn counts(&self) -> ChunkCounts {
-        let window = lock(&self.window);
-        let names = self.rule.counters.iter().map(|(name, ..)| name.clone());
-        ChunkCounts { user: names.zip(window.user.iter().copied()).collect(), ..window.counts.clone() }
-    }
-}
 
 /// A stream whose heaps go into chunks. Clones are handles of one stream; the last one stops it.
 #[derive(Clone)]

@@ -3,6 +3,7 @@
 
 mod endings;
 mod hostile;
+mod limits;
 mod sockets;
 mod stalled;
 mod trains;
@@ -252,69 +253,6 @@ fn stopping_frees_whoever_waits() {
     idle.stop();
     assert_eq!(waits.join().unwrap(), GetError::Stopped);
     assert_eq!(idle.ended(), Some(Ended::Stopped));
-}
-
-#[test]
-fn get_never_waits_past_its_deadline_and_streams_not_past_theirs() {
-    let stream = Stream::new(&StreamConfig { deadline: Some(Duration::from_millis(50)), ..config() });
-    let begin = Instant::now();
-    assert_eq!(stream.get(Some(Duration::from_millis(1))).unwrap_err(), GetError::Empty);
-    assert_eq!(stream.get(None).unwrap_err(), GetError::Stopped, "without any reader");
-    assert!(begin.elapsed() >= Duration::from_millis(50));
-    assert_eq!(stream.ended(), Some(Ended::Deadline));
-    let stream = Stream::new(&StreamConfig { deadline: Some(Duration::from_millis(30)), ..config() });
-    stream.add_inproc(InprocQueue::default()).unwrap();
-    assert_eq!(stream.get(LONG).unwrap_err(), GetError::Stopped);
-}
-
-#[test]
-fn silence_ends_a_stream_after_it_began_and_garbage_is_silence() {
-    let stream = Stream::new(&StreamConfig { idle_timeout: Some(Duration::from_millis(40)), ..config() });
-    let queue = InprocQueue::default();
-    stream.add_inproc(queue.clone()).unwrap();
-    assert_eq!(stream.get(Some(Duration::from_millis(80))).unwrap_err(), GetError::Empty, "not begun");
-    queue.push(&packets(1, 10, 1472)[0], Duration::ZERO).unwrap();
-    assert_eq!(stream.get(LONG).unwrap().number, 1);
-    let mut garbage = 0;
-    while stream.try_get().is_err_and(|e| e == GetError::Empty) {
-        let _ = queue.push(b"garbage", Duration::ZERO);
-        garbage += 1;
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    assert_eq!(stream.ended(), Some(Ended::Idle));
-    assert!(garbage > 0 && stream.stats().total.rejects.get(Reject::BadMagic) > 0);
-}
-
-#[test]
-fn a_heap_with_a_lost_packet_ends_by_its_time() {
-    let mut config = StreamConfig { incomplete: true, ..config() };
-    config.heaps.timeout = Some(skyhaul_core::placement::Nanos(30_000_000));
-    let stream = Stream::new(&config);
-    let queue = InprocQueue::default();
-    stream.add_inproc(queue.clone()).unwrap();
-    let mut sent = packets(5, 4000, 1472);
-    sent.remove(1);
-    sent.iter().for_each(|packet| assert!(queue.push(packet, Duration::ZERO).unwrap()));
-    let heap = stream.get(LONG).unwrap();
-    check(&heap);
-    assert_eq!((heap.complete, heap.cause, heap.missing.len()), (false, Cause::Timeout, 1));
-    assert_eq!(heap.received + heap.missing[0].end - heap.missing[0].start, 4000);
-    let total = stream.stats().total;
-    assert_eq!((total.incomplete_heaps, total.retired(Cause::Timeout)), (1, 1));
-}
-
-#[test]
-fn limits_and_the_first_heap_wanted() {
-    let bytes: Vec<u8> = (0..100).flat_map(|n| packets(n, 1000, 1472).concat()).collect();
-    let run = |config: StreamConfig| {
-        let stream = Stream::new(&config);
-        stream.add_bytes(bytes.clone()).unwrap();
-        (all(&stream).into_keys().collect::<Vec<_>>(), stream.stats())
-    };
-    let (got, stats) = run(StreamConfig { heap_limit: Some(7), start_at: Some(20), ..config() });
-    assert!(got.into_iter().eq(20..27));
-    assert_eq!((stats.ended, stats.total.rejects.get(Reject::BeforeStart)), (Some(Ended::Limit), 20));
-    assert_eq!(run(StreamConfig { byte_limit: Some(2500), ..config() }).0, [0, 1, 2]);
 }
 
 #[test]

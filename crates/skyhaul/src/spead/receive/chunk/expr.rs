@@ -15,7 +15,9 @@
 //! Division is towards zero. Text is at most 4096 octets, 32 parentheses deep; at
 //! most 16 values wait for an operator.
 
-use std::fmt;
+mod error;
+
+pub use error::{ExprError, Wrong};
 
 /// Values that a name can have, in the order of [`NAMES`].
 pub(super) type Values = [i64; NAMES.len()];
@@ -56,61 +58,6 @@ enum Op {
     Divide,
     Remainder,
 }
-
-/// What is wrong with a text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// Here a value should begin.
-    NoValue,
-    /// Here an operator, or the end, should stand.
-    NoOperator,
-    /// A parenthesis that is not closed.
-    NotClosed,
-    /// A number that has no value of 64 bits.
-    Number,
-    /// A name that has no value here.
-    Name,
-    /// Too many levels.
-    TooDeep,
-    /// Too long.
-    TooLong,
-}
-
-/// A text that is no [`Expr`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExprError {
-    /// The text.
-    pub text: String,
-    /// Octets before the place that is wrong.
-    pub at: usize,
-    /// What is wrong there.
-    pub wrong: Wrong,
-}
-
-impl fmt::Display for ExprError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (wrong, hint) = match self.wrong {
-            Wrong::NoValue => {
-                ("a value should begin here", "a number, item(0x1600), counter, size or stream")
-            }
-            Wrong::NoOperator => ("an operator should stand here", "one of + - * / % & | << >>"),
-            Wrong::NotClosed => ("a parenthesis is not closed", "add )"),
-            Wrong::Number => ("this is no number of 64 bits", "write 4096 or 0x1000"),
-            Wrong::Name => (
-                "this name has no value here",
-                "counter, size, stream; behind the rule also chunk, index, offset",
-            ),
-            Wrong::TooDeep => {
-                ("too many levels", "at most 32 of parentheses, and 16 values that wait for an operator")
-            }
-            Wrong::TooLong => ("the text is too long", "at most 4096 octets"),
-        };
-        let text: String = self.text.chars().take(200).collect();
-        write!(f, "expression '{text}', at {}: {wrong}; hint: {hint}", self.at)
-    }
-}
-
-impl std::error::Error for ExprError {}
 
 impl Expr {
     /// An expression in which the first `names` of [`NAMES`] have a value.

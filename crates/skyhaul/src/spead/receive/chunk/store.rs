@@ -1,7 +1,8 @@
 //! The store of a chunk stream: a heap under construction is a place in a chunk.
 
 use super::rule::HeapHead;
-use super::{Chunk, Shared};
+use super::shared::Shared;
+use super::window::Chunk;
 use crate::receive::keyed::{Finished, Sender, Store, lock};
 use skyhaul_core::assembly::Retired;
 use skyhaul_core::placement::Reject;

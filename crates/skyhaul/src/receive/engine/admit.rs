@@ -1,0 +1,198 @@
+//! Who is let in: from what was learned of a stranger to its streams, and from a stream that gives way to its account.
+//!
+//! Apart from the way of the trains, which never comes here. The rules are in [`admission`](crate::receive::admission).
+
+use super::Engine;
+use crate::receive::Sink;
+use crate::receive::info::StreamInfo;
+use crate::receive::placing::{self, Placed};
+use crate::receive::route::{Route, Split};
+use crate::receive::strangers::{Claim, Conclusion};
+use crate::receive::stream::{Begin, Stream};
+use skyhaul_core::assembly::OrderedConfig;
+use skyhaul_core::placement::{Nanos, Reject};
+use skyhaul_core::wire::{Place, StreamFormat};
+use skyhaul_io::copy;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl<K: Sink> Engine<K> {
+    /// Strangers beyond the limits of their table go.
+    pub(super) fn relieve(&mut self, now: Nanos) {
+        let gone = self.strangers.relieve();
+        if gone.crowded > 0 {
+            self.refuse_many(Reject::TooManyStreams, gone.crowded_packets);
+            self.places.refused(gone.crowded, now);
+        }
+    }
+
+    /// A sender's format is known, or known to be none. Its stream, if it has a place.
+    pub(super) fn conclude(&mut self, sender: SocketAddr, format: Conclusion, now: Nanos) -> Option<Route> {
+        let format = match format.and_then(|format| self.admissible(format)) {
+            Ok(format) => format,
+            Err(why) => {
+                let held = self.strangers.refuse(sender, why, now);
+                self.refuse_many(why, held);
+                if why == Reject::NotFrames {
+                    self.places.no_frames(sender, now);
+                }
+                return None;
+            }
+        };
+        if !self.has_place(sender, now) {
+            // Who waits for memory alone is not refused.
+            if self.strangers.wait(sender, format, now) && self.senders.len() >= self.options.max_streams {
+                self.places.refused(1, now);
+            }
+            return None;
+        }
+        let leaves = self.places.leaves(self.strangers.claim(sender, now).rate);
+        let proven = self.strangers.take(sender)?;
+        let begin = Begin {
+            trusted: proven.learning.is_sure(),
+            since: proven.since,
+            leaves,
+            keep_partial_sets: self.options.keep_partial_sets,
+        };
+        let route = match self.begin(sender, format, begin) {
+            Ok(route) => route,
+            Err(why) => {
+                self.refuse_many(why, proven.learning.held());
+                return None;
+            }
+        };
+        self.senders.insert(sender, route);
+        for packet in proven.learning.packets() {
+            self.one_of(sender, route, packet, now);
+        }
+        copy::fence();
+        self.drain_all();
+        self.share(now);
+        Some(route)
+    }
+
+    /// Only streams that may be sent here; without tables for heaps and events, of frames.
+    fn admissible(&self, format: StreamFormat) -> Conclusion {
+        match format.geometry() {
+            Err(Reject::NotFrames) if self.tables.are_open() => {}
+            other => drop(other?),
+        }
+        self.options.allow.station(format.station.as_deref())?;
+        Ok(format)
+    }
+
+    /// Whether there is a place among the streams for `sender`: one that is free, or that of the poorest.
+    fn has_place(&mut self, sender: SocketAddr, now: Nanos) -> bool {
+        let Claim { rate, full, plenty, .. } = self.strangers.claim(sender, now);
+        if !full && !self.places.has_memory(rate, self.pool.free()) {
+            // Its packets are held as long as that can be.
+            return false;
+        }
+        if self.senders.len() < self.options.max_streams {
+            return true;
+        }
+        if !self.places.may_claim(rate, plenty, now) {
+            return false;
+        }
+        let rates = self.senders.iter().map(|(&sender, &route)| (sender, self.rate(route, now)));
+        let Some((poorest, poor)) = rates.min_by(|(_, a), (_, b)| a.total_cmp(b)) else { return false };
+        if !self.places.gives_way(poor, rate) {
+            return false;
+        }
+        self.end_sender(poorest, sender, now);
+        true
+    }
+
+    /// The streams of a sender.
+    fn streams_of(&self, route: Route) -> Vec<usize> {
+        match route {
+            Route::Keyed(_) => Vec::new(),
+            Route::One(at) => vec![at],
+            Route::Split(split) => self.splits[split].streams.iter().map(|&(_, at)| at).collect(),
+        }
+    }
+
+    /// Packets a second of a sender.
+    fn rate(&self, route: Route, now: Nanos) -> f64 {
+        if let Route::Keyed(at) = route {
+            return self.tables.rate(at, now);
+        }
+        self.streams_of(route).into_iter().map(|at| self.streams[at].rate(now)).sum()
+    }
+
+    /// A stream gives way: what it has is handed on, and its account is kept.
+    fn end_sender(&mut self, sender: SocketAddr, newcomer: SocketAddr, now: Nanos) {
+        let Some(route) = self.senders.remove(&sender) else { return };
+        self.recent = None;
+        if let Route::Keyed(at) = route {
+            self.tables.gave_way(at);
+        }
+        for at in self.streams_of(route) {
+            self.streams[at].finish();
+            self.drain(at);
+            let stream = &mut self.streams[at];
+            stream.gone = true;
+            let (info, report) = (stream.info.clone(), std::mem::take(&mut stream.report));
+            self.places.gave_way(&info, report.packets, newcomer, now);
+            self.sink.stream_ended(&info);
+            if let Some(tap) = &mut self.tap {
+                tap.stream_ended(&info);
+            }
+            self.free.push(at);
+            let freed = self.past.keep(info, report);
+            self.loss_ranges.fetch_add(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// Begin the stream, or the streams, of a sender.
+    fn begin(&mut self, sender: SocketAddr, format: StreamFormat, begin: Begin) -> Result<Route, Reject> {
+        if let Some(at) = self.tables.begin(format.family, begin.since) {
+            return Ok(Route::Keyed(at));
+        }
+        let field =
+            format.own.thread_field().filter(|_| self.options.split_threads && format.threads.len() > 1);
+        let Some(field) = field else {
+            return Ok(Route::One(self.begin_stream(sender, format, begin)?));
+        };
+        let mut streams = Vec::new();
+        let network = format.network_bytes;
+        for thread in &format.threads {
+            // The sequence number counts packets of all threads: only the time orders those of one.
+            let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
+            streams.push((thread.id, self.begin_stream(sender, alone, begin)?));
+        }
+        self.splits.push(Split { network, field, streams });
+        Ok(Route::Split(self.splits.len() - 1))
+    }
+
+    fn begin_stream(
+        &mut self,
+        sender: SocketAddr,
+        format: StreamFormat,
+        begin: Begin,
+    ) -> Result<usize, Reject> {
+        let (placing, geometry) = (placing::of(&format)?, format.geometry()?);
+        let unit_bytes = StreamInfo::unit_of(geometry);
+        let info = Arc::new(StreamInfo {
+            id: self.options.next_stream.fetch_add(1, Ordering::Relaxed),
+            sender,
+            listen: self.options.listen.clone(),
+            format,
+            unit_bytes,
+        });
+        let config = OrderedConfig { geometry, ..self.options.assembly };
+        if let Some(tap) = &mut self.tap {
+            tap.stream_began(&info);
+        }
+        self.sink.stream_began(&info);
+        let stream = Stream::new(info, config, begin, self.loss_ranges.clone());
+        let stream = Placed::new(stream, placing);
+        if let Some(at) = self.free.pop() {
+            self.streams[at] = stream;
+            return Ok(at);
+        }
+        self.streams.push(stream);
+        Ok(self.streams.len() - 1)
+    }
+}

@@ -1,0 +1,144 @@
+//! Which readers a stream has: they enter, get a thread, exit, and are waited for; the last one ends the stream.
+//!
+//! Apart from what readers do while they are there.
+
+use super::StreamState;
+use crate::receive::keyed::config::Full;
+use crate::receive::keyed::own::{MOST_HELD, Reader, WAIT, lock};
+use crate::receive::keyed::stats::{Ended, ReaderStats};
+use crate::receive::keyed::store::Store;
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+thread_local! {
+    /// The address of the stream that this thread reads for.
+    static READS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// A reader's thread is gone when this is dropped.
+struct AliveGuard<'a>(&'a (Mutex<usize>, Condvar));
+
+impl Drop for AliveGuard<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.0) -= 1;
+        self.0.1.notify_all();
+    }
+}
+
+impl<S: Store> StreamState<S> {
+    /// Keeps the time meanwhile: a deadline holds for a stream that nobody starts, too.
+    pub(crate) fn wait_for_start(&self, me: &mut Reader<S::Out>) {
+        while !self.is_over() {
+            let started = lock(&self.started.0);
+            if *started {
+                return;
+            }
+            drop(self.started.1.wait_timeout(started, WAIT).unwrap_or_else(PoisonError::into_inner));
+            self.tick(me);
+        }
+    }
+
+    /// The processor for reader `number`.
+    pub(crate) fn cpu(&self, number: usize) -> Option<usize> {
+        self.cpus.get(number % self.cpus.len().max(1)).copied()
+    }
+
+    /// A reader more; its thread follows with [`adopt`](Self::adopt).
+    pub(crate) fn enter(&self, name: String, can_be_held: bool) -> Reader<S::Out> {
+        let waits = match self.full {
+            Full::Auto => can_be_held,
+            Full::Wait => true,
+            Full::Refuse => false,
+        };
+        let stats = Arc::new(Mutex::new(ReaderStats { name, ..ReaderStats::default() }));
+        let mut readers = lock(&self.readers);
+        readers.push(stats.clone());
+        // What went by while nobody read was no pause.
+        self.turn();
+        self.running.fetch_add(1, Ordering::AcqRel);
+        *lock(&self.alive.0) += 1;
+        let overflow = if waits && !can_be_held && self.finished.is_none() { self.overflow } else { 0 };
+        let out = VecDeque::with_capacity(MOST_HELD);
+        Reader { out, overflow, ..Reader::new(waits, stats, readers.len() - 1) }
+    }
+
+    /// Its thread could not be started.
+    pub(crate) fn never_ran(&self, stats: &Mutex<ReaderStats>, why: &std::io::Error) {
+        let mut stats = lock(stats);
+        (stats.ended, stats.error) = (true, Some(why.to_string()));
+        self.running.fetch_sub(1, Ordering::AcqRel);
+        drop(AliveGuard(&self.alive));
+    }
+
+    pub(crate) fn adopt(&self, thread: JoinHandle<()>) {
+        lock(&self.threads).push(thread);
+    }
+
+    /// A reader has ended; the last one ends the stream.
+    pub(crate) fn exit(&self, mut me: Reader<S::Out>, error: Option<String>) {
+        me.overflow = 0;
+        self.hand_over(&mut me);
+        let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last {
+            me.now = self.now();
+            let mut table = self.table();
+            table.end(Ended::Readers, me.now);
+            self.take_finished(table, &mut me);
+            me.publish();
+            self.hand_over(&mut me);
+        }
+        me.publish();
+        let mut stats = lock(&me.stats);
+        stats.error = error;
+        stats.ended = true;
+        stats.cpu = skyhaul_io::host::thread::cpu_time();
+        drop(stats);
+        if last {
+            self.leave();
+        }
+    }
+
+    /// A reader without a thread of its own has ended.
+    pub(crate) fn leave_reader(&self, me: Reader<S::Out>) {
+        self.exit(me, None);
+        drop(AliveGuard(&self.alive));
+    }
+
+    /// The ring gets nothing more from here.
+    pub(super) fn leave(&self) {
+        if !self.left.swap(true, Ordering::AcqRel) && self.ring.leave() && self.finished.is_some() {
+            // What several streams that stopped at a time left to each other.
+            let mut me = self.nobody();
+            self.refuse(&mut me, true);
+            lock(&self.own).merge(&me.counts);
+        }
+    }
+
+    /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.
+    pub(crate) fn join(&self) {
+        if READS.get() == self.address() {
+            return;
+        }
+        let threads: Vec<_> = lock(&self.threads).drain(..).collect();
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        // Somebody else may have taken the threads, to wait for them as well.
+        let mut alive = lock(&self.alive.0);
+        while *alive > 0 {
+            alive = self.alive.1.wait(alive).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// Be the thread of a reader that has [entered](Self::enter), until it ends.
+    pub(crate) fn as_reader(&self, run: impl FnOnce()) {
+        let _gone = AliveGuard(&self.alive);
+        READS.set(self.address());
+        run();
+    }
+}

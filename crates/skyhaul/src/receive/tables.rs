@@ -1,0 +1,144 @@
+//! An engine's end of the tables of heaps and events: who sends such, and where it is put.
+//!
+//! Apart from the engine, which knows frames and their streams: of objects with keys it knows a number for each sender.
+
+use super::admission::Worth;
+use super::keyed::Fed;
+use super::objects::Objects;
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::FamilyRef;
+use skyhaul_io::source::Train;
+use std::sync::Arc;
+
+/// Where an engine puts heaps and events.
+#[derive(Debug)]
+pub(super) struct Keyed {
+    pub(super) objects: Arc<Objects>,
+    /// Number of the engine.
+    pub(super) engine: usize,
+}
+
+/// A sender of heaps or events.
+#[derive(Debug)]
+struct KeyedSender {
+    /// Which of the engine's ends.
+    end: usize,
+    packets: u64,
+    worth: Worth,
+}
+
+/// The ends of tables that an engine feeds.
+struct Ends(Vec<(FamilyRef, Box<dyn Fed>)>);
+
+impl std::fmt::Debug for Ends {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.0.iter().map(|(family, _)| family)).finish()
+    }
+}
+
+/// The tables that an engine feeds, and who sends what is put there.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// Heaps and events are received, too.
+    keyed: Option<Keyed>,
+    ends: Ends,
+    senders: Vec<KeyedSender>,
+    /// Places in `senders` whose sender gave way.
+    free: Vec<usize>,
+}
+
+impl Tables {
+    /// Without `keyed`: of an engine that receives none. With `family`, its table is there from now on.
+    pub(super) fn new(keyed: Option<Keyed>, family: Option<FamilyRef>) -> Self {
+        let mut tables = Self { keyed, ends: Ends(Vec::new()), senders: Vec::new(), free: Vec::new() };
+        family.and_then(|family| tables.end_of(family));
+        tables
+    }
+
+    /// Whether heaps and events are received at all.
+    pub(super) fn are_open(&self) -> bool {
+        self.keyed.is_some()
+    }
+
+    /// Whether there is a table.
+    pub(super) fn any(&self) -> bool {
+        !self.ends.0.is_empty()
+    }
+
+    /// A train for the table at `end`.
+    #[inline]
+    pub(super) fn feed(&mut self, end: usize, train: &Train<'_>) {
+        self.ends.0[end].1.train(train);
+    }
+
+    /// A train of sender `at`: the end that it goes to.
+    #[inline]
+    pub(super) fn heard(&mut self, at: usize, train: &Train<'_>) -> usize {
+        let sender = &mut self.senders[at];
+        sender.packets += train.count() as u64;
+        sender.end
+    }
+
+    /// A sender of a family whose objects have keys begins: its number.
+    pub(super) fn begin(&mut self, family: FamilyRef, since: Nanos) -> Option<usize> {
+        let end = self.end_of(family)?;
+        let sender = KeyedSender { end, packets: 0, worth: Worth::new(since) };
+        if let Some(at) = self.free.pop() {
+            self.senders[at] = sender;
+            return Some(at);
+        }
+        self.senders.push(sender);
+        Some(self.senders.len() - 1)
+    }
+
+    /// The end of this family's table, if its objects have keys.
+    fn end_of(&mut self, family: FamilyRef) -> Option<usize> {
+        if let Some(at) = self.ends.0.iter().position(|(of, _)| *of == family) {
+            return Some(at);
+        }
+        let Keyed { objects, engine } = self.keyed.as_ref()?;
+        self.ends.0.push((family, objects.feed(family, *engine)?));
+        Some(self.ends.0.len() - 1)
+    }
+
+    /// Packets a second of sender `at`.
+    pub(super) fn rate(&self, at: usize, now: Nanos) -> f64 {
+        let sender = &self.senders[at];
+        sender.worth.rate(sender.packets, now)
+    }
+
+    /// Sender `at` gives way. Its objects end by their own rules.
+    pub(super) fn gave_way(&mut self, at: usize) {
+        self.free.push(at);
+    }
+
+    /// No train waits.
+    #[inline]
+    pub(super) fn looked(&mut self) {
+        self.ends.0.iter_mut().for_each(|(_, end)| end.looked());
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Nanos) {
+        for sender in &mut self.senders {
+            sender.worth.handle_timeout(sender.packets, now);
+        }
+    }
+
+    /// Nothing more comes of this engine.
+    pub(super) fn leave(&mut self) {
+        self.ends.0.clear();
+        if let Some(Keyed { objects, engine }) = &self.keyed {
+            objects.leave(*engine);
+        }
+    }
+
+    /// Whether nothing more is wanted of heaps and events.
+    pub(super) fn are_closed(&self) -> bool {
+        self.keyed.as_ref().is_some_and(|keyed| keyed.objects.is_closed())
+    }
+
+    /// Whether there are tables, and all have ended.
+    pub(super) fn have_ended(&self) -> bool {
+        self.any() && self.ends.0.iter().all(|(_, end)| end.is_over())
+    }
+}
