@@ -1,9 +1,12 @@
 //! Text and numbers for people, all on standard error.
 
 pub(crate) mod objects;
+mod words;
+
+pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
 
 use skyhaul::recording::Finding;
-use skyhaul::report::{ReceiveReport, RejectCounts, StreamSummary};
+use skyhaul::report::{ReceiveReport, StreamSummary};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
@@ -26,66 +29,6 @@ pub(crate) fn error(error: &anyhow::Error) {
 pub(crate) fn finding(finding: &Finding) -> String {
     let path = finding.path.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
     format!("{path}{}", finding.text)
-}
-
-/// `bits` per second as text.
-pub(crate) fn rate(bits: f64) -> String {
-    scaled(bits, 1000.0, &["b/s", "kb/s", "Mb/s", "Gb/s", "Tb/s"])
-}
-
-/// `bytes` as text, in decimal units.
-pub(crate) fn bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1000.0, &["B", "kB", "MB", "GB", "TB", "PB"])
-}
-
-fn scaled(mut value: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    while value >= step && unit + 1 < units.len() {
-        value /= step;
-        unit += 1;
-    }
-    let digits = if unit == 0 || value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{value:.digits$} {}", units[unit])
-}
-
-/// A count with spaces between groups of three digits.
-pub(crate) fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
-        }
-        out.push(c);
-    }
-    out
-}
-
-/// Reasons and counts in one line: `duplicates 3 235, late 12`.
-pub(crate) fn rejects(counts: &RejectCounts) -> String {
-    let parts: Vec<String> = counts.iter().map(|(why, n)| refusal(why, *n)).collect();
-    if parts.is_empty() { "none".into() } else { parts.join(", ") }
-}
-
-/// The same for a progress line: `  duplicates 3 235  late 12`, or nothing if nothing was refused.
-pub(crate) fn live_rejects(counts: &RejectCounts) -> String {
-    counts.iter().map(|(why, n)| format!("  {}", refusal(why, *n))).collect()
-}
-
-/// A reason as text, with its count.
-fn refusal(why: &str, n: u64) -> String {
-    let words = match why {
-        "duplicate" => "duplicates".into(),
-        "stray" => "strays".into(),
-        other => other.replace('_', " "),
-    };
-    format!("{words} {}", count(n))
 }
 
 /// A line that is redrawn while work is in progress; nothing if standard error is not a terminal.
@@ -300,6 +243,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul::report::RejectCounts;
 
     #[test]
     fn a_sender_s_own_lines_stand_between_those_of_all() {

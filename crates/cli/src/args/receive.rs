@@ -103,7 +103,7 @@ pub(crate) struct ReceiveCommon {
     #[arg(long, value_name = "SPEC", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]
-    pub(crate) spead: HeapReceiveArgs,
+    pub(crate) of_heaps: HeapReceiveArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

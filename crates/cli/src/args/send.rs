@@ -89,7 +89,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "SPEC", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,
     #[command(flatten)]
-    pub(crate) spead: HeapSendArgs,
+    pub(crate) of_heaps: HeapSendArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

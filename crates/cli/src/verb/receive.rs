@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         false => None,
     };
     let objects: Box<dyn ObjectSink> = match output {
-        Some(output) => Box::new(Payloads { output, fill: args.common.spead.incomplete }),
+        Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
         None => Box::new(Nowhere),
     };
     let sink = |_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink);

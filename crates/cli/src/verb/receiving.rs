@@ -86,18 +86,18 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
 
 /// How heaps and events are received.
 fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
-    let spead = &args.spead;
+    let of_heaps = &args.of_heaps;
     let default = StreamConfig::default();
     let mut heaps = default.heaps;
-    heaps.window = spead.heap_window.max(1);
-    heaps.in_order = spead.in_order;
-    heaps.largest = spead.largest_heap.bytes();
-    heaps.timeout = Some(Nanos(spead.heap_timeout.duration().as_nanos() as u64));
-    heaps.remember_for = Nanos(spead.remember.duration().as_nanos() as u64);
+    heaps.window = of_heaps.heap_window.max(1);
+    heaps.in_order = of_heaps.in_order;
+    heaps.largest = of_heaps.largest_heap.bytes();
+    heaps.timeout = Some(Nanos(of_heaps.heap_timeout.duration().as_nanos() as u64));
+    heaps.remember_for = Nanos(of_heaps.remember.duration().as_nanos() as u64);
     if heaps.remember_for == Nanos(0) {
         heaps.remember = 0;
     }
-    if spead.by_sender {
+    if of_heaps.by_sender {
         heaps.substreams = args.max_streams.max(1) as u64;
     }
     heaps.check().map_err(|why| {
@@ -107,15 +107,15 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     })?;
     let stream = StreamConfig {
         heaps,
-        key: if spead.by_sender { KeyedBy::SenderAndCounter } else { KeyedBy::Counter },
-        stop: match spead.stop_items {
+        key: if of_heaps.by_sender { KeyedBy::SenderAndCounter } else { KeyedBy::Counter },
+        stop: match of_heaps.stop_items {
             StopArg::Never => StopRule::Never,
             StopArg::After(1) => StopRule::First,
             StopArg::After(n) => StopRule::All(n as usize),
         },
         idle_timeout: args.idle.map(|idle| idle.duration()),
         byte_limit: args.bytes.map(|bytes| bytes.bytes()),
-        start_at: spead.start_heap,
+        start_at: of_heaps.start_heap,
         // They are counted, wherever they go, also against --heaps; descriptors are not.
         incomplete: true,
         memory: heap_memory(args),
@@ -124,8 +124,9 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
         senders: args.max_streams.max(1),
         ..default
     };
-    let tcp = TcpReaderOptions { end_with_last: spead.end_with_connections, ..TcpReaderOptions::default() };
-    let (feedback, most) = (spead.feedback, spead.heaps);
+    let tcp =
+        TcpReaderOptions { end_with_last: of_heaps.end_with_connections, ..TcpReaderOptions::default() };
+    let (feedback, most) = (of_heaps.feedback, of_heaps.heaps);
     Ok(ObjectOptions { stream, tcp, feedback, verify, most, to_disks: false })
 }
 
@@ -206,7 +207,7 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
 pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
     check_times(args)?;
     let over = |transport| args.listen.iter().any(|at| at.transport == transport);
-    if args.spead.feedback {
+    if args.of_heaps.feedback {
         ensure!(
             args.faults.is_none(),
             "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"

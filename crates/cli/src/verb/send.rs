@@ -94,7 +94,7 @@ fn made() -> String {
 /// receiver, and a count, a file or a recording limits the data.
 fn check_pace(args: &SendArgs) -> Result<()> {
     let heaps = args.format.objects() == Some(Objects::Heaps);
-    let count = if heaps { args.spead.heaps } else { args.packets };
+    let count = if heaps { args.of_heaps.heaps } else { args.packets };
     let endless = args.input.is_none() && args.scan.is_none() && count.is_none();
     let datagrams = args.to.iter().find(|to| to.transport == Transport::Udp);
     let Some(to) = datagrams.filter(|_| endless && args.rate.is_empty()) else { return Ok(()) };

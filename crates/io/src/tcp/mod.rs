@@ -18,6 +18,7 @@ mod open;
 pub mod pieces;
 mod receive;
 mod send;
+mod trains;
 
 pub use open::TcpSendOptions;
 pub use open::listen;

@@ -29,11 +29,11 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
     ensure!(
-        !args.spead.substreams || args.senders == 1,
+        !args.of_heaps.substreams || args.senders == 1,
         "--substreams needs one sender, not {}\nhint: omit --senders or --substreams",
         args.senders
     );
-    let count = if args.spead.substreams { 1 } else { args.senders * args.to.len() };
+    let count = if args.of_heaps.substreams { 1 } else { args.senders * args.to.len() };
     let jobs = (0..count).map(|number| job(args, number, &interrupt, &mut progress));
     let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
     let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
@@ -79,10 +79,10 @@ fn job(
     interrupt: &Interrupt,
     progress: &mut Progress,
 ) -> Result<Option<Job>> {
-    let spead = &args.spead;
-    check_items(spead)?;
+    let of_heaps = &args.of_heaps;
+    check_items(of_heaps)?;
     let to: Vec<Endpoint> =
-        if spead.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
+        if of_heaps.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
     let mut config = config(args, &to, number)?;
     let asked = rate(args, number)?;
     check_rate(asked, &to)?;
@@ -101,19 +101,19 @@ fn job(
     let outlet = outlet(args, &to)?;
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
-    let control = if spead.bare { 0 } else { substreams };
-    let counters = Counters::new(spead.flavour, spead.first_heap, spead.heap_step, control)?;
+    let control = if of_heaps.bare { 0 } else { substreams };
+    let counters = Counters::new(of_heaps.flavour, of_heaps.first_heap, of_heaps.heap_step, control)?;
     let stream = Arc::new(Stream::new(outlet, config)?);
     Ok(Some(Job {
         stream,
         to: to.iter().map(Endpoint::to_string).collect(),
         how,
         content,
-        flavour: spead.flavour,
-        heap_bytes: spead.heap_size.bytes() as usize,
-        items: spead.items,
-        repeat: spead.repeat_pointers,
-        bare: spead.bare,
+        flavour: of_heaps.flavour,
+        heap_bytes: of_heaps.heap_size.bytes() as usize,
+        items: of_heaps.items,
+        repeat: of_heaps.repeat_pointers,
+        bare: of_heaps.bare,
         counters,
         heaps,
         duration: args.duration.map(|d| d.duration()),
@@ -124,31 +124,31 @@ fn job(
 }
 
 /// Items have consecutive ids, and a flavour has only so many.
-fn check_items(spead: &HeapSendArgs) -> Result<()> {
-    let most = most_id(spead.flavour) - FIRST_ITEM[1];
+fn check_items(of_heaps: &HeapSendArgs) -> Result<()> {
+    let most = most_id(of_heaps.flavour) - FIRST_ITEM[1];
     ensure!(
-        spead.items as u64 <= most,
+        of_heaps.items as u64 <= most,
         "SPEAD-64-{} has ids for {most} items, not {}\nhint: use fewer --items or another --flavour",
-        spead.flavour.address_bits(),
-        spead.items
+        of_heaps.flavour.address_bits(),
+        of_heaps.items
     );
     Ok(())
 }
 
 fn config(args: &SendArgs, to: &[Endpoint], number: usize) -> Result<SendConfig> {
-    let packet = packet_size(args.spead.packet, to)?;
+    let packet = packet_size(args.of_heaps.packet, to)?;
     let rate = match rate(args, number)? {
         Some(RateArg::Fixed(rate)) => rate.bits_per_second(),
         _ => 0,
     };
-    let split = if args.spead.full_packets { Split::Full } else { Split::Even };
+    let split = if args.of_heaps.full_packets { Split::Full } else { Split::Even };
     Ok(SendConfig { packet, rate, split, ..SendConfig::default() })
 }
 
 /// Bytes of the packets that stored ones are divided into for sender `number`.
 pub(crate) fn packet_bytes(args: &SendArgs, number: usize) -> Result<usize> {
     let to = std::slice::from_ref(destination(args, number));
-    Ok(match packet_size(args.spead.packet, to)? {
+    Ok(match packet_size(args.of_heaps.packet, to)? {
         PacketSize::Packet(bytes) => bytes,
         _ => usize::MAX,
     })
@@ -192,13 +192,13 @@ fn udp_options(args: &SendArgs) -> SendOptions {
 
 /// What is sent, and how many heaps of it.
 fn content(args: &SendArgs) -> Result<(Content, u64)> {
-    let most = args.spead.heaps.unwrap_or(u64::MAX);
+    let most = args.of_heaps.heaps.unwrap_or(u64::MAX);
     let Some(path) = &args.input else {
         return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
     };
     let file = MappedFile::open(path)?;
     ensure!(!file.is_empty(), "{}: the file is empty\nhint: give another --input", path.display());
-    let heap = args.spead.heap_size.bytes().max(1);
+    let heap = args.of_heaps.heap_size.bytes().max(1);
     let heaps = (file.len() as u64).div_ceil(heap).saturating_mul(args.r#loop);
     Ok((Content::File(Arc::new(Mapped(file))), heaps.min(most)))
 }

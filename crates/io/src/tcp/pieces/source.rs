@@ -1,14 +1,16 @@
 //! The sockets of a [`PieceSource`]: listening, reading in turns, closing.
 
 mod accept;
+mod connection;
 
 use super::{
     Heads, PieceEvent, PieceOptions, PieceSink, PieceStats,
-    cut::{Cutter, Rules},
+    cut::Rules,
     read::{Got, READ, got, read_body},
     tell::{tell, told_at_last},
 };
-use crate::{address::Endpoint, source::InterfaceWatch, tcp::open::listen, udp::set_option};
+use crate::{address::Endpoint, source::InterfaceWatch, tcp::open::listen};
+use connection::Connection;
 use rustix::{
     event::epoll,
     process::{Resource, getrlimit},
@@ -19,7 +21,7 @@ use std::{
     io::{self, Read},
     mem::MaybeUninit,
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
@@ -30,8 +32,6 @@ const WARY: usize = 16 << 10;
 const CALM: usize = 64 << 10;
 /// What is held back is offered again after so long.
 const AGAIN: Duration = Duration::from_millis(1);
-/// Bytes of a long body that are worth being woken for.
-const GATHER: i32 = 128 << 10;
 /// How often connections that may have fewer bytes are read.
 const SWEEP: Duration = Duration::from_millis(100);
 /// Most connections read in one poll. The kernel hands out the others first the next time.
@@ -67,30 +67,6 @@ pub struct PieceSource {
     scratch: Box<[u8]>,
     stats: PieceStats,
     interface: InterfaceWatch,
-}
-
-struct Connection {
-    stream: TcpStream,
-    sender: SocketAddr,
-    cutter: Cutter,
-    /// Bytes the next read asks for.
-    most: usize,
-    /// Whether the kernel reports it only when [`GATHER`] bytes are there.
-    gathers: bool,
-}
-
-impl Connection {
-    /// Within a long body nobody waits for its next bytes: many at once save wakings. Where its end is near, or
-    /// short packets come, each byte is reported.
-    fn gather(&mut self) {
-        let gathers = self.cutter.body().is_some_and(|(_, _, left)| left >= GATHER as u64);
-        if gathers != self.gathers {
-            let bytes = if gathers { GATHER } else { 1 };
-            // Without it, it is only slower.
-            let _ = set_option(self.stream.as_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, &bytes);
-            self.gathers = gathers;
-        }
-    }
 }
 
 impl PieceSource {
