@@ -18,6 +18,7 @@ pub mod control;
 pub mod frames;
 pub mod inproc;
 pub mod mirror;
+mod panics;
 pub mod receive;
 pub mod recorder;
 pub mod recording;

@@ -16,11 +16,13 @@ pub(super) use table::Port;
 
 use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
 use crate::control::Gauge;
+use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::source::Source;
 use std::collections::BTreeMap;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -245,7 +247,14 @@ impl Objects {
     /// It cannot be started.
     pub(super) fn start(self: &Arc<Self>, sink: Box<dyn ObjectSink>) -> io::Result<JoinHandle<()>> {
         let objects = self.clone();
-        std::thread::Builder::new().name("objects".into()).spawn(move || objects.run(sink))
+        std::thread::Builder::new().name("objects".into()).spawn(move || {
+            let run = AssertUnwindSafe(|| objects.run(sink));
+            if let Err(panic) = catch_unwind(run) {
+                // Nobody takes anything any more: whoever waits for room must not wait for ever.
+                let text = format!("a fault in this program: {}", reason(&*panic));
+                objects.failed(&io::Error::other(text));
+            }
+        })
     }
 
     fn run(&self, mut sink: Box<dyn ObjectSink>) {

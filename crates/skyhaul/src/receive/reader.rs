@@ -11,6 +11,7 @@ use super::Sink;
 use super::board::Board;
 use super::engine::Engine;
 use crate::awake::Awake;
+use crate::panics::reason;
 use crate::recording::Event;
 use crate::report::SourceReport;
 use skyhaul_io::host;
@@ -100,8 +101,7 @@ impl Reader {
     }
 
     fn panicked(&self, panic: &(dyn Any + Send)) {
-        let text = panic.downcast_ref::<&str>().copied();
-        let text = text.or(panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no reason given");
+        let text = reason(panic);
         self.board.failed(
             &self.name,
             &format!(

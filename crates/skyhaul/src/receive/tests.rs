@@ -1,5 +1,6 @@
 //! The engine without a socket: packets in, parts out, every count exact.
 
+mod objects;
 mod rejects;
 
 use super::engine::{Engine, EngineOptions};

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+use crate::panics::reason;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -256,8 +257,7 @@ impl Drop for Writer {
 fn run(drive: Drive, dispatch: &Dispatch, index: usize) {
     // What it leaves behind is locked state that is sound at every step, and memory that comes back.
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drive.run())) {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        dispatch.died(index, text.or_else(|| panic.downcast_ref().copied()).unwrap_or("no message"));
+        dispatch.died(index, reason(&*panic));
     }
 }
 

@@ -77,7 +77,9 @@ impl<S: Store> Fed for FedReader<S> {
     }
 
     fn finish(&mut self) {
-        if let Some(me) = self.me.take() {
+        if let Some(mut me) = self.me.take() {
+            // Nothing more comes that could be lost meanwhile: what is finished waits for room, unless nobody takes it.
+            me.waits = true;
             self.core.leave_reader(me);
         }
     }

@@ -5,6 +5,7 @@ use super::own::Reader;
 use super::state::StreamState;
 use super::store::Store;
 use crate::control::{Answering, Gauge};
+use crate::panics::reason;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::host;
@@ -92,8 +93,7 @@ fn run<S: Store>(core: &StreamState<S>, mut input: impl Input<S>, mut me: Reader
     // Whoever is told that the stream has ended may bind its ports again.
     let closed = catch_unwind(AssertUnwindSafe(|| drop(input)));
     let error = read.and_then(|error| closed.map(|()| error)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it did not say why");
+        let text = reason(&*panic);
         Some(format!("read: panicked: {text}; hint: a defect of the source or rule, see the backtrace"))
     });
     core.exit(me, error);

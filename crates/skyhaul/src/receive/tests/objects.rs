@@ -1,0 +1,130 @@
+//! Heaps and events through the receiver of frames: tables that sockets share, limits, sinks that fail.
+
+use crate::inproc::InprocQueue;
+use crate::receive::keyed::{StopRule, StreamConfig};
+use crate::receive::{Nowhere, ObjectOptions, ObjectSink, Received, Receiver, ReceiverOptions, Running};
+use crate::report::ReceiveReport;
+use skyhaul_core::pattern;
+use skyhaul_core::wire::LearnOptions;
+use skyhaul_core::wire::ejfat::Reassembly;
+use skyhaul_core::wire::spead::Flavour;
+use skyhaul_core::wire::spead::stored::NewHead;
+use skyhaul_io::memory::{Pool, PoolOptions};
+use std::io;
+use std::time::{Duration, Instant};
+
+/// A packet of heap `counter`, which has `parts` of 1000 bytes.
+fn spead(counter: u64, part: u64, parts: u64) -> Vec<u8> {
+    let flavour = Flavour::SPEAD_64_48;
+    let (size, offset) = (Some(1000 * parts), 1000 * part);
+    let pointers = [flavour.addressed(0x1000, 0)];
+    let mut packet = Vec::new();
+    NewHead { flavour, counter, size, offset, length: 1000, pointers: &pointers }.write(&mut packet);
+    packet.extend_from_slice(pattern::slice(counter, offset, 1000));
+    packet
+}
+
+/// A segment of an event of four.
+fn ejfat(data_id: u16, tick: u64, part: u32) -> Vec<u8> {
+    let offset = 500 * part;
+    let head = Reassembly { version: 1, data_id, offset, length: 2000, tick, ..Reassembly::default() };
+    let mut packet = head.write().to_vec();
+    packet.extend_from_slice(pattern::slice(tick, u64::from(offset), 500));
+    packet
+}
+
+fn start(queues: &[InprocQueue], most: Option<u64>, sink: Box<dyn ObjectSink>) -> Running {
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: 1 << 16, shared: false }).unwrap();
+    let learn = LearnOptions { object_bytes: 1 << 16, ..LearnOptions::default() };
+    let stream =
+        StreamConfig { incomplete: true, stop: StopRule::Never, ring: 64, ..StreamConfig::default() };
+    let objects = Some(ObjectOptions { stream, most, verify: true, ..ObjectOptions::default() });
+    let options = ReceiverOptions { learn, objects, ..ReceiverOptions::default() };
+    let mut receiver = Receiver::open(options, pool).unwrap();
+    for (n, queue) in queues.iter().enumerate() {
+        receiver.add_source(format!("queue {n}"), Box::new(queue.clone()));
+    }
+    receiver.start_with(|_| Box::new(Nowhere), sink).unwrap()
+}
+
+/// Wait for its own end.
+fn ended(running: Running) -> ReceiveReport {
+    let begun = Instant::now();
+    while !running.is_over() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    running.finish()
+}
+
+fn push(queue: &InprocQueue, packet: &[u8]) {
+    // One that is full, or closed by the receiver's end, is no matter here.
+    let _ = queue.push(packet, Duration::from_secs(10));
+}
+
+#[test]
+fn the_parts_of_an_object_come_by_any_socket() {
+    // Three sockets of heaps, three of events: a queue is one sender.
+    let queues: Vec<InprocQueue> = (0..6).map(|_| InprocQueue::default()).collect();
+    let running = start(&queues, None, Box::new(Nowhere));
+    for n in 0..60u64 {
+        // Each socket gets a third of every heap and of every event.
+        for part in 0..6 {
+            push(&queues[(part % 3) as usize], &spead(n, part, 6));
+        }
+        for part in 0..4u32 {
+            push(&queues[3 + ((n + u64::from(part)) % 3) as usize], &ejfat(9, 5 * n, part));
+        }
+        // What a socket's reader has not looked at is no reason to give an object up.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    queues.iter().for_each(InprocQueue::close);
+    let report = ended(running);
+    let complete = |name: &str| report.objects[name].complete;
+    assert_eq!((complete("heaps"), complete("events")), (60, 60), "{report:?}");
+    assert_eq!((report.pattern_errors, report.rejects.len()), (Some(0), 0), "{report:?}");
+    assert_eq!(report.objects["events"].missing, Some(0), "its ticks go on by five: {report:?}");
+    assert!(report.is_whole() && report.streams.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_limit_ends_the_receiver() {
+    let queue = InprocQueue::default();
+    let running = start(std::slice::from_ref(&queue), Some(7), Box::new(Nowhere));
+    (0..300).for_each(|n| push(&queue, &spead(n, 0, 1)));
+    let report = ended(running);
+    assert_eq!((report.objects["heaps"].complete, report.ended.as_str()), (7, "limit"), "{report:?}");
+}
+
+/// Fails, in one way or another, at its third object.
+struct Failing(u32, Option<io::ErrorKind>);
+
+impl ObjectSink for Failing {
+    fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
+        self.0 += 1;
+        match self.1 {
+            _ if self.0 < 3 => Ok(()),
+            Some(kind) => Err(kind.into()),
+            None => panic!("a fault of the sink"),
+        }
+    }
+}
+
+#[test]
+fn a_sink_that_fails_ends_the_receiver_and_is_told() {
+    for (kind, ended_by, told) in [
+        (Some(io::ErrorKind::BrokenPipe), "reader gone", None),
+        (Some(io::ErrorKind::StorageFull), "write failed", Some("no storage space")),
+        (None, "write failed", Some("a fault of the sink")),
+    ] {
+        let queue = InprocQueue::default();
+        let running = start(std::slice::from_ref(&queue), None, Box::new(Failing(0, kind)));
+        // More than the ring holds: who waits for room must not wait for ever.
+        (0..300).for_each(|n| push(&queue, &spead(n, 0, 1)));
+        let report = ended(running);
+        assert_eq!(report.ended, ended_by, "{report:?}");
+        let is_told = report.errors.iter().any(|error| told.is_some_and(|told| error.contains(told)));
+        assert_eq!((is_told, report.errors.is_empty()), (told.is_some(), told.is_none()), "{report:?}");
+    }
+}
