@@ -25,6 +25,7 @@
 
 use super::{
     family::{Format, HEAD, Known, LearnOptions, Sample, Seen, Shape, StreamFormat},
+    frame::Objects,
     header::Order,
     layout::Place,
     vtp,
@@ -115,6 +116,8 @@ pub struct Learner {
 impl Learner {
     /// Packets that are needed before anything is concluded.
     pub const LEAST: usize = 32;
+    /// Packets that are needed where each says all, and all do.
+    const ENOUGH: usize = 3;
     /// Packets that are kept; then it is concluded from what there is.
     pub const MOST: usize = 512;
 
@@ -142,7 +145,7 @@ impl Learner {
     pub fn conclude(&self, force: bool) -> Option<Result<StreamFormat, Reject>> {
         let seen = self.samples.len();
         let last_word = force || seen >= Self::MOST;
-        if seen == 0 || (!last_word && seen < Self::LEAST) {
+        if seen == 0 || (!last_word && seen < Self::LEAST && !self.says_all()) {
             return None;
         }
         let Some((shape, votes)) = self.winner() else {
@@ -164,6 +167,14 @@ impl Learner {
             Err(why) => Err(why),
         };
         Some(format.and_then(checked))
+    }
+
+    /// Whether nothing more has to be found out: all packets are parts of objects with keys, of which each packet says all.
+    /// To hold more of them would keep their objects from being completed by what comes of other senders.
+    fn says_all(&self) -> bool {
+        let is_keyed =
+            |sample: &Sample| sample.shape.is_some_and(|shape| shape.family.objects() != Objects::Frames);
+        self.samples.len() >= Self::ENOUGH && self.samples.iter().all(is_keyed)
     }
 
     /// The shape of most packets, and how many have it.
