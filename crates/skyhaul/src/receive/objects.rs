@@ -207,7 +207,7 @@ impl Objects {
     }
 
     /// Nothing more is wanted.
-    fn close(&self, why: &'static str) {
+    pub(super) fn close(&self, why: &'static str) {
         let mut state = self.state();
         state.closed.get_or_insert(why);
         let tables = state.tables.clone();

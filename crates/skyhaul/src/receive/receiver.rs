@@ -324,5 +324,10 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
+        if let Some((objects, collector)) = self.objects.as_ref().zip(self.collector.take()) {
+            // Where not all threads could be started, it waits for those that were not.
+            objects.close("stopped");
+            let _ = collector.join();
+        }
     }
 }

@@ -72,7 +72,7 @@ impl<W: Keyed> Object<W> {
     pub(crate) fn new(retired: Retired<Live<W>>, wall: Nanos) -> Self {
         let (received, bytes) = (retired.received(), retired.range.end);
         let Retired { key, block, size, missing, first, last, cause, .. } = retired;
-        let Live { bytes: mut payload, kept, sender } = block;
+        let Live { bytes: mut payload, kept, sender, .. } = block;
         payload.set_len((bytes as usize).min(payload.capacity()));
         Self {
             number: key.number,
@@ -97,4 +97,6 @@ pub(crate) struct Live<W: Keyed> {
     pub(crate) bytes: HeapBytes,
     pub(crate) kept: W::Kept,
     pub(crate) sender: SocketAddr,
+    /// Which reader had its first packet.
+    pub(crate) reader: usize,
 }

@@ -8,6 +8,7 @@ use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::memory::heap::HeapCache;
 use std::collections::VecDeque;
 use std::marker::PhantomData;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 /// What is finished and not in the ring yet, of several streams.
@@ -94,6 +95,12 @@ pub(crate) trait Store: Send + Sized + 'static {
         Err(Reject::Overlap)
     }
 
+    /// Which reader had the first packet of an object, and from whom, where that is kept.
+    fn began_by(block: &Self::Block) -> Option<(usize, SocketAddr)> {
+        let _ = block;
+        None
+    }
+
     /// Bytes of memory that something finished holds.
     fn bytes_of(out: &Self::Out) -> u64 {
         let _ = out;
@@ -156,7 +163,7 @@ impl<W: Keyed> Store for ObjectStore<W> {
         let new = usize::try_from(bytes).ok().and_then(|bytes| self.memory.take(bytes));
         let Some(mut new) = new else { return Err((old, Reject::NoBuffer)) };
         match old {
-            None => Ok(Live { bytes: new, kept: W::begin(head), sender: from.address }),
+            None => Ok(Live { bytes: new, kept: W::begin(head), sender: from.address, reader: from.reader }),
             Some(mut old) => {
                 let there = old.bytes.len().min(new.len());
                 new.place(0, &old.bytes[..there]);
@@ -204,6 +211,11 @@ impl<W: Keyed> Store for ObjectStore<W> {
         let refused = W::join(&mut into.kept, &from.kept)?;
         into.bytes.place(0, &from.bytes[..bytes as usize]);
         Ok(refused)
+    }
+
+    #[inline]
+    fn began_by(block: &Live<W>) -> Option<(usize, SocketAddr)> {
+        Some((block.reader, block.sender))
     }
 
     fn bytes_of(object: &Object<W>) -> u64 {

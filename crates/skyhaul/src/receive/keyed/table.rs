@@ -7,7 +7,7 @@ use super::stats::{Counts, Ended};
 use super::store::{HeadOf, Store};
 use crate::receive::allow::Allow;
 use skyhaul_core::assembly::{Keyed, Slot, Window};
-use skyhaul_core::placement::{Nanos, Placement, Reject};
+use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
 use skyhaul_core::wire::keyed::Head;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -30,6 +30,8 @@ pub(crate) struct Table<S: Store> {
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
     rows: Rows,
+    /// Who last sent a part of an object that another began, and of which.
+    last_beside: Option<(usize, SocketAddr, Key)>,
     /// Looked at between two packets, and not handed on yet.
     settled: VecDeque<S::Out>,
     rules: Rules,
@@ -79,6 +81,7 @@ impl<S: Store> Table<S> {
                 allow: config.allow.clone(),
                 senders: config.senders,
             },
+            last_beside: None,
             settled: VecDeque::new(),
             largest: heaps.largest,
             last: None,
@@ -160,7 +163,12 @@ impl<S: Store> Table<S> {
                 return Err(run.without_place(reason, why, placement.size.is_some()));
             }
         };
-        if slot.is_first() {
+        // Who else sends parts of it has not left it out either.
+        let is_news = slot.is_first()
+            || S::began_by(slot.block()).is_some_and(|who| who != (from.reader, from.address))
+                && self.last_beside != Some((from.reader, from.address, placement.key));
+        if is_news {
+            self.last_beside = Some((from.reader, from.address, placement.key)).filter(|_| !slot.is_first());
             self.rows.note(from.counts::<S::Wire>(placement.key), &placement, head.is_control());
         }
         let written = self.store.write_run(slot.block(), head, part.offset, &run);
