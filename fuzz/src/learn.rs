@@ -5,10 +5,11 @@
 //!   then         length octet · that many octets, each set after the first differing from the one before
 //! ```
 //!
-//! Held: whatever is concluded has a layout, and every packet that layout places lies inside.
+//! Held: whatever is concluded has a layout, or is a family of keyed objects, and every packet that is placed lies inside.
 
 use crate::packets;
-use skyhaul_core::placement::Layout;
+use skyhaul_core::placement::{Layout, Reject};
+use skyhaul_core::wire::keyed::{self, Following, Head, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, Format, Keep, LearnOptions, Learner, PREFIX, Place};
 
 /// Octets of the largest frames of fixed size: those of Mark 5B.
@@ -45,7 +46,14 @@ pub(crate) fn run(script: &[u8]) {
         }
     }
     let Some(Ok(mut format)) = learner.conclude(asked & 0x80 != 0) else { return };
-    let layout = format.layout().expect("what is concluded has a layout");
+    let layout = match format.layout() {
+        Ok(layout) => layout,
+        Err(Reject::NotFrames) => {
+            let known = format.family.visit_keyed(Keyed(&seen));
+            return known.expect("what are no frames are objects with keys");
+        }
+        Err(why) => panic!("what is concluded has a layout: {why:?}"),
+    };
     assert!(layout.geometry().object_bytes <= 1 << 20);
     for packet in &seen {
         placed(&*layout, packet);
@@ -55,6 +63,30 @@ pub(crate) fn run(script: &[u8]) {
     if format.set_frames_per_second(u32::from(asked)).is_ok() {
         let layout = format.layout().expect("a rate that was taken fits");
         seen.iter().for_each(|packet| placed(&*layout, packet));
+    }
+}
+
+/// Packets of heaps or events: what is read of them lies in them.
+struct Keyed<'a>(&'a [Vec<u8>]);
+
+impl VisitKeyed for Keyed<'_> {
+    type Out = ();
+    fn visit<W: keyed::Keyed>(self) {
+        for packet in self.0 {
+            let Ok(head) = W::read(packet) else { continue };
+            let place = head.placement(1);
+            assert_eq!(
+                u64::from(place.start) + place.length,
+                packet.len() as u64,
+                "{place:?} is not the packet"
+            );
+            assert!(
+                place.size.is_none_or(|size| place.offset + place.length <= size),
+                "{place:?} is not in its object"
+            );
+            let follows = head.following(packet).is_some_and(|next| next.is(0, packet));
+            assert!(follows || head.following(packet).is_none(), "a packet does not look like itself");
+        }
     }
 }
 
