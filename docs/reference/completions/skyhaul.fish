@@ -302,15 +302,19 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l cpus -d 'Proce
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l memory -d 'Memory that packets are placed into' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l directory -d 'Directory on the disk to measure (record)' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l bytes -d 'Size of each recording (record)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments: link, light, receiver, pairs, scaling (default: all)' -r -f -a "link\t'Bare UDP and TCP loops: what the link can do (memo, table 1)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments: link, light, receiver, pairs, scaling, limited (default: all but limited)' -r -f -a "link\t'Bare UDP and TCP loops: what the link can do (memo, table 1)'
 light\t'Senders alone: default, MTU, buffers, both (table 2)'
 receiver\t'Senders against receivers, and the heaps lost (tables 3 and 4)'
 pairs\t'Pairs at rising rates, and TCP (figures 2, 3 and 6)'
-scaling\t'One to N senders at several rates, and what is missing to N times one (figures 4 and 5)'"
+scaling\t'One to N senders at several rates, and what is missing to N times one (figures 4 and 5)'
+limited\t'Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l heap-size -d 'Payload of a heap' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l pairs -d 'Sender and receiver pairs (pairs, scaling)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do); limited: CPU time is measured at the first (default: 4Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 'Addresses to receive on, one for each interface; pairs take turns (default: --address)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l receiver-cpu -d 'Share of its processor for each receiver (limited; default: 50%)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet -d 'Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l against -d 'Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for what it is given (limited; again for each program)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Write tables, plots and the figures as JSON to this directory' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Take defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search the highest rate at which nothing is lost while the sender never waits'

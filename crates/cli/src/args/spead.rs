@@ -1,8 +1,8 @@
 //! What can be typed of SPEAD only; each group stands under its own heading in `--help`.
 
-use super::limits::{PAIRS, at_least_one, some, up_to};
+use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
-use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::io::quantity::{Rate, Share, Size, Span};
 use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -238,7 +238,7 @@ impl FromStr for StopArg {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = HEADING)]
 pub(crate) struct SpeadBenchArgs {
-    /// Experiments: link, light, receiver, pairs, scaling (default: all)
+    /// Experiments: link, light, receiver, pairs, scaling, limited (default: all but limited)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     pub(crate) experiments: Vec<Experiment>,
     /// Payload of a heap
@@ -247,12 +247,23 @@ pub(crate) struct SpeadBenchArgs {
     /// Sender and receiver pairs (pairs, scaling)
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "a pair for each processor or two is enough"))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do)
+    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to what one sender can do); limited: CPU time is
+    /// measured at the first (default: 4Gbps)
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("leave --rates out to have them chosen"))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface; pairs take turns (default: --address)
     #[arg(long, value_name = "IPS", value_delimiter = ',')]
     pub(crate) interfaces: Vec<std::net::IpAddr>,
+    /// Share of its processor for each receiver (limited; default: 50%)
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) receiver_cpu: Option<Share>,
+    /// Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)
+    #[arg(long = "packet", value_name = "BYTES", value_delimiter = ',', value_parser = from_to::<usize>(64, 65_507, "as of `send --packet`, such as 1472,8972"))]
+    pub(crate) packets: Vec<usize>,
+    /// Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for
+    /// what it is given (limited; again for each program)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) against: Vec<String>,
     /// Write tables, plots and the figures as JSON to this directory
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, default_value = "spead-bench")]
     pub(crate) report: PathBuf,
@@ -270,6 +281,8 @@ pub(crate) enum Experiment {
     Pairs,
     /// One to N senders at several rates, and what is missing to N times one (figures 4 and 5)
     Scaling,
+    /// Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost
+    Limited,
 }
 
 #[cfg(test)]
