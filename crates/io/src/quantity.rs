@@ -29,6 +29,10 @@ pub struct Size(u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(u64);
 
+/// A part of one processor, in whole percent from 1 to 100.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Share(u8);
+
 /// Text that is not such a value, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAQuantity {
@@ -114,6 +118,32 @@ macro_rules! quantity {
 quantity!(Rate, RATES, "rate", "write it with its unit, such as 8Gbps, 500Mbps or 1.25GB/s");
 quantity!(Size, SIZES, "size", "write bytes, or a unit such as 64MiB (2^20), 64MB (10^6), 4GiB");
 quantity!(Span, SPANS, "length of time", "write it with its unit, such as 10s, 250ms, 5min or 2h");
+
+impl Share {
+    /// In percent.
+    #[must_use]
+    pub const fn percent(self) -> u8 {
+        self.0
+    }
+}
+
+impl FromStr for Share {
+    type Err = NotAQuantity;
+    fn from_str(text: &str) -> Result<Self, NotAQuantity> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+        percent.filter(|percent| (1..=100).contains(percent)).map(Self).ok_or_else(|| NotAQuantity {
+            text: text.chars().take(64).collect(),
+            kind: "share of a processor",
+            hint: "write whole percent from 1% to 100%, such as 50%",
+        })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}%", self.0))
+    }
+}
 
 impl Rate {
     /// That many bits each second.
@@ -235,6 +265,18 @@ mod tests {
             "10".parse::<Span>().unwrap_err().to_string(),
             "'10' is not a length of time; hint: write it with its unit, such as 10s, 250ms, 5min or 2h"
         );
+    }
+
+    #[test]
+    fn a_share_is_whole_percent() {
+        for (text, percent) in [("50%", 50), ("1%", 1), ("100 %", 100)] {
+            assert_eq!(text.parse::<Share>().unwrap().percent(), percent, "{text}");
+        }
+        for bad in ["", "50", "0%", "101%", "-5%", "12.5%", "%", "300%", "half"] {
+            let said = bad.parse::<Share>().unwrap_err().to_string();
+            assert!(said.contains("hint: ") && said.contains("50%"), "{bad}: {said}");
+        }
+        assert_eq!("25%".parse::<Share>().unwrap().to_string(), "25%");
     }
 
     #[test]

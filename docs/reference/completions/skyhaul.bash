@@ -118,7 +118,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__bench)
-            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --report --json --quiet --config --show-config --help --version receive send record"
+            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --json --quiet --config --show-config --help --version receive send record"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -176,7 +176,7 @@ _skyhaul() {
                     return 0
                     ;;
                 --experiments)
-                    COMPREPLY=($(compgen -W "link light receiver pairs scaling" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "link light receiver pairs scaling limited" -- "${cur}"))
                     return 0
                     ;;
                 --heap-size)
@@ -192,6 +192,18 @@ _skyhaul() {
                     return 0
                     ;;
                 --interfaces)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --receiver-cpu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --packet)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --against)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

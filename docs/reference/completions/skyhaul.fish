@@ -302,15 +302,19 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l address -d 'Ad
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l netns -d 'Send from and receive in these network namespaces, which you have connected, like sky-a,sky-b (needs root)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l cpus -d 'Processors of the sending and the receiving thread' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l memory -d 'Memory that packets are placed into' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments to run (default: all)' -r -f -a "link\t'Bare UDP and TCP loops: the limit of the link (memo, table 1)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l experiments -d 'Experiments to run (default: all but limited)' -r -f -a "link\t'Bare UDP and TCP loops: the limit of the link (memo, table 1)'
 light\t'Senders without receivers: default, MTU, buffers, both (table 2)'
 receiver\t'Senders with receivers, and the heaps lost (tables 3 and 4)'
 pairs\t'Pairs at rising rates, and TCP (figures 2, 3 and 6)'
-scaling\t'One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)'"
+scaling\t'One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)'
+limited\t'Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l heap-size -d 'Payload of a heap' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l pairs -d 'Number of sender and receiver pairs (experiments pairs and scaling)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches); limited: CPU time is measured at the first (default: 4Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 'Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l receiver-cpu -d 'Share of its processor for each receiver (limited; default: 50%)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet -d 'Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l against -d 'Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for what it is given (limited; again for each program)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Directory for tables, plots and the figures as JSON' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search for the highest rate without loss at which the sender never waits'

@@ -1,9 +1,9 @@
 //! Arguments that are for SPEAD heaps only; each group stands under its own heading in `--help`.
 
 use super::heading::HEAPS;
-use super::limits::{PAIRS, at_least_one, some, up_to};
+use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
-use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::io::quantity::{Rate, Share, Size, Span};
 use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -237,7 +237,7 @@ impl FromStr for StopArg {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = HEAPS)]
 pub(crate) struct HeapBenchArgs {
-    /// Experiments to run (default: all)
+    /// Experiments to run (default: all but limited)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME")]
     pub(crate) experiments: Vec<Experiment>,
     /// Payload of a heap
@@ -246,12 +246,23 @@ pub(crate) struct HeapBenchArgs {
     /// Number of sender and receiver pairs (experiments pairs and scaling)
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two processors is enough"))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches)
+    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender
+    /// reaches); limited: CPU time is measured at the first (default: 4Gbps)
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)
     #[arg(long, value_name = "IPS", value_delimiter = ',')]
     pub(crate) interfaces: Vec<std::net::IpAddr>,
+    /// Share of its processor for each receiver (limited; default: 50%)
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) receiver_cpu: Option<Share>,
+    /// Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)
+    #[arg(long = "packet", value_name = "BYTES", value_delimiter = ',', value_parser = from_to::<usize>(64, 65_507, "as of `send --packet`, such as 1472,8972"))]
+    pub(crate) packets: Vec<usize>,
+    /// Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for
+    /// what it is given (limited; again for each program)
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) against: Vec<String>,
     /// Directory for tables, plots and the figures as JSON
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, default_value = "spead-bench")]
     pub(crate) report: PathBuf,
@@ -269,6 +280,8 @@ pub(crate) enum Experiment {
     Pairs,
     /// One to N senders at several rates, and the shortfall from N times one (figures 4 and 5)
     Scaling,
+    /// Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost
+    Limited,
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use super::cli::{Cli, Verb};
 use super::heading::HEAPS;
+use super::heaps::Experiment;
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory};
@@ -56,7 +57,7 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("bench", "search", "`--experiments pairs` measures the loss at rising rates"),
     ("bench", "candidates", "--experiments"),
     ("bench", "no_gso", LEAVE),
-    ("bench", "cpus", LEAVE),
+    ("bench", "cpus", "only the experiment `limited` keeps programs on processors"),
     ("bench", "memory", LEAVE),
     ("bench", "directory", LEAVE),
     ("bench", "bytes", LEAVE),
@@ -98,12 +99,13 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
         .objects()
         .is_some_and(|objects| objects == Objects::Heaps || receives && objects != Objects::Frames)
     {
-        let of_verb = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb);
-        for (id, place) in of_verb.filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
+        let pinned =
+            matches!(&cli.verb, Verb::Bench(args) if args.spead.experiments.contains(&Experiment::Limited));
+        let of_verb = || NOT_FOR_SPEAD.iter().filter(|(of, id, _)| *of == verb && !(pinned && *id == "cpus"));
+        for (id, place) in of_verb().filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
             eprintln!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
         }
-        let wrong = NOT_FOR_SPEAD.iter().filter(|(of, ..)| *of == verb).find(|(_, id, _)| typed(id));
-        return match wrong {
+        return match of_verb().find(|(_, id, _)| typed(id)) {
             Some((_, id, instead)) => {
                 bail!("{} does not apply to SPEAD heaps\nhint: {instead}", name(verb, id))
             }
@@ -164,6 +166,8 @@ mod tests {
             ("send --format spead --to udp://10.0.0.1:1 --payload 8000", "--heap-size"),
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
             ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
+            ("bench --against x", "--against is for SPEAD heaps"),
+            ("bench --format spead --cpus 0,1", "limited"),
             ("bench --format spead send", "<WHAT> does not apply to SPEAD heaps"),
             (
                 "send --to udp://10.0.0.1:1 --scan x --disk /tmp --heap-size 1MiB",
@@ -182,6 +186,7 @@ mod tests {
             "record --format spead --listen udp://:0 --disk /tmp --scan x --heap-timeout 2s --chunk 16MiB",
             "receive --format spead --listen udp://:0 --feedback --heaps 3",
             "bench --format spead --pairs 2",
+            "bench --format spead --experiments limited --cpus 1,0",
         ] {
             assert_eq!(said(line), None, "{line}");
         }

@@ -1,6 +1,7 @@
 //! What `send` and `bench` do with `--format spead`.
 
 mod counters;
+mod limited;
 mod memo;
 mod plots;
 mod rate;

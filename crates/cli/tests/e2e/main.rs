@@ -16,6 +16,7 @@ mod faults;
 mod heaps;
 mod hostile;
 mod kill;
+mod limited;
 mod lofar;
 mod many;
 mod paused;

@@ -10,9 +10,12 @@
 //! heaps that were sent and not received complete, and the effective speed is that of the complete heaps. Each figure is
 //! measured in several rounds, settings taking turns.
 //!
-//! Limits: both ends are threads of this process; with more pairs than processors the machine, not the link, is measured.
+//! Beside them [`limited`]: receivers as programs of their own, with a share of a processor.
+//!
+//! Limits: both ends of a pair are threads of this process; with more pairs than processors the machine, not the link, is measured.
 //! A light UDP receiver lets its socket overflow, so the kernel still does the work of delivery.
 
+pub mod limited;
 mod memo;
 mod options;
 mod pair;

@@ -107,6 +107,7 @@ fn a_stop_ends_pairs_of_streams() {
         rates: vec![1000],
         addresses: vec![std::net::Ipv4Addr::LOCALHOST.into()],
         networks: None,
+        limited: None,
         stop: stop.clone(),
     };
     let begun = std::time::Instant::now();

@@ -1,6 +1,6 @@
 //! `skyhaul bench --format spead`: the experiments of SDP memo 046 on this machine, as tables and plots.
 
-use super::{plots, tables};
+use super::{limited, plots, tables};
 use crate::Outcome;
 use crate::args::{BenchArgs, Experiment};
 use crate::interrupt::Interrupt;
@@ -23,14 +23,16 @@ struct Told<'a> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
+    let stop: Stop = Interrupt::listen()?.flag().into();
+    let options = options(args, stop)?;
     let directory = &args.spead.report;
     fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     let mut progress = Progress::new(args.output.quiet);
-    let stop = Interrupt::listen()?.flag().into();
-    let report = spead::run(&options(args, stop), &mut |line| progress.show(line));
+    let report = spead::run(&options, &mut |line| progress.show(line));
     progress.clear();
     let report = report?;
-    let command = std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &word);
+    let command =
+        std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &typed(&word));
     let plots = plots::all(&report);
     let page = tables::page(&report, &command, &plots);
     for (name, svg) in &plots {
@@ -48,16 +50,26 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
+/// A word as it must be typed into a shell.
+fn typed(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%@+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let path = directory.join(name);
     Ok(fs::write(&path, text).map_err(|error| failed("write", &path, &error))?)
 }
 
-fn options(args: &BenchArgs, stop: Stop) -> MemoOptions {
+fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
     let wanted = &args.spead.experiments;
     let has = |one| wanted.is_empty() || wanted.contains(&one);
     let interfaces = &args.spead.interfaces;
-    MemoOptions {
+    let addresses = if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() };
+    Ok(MemoOptions {
         experiments: Experiments {
             link: has(Experiment::Link),
             light: has(Experiment::Light),
@@ -70,8 +82,26 @@ fn options(args: &BenchArgs, stop: Stop) -> MemoOptions {
         rounds: args.rounds,
         pairs: args.spead.pairs,
         rates: args.spead.rates.iter().map(|rate| rate.bits_per_second()).collect(),
-        addresses: if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() },
+        limited: limited::options(args, addresses[0], &stop)?,
+        addresses,
         networks: args.netns.clone(),
         stop,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_can_be_typed_again() {
+        for (word, right) in [
+            ("--rates=1Gbps,2Gbps", "--rates=1Gbps,2Gbps"),
+            ("other {address}:{port}", "'other {address}:{port}'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(typed(word), right);
+        }
     }
 }

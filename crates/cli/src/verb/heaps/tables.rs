@@ -1,5 +1,6 @@
 //! The memo's tables, in Markdown.
 
+use super::limited;
 use super::plots::Plot;
 use crate::interrupt::INTERRUPTED;
 use crate::print;
@@ -40,6 +41,7 @@ pub(super) fn page(report: &MemoReport, command: &str, plots: &[Plot]) -> String
         table(&mut out, &report.receiver, true);
     }
     points(&mut out, report);
+    limited::table(&mut out, &report.limited);
     for (name, _) in plots {
         let _ = writeln!(out, "![{}]({name})\n", name.trim_end_matches(".svg"));
     }

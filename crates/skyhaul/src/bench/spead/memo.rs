@@ -1,5 +1,6 @@
 //! Which pairs are measured, in which order, and what comes out.
 
+use super::limited::{self, LimitedOptions, LimitedRow};
 use super::options::{PairOptions, Receiving};
 use super::pair::{Figures, measure};
 use super::way::Way;
@@ -93,6 +94,8 @@ pub struct MemoOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
+    /// Limited receivers to compare, too.
+    pub limited: Option<LimitedOptions>,
     /// Ends it early: the report then holds what was measured until then.
     pub stop: Stop,
 }
@@ -150,6 +153,9 @@ pub struct MemoReport {
     pub pairs_tcp: Option<Point>,
     /// Figures 4 and 5: 1 to N pairs by rate, UDP.
     pub scaling: Vec<Point>,
+    /// Receivers with a share of a processor.
+    #[serde(default)]
+    pub limited: Vec<LimitedRow>,
     /// Whether it was stopped before all was measured.
     #[serde(default)]
     pub interrupted: bool,
@@ -199,6 +205,9 @@ pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<
             let counts: Vec<usize> = (1..=options.pairs.max(1)).collect();
             report.scaling = points(options, &counts, &rates, progress)?;
         }
+    }
+    if let Some(limited) = &options.limited {
+        report.limited = limited::run(limited, progress)?;
     }
     report.others.1 = load_average();
     report.interrupted = options.stop.is_set();

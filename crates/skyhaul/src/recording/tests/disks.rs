@@ -1,7 +1,6 @@
 //! Disks that fail, fill, hang or vanish, many streams on few disks, and a recorder that is killed.
 
 use super::*;
-use std::path::Path;
 
 #[test]
 fn a_disk_that_breaks_or_fills_costs_nothing() {

@@ -1,0 +1,339 @@
+//! Another program on one processor, with a share of it: what it uses, and that it ends with whoever started it.
+//!
+//! ```no_run
+//! use skyhaul_io::host::{limit::Limit, program::{Place, Program}};
+//! use std::{process::Command, time::Duration};
+//! let place = Place { cpu: 1, network: None };
+//! let mut program = Program::start(Command::new("receiver"), &place, Limit::new("50%".parse()?, 1)?)?;
+//! program.begin_limit()?;
+//! let before = program.cpu_time()?;
+//! // ... it works ...
+//! println!("{:?}, {}", program.cpu_time()? - before, program.limit().describe());
+//! let said = program.finish(Duration::from_secs(5))?; // as Ctrl-C does; dropping it kills it
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: a program that starts others and lets them work has its CPU time counted wrong, and one that makes them leave
+//! its process group leaves them behind.
+
+use super::limit::Limit;
+use super::thread;
+use crate::address::system_text;
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What is kept of what a program says, from its end.
+const SAID: usize = 1 << 20;
+
+/// Where a program runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Its only processor.
+    pub cpu: usize,
+    /// The network namespace that `ip netns add NAME` made.
+    pub network: Option<&'a str>,
+}
+
+/// A program that runs. It is killed when this is dropped.
+#[derive(Debug)]
+pub struct Program {
+    child: Child,
+    stdout: Said,
+    stderr: Said,
+    /// Behind the child: a group goes when nobody is in it.
+    limit: Limit,
+}
+
+/// What it has said when it had ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// How; `None`: it had to be killed.
+    pub status: Option<ExitStatus>,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+}
+
+impl Program {
+    /// Start `command` there, within `limit`, which does not hold yet.
+    ///
+    /// It is killed when the thread that called this ends, however that comes about.
+    ///
+    /// # Errors
+    /// There is no such program, processor or network, or the privilege is missing.
+    pub fn start(mut command: Command, place: &Place<'_>, limit: Limit) -> io::Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let failed = |error: io::Error| {
+            let hint = match error.kind() {
+                io::ErrorKind::NotFound => "; hint: check the name, or give its path",
+                io::ErrorKind::PermissionDenied => "; hint: it must be a program that you may run",
+                _ => "",
+            };
+            io::Error::new(error.kind(), format!("start {name}: {}{hint}", system_text(&error)))
+        };
+        usable(place.cpu)?;
+        let mut cpus = CpuSet::new();
+        cpus.set(place.cpu);
+        let network = place.network.map(|name| File::open(format!("/run/netns/{name}"))).transpose();
+        let network = network.map_err(|error| {
+            let (name, why) = (place.network.unwrap_or_default(), system_text(&error));
+            let text =
+                format!("open network namespace {name}: {why}; hint: `ip netns list` shows those there are");
+            io::Error::new(error.kind(), text)
+        })?;
+        let entrance = limit.entrance()?;
+        let enter = move || {
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            sched_setaffinity(None, &cpus)?;
+            if let Some(group) = &entrance {
+                rustix::io::write(group, b"0")?;
+            }
+            if let Some(network) = &network {
+                move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+            }
+            Ok(())
+        };
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // SAFETY: between fork and exec it makes system calls on what was opened before; it takes no lock and no memory.
+        unsafe { command.pre_exec(enter) };
+        let mut child = command.spawn().map_err(failed)?;
+        let (stdout, stderr) = (Said::by(child.stdout.take()), Said::by(child.stderr.take()));
+        Ok(Self { child, stdout, stderr, limit })
+    }
+
+    /// From here on it is held to its share.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn begin_limit(&mut self) -> io::Result<()> {
+        self.limit.begin()
+    }
+
+    /// What holds it to its share.
+    #[must_use]
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// CPU time of its threads that run now, in nanoseconds where the kernel counts them, else in ticks of 10 ms.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let pid = self.id();
+        let mut nanos = 0;
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            // A thread that has just ended is no error.
+            let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
+            nanos += text.split(' ').next().and_then(|first| first.parse::<u64>().ok()).unwrap_or(0);
+        }
+        if nanos > 0 {
+            return Ok(Duration::from_nanos(nanos));
+        }
+        let text = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let ticks = ticks(&text).ok_or_else(|| io::Error::other("no CPU time in /proc/PID/stat"))?;
+        Ok(Duration::from_nanos(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
+    }
+
+    /// Whether it has ended by itself, and what it said about it.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn ended(&mut self) -> io::Result<Option<String>> {
+        let Some(status) = self.child.try_wait()? else { return Ok(None) };
+        self.kill();
+        let said = self.stderr.whole();
+        let said = String::from_utf8_lossy(&said);
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        Ok(Some(format!("{status}: {last}")))
+    }
+
+    /// End it as Ctrl-C does; kill it where it takes longer than `patience`.
+    ///
+    /// # Errors
+    /// What the system refuses.
+    pub fn finish(mut self, patience: Duration) -> io::Result<Ended> {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        let asked = Instant::now();
+        let status = loop {
+            if let Some(status) = self.child.try_wait()? {
+                break Some(status);
+            }
+            if asked.elapsed() > patience {
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.kill();
+        Ok(Ended { status, stdout: self.stdout.whole() })
+    }
+
+    /// It, and what it has started: that would keep its pipes open, and its group from being removed.
+    fn kill(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Whether this process may use that CPU, asked by a thread that then goes.
+fn usable(cpu: usize) -> io::Result<()> {
+    std::thread::spawn(move || thread::pin(cpu)).join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+}
+
+/// User and system time of `/proc/PID/stat`, the 14th and the 15th field. The second is a name in brackets, which may
+/// hold anything.
+fn ticks(text: &str) -> Option<u64> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
+/// The end of what comes out of a pipe, read so that it is never full.
+#[derive(Debug)]
+struct Said {
+    end: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
+}
+
+impl Said {
+    fn by(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let end = Arc::new(Mutex::new(Vec::new()));
+        let keep = end.clone();
+        let reader = pipe.map(|mut pipe| {
+            std::thread::spawn(move || {
+                let mut part = [0; 4096];
+                while let Ok(length @ 1..) = pipe.read(&mut part) {
+                    let mut end = keep.lock().unwrap_or_else(PoisonError::into_inner);
+                    end.extend_from_slice(&part[..length]);
+                    let over = end.len().saturating_sub(SAID);
+                    end.drain(..over);
+                }
+            })
+        });
+        Self { end, reader }
+    }
+
+    /// All of it, when nobody writes any more.
+    fn whole(&mut self) -> Vec<u8> {
+        if let Some(reader) = self.reader.take() {
+            let _ = reader.join();
+        }
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu() -> usize {
+        let allowed = rustix::thread::sched_getaffinity(None).unwrap();
+        (0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap()
+    }
+
+    fn shell(line: &str, share: &str) -> io::Result<Program> {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        let cpu = cpu();
+        Program::start(command, &Place { cpu, network: None }, Limit::new(share.parse().unwrap(), cpu)?)
+    }
+
+    /// CPU time over a second of wall time of a program that is always busy.
+    fn used(program: &Program) -> f64 {
+        let (before, begun) = (program.cpu_time().unwrap(), Instant::now());
+        std::thread::sleep(Duration::from_secs(1));
+        let used = program.cpu_time().unwrap() - before;
+        used.as_secs_f64() / begun.elapsed().as_secs_f64()
+    }
+
+    #[test]
+    fn a_busy_program_keeps_to_its_share() {
+        let mut program = match shell("while :; do :; done", "20%") {
+            Ok(program) => program,
+            Err(why) => return println!("SKIPPED: {why}"),
+        };
+        program.begin_limit().unwrap();
+        let used = used(&program);
+        // Never more, however busy the machine is; a tick or two may be counted in front.
+        assert!(used < 0.3, "{used}: {}", program.limit().describe());
+    }
+
+    #[test]
+    fn it_runs_on_one_cpu_and_ends_as_it_is_told() {
+        let line = "trap 'echo told; exit 3' INT; grep Cpus_allowed_list /proc/self/status; while :; do sleep 0.01; done";
+        let program = shell(line, "100%").unwrap();
+        let begun = Instant::now();
+        while program.stdout.end.lock().unwrap().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it says nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let ended = program.finish(Duration::from_secs(60)).unwrap();
+        assert_eq!(ended.status.unwrap().code(), Some(3));
+        let said = String::from_utf8(ended.stdout).unwrap();
+        assert_eq!(said, format!("Cpus_allowed_list:\t{}\ntold\n", cpu()));
+    }
+
+    #[test]
+    fn it_is_killed_when_it_is_dropped_or_does_not_listen() {
+        let program = shell("trap '' INT; while :; do sleep 0.01; done", "100%").unwrap();
+        let pid = program.id();
+        std::thread::sleep(Duration::from_millis(50));
+        drop(program);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+        let deaf = shell("trap '' INT; echo deaf; while :; do sleep 0.01; done", "100%").unwrap();
+        let begun = Instant::now();
+        while deaf.stdout.end.lock().unwrap().is_empty() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it says nothing");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(deaf.finish(Duration::from_millis(20)).unwrap().status, None);
+    }
+
+    #[test]
+    fn what_cannot_be_started_is_told_with_the_next_step() {
+        let start = |name: &str, cpu, network| {
+            let limit = Limit::new("100%".parse().unwrap(), 0).unwrap();
+            Program::start(Command::new(name), &Place { cpu, network }, limit).unwrap_err().to_string()
+        };
+        assert!(start("no-such-program", cpu(), None).contains("start no-such-program: No such file"));
+        assert!(start("true", usize::MAX, None).contains("hint: this process may use CPUs"));
+        assert!(start("true", cpu(), Some("no_such_one")).contains("hint: `ip netns list`"));
+        let mut gone = shell("echo first >&2; echo why >&2; exit 4", "100%").unwrap();
+        let begun = Instant::now();
+        let said = loop {
+            if let Some(said) = gone.ended().unwrap() {
+                break said;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        assert!(said.contains('4') && said.ends_with(": why"), "{said}");
+    }
+
+    #[test]
+    fn names_in_brackets_do_not_disturb_the_count() {
+        let line = "12 (a) b (c) S 1 12 12 0 -1 4194560 100 0 0 0 17 25 0 0 20 0 1 0 5 6 7";
+        assert_eq!(ticks(line), Some(42));
+        assert_eq!(ticks("12 (a"), None);
+    }
+}

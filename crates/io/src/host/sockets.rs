@@ -1,0 +1,92 @@
+//! What waits at a UDP port, and what the kernel dropped there since the socket was opened.
+//!
+//! The same for every program: a benchmark need not ask the program what it lost.
+//!
+//! ```
+//! use skyhaul_io::host::sockets::UdpPort;
+//! let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+//! let port = UdpPort::of(std::process::id(), socket.local_addr()?.port()).expect("it is open");
+//! assert_eq!((port.waiting, port.drops), (0, 0));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: all sockets of the port together, whoever has them and whatever their address. The kernel drops, and counts, a
+//! train as one datagram.
+
+/// All UDP sockets of one port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UdpPort {
+    /// Memory of what waits to be read, in bytes, the kernel's own included.
+    pub waiting: u64,
+    /// Datagrams, or trains, dropped since the sockets were opened: the buffer was full.
+    pub drops: u64,
+}
+
+impl UdpPort {
+    /// `port` in the network namespace of process `pid`; `None`: no socket has it, or the process is gone.
+    #[must_use]
+    pub fn of(pid: u32, port: u16) -> Option<Self> {
+        let mut sum = None;
+        for table in ["udp", "udp6"] {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+            for one in text.lines().filter_map(|line| of_line(line, port)) {
+                let all: &mut Self = sum.get_or_insert_default();
+                all.waiting += one.waiting;
+                all.drops += one.drops;
+            }
+        }
+        sum
+    }
+}
+
+/// Bytes of socket buffer that a program gets without privilege (`net.core.rmem_max`); 0 where the kernel does not tell.
+#[must_use]
+pub fn largest_buffer() -> u64 {
+    let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// A line of the table, if it is of this port: `sl local remote st tx:rx tr:when retr uid timeout inode ref pointer drops`.
+fn of_line(line: &str, port: u16) -> Option<UdpPort> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (_, local) = fields.get(1)?.rsplit_once(':')?;
+    if u16::from_str_radix(local, 16) != Ok(port) {
+        return None;
+    }
+    let (_, waiting) = fields.get(4)?.split_once(':')?;
+    Some(UdpPort { waiting: u64::from_str_radix(waiting, 16).ok()?, drops: fields.get(12)?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn what_waits_and_what_was_dropped_is_counted() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = socket.local_addr().unwrap();
+        let now = || UdpPort::of(std::process::id(), at.port()).unwrap();
+        assert_eq!(now(), UdpPort::default());
+        assert!(largest_buffer() > 4096);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // No default of Linux holds 64 MB.
+        for _ in 0..1000 {
+            sender.send_to(&[0; 64_000], at).unwrap();
+        }
+        let full = now();
+        assert!(full.waiting > 0 && full.drops > 0, "{full:?}");
+        drop(socket);
+        assert_eq!(UdpPort::of(std::process::id(), at.port()), None);
+    }
+
+    #[test]
+    fn both_tables_have_the_same_fields() {
+        let four = " 7977: 0100007F:A6BA 00000000:0000 07 00000000:000012C0 00:00000000 00000000     0        0 1256473 2 0000000057fb7dcd 17";
+        let six = "  1: 00000000000000000000000001000000:A6BA 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 12 2 0 3";
+        assert_eq!(of_line(four, 0xA6BA), Some(UdpPort { waiting: 0x12C0, drops: 17 }));
+        assert_eq!(of_line(six, 0xA6BA), Some(UdpPort { waiting: 0, drops: 3 }));
+        assert_eq!(of_line(four, 1), None);
+        assert_eq!(of_line("  sl  local_address rem_address   st", 1), None);
+    }
+}

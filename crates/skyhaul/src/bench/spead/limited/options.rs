@@ -1,0 +1,36 @@
+//! What is measured with limited receivers.
+
+use super::candidate::Candidate;
+use crate::bench::Stop;
+use skyhaul_io::quantity::Share;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct LimitedOptions {
+    /// Receivers to compare.
+    pub candidates: Vec<Candidate>,
+    /// What each has of its processor.
+    pub share: Share,
+    /// Processors of the sender and the receiver.
+    pub cpus: (usize, usize),
+    /// Bytes of a packet, each measured in turn.
+    pub packets: Vec<usize>,
+    /// Bytes of a heap's payload.
+    pub heap_bytes: usize,
+    /// Bytes of the socket buffer that candidates are told to ask for.
+    pub buffer: u64,
+    /// Bits per second of packets at which CPU time is measured.
+    pub rate: u64,
+    /// How long each trial sends.
+    pub time: Duration,
+    /// How often each candidate has its turn.
+    pub rounds: usize,
+    /// Address to receive on.
+    pub address: IpAddr,
+    /// Network namespaces of the sender and the receivers.
+    pub networks: Option<(String, String)>,
+    /// Ends it early: what is returned is then what was measured until then.
+    pub stop: Stop,
+}
