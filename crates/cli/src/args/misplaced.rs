@@ -166,7 +166,7 @@ mod tests {
             ("send --format spead --to udp://10.0.0.1:1 --payload 8000", "--heap-size"),
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
             ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
-            ("bench --against x", "--against is for SPEAD heaps"),
+            ("bench --against x", "--against applies only to SPEAD heaps"),
             ("bench --format spead --cpus 0,1", "limited"),
             ("bench --format spead send", "<WHAT> does not apply to SPEAD heaps"),
             (

@@ -98,7 +98,7 @@ fn what_cannot_be_compared_is_told_with_the_next_step() {
     for (line, hint) in [
         ("--format spead --receiver-cpu 50%", "add --experiments limited"),
         ("--format spead --experiments limited --receiver-cpu half", "50%"),
-        ("--format spead --experiments limited --cpus 0,100000", "this process may use CPUs"),
+        ("--format spead --experiments limited --cpus 0,100000", "use one of the CPUs allowed"),
         ("--format spead --experiments limited --packet 63", "from 64 to 65507"),
         ("--format spead --experiments limited --receiver-cpu 100% --against=no-port", "{address}:{port}"),
         ("--against=other", "add --format spead"),

@@ -316,7 +316,7 @@ mod tests {
             Program::start(Command::new(name), &Place { cpu, network }, limit).unwrap_err().to_string()
         };
         assert!(start("no-such-program", cpu(), None).contains("start no-such-program: No such file"));
-        assert!(start("true", usize::MAX, None).contains("hint: this process may use CPUs"));
+        assert!(start("true", usize::MAX, None).contains("hint: use one of the CPUs allowed"));
         assert!(start("true", cpu(), Some("no_such_one")).contains("hint: `ip netns list`"));
         let mut gone = shell("echo first >&2; echo why >&2; exit 4", "100%").unwrap();
         let begun = Instant::now();
