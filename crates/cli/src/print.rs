@@ -7,6 +7,7 @@ pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
 
 use skyhaul::recording::Finding;
 use skyhaul::report::{ReceiveReport, StreamSummary};
+use skyhaul::send::SendReport;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
@@ -76,42 +77,46 @@ fn fitted(line: &str, width: usize) -> String {
     line.chars().take(width.saturating_sub(2)).chain(['…']).collect()
 }
 
-/// The summary of a sender, whatever it sent.
-pub(crate) struct Sent<'a> {
-    /// What was sent, such as `3 packets`.
-    pub(crate) what: String,
-    pub(crate) bytes: u64,
-    pub(crate) seconds: f64,
-    /// The rate as text.
-    pub(crate) speed: String,
-    pub(crate) cpu_seconds_per_gb: f64,
-    /// Lines specific to this kind of sender.
-    pub(crate) own: Vec<String>,
-    pub(crate) slipped_seconds: f64,
-    pub(crate) notes: &'a [String],
-    pub(crate) error: Option<&'a str>,
-}
-
-impl Sent<'_> {
-    /// As lines of text.
-    pub(crate) fn text(&self) -> String {
-        let Self { what, seconds, speed, .. } = self;
-        let head = format!(
-            "sent {what}, {} in {seconds:.1} s ({speed}), CPU {:.3} s/GB",
-            bytes(self.bytes),
-            self.cpu_seconds_per_gb
-        );
-        let slipped = (self.slipped_seconds > 0.01).then(|| {
-            format!(
-                "the schedule slipped by {:.2} s: this host could not keep the rate",
-                self.slipped_seconds
-            )
-        });
-        let notes = self.notes.iter().map(|note| format!("note: {note}"));
-        let error = self.error.map(|error| format!("ended with an error: {error}"));
-        let below = self.own.iter().cloned().chain(slipped).chain(notes).chain(error);
-        below.fold(head + "\n", |text, line| text + "  " + &line + "\n")
+/// The summary of a sender, as lines of text.
+pub(crate) fn sent(r: &SendReport) -> String {
+    let what = match r.heaps {
+        Some(heaps) => format!("{} heaps", count(heaps)),
+        None => format!("{} packets", count(r.packets)),
+    };
+    let speed = r.heaps_per_second.map(|speed| format!(", {speed:.0} heaps/s")).unwrap_or_default();
+    let head = format!(
+        "sent {what}, {} in {:.1} s ({}{speed}), CPU {:.3} s/GB",
+        bytes(r.bytes),
+        r.seconds,
+        rate(r.bits_per_second),
+        r.cpu_seconds_per_gb
+    );
+    let mut below = vec![r.what.clone(), format!("to {}", r.mode)];
+    if r.lost + r.duplicated + r.reordered + r.corrupted + r.truncated > 0 {
+        below.push(format!(
+            "injected faults: {} lost, {} duplicated, {} delayed, {} damaged, {} truncated",
+            count(r.lost),
+            count(r.duplicated),
+            count(r.reordered),
+            count(r.corrupted),
+            count(r.truncated)
+        ));
     }
+    if r.refused + r.unreachable > 0 {
+        below.push(format!(
+            "{} packets refused by the kernel, {} ICMP replies that no receiver is listening",
+            count(r.refused),
+            count(r.unreachable)
+        ));
+    }
+    below.extend(r.rate.as_ref().map(|rate| format!("rate: {}", rate.text)));
+    if r.slipped_seconds > 0.01 {
+        let slipped = r.slipped_seconds;
+        below.push(format!("the schedule slipped by {slipped:.2} s: this host could not keep the rate"));
+    }
+    below.extend(r.notes.iter().map(|note| format!("note: {note}")));
+    below.extend(r.error.as_ref().map(|error| format!("ended with an error: {error}")));
+    below.iter().fold(head + "\n", |text, line| text + "  " + line + "\n")
 }
 
 /// Streams that are listed one by one.
@@ -246,27 +251,30 @@ mod tests {
     use skyhaul::report::RejectCounts;
 
     #[test]
-    fn a_sender_s_own_lines_stand_between_those_of_all() {
-        let notes = ["not pinned".to_owned()];
-        let mut sent = Sent {
-            what: "3 packets".into(),
+    fn what_was_sent_is_summed_up_in_a_line_and_the_rest_stands_below() {
+        let all = SendReport {
+            what: "noise".into(),
+            mode: "somewhere".into(),
+            packets: 3,
             bytes: 3000,
             seconds: 1.0,
-            speed: "24 kb/s".into(),
+            bits_per_second: 24_000.0,
             cpu_seconds_per_gb: 0.5,
-            own: vec!["to somewhere".into()],
             slipped_seconds: 0.5,
-            notes: &notes,
-            error: Some("gone"),
+            notes: vec!["not pinned".into()],
+            error: Some("gone".into()),
+            ..SendReport::default()
         };
-        let text = sent.text();
+        let text = sent(&all);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], "sent 3 packets, 3.00 kB in 1.0 s (24 kb/s), CPU 0.500 s/GB");
-        assert_eq!(lines[1], "  to somewhere");
-        assert!(lines[2].contains("slipped by 0.50 s"));
-        assert_eq!(lines[3..], ["  note: not pinned", "  ended with an error: gone"]);
-        sent = Sent { own: Vec::new(), slipped_seconds: 0.0, notes: &[], error: None, ..sent };
-        assert_eq!(sent.text().lines().count(), 1);
+        assert_eq!(lines[0], "sent 3 packets, 3.00 kB in 1.0 s (24.0 kb/s), CPU 0.500 s/GB");
+        assert_eq!(lines[1..3], ["  noise", "  to somewhere"]);
+        assert!(lines[3].contains("slipped by 0.50 s"));
+        assert_eq!(lines[4..], ["  note: not pinned", "  ended with an error: gone"]);
+        let plain = SendReport { slipped_seconds: 0.0, notes: Vec::new(), error: None, ..all };
+        let plain = SendReport { heaps: Some(7), heaps_per_second: Some(7.0), ..plain };
+        assert!(sent(&plain).starts_with("sent 7 heaps, ") && sent(&plain).contains(", 7 heaps/s)"));
+        assert_eq!(sent(&plain).lines().count(), 3);
     }
 
     #[test]

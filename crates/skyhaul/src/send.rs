@@ -1,23 +1,38 @@
-//! Sending: numbered packets, gathered from where their bytes lie, at an exact rate.
+//! Sending: packets gathered from where their bytes lie, in trains, at an exact rate.
 //!
 //! ```text
-//!   Supply ─ packet n ─▶ Order ─ n, n+1, … ─▶ trains ─ due? ─▶ UDP or TCP
-//!   file, recording,     faults: lose,         headers in a small array,
-//!   pattern, noise       reorder, double       payload in place
+//!   Supply: file, recording, pattern, noise ─ packet n ─┐
+//!                                                       ├▶ Engine ─ batch, due? ─▶ Outlet ─▶ UDP, TCP, queue
+//!   Stream: heaps, from several threads ─ next packets ─┘                          (faults)
 //! ```
 //!
-//! The sender is the receiver's idea backwards: packet *n* is made from its number alone, in any order, so losing,
-//! doubling and reordering on purpose is only a matter of which numbers are sent.
+//! The sender is the receiver's idea backwards: a packet is a head in a small array and a payload where it lies. One
+//! engine paces all of them, follows receivers' feedback, and ends at once when it is cancelled; what is sent is a source of
+//! its own: [`Sender`] for numbered packets, and [`Stream`](crate::spead::send::Stream) for heaps.
 
-mod plan;
+mod clock;
+mod engine;
+mod error;
+mod faulty;
+mod outlet;
+mod pacing;
 mod recording;
 mod report;
 mod sender;
+mod stats;
 mod supply;
 
 pub use skyhaul_core::packetize::{HEAD, Packetize};
 
+pub use error::SendError;
+pub use faulty::Faulty;
+pub use outlet::{Deliver, Outlet};
+pub use pacing::Pacing;
 pub use recording::RecordingSupply;
-pub use report::SendReport;
-pub use sender::{Sender, SenderOptions, Stop};
+pub use report::{FoundRate, SendReport};
+pub use sender::{Sender, SenderOptions, Sending, Stop};
+pub use stats::SendStats;
 pub use supply::{FileSupply, Sequence, Supply, SupplyError, SynthOptions, SynthSupply};
+
+pub(crate) use clock::{Clock, Control, Real};
+pub(crate) use engine::{Engine, Limits, Next, Source};

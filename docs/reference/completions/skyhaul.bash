@@ -677,7 +677,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --json --quiet --output-file --verify --config --show-config --help --version"
+            opts="-q -o -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --output-file --verify --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -895,7 +895,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__record)
-            opts="-q -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --feedback --json --quiet --disk --scan --exists --reserve --sync --disk-engine --no-fill --disk-faults --config --show-config --help --version"
+            opts="-q -h -V --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --disk --scan --exists --reserve --sync --disk-engine --no-fill --disk-faults --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

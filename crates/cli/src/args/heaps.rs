@@ -3,6 +3,7 @@
 use super::heading::HEAPS;
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use clap::{Args, ValueEnum};
+use skyhaul::core::control::ControlConfig;
 use skyhaul::io::quantity::{Rate, Share, Size, Span};
 use skyhaul::wire::spead::Flavour;
 use std::path::PathBuf;
@@ -135,6 +136,13 @@ impl FromStr for Bounds {
 }
 
 impl Bounds {
+    /// A control loop within these bounds.
+    pub(crate) fn control(self) -> ControlConfig {
+        let usual = ControlConfig::default();
+        let (least, most, start) = self.or(usual.least, usual.most, usual.start);
+        ControlConfig { least, most, start, ..usual }
+    }
+
     /// These bounds, completed with others: least, most, start.
     pub(crate) fn or(self, least: u64, most: u64, start: u64) -> (u64, u64, u64) {
         // A bound that is given moves those that are not.
@@ -202,9 +210,6 @@ pub(crate) struct HeapReceiveArgs {
     /// Stop when the last TCP connection has closed
     #[arg(long)]
     pub(crate) end_with_connections: bool,
-    /// Report to senders what arrives, for their `--rate auto`
-    #[arg(long)]
-    pub(crate) feedback: bool,
 }
 
 /// Which stop items end a stream.

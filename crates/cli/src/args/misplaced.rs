@@ -13,7 +13,7 @@ use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what to use for SPEAD instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 42] = [
     ("receive", "start", "--start-heap, or --start-at for a wall-clock time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall-clock time"),
     ("receive", "chunk", "--memory limits all heaps together"),
@@ -41,7 +41,6 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 43] = [
     ("record", "no_fill", "leave it out; gaps in heaps are never filled"),
     ("send", "noise", "SPEAD heaps are made from --pattern or --input"),
     ("send", "packets", "--heaps: SPEAD is sent in whole heaps"),
-    ("send", "faults", "inject faults at the receiver: receive --faults"),
     ("send", "payload", "--heap-size, and --packet for the packet size"),
     ("send", "threads", "--senders"),
     ("send", "frame_rate", "--rate"),
@@ -156,7 +155,7 @@ mod tests {
     #[test]
     fn options_of_another_format_are_reported() {
         for (line, told) in [
-            ("receive --listen udp://:0 --format vdif --feedback", "--feedback applies only to SPEAD heaps"),
+            ("receive --listen udp://:0 --format vdif --in-order", "--in-order applies only to SPEAD heaps"),
             ("receive --listen udp://:0 --format vdif --heaps 3", "--heaps applies only to SPEAD heaps"),
             (
                 "send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB",

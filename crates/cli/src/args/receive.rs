@@ -99,6 +99,9 @@ pub(crate) struct ReceiveCommon {
     /// How to receive UDP
     #[arg(long, value_enum, default_value_t = TierArg::Auto, help_heading = HOST)]
     pub(crate) tier: TierArg,
+    /// Report to senders what arrives, for their `--rate auto`
+    #[arg(long, help_heading = HOST)]
+    pub(crate) feedback: bool,
     /// Inject faults into what arrives, like loss=0.01,reorder=64,duplicate=0.01,seed=7
     #[arg(long, value_name = "SPEC", help_heading = TESTING)]
     pub(crate) faults: Option<Faults>,

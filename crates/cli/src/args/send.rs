@@ -53,8 +53,8 @@ pub(crate) struct SendArgs {
     ///
     /// The rate is that of all senders together, or one for each destination, like 1Gbps,2Gbps. `max` sends as fast as
     /// this host can, and is the default if the data end or go over TCP; a pattern or noise over UDP needs a rate unless
-    /// --packets or --heaps limits it. For SPEAD over UDP, `auto` follows the receiver's feedback (`receive
-    /// --feedback`), and `search` finds the highest rate without loss once and keeps it. Both take bounds for each
+    /// --packets or --heaps limits it. Over UDP, `auto` follows the receiver's feedback (`receive --feedback`);
+    /// for SPEAD, `search` finds the highest rate without loss once and keeps it. Both take bounds for each
     /// sender, like auto:50Mbps-8Gbps, and a starting rate after @, like auto:50Mbps-8Gbps@1Gbps.
     #[arg(long, value_name = "RATE", value_delimiter = ',', help_heading = PACE)]
     pub(crate) rate: Vec<RateArg>,

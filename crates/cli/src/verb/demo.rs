@@ -31,7 +31,7 @@ use skyhaul::receive::{Collector, Receiver, ReceiverOptions, Running};
 use skyhaul::recorder::{self, Recorder, RecorderOptions};
 use skyhaul::recording::{CheckOptions, CheckReport, Datastream, FrameReader, Recording, WriterOptions};
 use skyhaul::report::{ReceiveReport, VERSION};
-use skyhaul::send::{Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
+use skyhaul::send::{Pacing, Sender, SenderOptions, Sequence, Stop, SynthOptions, SynthSupply};
 use skyhaul::wire::{LearnOptions, Order};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -197,7 +197,7 @@ fn sender(args: &DemoArgs, rate: u64, to: Endpoint) -> Result<Sender> {
     let options = SenderOptions {
         to,
         mode: SendMode::Auto,
-        rate,
+        pacing: Pacing { rate, ..Pacing::default() },
         faults: Some(args.faults),
         packets: None,
         duration: Some(args.duration.duration()),

@@ -6,8 +6,6 @@ mod memo;
 mod plots;
 mod rate;
 pub(crate) mod send;
-mod sent;
 mod tables;
-mod watch;
 
 pub(crate) use memo::run as bench;

@@ -80,6 +80,7 @@ pub(crate) fn options(args: &ReceiveCommon, verify: bool) -> Result<ReceiverOpti
         realtime: args.realtime,
         forward: args.forward.clone(),
         faults: args.faults,
+        feedback: args.feedback,
         objects: Some(objects(args, verify)?),
     })
 }
@@ -126,8 +127,7 @@ fn objects(args: &ReceiveCommon, verify: bool) -> Result<ObjectOptions> {
     };
     let tcp =
         TcpReaderOptions { end_with_last: of_heaps.end_with_connections, ..TcpReaderOptions::default() };
-    let (feedback, most) = (of_heaps.feedback, of_heaps.heaps);
-    Ok(ObjectOptions { stream, tcp, feedback, verify, most, to_disks: false })
+    Ok(ObjectOptions { stream, tcp, verify, most: of_heaps.heaps, to_disks: false })
 }
 
 /// Memory for heaps under construction. If nothing else is received, some of it is prepared before the first packet: the
@@ -207,7 +207,7 @@ pub(crate) fn say_listening(what: &str, addresses: &[String], pool: &Pool, args:
 pub(crate) fn check(args: &ReceiveCommon) -> Result<()> {
     check_times(args)?;
     let over = |transport| args.listen.iter().any(|at| at.transport == transport);
-    if args.of_heaps.feedback {
+    if args.feedback {
         ensure!(
             args.faults.is_none(),
             "--faults are injected after the socket on which --feedback reports\nhint: drop packets in the network instead: tc qdisc add ... netem loss"

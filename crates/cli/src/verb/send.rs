@@ -1,18 +1,18 @@
 //! `skyhaul send`.
 
-use super::sending::{cpu, destination, mode, rate};
+use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
 use super::{heaps, receiving};
 use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
-use crate::print::{self, Progress, Sent};
+use crate::print::{self, Progress};
 use anyhow::{Context, Result, bail, ensure};
 use skyhaul::frames::packets_of;
 use skyhaul::io::address::Transport;
 use skyhaul::recording::{Account, Gap, Missing, ReadOptions, Recording, State, Verdict};
 use skyhaul::send::{
-    FileSupply, RecordingSupply, SendReport, Sender, SenderOptions, Sequence, Stop, Supply, SupplyError,
-    SynthOptions, SynthSupply,
+    FileSupply, Pacing, RecordingSupply, SenderOptions, Sequence, Supply, SupplyError, SynthOptions,
+    SynthSupply,
 };
 use skyhaul::wire::{FAMILIES, Objects, Order, RestampError};
 use std::path::PathBuf;
@@ -23,11 +23,10 @@ const FRAME_RATE: u32 = 62_500;
 
 pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     check_pace(args)?;
-    if args.format.objects() == Some(Objects::Heaps) && args.scan.is_none() {
-        return heaps::send::run(args);
-    }
+    let of_heaps = args.format.objects() == Some(Objects::Heaps) && args.scan.is_none();
     ensure!(
-        args.input.is_some()
+        of_heaps
+            || args.input.is_some()
             || args.scan.is_some()
             || args.format.family().is_none_or(|f| f.generator().is_some()),
         "patterns and noise can be generated as {}, not {}\nhint: send a file of that format with --input",
@@ -36,51 +35,35 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     );
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.output.quiet);
-    let (mut senders, mut met) = (Vec::new(), Vec::new());
-    for number in 0..args.senders * args.to.len() {
-        let supply = supply(args, number, &mut met)?;
-        senders.push(Sender::open(options(args, number)?, supply)?);
-    }
-    let stop = Stop::default();
-    let threads: Vec<_> = senders
-        .into_iter()
-        .map(|sender| {
-            let stop = stop.clone();
-            std::thread::Builder::new().name("send".into()).spawn(move || sender.run(&stop))
-        })
-        .collect::<std::io::Result<_>>()?;
-    let mut before = 0;
-    let mut ticks = 0;
-    while threads.iter().any(|thread| !thread.is_finished()) {
-        std::thread::sleep(Duration::from_millis(20));
-        ticks += 1;
-        met.iter_mut().for_each(|met: &mut Met| met.tell(&mut progress));
-        if interrupt.is_set() {
-            stop.stop();
+    let mut met = Vec::new();
+    let senders = if of_heaps {
+        match heaps::send::senders(args, &interrupt, &mut progress)? {
+            Some(senders) => senders,
+            None => return Ok(Outcome::Failed),
         }
-        if ticks % 10 == 0 && progress.is_live() {
-            let rate = (stop.bytes() - before) as f64 * 8.0 / 0.2;
-            before = stop.bytes();
-            progress.show(&format!("sent {}  {}", print::bytes(before), print::rate(rate)));
-        }
-    }
-    progress.clear();
+    } else {
+        (0..args.senders * args.to.len())
+            .map(|number| {
+                let supply = supply(args, number, &mut met)?;
+                let sender = skyhaul::send::Sender::open(options(args, number)?, supply)?;
+                Ok(Box::new(move |stop: &_| sender.run(stop)) as Sender)
+            })
+            .collect::<Result<_>>()?
+    };
+    let mut turn = |progress: &mut Progress| met.iter_mut().for_each(|met: &mut Met| met.tell(progress));
+    let reports = run_all(senders, args, &interrupt, &mut progress, &mut turn)?;
     for met in met {
         met.end(&mut progress);
     }
-    let mut reports = Vec::new();
-    for thread in threads {
-        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))?);
-    }
-    let failed = reports.iter().any(|r| r.error.is_some());
     if args.output.json {
         match &reports[..] {
             [only] => receiving::print_json(only)?,
             all => receiving::print_json(&all)?,
         }
     } else {
-        reports.iter().for_each(|r| eprint!("{}", summary(r)));
+        reports.iter().for_each(|report| eprint!("{}", print::sent(report)));
     }
+    let failed = reports.iter().any(|report| report.error.is_some());
     Ok(if failed { Outcome::Failed } else { Outcome::Done })
 }
 
@@ -109,10 +92,16 @@ fn check_pace(args: &SendArgs) -> Result<()> {
 }
 
 fn options(args: &SendArgs, number: usize) -> Result<SenderOptions> {
+    let asked = rate(args, number)?;
+    check_feedback(asked, std::slice::from_ref(destination(args, number)))?;
+    let auto = match asked {
+        Some(RateArg::Auto(bounds)) => Some(bounds.control()),
+        _ => None,
+    };
     Ok(SenderOptions {
         to: destination(args, number).clone(),
         mode: mode(args),
-        rate: fixed_rate(args, number)?,
+        pacing: Pacing { rate: fixed_rate(args, number)?, auto, ..Pacing::default() },
         faults: args.faults,
         packets: args.packets,
         duration: args.duration.map(|d| d.duration()),
@@ -123,11 +112,11 @@ fn options(args: &SendArgs, number: usize) -> Result<SenderOptions> {
 /// The same in bits per second, for senders that need a number; 0 is as fast as possible.
 fn fixed_rate(args: &SendArgs, number: usize) -> Result<u64> {
     match rate(args, number)? {
-        None | Some(RateArg::Max) => Ok(0),
+        None | Some(RateArg::Max | RateArg::Auto(_)) => Ok(0),
         Some(RateArg::Fixed(rate)) => Ok(rate.bits_per_second()),
-        Some(_) => {
+        Some(RateArg::Search(_)) => {
             bail!(
-                "--rate auto and search apply only to --format spead\nhint: write a rate, like 8Gbps, or max"
+                "--rate search applies only to --format spead\nhint: use --rate auto, or give a rate, like 8Gbps"
             )
         }
     }
@@ -324,31 +313,4 @@ fn pick(recording: &Recording, stream: Option<u32>) -> Result<usize> {
             })
         }
     }
-}
-
-/// What was sent, as lines of text.
-pub(crate) fn summary(r: &SendReport) -> String {
-    let mut own = vec![r.what.clone(), format!("to {}", r.mode)];
-    if r.lost + r.duplicated + r.reordered + r.corrupted + r.truncated > 0 {
-        own.push(format!(
-            "injected faults: {} lost, {} duplicated, {} delayed, {} damaged, {} truncated",
-            print::count(r.lost),
-            print::count(r.duplicated),
-            print::count(r.reordered),
-            print::count(r.corrupted),
-            print::count(r.truncated)
-        ));
-    }
-    let sent = Sent {
-        what: format!("{} packets", print::count(r.packets)),
-        bytes: r.bytes,
-        seconds: r.seconds,
-        speed: print::rate(r.bits_per_second),
-        cpu_seconds_per_gb: r.cpu_seconds_per_gb,
-        own,
-        slipped_seconds: r.slipped_seconds,
-        notes: &r.notes,
-        error: r.error.as_deref(),
-    };
-    sent.text()
 }

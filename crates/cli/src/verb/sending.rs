@@ -1,10 +1,42 @@
-//! What both kinds of sending do: which sender gets what of the command line.
+//! What all senders of a command share: threads, their end, and which sender gets what of the command line.
+
+mod watch;
 
 use crate::args::{RateArg, SendArgs, SendMode as ModeArg};
-use anyhow::{Result, bail};
-use skyhaul::io::address::Endpoint;
+use crate::interrupt::Interrupt;
+use crate::print::Progress;
+use anyhow::{Result, bail, ensure};
+use skyhaul::io::address::{Endpoint, Transport};
 use skyhaul::io::quantity::Rate;
 use skyhaul::io::udp::send::SendMode;
+use skyhaul::send::{SendReport, Stop};
+use watch::watch;
+
+/// Sends everything, or until it is stopped.
+pub(crate) type Sender = Box<dyn FnOnce(&Stop) -> SendReport + Send>;
+
+/// Run all senders, each in a thread of its own, until they are done or interrupted. `turn` is called meanwhile, a hundred times
+/// a second.
+pub(crate) fn run_all(
+    senders: Vec<Sender>,
+    args: &SendArgs,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+    turn: &mut dyn FnMut(&mut Progress),
+) -> Result<Vec<SendReport>> {
+    let stop = Stop::default();
+    let start = |sender: Sender| {
+        let stop = stop.clone();
+        std::thread::Builder::new().name("send".into()).spawn(move || sender(&stop))
+    };
+    let threads = senders.into_iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
+    let duration = args.duration.map(|duration| duration.duration());
+    watch(&stop, &|| threads.iter().all(|t| t.is_finished()), turn, interrupt, duration, progress);
+    let join = |thread: std::thread::JoinHandle<SendReport>| {
+        thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))
+    };
+    threads.into_iter().map(join).collect()
+}
 
 /// How to hand packets to the kernel.
 pub(crate) fn mode(args: &SendArgs) -> SendMode {
@@ -46,4 +78,20 @@ pub(crate) fn rate(args: &SendArgs, number: usize) -> Result<Option<RateArg>> {
         }
         other => other,
     }))
+}
+
+/// Check that a receiver can give feedback, if the rate depends on it.
+pub(crate) fn check_feedback(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
+    if matches!(rate, None | Some(RateArg::Fixed(_) | RateArg::Max)) {
+        return Ok(());
+    }
+    ensure!(
+        matches!(to, [one] if one.transport == Transport::Udp),
+        "--rate auto and search need a udp:// address\nhint: omit --rate; TCP controls its own rate"
+    );
+    ensure!(
+        !to[0].is_multicast(),
+        "--rate auto and search need a single receiver, not a multicast group\nhint: give a rate, such as --rate 1Gbps, or send to one receiver"
+    );
+    Ok(())
 }

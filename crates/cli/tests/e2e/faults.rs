@@ -1,6 +1,8 @@
 //! What a network does on purpose is what the reports say, frame for frame.
 
-use crate::site::{ANY, Site, all_acknowledged, counter, drops, number, ranges, refused, run, send, sum};
+use crate::site::{
+    ANY, Job, Site, all_acknowledged, counter, drops, number, ranges, refused, run, send, sum, words,
+};
 use crate::wires::see;
 use serde_json::Value;
 
@@ -132,4 +134,39 @@ fn damage_is_found_and_does_not_spread() {
     // A bit flipped in a place that is not checked (a sequence number's upper half) may be refused instead.
     assert!(wrong > 0 && wrong <= corrupted, "{wrong} of {corrupted}");
     assert_eq!(check.code, Some(1));
+}
+
+/// Heaps have the same faults: each packet that was lost on purpose is missing, and none else.
+#[test]
+fn heaps_are_sent_with_faults_too() {
+    for seed in 1..=2 {
+        let line = "receive --format spead --json --verify --memory 256MiB --wait 60s --idle 2s --listen udp://127.0.0.1:0";
+        let mut receiver = Job::start(&words(line));
+        let sent = send(
+            &receiver.address(),
+            &format!(
+                "--format spead --pattern --bare --heap-size 64KiB --heaps 300 --rate 300Mbps \
+                 --faults loss=0.01,reorder=16,duplicate=0.02,seed={seed}"
+            ),
+        );
+        let report = receiver.finish().json();
+        let heaps = &report["objects"]["heaps"];
+        assert_eq!(number(&report["pattern_errors"]), 0, "seed {seed}: {report}");
+        assert_eq!(
+            number(&report["packets"]) + drops(&report),
+            number(&sent["packets"]),
+            "seed {seed}: {report}"
+        );
+        assert_eq!(
+            number(&sent["numbered"]) - number(&sent["lost"]) + number(&sent["duplicated"]),
+            number(&sent["packets"])
+        );
+        assert!(number(&sent["lost"]) > 20 && number(&sent["duplicated"]) > 40, "seed {seed}: {sent}");
+        let ended = number(&heaps["complete"]) + number(&heaps["incomplete"]);
+        assert!(ended == 300 || drops(&report) > 0, "seed {seed}: {report}");
+        assert!(
+            number(&heaps["incomplete"]) > 20 && number(&heaps["missing_bytes"]) > 20_000,
+            "seed {seed}: {heaps}"
+        );
+    }
 }

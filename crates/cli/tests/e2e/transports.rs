@@ -331,3 +331,29 @@ fn a_recording_is_sent_again() {
     let wrong = run("send --to udp://127.0.0.1:9 --scan trial");
     assert_eq!(wrong.code, Some(2));
 }
+
+/// A rate that nobody gave: the receiver's reports control the sender of frames, too.
+#[test]
+fn frames_follow_the_receivers_feedback() {
+    for (rate, most) in [("auto", f64::MAX), ("auto:10Mbps-20Mbps", 24e6)] {
+        let mut receiver =
+            Job::start(&words("receive --json --feedback --idle 2s --wait 60s --listen udp://127.0.0.1:0"));
+        let sent =
+            send(&receiver.address(), &format!("--pattern --payload 8000 --rate {rate} --duration 1500ms"));
+        let report = receiver.finish().json();
+        assert!(number(&sent["rate"]["reports"]) > 3, "{sent}");
+        assert!(sent["bits_per_second"].as_f64().unwrap() < most, "{sent}");
+        let stream = &report["streams"][0];
+        assert_eq!(number(&stream["placed"]) + number(&stream["lost"]), number(&sent["packets"]), "{report}");
+    }
+}
+
+/// A peer that accepts a connection and reads nothing does not hold up the end.
+#[test]
+fn a_peer_that_reads_nothing_does_not_hold_up_frames() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let line = format!("send --json --pattern --rate max --duration 500ms --to tcp://{to}");
+    let report = run(&line).expect(1).json();
+    assert!(report["error"].as_str().unwrap().contains("cancelled"), "{report}");
+}

@@ -183,6 +183,14 @@ impl UdpSender {
         self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, false)
     }
 
+    /// As [`send_gathered`](Self::send_gathered), without waiting, like [`try_send_train`](Self::try_send_train).
+    ///
+    /// # Errors
+    /// As [`send_train`](Self::send_train).
+    pub fn try_send_gathered(&mut self, packets: Gathered<'_>) -> io::Result<Sent> {
+        self.send_all(Packets::Own(packets), false)
+    }
+
     /// Forward a train as it was received: the same packets, in place, without waiting.
     ///
     /// # Errors

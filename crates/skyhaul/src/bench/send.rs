@@ -7,7 +7,7 @@ use super::options::{BenchOptions, Load, wrong};
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use super::search::search;
 use crate::send::{
-    HEAD, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
+    HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
 use skyhaul_core::wire::header::Order;
 use skyhaul_io::address::Endpoint;
@@ -78,7 +78,7 @@ fn start_sender(
     let options = SenderOptions {
         to,
         mode: if options.gso { SendMode::Auto } else { SendMode::Mmsg },
-        rate: 0,
+        pacing: Pacing::default(),
         faults: None,
         packets: None,
         duration: Some(options.time),

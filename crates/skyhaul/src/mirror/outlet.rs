@@ -4,10 +4,12 @@
 //! times. Limits: [`MOST`] sockets for a target; beyond that streams share them.
 
 use super::target::{Counters, Run};
+use crate::send::Outlet;
 use skyhaul_core::wire::PREFIX;
 use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
-use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
+use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::tcp::TcpSendOptions;
+use skyhaul_io::udp::send::{SendOptions, Sent};
 use std::collections::HashMap;
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
@@ -21,26 +23,12 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Frames handed to the system at once.
 const BATCH: usize = 64;
 
-enum Outlet {
-    Udp(Box<UdpSender>),
-    Tcp(Box<TcpSender>),
-}
-
-impl Outlet {
-    fn open(endpoint: &Endpoint) -> io::Result<Self> {
-        match endpoint.transport {
-            Transport::Udp => Ok(Outlet::Udp(Box::new(UdpSender::open(endpoint, &SendOptions::default())?))),
-            Transport::Tcp => {
-                let options = TcpSendOptions { patience: PATIENCE, ..TcpSendOptions::default() };
-                Ok(Outlet::Tcp(Box::new(TcpSender::open(endpoint, &options)?)))
-            }
-        }
-    }
-
-    fn send(&mut self, runs: &[Run]) -> io::Result<Sent> {
-        match self {
-            Outlet::Udp(sender) => in_batches(runs, true, |packets| sender.try_send_train(packets)),
-            Outlet::Tcp(sender) => in_batches(runs, false, |frames| sender.send(frames)),
+/// A socket or connection of its own.
+fn open(endpoint: &Endpoint) -> io::Result<Outlet> {
+    match endpoint.transport {
+        Transport::Udp => Outlet::udp(std::slice::from_ref(endpoint), &SendOptions::default()),
+        Transport::Tcp => {
+            Outlet::tcp(endpoint, &TcpSendOptions { patience: PATIENCE, ..TcpSendOptions::default() })
         }
     }
 }
@@ -58,7 +46,7 @@ impl Outlets {
     pub(super) fn open(endpoint: &Endpoint) -> io::Result<Self> {
         let mut open = HashMap::new();
         if endpoint.transport == Transport::Udp {
-            open.insert(0, Outlet::open(endpoint)?);
+            open.insert(0, self::open(endpoint)?);
         }
         Ok(Self { endpoint: endpoint.clone(), open, retry_at: Instant::now() })
     }
@@ -72,8 +60,8 @@ impl Outlets {
             self.connect(key, counters);
         }
         let Some(outlet) = self.open.get_mut(&key) else { return counters.refuse(frames) };
-        let outcome = outlet.send(runs);
-        if outcome.is_err() && matches!(outlet, Outlet::Tcp(_)) {
+        let outcome = send(outlet, runs);
+        if outcome.is_err() && !outlet.is_udp() {
             self.open.remove(&key);
             self.retry_at = Instant::now() + RETRY;
         }
@@ -81,9 +69,9 @@ impl Outlets {
     }
 
     fn connect(&mut self, key: u32, counters: &Counters) {
-        match Outlet::open(&self.endpoint) {
+        match open(&self.endpoint) {
             Ok(outlet) => {
-                counters.connected(matches!(outlet, Outlet::Tcp(_)));
+                counters.connected(!outlet.is_udp());
                 self.open.insert(key, outlet);
             }
             Err(e) => {
@@ -96,22 +84,17 @@ impl Outlets {
     /// What is on its way still arrives.
     pub(super) fn finish(self, counters: &Counters) {
         for outlet in self.open.into_values() {
-            if let Outlet::Tcp(sender) = outlet
-                && let Err(e) = sender.finish()
-            {
+            if let Err(e) = outlet.finish() {
                 counters.note(&e);
             }
         }
     }
 }
 
-/// All frames of some runs, [`BATCH`] at a time: where packets come out of order, runs are short, and a system call for
-/// each would cost more than the frames. In front of each frame stands its `number`, where that was stripped.
-fn in_batches(
-    runs: &[Run],
-    number: bool,
-    mut send: impl FnMut(&[[IoSlice<'_>; 2]]) -> io::Result<Sent>,
-) -> io::Result<Sent> {
+/// Send all frames of some runs, [`BATCH`] at a time: where packets come out of order, runs are short, and a system call for
+/// each would cost more than the frames. Over UDP, the number that was stripped stands before each frame again.
+fn send(outlet: &mut Outlet, runs: &[Run]) -> io::Result<Sent> {
+    let number = outlet.is_udp();
     let mut all = Sent::default();
     let mut frames = runs.iter().flat_map(|run| run.numbered().map(|(n, frame)| (run.network, n, frame)));
     loop {
@@ -128,16 +111,15 @@ fn in_batches(
         if count == 0 {
             return Ok(all);
         }
-        let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
-        for ((slice, (head, length)), body) in slices.iter_mut().zip(&heads).zip(&bodies[..count]) {
-            *slice = [IoSlice::new(&head[..*length]), IoSlice::new(body)];
+        let mut slices = [IoSlice::new(&[]); 2 * BATCH];
+        let mut extents = [Extent::default(); BATCH];
+        for (n, ((head, length), body)) in heads.iter().zip(&bodies[..count]).enumerate() {
+            (slices[2 * n], slices[2 * n + 1]) = (IoSlice::new(&head[..*length]), IoSlice::new(body));
+            extents[n] = Extent { first: 2 * n, bytes: length + body.len() };
         }
-        add(&mut all, send(&slices[..count])?);
+        let sent = outlet.send_now(Gathered::new(&slices[..2 * count], &extents[..count]))?;
+        all.packets += sent.packets;
+        all.bytes += sent.bytes;
+        all.refused += sent.refused;
     }
-}
-
-fn add(all: &mut Sent, more: Sent) {
-    all.packets += more.packets;
-    all.bytes += more.bytes;
-    all.refused += more.refused;
 }

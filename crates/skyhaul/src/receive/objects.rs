@@ -39,8 +39,6 @@ pub struct ObjectOptions {
     pub stream: StreamConfig,
     /// How TCP connections are taken.
     pub tcp: TcpReaderOptions,
-    /// Answer senders that ask what came ([`control`](crate::control)).
-    pub feedback: bool,
     /// Hold payloads against the pattern of their number.
     pub verify: bool,
     /// End after so many.
@@ -166,11 +164,6 @@ impl Objects {
     /// Whether payloads are held against the pattern.
     pub(super) fn verifies(&self) -> bool {
         self.options.verify
-    }
-
-    /// Whether senders are answered.
-    pub(super) fn answers(&self) -> bool {
-        self.options.feedback
     }
 
     /// These engines begin. With `family`, its table is there from now on.

@@ -53,6 +53,8 @@ pub struct ReceiverOptions {
     pub forward: Vec<Endpoint>,
     /// Damage done on purpose to what arrives.
     pub faults: Option<Faults>,
+    /// Report to senders what arrives over UDP, if they ask ([`control`](crate::control)).
+    pub feedback: bool,
     /// How heaps and events are received; `None`: they are refused, as no frames.
     pub objects: Option<ObjectOptions>,
 }
@@ -98,6 +100,7 @@ impl Default for ReceiverOptions {
             realtime: None,
             forward: Vec::new(),
             faults: None,
+            feedback: false,
             objects: None,
         }
     }

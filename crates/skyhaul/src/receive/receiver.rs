@@ -84,7 +84,7 @@ impl Receiver {
                         let udp = UdpOptions { reuse_port: copies > 1, ..options.udp.clone() };
                         let source = UdpSource::open(&endpoint, &udp)?;
                         let local = source.local();
-                        if objects.as_ref().is_some_and(|objects| objects.answers()) {
+                        if options.feedback {
                             let told = gauge.insert(Arc::new(Gauge::default())).clone();
                             (local, Box::new(Answering::new(source, told)?))
                         } else {

@@ -1,19 +1,22 @@
-//! The sending thread: numbers in, trains out, each on schedule.
+//! Sends the packets of a [`Supply`] in the caller's thread.
 
-use super::plan::{Due, Plan};
+use super::clock::{Control, Real};
+use super::engine::{Engine, Limits, Next, Source};
+use super::error::SendError;
+use super::outlet::Outlet;
+use super::pacing::Pacing;
 use super::report::SendReport;
+use super::stats::SendStats;
 use super::{HEAD, Supply};
-use crate::report::VERSION;
-use skyhaul_core::pace::Pacer;
-use skyhaul_core::placement::Nanos;
 use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::fault::{Damage, Faults};
+use skyhaul_io::fault::Faults;
+use skyhaul_io::gathered::Extent;
 use skyhaul_io::host;
-use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
-use skyhaul_io::udp::send::{SendMode, SendOptions, Sent, TRAIN_BYTES, TRAIN_PACKETS, UdpSender};
+use skyhaul_io::tcp::TcpSendOptions;
+use skyhaul_io::udp::send::{SendMode, SendOptions, Sent, TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::{self, IoSlice};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Where to, and how.
@@ -23,8 +26,8 @@ pub struct SenderOptions {
     pub to: Endpoint,
     /// How packets are handed to the kernel.
     pub mode: SendMode,
-    /// Bits per second of datagram payload; 0 is as fast as possible.
-    pub rate: u64,
+    /// The rate of datagram payload.
+    pub pacing: Pacing,
     /// Faults to inject.
     pub faults: Option<Faults>,
     /// Stop after this many packets of the supply.
@@ -35,53 +38,79 @@ pub struct SenderOptions {
     pub cpu: Option<usize>,
 }
 
-/// Ends a sender from outside, and gives its progress.
-#[derive(Clone, Debug, Default)]
+/// A sender at work.
+pub trait Sending: Send + Sync {
+    /// Bytes of packets sent so far.
+    fn bytes(&self) -> u64;
+    /// End at once what is in progress, also where a peer accepts nothing.
+    fn cancel(&self);
+}
+
+/// Ends senders from outside, and gives their progress. Several senders may share one.
+#[derive(Clone, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
-    bytes: Arc<AtomicU64>,
+    senders: Arc<Mutex<Vec<Arc<dyn Sending>>>>,
+}
+
+impl std::fmt::Debug for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stop").field("flag", &self.flag).finish_non_exhaustive()
+    }
 }
 
 impl Stop {
-    /// Ask the sender to end after the current train.
+    /// Add a sender.
+    pub fn add(&self, sender: Arc<dyn Sending>) {
+        self.senders().push(sender);
+    }
+
+    /// End after the current packets.
     pub fn stop(&self) {
         self.flag.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether senders are to end.
+    #[must_use]
+    pub fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// End at once. What is in progress is lost.
+    pub fn cancel(&self) {
+        self.stop();
+        self.senders().iter().for_each(|sender| sender.cancel());
     }
 
     /// Bytes sent so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.senders().iter().map(|sender| sender.bytes()).sum()
+    }
+
+    fn senders(&self) -> MutexGuard<'_, Vec<Arc<dyn Sending>>> {
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-enum Outlet {
-    Udp(Box<UdpSender>),
-    Tcp(Option<Box<TcpSender>>),
+/// What other threads reach of a [`Sender`].
+struct Working {
+    control: Control,
+    /// Ends a connection's wait.
+    wait: Option<Arc<AtomicBool>>,
 }
 
-impl Outlet {
-    fn send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
-        match self {
-            Outlet::Udp(udp) => udp.send_train(packets),
-            Outlet::Tcp(Some(tcp)) => tcp.send(packets),
-            Outlet::Tcp(None) => Err(io::ErrorKind::NotConnected.into()),
-        }
+impl Sending for Working {
+    fn bytes(&self) -> u64 {
+        self.control.stats().wire_bytes
     }
 
-    fn describe(&self) -> String {
-        match self {
-            Outlet::Udp(udp) => udp.describe(),
-            Outlet::Tcp(tcp) => tcp.as_ref().map(|tcp| tcp.describe()).unwrap_or_default(),
+    fn cancel(&self) {
+        self.control.cancelled_below.store(u64::MAX, Ordering::Relaxed);
+        if let Some(wait) = &self.wait {
+            wait.store(true, Ordering::Relaxed);
         }
-    }
-
-    /// Wait for data in flight.
-    fn finish(&mut self) -> io::Result<()> {
-        match self {
-            Outlet::Udp(_) => Ok(()),
-            Outlet::Tcp(tcp) => tcp.take().map_or(Ok(()), |tcp| tcp.finish().map(|_| ())),
-        }
+        self.control.wake();
     }
 }
 
@@ -98,180 +127,155 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-/// Most packets in one system call.
-const BATCH: usize = TRAIN_PACKETS * 4;
-
 impl Sender {
     /// Open the socket, or connect.
     ///
     /// # Errors
-    /// A system error, with the address.
+    /// A system error, with the address; or receivers cannot control the rate there.
     pub fn open(options: SenderOptions, supply: Box<dyn Supply>) -> io::Result<Self> {
         let outlet = match options.to.transport {
             Transport::Udp => {
                 let udp = SendOptions { mode: options.mode, ..SendOptions::default() };
-                Outlet::Udp(Box::new(UdpSender::open(&options.to, &udp)?))
+                Outlet::udp(std::slice::from_ref(&options.to), &udp)?
             }
-            Transport::Tcp => {
-                let sender = TcpSender::open(&options.to, &TcpSendOptions::default())?;
-                Outlet::Tcp(Some(Box::new(sender)))
-            }
+            Transport::Tcp => Outlet::tcp(&options.to, &TcpSendOptions::default())?,
         };
+        options
+            .pacing
+            .check(&outlet)
+            .map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e.to_string()))?;
+        let outlet = if let Some(faults) = &options.faults { outlet.with_faults(faults) } else { outlet };
         Ok(Self { options, supply, outlet })
     }
 
     /// Send everything, or until `stop`.
     #[must_use]
-    pub fn run(mut self, stop: &Stop) -> SendReport {
-        let mut notes = Vec::new();
-        if let Some(cpu) = self.options.cpu {
-            // A sender that is not pinned only runs less steadily.
-            notes.extend(host::thread::pin(cpu).err().map(|why| format!("not pinned to a processor: {why}")));
-        }
+    pub fn run(self, stop: &Stop) -> SendReport {
+        let Self { options, supply, outlet } = self;
+        // A sender that is not pinned only runs less steadily.
+        let unpinned = options.cpu.and_then(|cpu| host::thread::pin(cpu).err());
+        let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
         let cpu = host::thread::cpu_time();
-        let mut plan = Plan::new(self.options.faults.as_ref());
-        let mut report = SendReport {
-            version: VERSION,
-            to: self.options.to.to_string(),
-            what: self.supply.describe(),
-            mode: self.outlet.describe(),
-            notes,
-            ..SendReport::default()
-        };
-        let clock = Instant::now();
-        if let Err(e) = self.send_all(stop, &mut plan, &mut report, clock) {
-            report.error = Some(e.to_string());
+        let begun = Instant::now();
+        let (what, mode) = (supply.describe(), outlet.describe());
+        let control = Control::new(options.pacing.first_rate());
+        let working = Arc::new(Working { control, wait: outlet.stop_flag() });
+        stop.add(working.clone());
+        let control = &working.control;
+        let mut engine = Engine::new(outlet, &options.pacing, Box::new(Real(begun)));
+        let mut frames = Frames::new(supply, &options, stop, begun);
+        let mut sent = engine.drive(&mut frames, 0, control, false);
+        if matches!(sent, Err(SendError::Cancelled)) && !control.is_cancelled(0) {
+            // It ended while it waited for its time.
+            sent = Ok(());
         }
-        report.error = report.error.or_else(|| self.supply.failure());
-        report.seconds = clock.elapsed().as_secs_f64();
-        if report.seconds > 0.0 {
-            report.bits_per_second = report.bytes as f64 * 8.0 / report.seconds;
+        let mut report =
+            SendReport { to: options.to.to_string(), what, mode, notes, ..SendReport::default() };
+        report.enter(&control.stats());
+        if let Some(mut outlet) = engine.outlet.take() {
+            let flushed = outlet.flush();
+            report.enter_faults(outlet.injected());
+            sent = sent.and(flushed.and_then(|()| outlet.finish()).map_err(SendError::from));
         }
-        report.cpu_seconds = (host::thread::cpu_time() - cpu).as_secs_f64();
-        report.cpu_seconds_per_gb =
-            if report.bytes > 0 { report.cpu_seconds * 1e9 / report.bytes as f64 } else { 0.0 };
+        let why = sent.err().map(|e| e.to_string());
+        report.error = why.or_else(|| frames.supply.failure());
+        report.numbered = frames.next;
+        report.rate = control.progress.lock().unwrap_or_else(PoisonError::into_inner).first().map(Into::into);
+        report.took(begun.elapsed(), host::thread::cpu_time() - cpu);
         report
     }
 }
 
-impl Sender {
-    fn send_all(
-        &mut self,
-        stop: &Stop,
-        plan: &mut Plan,
-        report: &mut SendReport,
-        clock: Instant,
-    ) -> io::Result<()> {
-        let now = || Nanos(clock.elapsed().as_nanos() as u64);
-        let mut pacer = Pacer::new(self.options.rate, now());
-        let packet_bytes = self.supply.packet_bytes().max(1);
-        let batch = batch_of(self.options.rate, packet_bytes);
-        let most = self.options.packets.unwrap_or(u64::MAX);
-        let mut due: Vec<Due> = Vec::with_capacity(batch * 2);
-        let mut next = 0;
-        loop {
-            let (upto, more) = self.supply.available(next);
-            let upto = upto.min(most);
-            let over = self.options.duration.is_some_and(|d| clock.elapsed() >= d)
-                || stop.flag.load(Ordering::Relaxed);
-            due.clear();
-            let first = next;
-            while next < upto && due.len() < batch && next - first < batch as u64 && !over {
-                plan.feed(next, &mut due);
-                next += 1;
-            }
-            if due.is_empty() && next > first {
-                // All of them lost on purpose, or late: they take their time all the same.
-                wait_until(pacer.due(), clock);
-                pacer.sent((next - first) * packet_bytes as u64, now());
-                continue;
-            }
-            if due.is_empty() {
-                if over || next >= most || (next >= upto && !more) {
-                    plan.flush(&mut due);
-                    self.send(&due, report)?;
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(5));
-                continue;
-            }
-            wait_until(pacer.due(), clock);
-            let bytes = self.send(&due, report)?;
-            pacer.sent(bytes, now());
-            stop.bytes.store(report.bytes, Ordering::Relaxed);
-        }
-        report.numbered = next;
-        report.slipped_seconds = pacer.forgiven().0 as f64 / 1e9;
-        plan.report(report);
-        self.outlet.finish()
-    }
+/// Numbered packets, made in the memory of their batch: heads here, payloads where they lie.
+struct Frames<'s> {
+    supply: Box<dyn Supply>,
+    stop: &'s Stop,
+    /// The packets of the batch: the first, and behind the last.
+    next: u64,
+    upto: u64,
+    available: u64,
+    most: u64,
+    until: Option<Instant>,
+    packet_bytes: usize,
+    heads: Vec<[u8; HEAD]>,
+    error: Option<SendError>,
+}
 
-    /// Send these packets at once.
-    fn send(&mut self, due: &[Due], report: &mut SendReport) -> io::Result<u64> {
-        let mut bytes = 0;
-        for run in due.chunk_by(|a, b| a.damage == Damage::NONE && b.damage == Damage::NONE) {
-            bytes += match run {
-                [one] if one.damage != Damage::NONE => self.send_damaged(*one, report)?,
-                whole => self.send_whole(whole, report)?,
-            };
+impl<'s> Frames<'s> {
+    fn new(supply: Box<dyn Supply>, options: &SenderOptions, stop: &'s Stop, begun: Instant) -> Self {
+        Self {
+            stop,
+            next: 0,
+            upto: 0,
+            available: 0,
+            most: options.packets.unwrap_or(u64::MAX),
+            until: options.duration.and_then(|duration| begun.checked_add(duration)),
+            packet_bytes: supply.packet_bytes().max(1),
+            heads: Vec::new(),
+            error: None,
+            supply,
         }
-        Ok(bytes)
-    }
-
-    fn send_whole(&mut self, due: &[Due], report: &mut SendReport) -> io::Result<u64> {
-        let mut heads = [[0; HEAD]; BATCH];
-        let mut bytes = 0;
-        for part in due.chunks(BATCH) {
-            let mut lengths = [(0, &[][..]); BATCH];
-            for ((due, head), length) in part.iter().zip(&mut heads).zip(&mut lengths) {
-                *length = self.supply.packet(due.number, head);
-            }
-            let mut slices = [[IoSlice::new(&[]); 2]; BATCH];
-            for ((slice, head), (length, payload)) in
-                slices.iter_mut().zip(&heads).zip(&lengths[..part.len()])
-            {
-                *slice = [IoSlice::new(&head[..*length]), IoSlice::new(payload)];
-            }
-            let sent = self.outlet.send(&slices[..part.len()])?;
-            report.packets += sent.packets as u64;
-            report.bytes += sent.bytes as u64;
-            report.refused += sent.refused as u64;
-            bytes += sent.bytes as u64;
-        }
-        Ok(bytes)
-    }
-
-    fn send_damaged(&mut self, due: Due, report: &mut SendReport) -> io::Result<u64> {
-        let mut head = [0; HEAD];
-        let (length, payload) = self.supply.packet(due.number, &mut head);
-        let mut packet = head[..length].to_vec();
-        packet.extend_from_slice(payload);
-        let kept = due.damage.apply(&mut packet);
-        let slices = [[IoSlice::new(&packet[..kept])]];
-        let sent = self.outlet.send(&slices)?;
-        report.packets += sent.packets as u64;
-        report.bytes += sent.bytes as u64;
-        Ok(sent.bytes as u64)
     }
 }
 
-/// Packets in one batch: several trains at full speed, about a millisecond's worth when paced, so that slow streams
-/// stay smooth.
-fn batch_of(rate: u64, packet_bytes: usize) -> usize {
-    let train = (TRAIN_BYTES / packet_bytes).clamp(1, TRAIN_PACKETS);
-    if rate == 0 {
-        return (train * 4).min(BATCH);
+impl Source for Frames<'_> {
+    fn next(&mut self) -> Result<Next, SendError> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let (upto, more) = self.supply.available(self.next);
+        self.available = upto.min(self.most);
+        Ok(match self.next < self.available {
+            _ if self.is_over() || self.next >= self.most => Next::End,
+            true => Next::Packets(None),
+            false if more => Next::Later,
+            false => Next::End,
+        })
     }
-    let per_millisecond = rate / 8 / 1000 / packet_bytes as u64;
-    (per_millisecond as usize).clamp(1, train)
+
+    fn is_over(&self) -> bool {
+        self.stop.is_set() || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    fn fill(&mut self, limits: Limits) -> Result<(), SendError> {
+        let train = (TRAIN_BYTES / self.packet_bytes).clamp(1, TRAIN_PACKETS);
+        let packets = usize::try_from(limits.bytes / self.packet_bytes as u64).unwrap_or(usize::MAX);
+        let packets = packets.clamp(1, train.saturating_mul(limits.trains.min(TRAINS)));
+        self.upto = self.available.min(self.next.saturating_add(packets as u64));
+        self.heads.resize(packets, [0; HEAD]);
+        Ok(())
+    }
+
+    fn packets(&self) -> usize {
+        (self.upto - self.next) as usize
+    }
+
+    fn gather<'a>(
+        &'a mut self,
+        _: usize,
+        slices: &mut Vec<IoSlice<'a>>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), usize> {
+        for (number, head) in (self.next..self.upto).zip(&mut self.heads) {
+            let (length, payload) = self.supply.packet(number, head);
+            extents.push(Extent { first: slices.len(), bytes: length + payload.len() });
+            slices.extend([IoSlice::new(&head[..length]), IoSlice::new(payload)]);
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, _: usize, error: SendError) {
+        self.error = Some(error);
+    }
+
+    fn sent(&mut self, sent: Sent, stats: &mut SendStats) {
+        stats.packets += sent.packets as u64;
+    }
+
+    fn finish_batch(&mut self) {
+        self.next = self.upto;
+    }
 }
 
-/// Sleep until `due`, and a little longer where that is soon: to sleep and be woken costs some µs of CPU time,
-/// so at high rates some trains go out together, and the pacer keeps the rate.
-fn wait_until(due: Nanos, clock: Instant) {
-    const SHORTEST: Duration = Duration::from_micros(60);
-    let left = Duration::from_nanos(due.0).saturating_sub(clock.elapsed());
-    if !left.is_zero() {
-        std::thread::sleep(left.max(SHORTEST));
-    }
-}
+/// Most trains in a batch.
+const TRAINS: usize = 4;

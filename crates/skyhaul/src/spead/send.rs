@@ -29,21 +29,20 @@
 //! error of a socket ends the heaps that were in the same system calls.
 
 mod batch;
+mod burst;
 mod config;
-mod engine;
 mod heap;
-mod outlet;
 mod part;
 mod queue;
 mod run;
 mod shared;
+mod source;
 mod stream;
-mod volley;
 
+pub use crate::send::{Deliver, Outlet, SendError, SendStats};
 pub use batch::Batch;
-pub use config::{HeapOptions, Order, PacketSize, SendConfig, SendError, SendStats};
+pub use config::{HeapOptions, Order, PacketSize, SendConfig};
 pub use heap::{Heap, HeapError, Payload};
-pub use outlet::{Deliver, Outlet};
 pub use queue::Ticket;
 pub use skyhaul_core::wire::spead::packets::Split;
 pub use stream::Stream;

@@ -1,14 +1,13 @@
-//! Automatic rates: controlled by the receiver (`--rate auto`), or searched once (`--rate search`).
+//! A rate that is searched once (`--rate search`).
 
 use crate::args::Bounds;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress as Line};
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
-use skyhaul::control::Progress;
 use skyhaul::core::control::{ControlConfig, Search, SearchConfig, Step};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::udp::send::SendOptions;
+use skyhaul::send::FoundRate;
 use skyhaul::spead::send::{Heap, HeapOptions, Order, Outlet, SendConfig, Stream};
 use skyhaul::wire::spead::Flavour;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,46 +24,11 @@ const HEAP: usize = 256 << 10;
 static COUNTERS: AtomicU64 = AtomicU64::new(1 << 47);
 const COUNTERS_OF_TRIAL: u64 = 1 << 32;
 
-/// The rate that was found.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct RateReport {
-    /// `auto` or `search`.
-    pub(super) how: &'static str,
-    /// At the end, bits per second of packets.
-    pub(super) bits_per_second: u64,
-    /// Number of receiver reports used.
-    pub(super) reports: u64,
-    /// Packets that they reported lost.
-    pub(super) lost: u64,
-    /// As text.
-    pub(super) told: String,
-}
-
-impl RateReport {
-    /// Of a stream that follows its receiver.
-    pub(super) fn followed(progress: &Progress) -> Self {
-        Self {
-            how: "auto",
-            bits_per_second: progress.rate,
-            reports: progress.stats.reports,
-            lost: progress.stats.lost,
-            told: progress.to_string(),
-        }
-    }
-}
-
 /// One trial: whether it was without loss, and the reports that show it.
 struct Trial {
     lossless: bool,
     reports: u64,
     lost: u64,
-}
-
-/// A loop within these bounds.
-pub(super) fn control(bounds: Bounds) -> ControlConfig {
-    let usual = ControlConfig::default();
-    let (least, most, start) = bounds.or(usual.least, usual.most, usual.start);
-    ControlConfig { least, most, start, ..usual }
 }
 
 /// The highest rate without loss to `to`, less a margin; `line` shows the progress.
@@ -77,7 +41,7 @@ pub(super) fn search(
     bounds: Bounds,
     interrupt: &Interrupt,
     line: &mut Line,
-) -> Result<Option<RateReport>> {
+) -> Result<Option<FoundRate>> {
     let usual = SearchConfig::default();
     let (least, most, start) = bounds.or(usual.least, usual.most, usual.start);
     let mut search = Search::new(SearchConfig { least, most, start, ..usual });
@@ -103,8 +67,8 @@ pub(super) fn search(
         }
     };
     line.clear();
-    let told = format!("{} found in {trials} trials", print::rate(found as f64));
-    Ok(Some(RateReport { how: "search", bits_per_second: found, reports, lost, told }))
+    let text = format!("{} found in {trials} trials", print::rate(found as f64));
+    Ok(Some(FoundRate { how: "search".into(), bits_per_second: found, reports, lost, text }))
 }
 
 fn try_rate(

@@ -3,14 +3,10 @@
 mod job;
 
 use super::counters::Counters;
-use super::sent::summary;
-use super::watch::{End, watch};
-use crate::Outcome;
 use crate::args::{HeapSendArgs, PacketArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
-use crate::verb::receiving::print_json;
-use crate::verb::sending::{cpu, destination, mode, rate};
+use crate::verb::sending::{Sender, check_feedback, cpu, destination, mode, rate};
 use anyhow::{Result, bail, ensure};
 use job::{Content, FIRST_ITEM, Job, Mapped, most_id};
 use skyhaul::io::address::{Endpoint, Transport};
@@ -19,57 +15,34 @@ use skyhaul::io::tcp::TcpSendOptions;
 use skyhaul::io::udp::{largest_datagram, send::SendOptions};
 use skyhaul::spead::send::{Outlet, PacketSize, SendConfig, Split, Stream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 /// Largest packet in a datagram, in bytes.
 const DATAGRAM: usize = 65_507;
 
-pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
-    let interrupt = Interrupt::listen()?;
-    let mut progress = Progress::new(args.output.quiet);
+/// The senders; `None` if interrupted.
+pub(crate) fn senders(
+    args: &SendArgs,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<Option<Vec<Sender>>> {
     ensure!(
         !args.of_heaps.substreams || args.senders == 1,
         "--substreams needs one sender, not {}\nhint: omit --senders or --substreams",
         args.senders
     );
     let count = if args.of_heaps.substreams { 1 } else { args.senders * args.to.len() };
-    let jobs = (0..count).map(|number| job(args, number, &interrupt, &mut progress));
+    let jobs = (0..count).map(|number| job(args, number, interrupt, progress));
     let jobs = jobs.collect::<Result<Vec<Option<Job>>>>()?;
     let Some(jobs) = jobs.into_iter().collect::<Option<Vec<Job>>>() else {
         progress.clear();
         eprintln!("interrupted during the search for a rate; nothing was sent");
-        return Ok(Outcome::Failed);
+        return Ok(None);
     };
     for job in &jobs {
         // Impossible heaps are wrong usage, reported before anything is sent.
         job.check()?;
     }
-    let streams: Vec<Arc<Stream>> = jobs.iter().map(|job| job.stream.clone()).collect();
-    let stop = Arc::new(AtomicBool::new(false));
-    let threads = jobs
-        .into_iter()
-        .map(|job| {
-            let stop = stop.clone();
-            std::thread::Builder::new().name("send".into()).spawn(move || job.run(&stop))
-        })
-        .collect::<std::io::Result<Vec<_>>>()?;
-    let end = End { interrupt, begun: Instant::now(), duration: args.duration.map(|d| d.duration()) };
-    watch(&streams, &|| threads.iter().all(|t| t.is_finished()), &end, &stop, &mut progress);
-    let mut reports = Vec::new();
-    for thread in threads {
-        reports.push(thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))?);
-    }
-    if args.output.json {
-        match &reports[..] {
-            [only] => print_json(only)?,
-            all => print_json(&all)?,
-        }
-    } else {
-        reports.iter().for_each(|report| eprint!("{}", summary(report)));
-    }
-    let failed = reports.iter().any(|report| report.error.is_some());
-    Ok(if failed { Outcome::Failed } else { Outcome::Done })
+    Ok(Some(jobs.into_iter().map(|job| Box::new(move |stop: &_| job.run(stop)) as Sender).collect()))
 }
 
 /// One stream; `None` if interrupted.
@@ -85,10 +58,10 @@ fn job(
         if of_heaps.substreams { args.to.clone() } else { vec![destination(args, number).clone()] };
     let mut config = config(args, &to, number)?;
     let asked = rate(args, number)?;
-    check_rate(asked, &to)?;
+    check_feedback(asked, &to)?;
     let mut found = None;
     match asked {
-        Some(RateArg::Auto(bounds)) => config.auto = Some(super::rate::control(bounds)),
+        Some(RateArg::Auto(bounds)) => config.auto = Some(bounds.control()),
         Some(RateArg::Search(bounds)) => {
             let report =
                 super::rate::search(&to[0], &udp_options(args), &config, bounds, interrupt, progress)?;
@@ -99,6 +72,7 @@ fn job(
         _ => {}
     }
     let outlet = outlet(args, &to)?;
+    let outlet = if let Some(faults) = &args.faults { outlet.with_faults(faults) } else { outlet };
     let (how, substreams) = (outlet.describe(), outlet.substreams());
     let (content, heaps) = content(args)?;
     let control = if of_heaps.bare { 0 } else { substreams };
@@ -106,7 +80,7 @@ fn job(
     let stream = Arc::new(Stream::new(outlet, config)?);
     Ok(Some(Job {
         stream,
-        to: to.iter().map(Endpoint::to_string).collect(),
+        to: to.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", "),
         how,
         content,
         flavour: of_heaps.flavour,
@@ -201,20 +175,4 @@ fn content(args: &SendArgs) -> Result<(Content, u64)> {
     let heap = args.of_heaps.heap_size.bytes().max(1);
     let heaps = (file.len() as u64).div_ceil(heap).saturating_mul(args.r#loop);
     Ok((Content::File(Arc::new(Mapped(file))), heaps.min(most)))
-}
-
-/// Finding a rate needs a receiver that answers.
-fn check_rate(rate: Option<RateArg>, to: &[Endpoint]) -> Result<()> {
-    if matches!(rate, None | Some(RateArg::Fixed(_) | RateArg::Max)) {
-        return Ok(());
-    }
-    ensure!(
-        matches!(to, [one] if one.transport == Transport::Udp),
-        "--rate auto and search need a udp:// address\nhint: omit --rate; TCP controls its own rate"
-    );
-    ensure!(
-        !to[0].is_multicast(),
-        "--rate auto and search need a single receiver, not a multicast group\nhint: give a rate, such as --rate 1Gbps, or send to one receiver"
-    );
-    Ok(())
 }

@@ -1,9 +1,10 @@
 //! Heaps that are sent again and again: divided into packets once.
 
-use super::config::{HeapOptions, SendConfig, SendError};
+use super::config::{HeapOptions, SendConfig};
 use super::heap::Heap;
 use super::part::{Entry, Sequence};
 use super::run::Division;
+use crate::send::SendError;
 use skyhaul_core::wire::spead::packets::Plan;
 use std::ops::Range;
 use std::sync::Arc;

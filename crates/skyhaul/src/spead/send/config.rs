@@ -1,12 +1,9 @@
 //! Settings, errors and statistics of a sending stream.
 
-use super::outlet::Outlet;
-use serde::{Deserialize, Serialize};
+use crate::send::{Outlet, Pacing, SendError};
 use skyhaul_core::control::ControlConfig;
 use skyhaul_core::wire::spead::packets::{PacketError, Split};
 use skyhaul_io::udp::send::TRAIN_BYTES;
-use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Packet size.
@@ -66,7 +63,12 @@ impl Default for SendConfig {
 impl SendConfig {
     /// The rate before any report.
     pub(super) fn first_rate(&self) -> u64 {
-        self.auto.map_or(self.rate, |auto| auto.start)
+        self.pacing().first_rate()
+    }
+
+    pub(super) fn pacing(&self) -> Pacing {
+        let &Self { rate, auto, burst_bytes, tolerance, slack, .. } = self;
+        Pacing { rate, auto, burst_bytes, tolerance, slack }
     }
 
     /// Check that packets of this size can be sent there.
@@ -76,18 +78,7 @@ impl SendConfig {
         if outlet.substreams() == 0 {
             return wrong("no destination; hint: give at least one".into());
         }
-        if self.auto.is_some() && !udp {
-            return wrong(
-                "automatic rates work only over UDP; hint: TCP controls its own rate; otherwise give a rate"
-                    .into(),
-            );
-        }
-        if let Some(group) = outlet.group().filter(|_| self.auto.is_some()) {
-            return wrong(format!(
-                "automatic rates need a single receiver, and the group {group} may have many receivers; hint: give a rate, or \
-                 send to one receiver's own address"
-            ));
-        }
+        self.pacing().check(outlet)?;
         match self.packet {
             PacketSize::Packet(bytes) if bytes < 56 => {
                 wrong(format!("packets of {bytes} bytes are too small; hint: use at least 56, or 1472 for an MTU of 1500"))
@@ -126,90 +117,8 @@ pub enum Order {
     RoundRobin,
 }
 
-/// Why something was not sent, or not all of it.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SendError {
-    /// The queue holds as many heaps as it may.
-    #[error(
-        "queue {more} heaps: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or raise max_heaps"
-    )]
-    Full {
-        /// Heaps to queue.
-        more: usize,
-        /// Heaps waiting.
-        waiting: usize,
-        /// Maximum number of waiting heaps.
-        most: usize,
-    },
-    /// It was cancelled.
-    #[error("cancelled before everything was sent")]
-    Cancelled,
-    /// It was cancelled in the middle of a packet, which closed the connection.
-    #[error("the connection was closed when a packet was cancelled midway; hint: connect again")]
-    Cut,
-    /// The stream was closed.
-    #[error("the stream is closed; hint: create a new one")]
-    Closed,
-    /// It was called on the stream's own thread, which would wait for itself.
-    #[error(
-        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue heaps there, and wait elsewhere"
-    )]
-    OwnThread,
-    /// The destination does not exist.
-    #[error("no substream {asked}: this stream has {have}; hint: number them from 0")]
-    NoSubstream {
-        /// The number requested.
-        asked: usize,
-        /// How many there are.
-        have: usize,
-    },
-    /// The settings are invalid.
-    #[error("{0}")]
-    Config(String),
-    /// The heap cannot be divided into packets.
-    #[error("{0}")]
-    Packets(#[from] PacketError),
-    /// An item is shorter than it was.
-    #[error(
-        "an item of the heap has become shorter since it was added; hint: keep its length, or create a new heap"
-    )]
-    Changed,
-    /// The socket failed.
-    #[error("{0}")]
-    Io(Arc<io::Error>),
-}
-
-impl From<io::Error> for SendError {
-    fn from(error: io::Error) -> Self {
-        SendError::Io(Arc::new(error))
+impl From<PacketError> for SendError {
+    fn from(error: PacketError) -> Self {
+        SendError::Packets(error.to_string())
     }
-}
-
-/// What a stream has sent so far.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SendStats {
-    /// Heaps whose packets were all handed to the transport.
-    pub heaps: u64,
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of heap payload.
-    pub payload_bytes: u64,
-    /// Bytes of packets: what the network carries, without its own headers.
-    pub wire_bytes: u64,
-    /// Heaps that were cancelled, begun or not.
-    pub cancelled: u64,
-    /// Heaps that ended with an error.
-    pub failed: u64,
-    /// Packets the kernel refused.
-    pub refused: u64,
-    /// ICMP errors for earlier packets: no receiver is listening.
-    pub unreachable: u64,
-    /// System calls for sending, if they are counted.
-    pub calls: u64,
-    /// Seconds the schedule slipped because the sender was held up.
-    pub slipped_seconds: f64,
-    /// CPU seconds of sending.
-    pub cpu_seconds: f64,
-    /// Heaps queued or being sent.
-    pub waiting: u64,
 }

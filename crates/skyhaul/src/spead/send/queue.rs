@@ -1,9 +1,10 @@
 //! Heaps that wait for the stream's own thread, and what becomes of them.
 
 use super::batch::Batch;
-use super::config::{HeapOptions, Order, SendError};
+use super::config::{HeapOptions, Order};
 use super::heap::Heap;
 use super::part::{Entry, Sequence};
+use crate::send::SendError;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

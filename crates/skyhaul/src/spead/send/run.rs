@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!   entries   heap 0, heap 1, heap 2, …
-//!   parts     heaps that are begun: one, or in a round robin all   ─▶ a packet of the one whose turn it is ─▶ Volley
+//!   parts     heaps that are begun: one, or in a round robin all   ─▶ a packet of the one whose turn it is ─▶ Burst
 //! ```
 
-use super::config::{HeapOptions, Order, PacketSize, SendError};
+use super::burst::Burst;
+use super::config::{HeapOptions, Order, PacketSize};
 use super::heap::Heap;
 use super::part::{Entry, Part, Sequence};
-use super::volley::{Limits, Volley};
+use crate::send::{Limits, SendError};
 use skyhaul_core::wire::spead::packets::{PacketError, Plan, Split};
 
 /// How heaps are divided.
@@ -161,32 +162,32 @@ impl<'h> Run<'h> {
         }
     }
 
-    /// Fill `volley` with the next packets; it stays empty at the end.
-    pub(super) fn fill(&mut self, volley: &mut Volley, limits: Limits) -> Result<(), SendError> {
-        volley.clear();
+    /// Fill `burst` with the next packets; it stays empty at the end.
+    pub(super) fn fill(&mut self, burst: &mut Burst, limits: Limits) -> Result<(), SendError> {
+        burst.clear();
         while let Some(at) = self.current()? {
             let part = &mut self.parts[at];
-            if !volley.has_room(part, limits) {
+            if !burst.has_room(part, limits) {
                 break;
             }
-            volley.touch(part.job);
+            burst.touch(part.job);
             if self.job.0 != part.job {
                 self.job = (part.job, 0);
             }
-            self.job.1 += volley.put(part, limits)?;
+            self.job.1 += burst.put(part, limits)?;
             let finished = part.is_finished();
             if finished {
-                volley.heaps += 1;
-                volley.payload_bytes += part.heap.payload_bytes();
+                burst.heaps += 1;
+                burst.payload_bytes += part.heap.payload_bytes();
             }
-            self.step(volley, at, finished);
+            self.step(burst, at, finished);
         }
         Ok(())
     }
 
     /// After a packet (or piece) of part `at`.
     #[inline]
-    fn step(&mut self, volley: &mut Volley, at: usize, finished: bool) {
+    fn step(&mut self, burst: &mut Burst, at: usize, finished: bool) {
         let mut job_done = finished && self.parts[at].last;
         if let Some(ring) = &mut self.ring {
             // A packet that goes out in pieces keeps its turn.
@@ -199,7 +200,7 @@ impl<'h> Run<'h> {
             job_done = ring.is_empty();
         }
         if job_done {
-            volley.jobs.push(self.job);
+            burst.jobs.push(self.job);
             self.job.1 = 0;
         }
         if finished && self.ring.is_none() {

@@ -1,10 +1,12 @@
 //! What callers and a stream's own thread share: whose turn it is, and the engine for whoever has it.
 
-use super::config::{HeapOptions, Order, SendConfig, SendError};
-use super::engine::{Control, Engine};
+use super::burst::Burst;
+use super::config::{HeapOptions, Order, SendConfig};
 use super::heap::Heap;
 use super::queue::{Job, State, become_own};
 use super::run::{Division, Run};
+use super::source::Heaps;
+use crate::send::{Control, Engine, SendError};
 use skyhaul_io::host::thread::pin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,7 @@ pub(super) struct Shared {
     pub(super) control: Control,
     /// Ends a connection's wait for room.
     pub(super) stop: Option<Arc<AtomicBool>>,
-    pub(super) engine: Mutex<Engine>,
+    pub(super) engine: Mutex<(Engine, Burst)>,
     pub(super) state: Mutex<State>,
     /// A number was served, or something was queued.
     pub(super) turn: Condvar,
@@ -90,7 +92,7 @@ impl Shared {
 
     pub(super) fn drive(
         &self,
-        run: &mut Run<'_>,
+        run: Run<'_>,
         number: u64,
         rested: bool,
         done: &mut dyn FnMut(usize, Result<u64, SendError>),
@@ -103,9 +105,11 @@ impl Shared {
             }
         }
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let (engine, burst) = &mut *engine;
+        let mut heaps = Heaps { run, burst, done };
         // Items and transports of the program's own may panic: nobody else is to wait for that for ever.
         let driven =
-            catch_unwind(AssertUnwindSafe(|| engine.drive(run, number, &self.control, rested, done)));
+            catch_unwind(AssertUnwindSafe(|| engine.drive(&mut heaps, number, &self.control, rested)));
         driven.unwrap_or_else(|_| Err(engine.panicked()))
     }
 
@@ -134,8 +138,8 @@ impl Shared {
                 let (job, n) = index[n];
                 jobs[job].entry(job, n)
             };
-            let result = Run::new(index.len(), &entries, jobs[0].order, self.division).and_then(|mut run| {
-                self.drive(&mut run, first, rested, &mut |job, result| self.done(&jobs[job], result))
+            let result = Run::new(index.len(), &entries, jobs[0].order, self.division).and_then(|run| {
+                self.drive(run, first, rested, &mut |job, result| self.done(&jobs[job], result))
             });
             if let Err(error) = result {
                 jobs.iter().for_each(|job| self.done(job, Err(error.clone())));

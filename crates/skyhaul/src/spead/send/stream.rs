@@ -10,15 +10,15 @@
 //! packets. Queued heaps are sent as one run: trains span them.
 
 use super::batch::Batch;
-use super::config::{HeapOptions, Order, SendConfig, SendError, SendStats};
-use super::engine::{Clock, Control, Engine, Real};
+use super::burst::Burst;
+use super::config::{HeapOptions, Order, SendConfig};
 use super::heap::Heap;
-use super::outlet::Outlet;
 use super::part::{Entry, Sequence};
 use super::queue::{Heaps, Job, Ticket, is_own};
 use super::run::{Division, Run};
 use super::shared::{Shared, Turn};
 use crate::control::Progress;
+use crate::send::{Clock, Control, Engine, Outlet, Real, SendError, SendReport, SendStats, Sending};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -58,7 +58,7 @@ impl Stream {
             describe: outlet.describe(),
             control: Control::new(config.first_rate()),
             stop: outlet.stop_flag(),
-            engine: Mutex::new(Engine::new(outlet, &config, clock)),
+            engine: Mutex::new((Engine::new(outlet, &config.pacing(), clock), Burst::new())),
             config,
             state: Mutex::default(),
             turn: Condvar::new(),
@@ -168,8 +168,8 @@ impl Stream {
         let _turn = Turn { shared: &self.shared, next: number + 1 };
         let mut result = Ok(0);
         let entries = |n| entry(n, sequence);
-        let mut run = Run::new(count, &entries, order, self.shared.division)?;
-        let ended = self.shared.drive(&mut run, number, true, &mut |_, done| result = done);
+        let run = Run::new(count, &entries, order, self.shared.division)?;
+        let ended = self.shared.drive(run, number, true, &mut |_, done| result = done);
         if ended.is_err() {
             self.shared.count_failed(ended.as_ref().err(), count as u64);
         } else if result.is_err() {
@@ -277,6 +277,19 @@ impl Stream {
         stats
     }
 
+    /// Send what injected faults hold back, and enter into `report` what was sent and what was injected.
+    ///
+    /// # Errors
+    /// The outlet failed.
+    pub fn report(&self, report: &mut SendReport) -> Result<(), SendError> {
+        let mut engine = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let flushed = engine.0.outlet.as_mut().map_or(Ok(()), Outlet::flush);
+        report.rate = self.progress().first().map(Into::into);
+        report.enter(&self.stats());
+        report.enter_faults(engine.0.outlet.as_ref().and_then(Outlet::injected));
+        Ok(flushed?)
+    }
+
     /// Accept nothing more, wait for queued heaps (at most this long, then cancel them), and close: a TCP peer sees the end.
     /// Dropping the stream does the same with [`SendConfig::linger`].
     ///
@@ -305,12 +318,22 @@ impl Stream {
             // A thread that panicked has said so itself.
             let _ = thread.join();
         }
-        let outlet = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner).outlet.take();
+        let outlet = self.shared.engine.lock().unwrap_or_else(PoisonError::into_inner).0.outlet.take();
         match outlet {
             Some(outlet) if all => outlet.finish()?,
             _ => {}
         }
         if all { Ok(()) } else { Err(SendError::Cancelled) }
+    }
+}
+
+impl Sending for Stream {
+    fn bytes(&self) -> u64 {
+        self.shared.control.stats().wire_bytes
+    }
+
+    fn cancel(&self) {
+        Stream::cancel(self);
     }
 }
 

@@ -3,9 +3,9 @@
 mod transports;
 mod turns;
 
-use super::engine::{Clock, Control};
 use super::*;
 use crate::inproc::InprocQueue;
+use crate::send::{Clock, Control};
 use crate::spead::receive;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;

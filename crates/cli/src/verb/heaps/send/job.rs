@@ -3,17 +3,14 @@
 //! Apart from what the command line asks for, which is settled before a job is made.
 
 use crate::verb::heaps::counters::Counters;
-use crate::verb::heaps::rate::RateReport;
-use crate::verb::heaps::sent::SpeadSendReport;
 use anyhow::Result;
 use skyhaul::io::file::MappedFile;
 use skyhaul::io::host::thread;
-use skyhaul::report::VERSION;
+use skyhaul::send::{FoundRate, SendReport, Stop};
 use skyhaul::spead::send::{Batch, Heap, HeapOptions, Order, Stream};
 use skyhaul::wire::spead::Flavour;
 use skyhaul::wire::spead::descriptor::{BugCompat, Descriptor};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Id of the first item; the others follow. The second where a flavour has no such large ids.
@@ -49,7 +46,7 @@ impl AsRef<[u8]> for Part {
 /// One stream and what it is to send.
 pub(super) struct Job {
     pub(super) stream: Arc<Stream>,
-    pub(super) to: Vec<String>,
+    pub(super) to: String,
     pub(super) how: String,
     pub(super) content: Content,
     pub(super) flavour: Flavour,
@@ -63,7 +60,7 @@ pub(super) struct Job {
     pub(super) substreams: usize,
     pub(super) cpu: Option<usize>,
     /// What a search found.
-    pub(super) found: Option<RateReport>,
+    pub(super) found: Option<FoundRate>,
 }
 
 /// The largest id of an item that can be described: in a descriptor, the id is a value.
@@ -80,54 +77,30 @@ impl Job {
         Ok(())
     }
 
-    pub(super) fn run(self, stop: &AtomicBool) -> SpeadSendReport {
+    pub(super) fn run(self, stop: &Stop) -> SendReport {
+        stop.add(self.stream.clone());
         // A sender that is not pinned is only less steady.
         let unpinned = self.cpu.and_then(|cpu| thread::pin(cpu).err());
         let notes = unpinned.map(|why| format!("not pinned to a processor: {why}")).into_iter().collect();
         let cpu = thread::cpu_time();
         let begun = Instant::now();
-        let sent = self.send_all(stop, begun);
-        let seconds = begun.elapsed().as_secs_f64();
-        let cpu = (thread::cpu_time() - cpu).as_secs_f64();
-        let followed = self.stream.progress();
-        let rate = followed.first().map(RateReport::followed).or(self.found);
-        let totals = self.stream.stats();
-        let (heaps, error) = match sent {
-            Ok(heaps) => (heaps, None),
-            Err((heaps, error)) => (heaps, Some(error.to_string())),
-        };
-        SpeadSendReport {
-            version: VERSION,
-            to: self.to,
-            how: self.how,
-            seconds,
-            heaps,
-            heaps_per_second: heaps as f64 / seconds.max(1e-9),
-            bits_per_second: totals.wire_bytes as f64 * 8.0 / seconds.max(1e-9),
-            payload_bytes: totals.payload_bytes,
-            wire_bytes: totals.wire_bytes,
-            cpu_seconds_per_gb: if totals.wire_bytes > 0 {
-                cpu * 1e9 / totals.wire_bytes as f64
-            } else {
-                0.0
-            },
-            totals,
-            rate,
-            error,
-            notes,
-        }
+        let mut heaps = 0;
+        let sent = self.send_all(stop, begun, &mut heaps);
+        let what = format!("heaps of {} bytes in {} items", self.heap_bytes, self.items);
+        let mut report = SendReport { to: self.to, what, mode: self.how, notes, ..SendReport::default() };
+        let finished = self.stream.report(&mut report).map_err(anyhow::Error::from);
+        report.error = sent.and(finished).err().map(|error| error.to_string());
+        let stats = self.stream.stats();
+        report.numbered = stats.packets;
+        report.rate = report.rate.or(self.found);
+        (report.heaps, report.payload_bytes) = (Some(heaps), Some(stats.payload_bytes));
+        report.took(begun.elapsed(), thread::cpu_time() - cpu);
+        report
     }
 
-    /// Descriptors, heaps, stop heap; how many heaps went out.
-    fn send_all(&self, stop: &AtomicBool, begun: Instant) -> Result<u64, (u64, anyhow::Error)> {
-        let mut next = 0;
-        let result = self.try_send(stop, begun, &mut next);
-        result.map(|()| next).map_err(|error| (next, error))
-    }
-
-    fn try_send(&self, stop: &AtomicBool, begun: Instant, next: &mut u64) -> Result<()> {
-        let over =
-            || stop.load(Ordering::Relaxed) || self.duration.is_some_and(|most| begun.elapsed() >= most);
+    /// Descriptors, heaps, stop heap; `next` counts the heaps that were sent.
+    fn send_all(&self, stop: &Stop, begun: Instant, next: &mut u64) -> Result<()> {
+        let over = || stop.is_set() || self.duration.is_some_and(|most| begun.elapsed() >= most);
         if !self.bare {
             self.to_all(&self.descriptors()?)?;
         }

@@ -9,64 +9,51 @@
 
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use skyhaul::spead::send::Stream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use skyhaul::send::Stop;
 use std::time::{Duration, Instant};
 
 /// Time for what is in progress to finish after an end was requested.
 const GRACE: Duration = Duration::from_secs(2);
-
-/// Who may request an end, and when.
-pub(super) struct End {
-    pub(super) interrupt: Interrupt,
-    pub(super) begun: Instant,
-    pub(super) duration: Option<Duration>,
-}
-
-impl End {
-    /// How long ago the end was due by `--duration`.
-    fn late(&self) -> Option<Duration> {
-        self.begun.elapsed().checked_sub(self.duration?)
-    }
-}
 
 /// Show progress until everything is sent; pass on a requested end.
 ///
 /// The current heap and the stop heap get a moment; a peer that accepts nothing, or a heap that would take for ever at its
 /// rate, does not delay the end.
 pub(super) fn watch(
-    streams: &[Arc<Stream>],
+    stop: &Stop,
     done: &dyn Fn() -> bool,
-    end: &End,
-    stop: &AtomicBool,
+    turn: &mut dyn FnMut(&mut Progress),
+    interrupt: &Interrupt,
+    duration: Option<Duration>,
     progress: &mut Progress,
 ) {
-    let (mut before, mut shown) = (0, Instant::now());
+    let begun = Instant::now();
+    let (mut before, mut shown) = (0, begun);
     let mut asked: Option<Instant> = None;
-    let (mut last, mut moved, mut cancelled) = (0, Instant::now(), None::<Instant>);
+    let (mut last, mut moved, mut cancelled) = (0, begun, None::<Instant>);
     while !done() {
         std::thread::sleep(Duration::from_millis(10));
+        turn(progress);
         let mut cancel = false;
-        if end.interrupt.is_set() {
-            stop.store(true, Ordering::Relaxed);
+        if interrupt.is_set() {
+            stop.stop();
             cancel = asked.get_or_insert_with(Instant::now).elapsed() > GRACE;
         }
-        if let Some(late) = end.late() {
-            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
+        if let Some(late) = duration.and_then(|duration| begun.elapsed().checked_sub(duration)) {
+            let sent = stop.bytes();
             if sent != last {
                 (last, moved) = (sent, Instant::now());
             }
-            let most = GRACE + end.duration.unwrap_or_default();
+            let most = GRACE + duration.unwrap_or_default();
             cancel |= late > most || late > GRACE && moved.elapsed() > GRACE;
         }
         // Not at every turn: a stop heap after what was cancelled may still get out.
         if cancel && cancelled.is_none_or(|at| at.elapsed() > GRACE / 4) {
             cancelled = Some(Instant::now());
-            streams.iter().for_each(|stream| stream.cancel());
+            stop.cancel();
         }
         if progress.is_live() && shown.elapsed() >= Duration::from_millis(200) {
-            let sent = streams.iter().map(|stream| stream.stats().wire_bytes).sum::<u64>();
+            let sent = stop.bytes();
             let bits = (sent - before) as f64 * 8.0 / shown.elapsed().as_secs_f64();
             progress.show(&format!("sent {}  {}", print::bytes(sent), print::rate(bits)));
             (before, shown) = (sent, Instant::now());

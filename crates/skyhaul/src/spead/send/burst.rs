@@ -5,13 +5,13 @@
 //!   packets   └────────────── 0 ───────────────┘└───────────── 1 ─────────────
 //! ```
 //!
-//! A volley is written twice: as numbers, with the heads written into the arena, and then as the slices of a system
+//! A burst is written twice: as numbers, with the heads written into the arena, and then as the slices of a system
 //! call. Numbers need no borrowing, so all their memory is used again, and a packet costs no allocation. Few bytes of
 //! payload are copied behind their head: a slice more costs the kernel more than that.
 
-use super::config::SendError;
 use super::heap::Heap;
 use super::part::{Entry, Part};
+use crate::send::{Limits, SendError};
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
 use std::io::IoSlice;
@@ -21,18 +21,8 @@ use std::ops::Range;
 const SMALL: u64 = 256;
 /// Memory for heads and copied bytes.
 const ARENA: usize = 512 << 10;
-/// Most packets in a volley.
+/// Most packets in a burst.
 const PACKETS: usize = 512;
-
-/// What a volley may be.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    pub(super) bytes: u64,
-    /// Most trains, where they matter.
-    pub(super) trains: usize,
-    /// Packets may go out in pieces.
-    pub(super) stream: bool,
-}
 
 /// Bytes of a packet.
 #[derive(Clone, Copy)]
@@ -51,7 +41,7 @@ struct Packet {
 }
 
 /// The packets of some system calls.
-pub(super) struct Volley {
+pub(super) struct Burst {
     arena: Vec<u8>,
     used: usize,
     pieces: Vec<Piece>,
@@ -70,7 +60,7 @@ pub(super) struct Volley {
     pub(super) whole: u64,
 }
 
-/// The train at the end of a volley.
+/// The train at the end of a burst.
 #[derive(Clone, Copy, Default)]
 struct Train {
     /// Trains so far, this one included.
@@ -94,7 +84,7 @@ impl Train {
     }
 }
 
-impl Volley {
+impl Burst {
     pub(super) fn new() -> Self {
         Self {
             arena: vec![0; ARENA],
@@ -128,20 +118,10 @@ impl Volley {
         self.packets.len()
     }
 
-    /// The job whose packet was put last, or could not be.
-    pub(super) fn last_job(&self) -> Option<usize> {
-        (!self.touched.is_empty()).then(|| self.touched.end - 1)
-    }
-
     /// Leave out the packets of a job that failed.
     pub(super) fn remove(&mut self, job: usize) {
         self.packets.retain(|packet| packet.job != job);
         self.jobs.retain(|&(done, _)| done != job);
-    }
-
-    /// How many slices it will be.
-    pub(super) fn pieces(&self) -> usize {
-        self.pieces.len()
     }
 
     pub(super) fn touch(&mut self, job: usize) {
@@ -151,7 +131,7 @@ impl Volley {
         self.touched.end = self.touched.end.max(job + 1);
     }
 
-    /// Whether the part's next packet goes into this volley too.
+    /// Whether the part's next packet goes into this burst too.
     #[inline]
     pub(super) fn has_room(&mut self, part: &Part<'_>, limits: Limits) -> bool {
         let bytes = part.next_bytes();
@@ -275,7 +255,6 @@ impl Volley {
         slices: &mut Vec<IoSlice<'a>>,
         extents: &mut Vec<Extent>,
     ) -> Result<(), usize> {
-        extents.clear();
         let mut last: Option<(usize, &'a Heap)> = None;
         for packet in &self.packets {
             if packet.substream != substream {

@@ -1,6 +1,8 @@
 //! Where packets go.
 
+use super::faulty::Faulty;
 use skyhaul_io::address::Endpoint;
+use skyhaul_io::fault::{Faults, Injected};
 use skyhaul_io::gathered::Gathered;
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul_io::udp::send::{SendOptions, Sent, UdpSender};
@@ -37,6 +39,8 @@ pub enum Outlet {
     Bytes(Arc<Mutex<Vec<u8>>>),
     /// A transport of one's own.
     Custom(Box<dyn Deliver>),
+    /// One of the others, behind injected faults.
+    Faulty(Box<Outlet>, Box<Faulty>),
 }
 
 impl std::fmt::Debug for Outlet {
@@ -65,6 +69,19 @@ impl Outlet {
         Ok(Outlet::Tcp(Box::new(TcpSender::open(to, options)?)))
     }
 
+    /// The same with faults injected.
+    #[must_use]
+    pub fn with_faults(self, faults: &Faults) -> Self {
+        if faults.any() { Outlet::Faulty(Box::new(self), Box::new(Faulty::new(faults))) } else { self }
+    }
+
+    /// What was injected so far, and what was really sent, if faults are injected.
+    #[must_use]
+    pub fn injected(&self) -> Option<(&Injected, Sent)> {
+        let Outlet::Faulty(_, faulty) = self else { return None };
+        Some((faulty.injected(), faulty.sent()))
+    }
+
     /// How many destinations.
     #[must_use]
     pub fn substreams(&self) -> usize {
@@ -72,6 +89,7 @@ impl Outlet {
             Outlet::Udp(all) => all.len(),
             Outlet::Inproc(all) => all.len(),
             Outlet::Custom(own) => own.substreams(),
+            Outlet::Faulty(inner, _) => inner.substreams(),
             Outlet::Tcp(_) | Outlet::Bytes(_) => 1,
         }
     }
@@ -85,12 +103,31 @@ impl Outlet {
             Outlet::Inproc(all) => format!("{} in-process queues", all.len()),
             Outlet::Bytes(_) => "bytes in memory".into(),
             Outlet::Custom(_) => "a transport of the program".into(),
+            Outlet::Faulty(inner, _) => inner.describe(),
         }
     }
 
-    /// A group that packets go to, whose many receivers cannot all steer a rate.
-    pub(super) fn group(&self) -> Option<&Endpoint> {
-        let Outlet::Udp(all) = self else { return None };
+    /// Without injected faults.
+    fn bare(&self) -> &Self {
+        if let Outlet::Faulty(inner, _) = self { inner } else { self }
+    }
+
+    pub(crate) fn is_udp(&self) -> bool {
+        matches!(self.bare(), Outlet::Udp(_))
+    }
+
+    /// The sockets, if receivers can answer to them.
+    pub(crate) fn udp_mut(&mut self) -> Option<&mut Vec<UdpSender>> {
+        match self {
+            Outlet::Udp(all) => Some(all),
+            Outlet::Faulty(inner, _) => inner.udp_mut(),
+            _ => None,
+        }
+    }
+
+    /// A multicast group among the destinations, whose many receivers cannot all control a rate.
+    pub(crate) fn group(&self) -> Option<&Endpoint> {
+        let Outlet::Udp(all) = self.bare() else { return None };
         all.iter().map(UdpSender::to).find(|to| to.is_multicast())
     }
 
@@ -101,12 +138,12 @@ impl Outlet {
 
     /// Whether equal packets in a row are better than others.
     pub(super) fn likes_trains(&self) -> bool {
-        matches!(self, Outlet::Udp(_))
+        self.is_udp()
     }
 
     /// Reports of unreachable peers, and system calls, so far.
     pub(super) fn counts(&self) -> (u64, u64) {
-        match self {
+        match self.bare() {
             Outlet::Udp(all) => all
                 .iter()
                 .map(UdpSender::stats)
@@ -117,8 +154,8 @@ impl Outlet {
     }
 
     /// What ends a wait in it at once.
-    pub(super) fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
-        match self {
+    pub(crate) fn stop_flag(&self) -> Option<Arc<AtomicBool>> {
+        match self.bare() {
             Outlet::Tcp(tcp) => Some(tcp.stop_flag()),
             _ => None,
         }
@@ -163,13 +200,37 @@ impl Outlet {
                 Ok(all)
             }
             Outlet::Custom(own) => own.deliver(substream, packets),
+            Outlet::Faulty(inner, faulty) => {
+                faulty.send(substream, packets, &mut |to, packets| inner.send(to, packets, stop))
+            }
+        }
+    }
+
+    /// Hand on `packets` to the first destination. A socket without room refuses them, and is not waited for: a mirror must not
+    /// slow down what it copies.
+    pub(crate) fn send_now(&mut self, packets: Gathered<'_>) -> io::Result<Sent> {
+        match self {
+            Outlet::Udp(udp) => udp[0].try_send_gathered(packets),
+            other => other.send(0, packets, &|| false),
+        }
+    }
+
+    /// Send what injected faults hold back.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Outlet::Faulty(inner, faulty) => {
+                faulty.flush(&mut |to, packets| inner.send(to, packets, &|| false))
+            }
+            _ => Ok(()),
         }
     }
 
     /// Let what is on its way arrive, and say that it is the end.
-    pub(super) fn finish(self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
         match self {
             Outlet::Tcp(tcp) => tcp.finish().map(|_| ()),
+            Outlet::Faulty(inner, _) => inner.finish(),
             _ => Ok(()),
         }
     }

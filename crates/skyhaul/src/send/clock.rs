@@ -1,0 +1,84 @@
+//! What other threads say to a sending thread, and how it waits.
+
+use super::SendStats;
+use crate::control::Progress;
+use skyhaul_core::placement::Nanos;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// What other threads say to the one that sends.
+#[derive(Debug)]
+pub(crate) struct Control {
+    /// Jobs with lower numbers are cancelled.
+    pub(crate) cancelled_below: AtomicU64,
+    /// Bits per second.
+    pub(crate) rate: AtomicU64,
+    pub(crate) stats: Mutex<SendStats>,
+    /// Where receivers control the rate: the state for each.
+    pub(crate) progress: Mutex<Vec<Progress>>,
+    nap: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Control {
+    pub(crate) fn new(rate: u64) -> Self {
+        Self {
+            cancelled_below: AtomicU64::new(0),
+            rate: AtomicU64::new(rate),
+            stats: Mutex::default(),
+            progress: Mutex::default(),
+            nap: Mutex::default(),
+            wake: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn is_cancelled(&self, number: u64) -> bool {
+        number < self.cancelled_below.load(Ordering::Relaxed)
+    }
+
+    /// Wake a sender that waits for its time.
+    pub(crate) fn wake(&self) {
+        drop(self.nap.lock().unwrap_or_else(PoisonError::into_inner));
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn stats(&self) -> MutexGuard<'_, SendStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The time, and waiting for it.
+pub(crate) trait Clock: Send {
+    fn now(&self) -> Nanos;
+    /// Sleep until about `due`, or until something changed (`still` is false).
+    fn wait(&self, due: Nanos, control: &Control, still: &dyn Fn() -> bool);
+}
+
+/// This machine's clock.
+pub(crate) struct Real(pub(crate) Instant);
+
+impl Clock for Real {
+    fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// A little longer than needed where that is soon: to sleep and be woken costs some µs of CPU time, so at high
+    /// rates some trains go out together, and the pacer keeps the rate.
+    fn wait(&self, due: Nanos, control: &Control, still: &dyn Fn() -> bool) {
+        const SHORTEST: Duration = Duration::from_micros(60);
+        const SHORT: Duration = Duration::from_millis(2);
+        /// Not everything that ends a wait also wakes it.
+        const LONGEST: Duration = Duration::from_millis(50);
+        let left = Duration::from_nanos(due.0.saturating_sub(self.now().0));
+        if left <= SHORT {
+            std::thread::sleep(left.max(SHORTEST));
+            return;
+        }
+        let nap = control.nap.lock().unwrap_or_else(PoisonError::into_inner);
+        if still() {
+            drop(control.wake.wait_timeout(nap, left.min(LONGEST)));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Heaps as what an [`Engine`](crate::send::Engine) sends.
+
+use super::burst::Burst;
+use super::run::Run;
+use crate::send::{Limits, Next, SendError, SendStats, Source};
+use skyhaul_io::gathered::Extent;
+use skyhaul_io::udp::send::Sent;
+use std::io::IoSlice;
+use std::ops::Range;
+
+/// A run, and the memory for its packets.
+pub(super) struct Heaps<'r, 'h> {
+    pub(super) run: Run<'h>,
+    pub(super) burst: &'r mut Burst,
+    /// Called for each job that ended, with the bytes of its packets or the error.
+    pub(super) done: &'r mut dyn FnMut(usize, Result<u64, SendError>),
+}
+
+impl Source for Heaps<'_, '_> {
+    fn next(&mut self) -> Result<Next, SendError> {
+        Ok(self.run.next_rate()?.map_or(Next::End, Next::Packets))
+    }
+
+    fn fill(&mut self, limits: Limits) -> Result<(), SendError> {
+        self.run.fill(self.burst, limits)
+    }
+
+    fn packets(&self) -> usize {
+        self.burst.packets()
+    }
+
+    fn substreams(&self) -> Range<usize> {
+        self.burst.substreams()
+    }
+
+    fn gather<'a>(
+        &'a mut self,
+        substream: usize,
+        slices: &mut Vec<IoSlice<'a>>,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), usize> {
+        self.burst.gather(self.run.entries, substream, slices, extents)
+    }
+
+    fn jobs(&self) -> Range<usize> {
+        self.burst.touched.clone()
+    }
+
+    fn is_mid_packet(&self) -> bool {
+        self.run.is_mid_packet()
+    }
+
+    fn leave_out(&mut self, job: usize, error: SendError) {
+        self.burst.remove(job);
+        self.run.skip(job);
+        (self.done)(job, Err(error));
+    }
+
+    fn sent(&mut self, _: Sent, stats: &mut SendStats) {
+        stats.heaps += self.burst.heaps;
+        stats.packets += self.burst.whole;
+        stats.payload_bytes += self.burst.payload_bytes;
+    }
+
+    fn finish_batch(&mut self) {
+        for &(job, bytes) in &self.burst.jobs {
+            (self.done)(job, Ok(bytes));
+        }
+    }
+}
