@@ -174,12 +174,6 @@ impl Coverage {
             }
         }
     }
-
-    /// Whether all of `within` is there.
-    #[must_use]
-    pub fn covers(&self, within: &Range<u64>) -> bool {
-        self.prefix(within.start) >= within.end
-    }
 }
 
 /// Which unit begins where the part does.

@@ -20,13 +20,11 @@ pub struct TcpSendOptions {
     /// How long connecting, or a write that waits, may make no progress. A receiver that holds the sender back for
     /// longer is taken for dead, by the kernel too (`TCP_USER_TIMEOUT`).
     pub patience: Duration,
-    /// After a break, the non-blocking calls connect again, waiting this long at first and up to 32 times as long.
-    pub reconnect: Option<Duration>,
 }
 
 impl Default for TcpSendOptions {
     fn default() -> Self {
-        Self { congestion: "cubic".into(), patience: Duration::from_secs(10), reconnect: None }
+        Self { congestion: "cubic".into(), patience: Duration::from_secs(10) }
     }
 }
 

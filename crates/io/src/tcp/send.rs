@@ -1,9 +1,8 @@
 //! Sending whole packets over a TCP connection.
 //!
 //! The packets of one call go out in as few gathered writes as the kernel takes; give it 256 KiB or more at a time
-//! where speed counts. The calls that wait do so in the kernel, and look at the [stop flag](TcpSender::stop_flag) and
-//! the clock 50 times a second. The others never leave half a packet behind: what the kernel took only part of is kept,
-//! and sent before anything else.
+//! where speed counts. Calls wait in the kernel, and look at the [stop flag](TcpSender::stop_flag) and
+//! the clock 50 times a second.
 
 use super::{
     gather::Gather,
@@ -11,7 +10,6 @@ use super::{
 };
 use crate::{
     address::{Endpoint, system_text},
-    source::Train,
     udp::send::Sent,
 };
 use socket2::{SockAddr, SockRef, Socket};
@@ -22,7 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Most slices of one write (`UIO_MAXIOV`).
@@ -31,12 +29,10 @@ const SLICES: usize = 1024;
 /// What a sender did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TcpSenderStats {
-    /// Packets the kernel took whole (or whose end is kept here to follow).
+    /// Packets the kernel took whole.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Packets refused since there was no room, or no connection.
-    pub refused: u64,
     /// Connections that broke.
     pub broken: u64,
     /// What the last break was.
@@ -49,19 +45,12 @@ pub struct TcpSenderStats {
     pub congestion: String,
 }
 
-enum State {
-    Connected(TcpStream),
-    Connecting { socket: Socket, since: Instant, pause: Duration },
-    Broken { since: Instant, pause: Duration },
-}
-
 /// One connection to one receiver.
 pub struct TcpSender {
     at: Endpoint,
     options: TcpSendOptions,
-    state: State,
-    /// The rest of a packet the kernel took only part of.
-    tail: Vec<u8>,
+    /// None once it broke.
+    stream: Option<TcpStream>,
     gather: Gather,
     stop: Arc<AtomicBool>,
     stats: TcpSenderStats,
@@ -101,8 +90,7 @@ impl TcpSender {
         Self {
             at: at.clone(),
             options: options.clone(),
-            state: State::Connected(socket.into()),
-            tail: Vec::new(),
+            stream: Some(socket.into()),
             gather: Gather::default(),
             stop: Arc::default(),
             stats: TcpSenderStats { congestion, ..TcpSenderStats::default() },
@@ -124,7 +112,7 @@ impl TcpSender {
     /// Whether the connection stands.
     #[must_use]
     pub fn is_connected(&self) -> bool {
-        matches!(self.state, State::Connected(_))
+        self.stream.is_some()
     }
 
     /// While this is true, nothing waits: another thread sets it to end a call that does, within about 20 ms. The call
@@ -142,9 +130,9 @@ impl TcpSender {
     pub fn send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0) };
         let bytes = self.wait_for(packets.as_flattened())?;
-        let sent = Sent { packets: packets.len(), bytes, refused: 0 };
-        self.count(sent);
-        Ok(sent)
+        self.stats.packets += packets.len() as u64;
+        self.stats.bytes += bytes as u64;
+        Ok(Sent { packets: packets.len(), bytes, refused: 0 })
     }
 
     /// Send all `slices` one behind the other, whatever packets they make: a heap of many items as one packet, or
@@ -168,7 +156,6 @@ impl TcpSender {
                 format!("send to {}: not connected; hint: reconnect", self.at),
             ));
         }
-        self.flush_tail(true)?;
         let mut gather = std::mem::take(&mut self.gather);
         let before = self.stats.taken;
         let sent = gather.each(slices, |slices| self.patiently(slices, before));
@@ -184,7 +171,7 @@ impl TcpSender {
                 return Err(self.stopped(before));
             }
             let end = slices.len().min(SLICES);
-            match self.once(&slices[..end], true)? {
+            match self.once(&slices[..end])? {
                 Some(wrote) => {
                     IoSlice::advance_slices(&mut slices, wrote);
                     moved = Instant::now();
@@ -206,129 +193,23 @@ impl TcpSender {
         io::Error::new(io::ErrorKind::ConnectionAborted, format!("send to {}: {text}", self.at))
     }
 
-    /// Send as many of `packets` as there is room for now; the rest is refused and counted.
-    ///
-    /// # Errors
-    /// The connection broke. With [`TcpSendOptions::reconnect`] that is not an error, and packets are refused until the
-    /// connection is restored.
-    pub fn try_send<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
-        const { assert!(N > 0) };
-        self.try_slices(packets.as_flattened(), N)
-    }
-
-    /// Send a train on as it was received, without waiting.
-    ///
-    /// # Errors
-    /// As [`try_send`](Self::try_send).
-    pub fn try_forward(&mut self, train: &Train<'_>) -> io::Result<Sent> {
-        const MOST: usize = 64;
-        let mut sent = Sent::default();
-        let mut slices = [IoSlice::new(&[]); MOST];
-        let mut packets = train.packets().peekable();
-        while packets.peek().is_some() {
-            let mut n = 0;
-            for (slice, packet) in slices.iter_mut().zip(&mut packets) {
-                *slice = IoSlice::new(packet);
-                n += 1;
-            }
-            let more = self.try_slices(&slices[..n], 1)?;
-            sent.packets += more.packets;
-            sent.bytes += more.bytes;
-            sent.refused += more.refused;
-        }
-        Ok(sent)
-    }
-
-    /// Send what is kept of a packet, then close for writing. The peer sees a clean end.
+    /// Close for writing. The peer sees a clean end.
     ///
     /// # Errors
     /// The connection broke first.
-    pub fn finish(mut self) -> io::Result<TcpSenderStats> {
-        self.flush_tail(true)?;
-        if let State::Connected(stream) = &self.state {
+    pub fn finish(self) -> io::Result<TcpSenderStats> {
+        if let Some(stream) = &self.stream {
             stream.shutdown(std::net::Shutdown::Write).map_err(self.at.failing("close"))?;
         }
-        Ok(self.stats.clone())
+        Ok(self.stats)
     }
 
-    fn try_slices(&mut self, slices: &[IoSlice<'_>], each: usize) -> io::Result<Sent> {
-        let none = Sent { refused: slices.len() / each, ..Sent::default() };
-        let result = match self.reconnected().then(|| self.flush_tail(false)) {
-            Some(Ok(true)) => self.write(slices, each),
-            Some(Err(error)) => Err(error),
-            Some(Ok(false)) | None => Ok(none),
-        };
-        let sent = match result {
-            Err(error) if self.options.reconnect.is_none() => return Err(error),
-            // Broken: how many got through in this call cannot be told, so none is claimed.
-            Err(_) => none,
-            Ok(sent) => sent,
-        };
-        self.count(sent);
-        Ok(sent)
-    }
-
-    fn count(&mut self, sent: Sent) {
-        self.stats.packets += sent.packets as u64;
-        self.stats.bytes += sent.bytes as u64;
-        self.stats.refused += sent.refused as u64;
-    }
-
-    /// Write `slices`, `each` to a packet, as far as there is room.
-    fn write(&mut self, slices: &[IoSlice<'_>], each: usize) -> io::Result<Sent> {
-        let mut sent = Sent::default();
-        let mut at = 0;
-        while at < slices.len() {
-            let end = slices.len().min(at + SLICES);
-            let Some(mut wrote) = self.once(&slices[at..end], false)? else { break };
-            sent.bytes += wrote;
-            while at < slices.len() && wrote >= slices[at].len() {
-                wrote -= slices[at].len();
-                at += 1;
-            }
-            if wrote > 0 || at % each > 0 {
-                // The kernel stopped within a packet: its rest must follow before anything else.
-                let end = (at / each + 1) * each;
-                for slice in &slices[at..end] {
-                    let skip = wrote.min(slice.len());
-                    wrote -= skip;
-                    self.tail.extend_from_slice(&slice[skip..]);
-                }
-                sent.bytes += self.tail.len();
-                at = end;
-                if !self.flush_tail(false)? {
-                    break;
-                }
-            }
-        }
-        sent.packets = at / each;
-        sent.refused = (slices.len() - at) / each;
-        Ok(sent)
-    }
-
-    /// Send the rest of a packet; whether all of it went.
-    fn flush_tail(&mut self, wait: bool) -> io::Result<bool> {
-        if self.tail.is_empty() {
-            return Ok(true);
-        }
-        let mut tail = std::mem::take(&mut self.tail);
-        if wait {
-            self.patiently(&mut [IoSlice::new(&tail)], self.stats.taken)?;
-        } else {
-            let wrote = self.once(&[IoSlice::new(&tail)], false)?.unwrap_or(0);
-            tail.drain(..wrote);
-            self.tail = tail;
-        }
-        Ok(self.tail.is_empty())
-    }
-
-    /// One write. None: there is no room (`wait`: nor was there for some milliseconds).
-    fn once(&mut self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<Option<usize>> {
-        let State::Connected(stream) = &mut self.state else { return Ok(None) };
+    /// One write. None: there was no room for some milliseconds.
+    fn once(&mut self, slices: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        let Some(stream) = &self.stream else { return Ok(None) };
         self.stats.calls += 1;
         // Not every program that uses this ignores SIGPIPE.
-        let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
-        let error = match SockRef::from(&*stream).send_vectored_with_flags(slices, flags) {
+        let error = match SockRef::from(stream).send_vectored_with_flags(slices, libc::MSG_NOSIGNAL) {
             Ok(0) if slices.iter().any(|s| !s.is_empty()) => io::ErrorKind::WriteZero.into(),
             Ok(n) => {
                 self.stats.taken += n as u64;
@@ -344,44 +225,7 @@ impl TcpSender {
     fn broke(&mut self, error: &io::Error) -> io::Error {
         self.stats.broken += 1;
         self.stats.last_break = Some(system_text(error));
-        self.tail.clear();
-        let pause = self.options.reconnect.unwrap_or_default();
-        self.state = State::Broken { since: Instant::now(), pause };
+        self.stream = None;
         self.at.failed("send to", error)
-    }
-
-    /// Move on with connecting again, without waiting; whether the connection stands.
-    fn reconnected(&mut self) -> bool {
-        let (State::Broken { .. } | State::Connecting { .. }) = self.state else { return true };
-        let Some(first) = self.options.reconnect else { return false };
-        let longest = first.saturating_mul(32);
-        let broken = |pause: Duration| State::Broken { since: Instant::now(), pause: pause.min(longest) };
-        self.state = match std::mem::replace(&mut self.state, broken(longest)) {
-            State::Broken { since, pause } if since.elapsed() >= pause => match self.begin_connecting() {
-                Ok(socket) => State::Connecting { socket, since: Instant::now(), pause },
-                Err(_) => broken(pause * 2),
-            },
-            State::Connecting { socket, since, pause } => {
-                let failed = matches!(socket.take_error(), Ok(Some(_)) | Err(_));
-                if failed || since.elapsed() > self.options.patience {
-                    broken(pause * 2)
-                } else if socket.peer_addr().is_ok() && socket.set_nonblocking(false).is_ok() {
-                    State::Connected(socket.into())
-                } else {
-                    State::Connecting { socket, since, pause }
-                }
-            }
-            other => other,
-        };
-        self.is_connected()
-    }
-
-    fn begin_connecting(&self) -> io::Result<Socket> {
-        let socket = connecting(&self.at, &self.options)?;
-        socket.set_nonblocking(true)?;
-        match socket.connect(&SockAddr::from(self.at.address)) {
-            Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
-            _ => Ok(socket),
-        }
     }
 }

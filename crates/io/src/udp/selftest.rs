@@ -11,6 +11,7 @@ use super::{
     option::set,
     submit::{Packets, SendMode, submit},
 };
+use crate::gathered::{Extent, Gathered};
 use std::{
     io::{self, IoSlice},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
@@ -74,8 +75,10 @@ fn over(loopback: IpAddr) -> SelfTest {
 
 fn one_train(to: &UdpSocket, from: &UdpSocket, count: usize, length: usize) -> Result<(), String> {
     let bytes: Vec<u8> = (0..count * length).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect();
-    let packets: Vec<IoSlice<'_>> = bytes.chunks(length).map(IoSlice::new).collect();
-    let packets = Packets::Equal { slices: &packets, each: 1 };
+    let slices: Vec<IoSlice<'_>> = bytes.chunks(length).map(IoSlice::new).collect();
+    let extents: Vec<Extent> =
+        slices.iter().enumerate().map(|(first, slice)| Extent { first, bytes: slice.len() }).collect();
+    let packets = Packets(Gathered::new(&slices, &extents));
     let (groups, n) = packets.cut(0, SendMode::Gso);
     submit(from.as_fd(), packets, &groups[..n], true).map_err(|e| format!("refused: {e}"))?;
     let source = from.local_addr().map_err(|e| e.to_string())?;

@@ -34,10 +34,10 @@ use super::{
 };
 use crate::{
     address::Endpoint,
-    gathered::Gathered,
+    gathered::{Extent, Gathered},
     host::interface::interface_index,
     quantity::Size,
-    source::{Buffer, Train},
+    source::Buffer,
 };
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
@@ -161,7 +161,10 @@ impl UdpSender {
     /// A fault that prevents further work: a packet longer than 65,507 bytes, an interface that has disappeared.
     pub fn send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
-        self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, true)
+        let bytes = |n: usize| packets[n].iter().map(|slice| slice.len()).sum();
+        let extents: Vec<Extent> =
+            (0..packets.len()).map(|n| Extent { first: n * N, bytes: bytes(n) }).collect();
+        self.send_gathered(Gathered::new(packets.as_flattened(), &extents))
     }
 
     /// The same for packets with any number of slices each (more than 16 to a packet cost the kernel more than
@@ -170,47 +173,16 @@ impl UdpSender {
     /// # Errors
     /// As [`send_train`](Self::send_train).
     pub fn send_gathered(&mut self, packets: Gathered<'_>) -> io::Result<Sent> {
-        self.send_all(Packets::Own(packets), true)
+        self.send_all(Packets(packets), true)
     }
 
-    /// As [`send_train`](Self::send_train), but what the socket has no room for now is refused and counted, never waited for: for mirrors,
-    /// which must not slow down what they copy.
-    ///
-    /// # Errors
-    /// As [`send_train`](Self::send_train).
-    pub fn try_send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
-        const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
-        self.send_all(Packets::Equal { slices: packets.as_flattened(), each: N }, false)
-    }
-
-    /// As [`send_gathered`](Self::send_gathered), without waiting, like [`try_send_train`](Self::try_send_train).
+    /// As [`send_gathered`](Self::send_gathered), but what the socket has no room for now is refused and counted, never
+    /// waited for: for mirrors, which must not slow down what they copy.
     ///
     /// # Errors
     /// As [`send_train`](Self::send_train).
     pub fn try_send_gathered(&mut self, packets: Gathered<'_>) -> io::Result<Sent> {
-        self.send_all(Packets::Own(packets), false)
-    }
-
-    /// Forward a train as it was received: the same packets, in place, without waiting.
-    ///
-    /// # Errors
-    /// As [`send_train`](Self::send_train).
-    pub fn try_forward(&mut self, train: &Train<'_>) -> io::Result<Sent> {
-        let mut sent = Sent::default();
-        let mut slices = [IoSlice::new(&[]); TRAIN_PACKETS];
-        let mut packets = train.packets().peekable();
-        while packets.peek().is_some() {
-            let mut n = 0;
-            for (slice, packet) in slices.iter_mut().zip(&mut packets) {
-                *slice = IoSlice::new(packet);
-                n += 1;
-            }
-            let more = self.send_all(Packets::Equal { slices: &slices[..n], each: 1 }, false)?;
-            sent.packets += more.packets;
-            sent.bytes += more.bytes;
-            sent.refused += more.refused;
-        }
-        Ok(sent)
+        self.send_all(Packets(packets), false)
     }
 
     fn send_all(&mut self, packets: Packets<'_>, wait: bool) -> io::Result<Sent> {

@@ -2,7 +2,7 @@
 
 use crate::gathered::Gathered;
 use std::{
-    io::{self, IoSlice},
+    io,
     mem::{self, MaybeUninit},
     os::fd::{AsRawFd, BorrowedFd},
 };
@@ -45,15 +45,6 @@ impl SendMode {
     }
 }
 
-/// Packets as one flat list of slices.
-#[derive(Clone, Copy)]
-pub(super) enum Packets<'a> {
-    /// `each` slices to a packet.
-    Equal { slices: &'a [IoSlice<'a>], each: usize },
-    /// Each packet its own number of slices.
-    Own(Gathered<'a>),
-}
-
 /// Packets that go out as one message: one packet, or a train.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Group {
@@ -63,38 +54,18 @@ pub(super) struct Group {
     segment: usize,
 }
 
+/// Packets cut into messages.
+#[derive(Clone, Copy)]
+pub(super) struct Packets<'a>(pub(super) Gathered<'a>);
+
 impl Packets<'_> {
     pub(super) fn count(&self) -> usize {
-        match self {
-            Packets::Equal { slices, each } => slices.len() / each,
-            Packets::Own(packets) => packets.count(),
-        }
-    }
-
-    #[inline]
-    fn length(&self, packet: usize) -> usize {
-        match self {
-            Packets::Equal { slices, each } => slices[packet * each..][..*each].iter().map(|s| s.len()).sum(),
-            Packets::Own(packets) => packets.length(packet),
-        }
-    }
-
-    #[inline]
-    fn run(&self, first: usize, count: usize) -> &[IoSlice<'_>] {
-        match self {
-            Packets::Equal { slices, each } => &slices[first * each..][..count * each],
-            Packets::Own(packets) => packets.run(first, count),
-        }
+        self.0.count()
     }
 
     /// How many packets, from `at` on, have no more slices than one system call takes.
     fn within_limit(&self, at: usize, most: usize) -> usize {
-        match self {
-            Packets::Equal { .. } => most,
-            Packets::Own(packets) => {
-                (1..=most).rev().find(|&n| packets.run(at, n).len() <= MOST_SLICES).unwrap_or(1)
-            }
-        }
+        (1..=most).rev().find(|&n| self.0.run(at, n).len() <= MOST_SLICES).unwrap_or(1)
     }
 
     /// Cut what follows packet `at` into the messages of one system call.
@@ -113,7 +84,7 @@ impl Packets<'_> {
     }
 
     fn single(&self, at: usize) -> Group {
-        let bytes = self.length(at);
+        let bytes = self.0.length(at);
         Group { first: at, packets: 1, bytes, segment: bytes }
     }
 
@@ -122,7 +93,7 @@ impl Packets<'_> {
         let mut group = self.single(at);
         let most = self.within_limit(at, TRAIN_PACKETS.min(self.count() - at));
         while group.packets < most && group.segment > 0 {
-            let length = self.length(at + group.packets);
+            let length = self.0.length(at + group.packets);
             if length == 0 || length > group.segment || group.bytes + length > TRAIN_BYTES {
                 break;
             }
@@ -156,7 +127,7 @@ pub(super) fn submit(
     for ((group, header), segment) in groups.iter().zip(&mut headers).zip(&mut segments) {
         // SAFETY: mmsghdr is integers and pointers, for which zero is a value.
         let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
-        let slices = packets.run(group.first, group.packets);
+        let slices = packets.0.run(group.first, group.packets);
         // An IoSlice is an iovec by the standard library's promise.
         message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_hdr.msg_iovlen = slices.len() as _;

@@ -8,7 +8,7 @@ mod sending;
 use common::*;
 use skyhaul_io::{
     address::Endpoint,
-    source::{Source, Train},
+    source::Source,
     tcp::{Fixed, Frame, TcpOptions, TcpSendOptions, TcpSender, TcpSource},
 };
 use std::{

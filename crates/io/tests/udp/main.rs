@@ -13,7 +13,7 @@ use skyhaul_io::{
     source::Source,
     udp::{
         Tier, UdpOptions, UdpSource,
-        send::{SendMode, SendOptions, UdpSender},
+        send::{SendMode, SendOptions, Sent, UdpSender},
     },
 };
 use std::{
@@ -289,19 +289,22 @@ fn a_buffer_the_kernel_caps_has_its_remedy() {
     assert!(stats.remedies.iter().any(|r| r.contains("sysctl -w net.core.rmem_max=2147483648")), "{stats:?}");
 }
 
+/// Send packets without waiting.
+fn try_send<'p>(to: &mut UdpSender, packets: impl Iterator<Item = &'p [u8]>) -> std::io::Result<Sent> {
+    let slices: Vec<_> = packets.map(IoSlice::new).collect();
+    let extents: Vec<_> =
+        slices.iter().enumerate().map(|(first, slice)| Extent { first, bytes: slice.len() }).collect();
+    to.try_send_gathered(Gathered::new(&slices, &extents))
+}
+
 #[test]
 fn a_mirror_never_waits_and_counts_what_is_refused() {
     // Nobody listens: the kernel answers each packet with an error on the next call.
     let gone = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut mirror = sender(&Endpoint::udp(gone), SendMode::Auto);
     let bytes = packet(0, 0, 5000);
-    let sender_address = gone;
     for _ in 0..50 {
-        let train = skyhaul_io::source::Train {
-            stride: 1000,
-            ..skyhaul_io::source::Train::single(&bytes, &sender_address)
-        };
-        let sent = mirror.try_forward(&train).unwrap();
+        let sent = try_send(&mut mirror, bytes.chunks(1000)).unwrap();
         assert_eq!(sent.packets + sent.refused, 5);
     }
     assert!(mirror.stats().unreachable > 0);
@@ -315,7 +318,9 @@ fn a_forwarded_train_arrives_as_it_was() {
     let packets: Vec<_> = (0..200).map(|n| packet(0, n, if n % 50 == 49 { 30 } else { 1472 })).collect();
     send(&mut sender(&Endpoint::udp(first.local()), SendMode::Auto), &packets);
     while first
-        .poll(Duration::from_millis(20), &mut |t| assert_eq!(mirror.try_forward(&t).unwrap().refused, 0))
+        .poll(Duration::from_millis(20), &mut |t| {
+            assert_eq!(try_send(&mut mirror, t.packets()).unwrap().refused, 0)
+        })
         .unwrap()
         > 0
     {}

@@ -6,6 +6,7 @@
 use skyhaul_core::control::{ControlConfig, ControlStats, Controller, Phase, Report};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::feedback::{self, Mark, Message, State};
+use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::udp::send::UdpSender;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -157,7 +158,8 @@ impl RateControl {
             ..Mark::default()
         };
         let octets = mark.octets();
-        let sent = sender.try_send_train(&[[IoSlice::new(&octets)]])?;
+        let (slices, extents) = ([IoSlice::new(&octets)], [Extent { first: 0, bytes: octets.len() }]);
+        let sent = sender.try_send_gathered(Gathered::new(&slices, &extents))?;
         self.not_data = Some((packets + sent.packets as u64, bytes + sent.bytes as u64));
         self.marks = self.marks.wrapping_add(1);
         self.control.marked(now);
