@@ -24,6 +24,7 @@ use super::{
     layout::{Keep, Place},
     numbering::Numbering,
     restamp::{RestampError, Restamper},
+    trial::{Draw, Trial},
 };
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
@@ -102,6 +103,12 @@ pub trait Family: Sync {
     /// Packets for [`fuzz`](Self::fuzz) that reach deep.
     #[doc(hidden)]
     fn seeds(&self) -> Vec<Vec<u8>>;
+
+    /// Kinds of its streams that simulated senders send, where they are of frames.
+    #[doc(hidden)]
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        &[]
+    }
 }
 
 /// A family of the registry. Two are the same if their names are.
