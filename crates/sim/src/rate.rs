@@ -7,8 +7,8 @@
 //! rate::judge(&world, &rows).unwrap();
 //! ```
 
+use crate::ledger::{Held, hold};
 use crate::link::{Link, Load, Peer, Row};
-use crate::model::{Held, hold};
 use crate::random::Random;
 use skyhaul_core::control::ControlConfig;
 use skyhaul_core::placement::Nanos;
