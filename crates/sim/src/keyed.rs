@@ -23,7 +23,6 @@ use stream::{Id, Shape, Told};
 
 impl<W: wire::Keyed> World<Objects<W>> {
     /// The world of this seed.
-    #[must_use]
     pub fn random(seed: u64) -> World<Objects<W>> {
         let mut random = Random(seed ^ 0x0005_9EAD);
         let forms = (0..).map_while(|form| Some((form, number_bits::<W>(form)?)));
@@ -131,7 +130,7 @@ impl<W: wire::Keyed> Side for Objects<W> {
     }
 
     fn judge(&self) -> KeyedJudge<'_, W> {
-        KeyedJudge::new(self)
+        KeyedJudge { side: self, books: Default::default() }
     }
 
     fn packet(&self, id: Id) -> Vec<u8> {

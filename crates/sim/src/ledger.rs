@@ -10,7 +10,7 @@ use skyhaul_core::placement::{Key, Placement};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Says what does not hold.
+/// `Err` says what does not hold.
 pub type Held<T = ()> = Result<T, String>;
 
 /// `Err` with the text unless the condition holds.
@@ -54,13 +54,11 @@ impl Ledger {
     }
 
     /// Where the furthest of an object's payloads ends.
-    #[must_use]
     pub fn high(&self, key: Key) -> u64 {
         self.parts(key).map(|part| part.end).max().unwrap_or(0)
     }
 
     /// Whether something of an object is where this part would be.
-    #[must_use]
     pub fn overlaps(&self, part: &Placement) -> bool {
         let end = part.offset.saturating_add(part.length);
         self.parts(part.key).any(|there| there.start < end && part.offset < there.end)
@@ -68,9 +66,6 @@ impl Ledger {
 
     /// An object, or a part of one, came out: what is told as there is what was accepted there, to the byte, and nothing
     /// else is. Returns the places of its payloads.
-    ///
-    /// # Errors
-    /// What does not hold.
     pub fn retire(&mut self, told: &Retired<Vec<u8>>) -> Held<Vec<Range<u64>>> {
         let mut from = told.range.start;
         for hole in &told.missing {
@@ -115,9 +110,6 @@ impl Ledger {
     }
 
     /// Nothing more will come out: everything that was accepted is accounted for.
-    ///
-    /// # Errors
-    /// What does not hold.
     pub fn finish(&self) -> Held {
         let left = self.waiting.keys().next();
         hold!(left.is_none(), "payloads never came out, of {left:?} first");

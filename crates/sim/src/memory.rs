@@ -44,7 +44,6 @@ pub struct Memory {
 
 impl Memory {
     /// `bytes` behind some disks; one of them may be 200 times slower, one may fail. Who takes blocks keeps the last `keep`.
-    #[must_use]
     pub fn random(random: &mut Random, bytes: u64, keep: usize) -> Memory {
         let base = random.pick(&[0, 0, 10_000, 1_000_000]);
         let mut disks: Vec<Disk> = (0..random.between(1, 4))
@@ -90,7 +89,6 @@ impl Memory {
     }
 
     /// Blocks that objects under construction have, or that are retired and not taken.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
@@ -150,7 +148,6 @@ impl Memory {
     }
 
     /// Whether every byte is free, kept or being written.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         let away = self.kept.iter().chain(self.writing.iter().map(|writing| &writing.block));
         self.held == 0 && self.free + away.map(|block| block.len() as u64).sum::<u64>() == self.total

@@ -36,7 +36,6 @@ pub struct Network {
 
 impl Network {
     /// Some network: a third of them only lose, double, reorder and stall.
-    #[must_use]
     pub fn random(random: &mut Random, packets: u64) -> Network {
         let mild = random.chance(0.33);
         let mut sometimes = |chance: f64, most: f64| {
@@ -67,7 +66,6 @@ impl Network {
     }
 
     /// Nothing that was not sent so can get into the stream: everything the receiver tells can be held against what was.
-    #[must_use]
     pub fn is_honest(&self) -> bool {
         self.corrupt == 0.0 && self.truncate == 0.0 && self.cut == 0.0 && self.hostile == 0.0
     }

@@ -57,7 +57,6 @@ impl World<Frames> {
     }
 
     /// These packets of this stream over this network, to a receiver with so many blocks.
-    #[must_use]
     pub fn of(seed: u64, frames: Frames, network: Network, journey: Journey, blocks: u64) -> World<Frames> {
         let mut random = Random(seed ^ 0x0A11);
         let order = frames.order(&journey, &mut random.fork());
@@ -91,7 +90,7 @@ impl Side for Frames {
     }
 
     fn judge(&self) -> OrderedJudge<'_> {
-        OrderedJudge::new(self)
+        OrderedJudge { side: self, books: Default::default() }
     }
 
     fn packet(&self, position: u64) -> Vec<u8> {

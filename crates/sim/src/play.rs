@@ -14,15 +14,11 @@ fn keyed() -> impl Iterator<Item = FamilyRef> {
 }
 
 /// How many numbers it takes for a world of frames and one of each family of keyed objects.
-#[must_use]
 pub fn round() -> u64 {
     1 + keyed().count() as u64
 }
 
 /// Play the world of this seed.
-///
-/// # Errors
-/// What did not hold.
 pub fn seed(seed: u64, log: Log<'_>) -> Held<Tally> {
     struct Play<'a>(u64, Log<'a>);
     impl VisitKeyed for Play<'_> {
@@ -41,9 +37,6 @@ pub fn seed(seed: u64, log: Log<'_>) -> Held<Tally> {
 }
 
 /// Play all small worlds of all families of keyed objects, of those with two faults each `every`-th.
-///
-/// # Errors
-/// What did not hold, in which of them.
 pub fn small(every: usize) -> Held<Tally> {
     struct Play(usize);
     impl VisitKeyed for Play {

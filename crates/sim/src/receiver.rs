@@ -13,9 +13,6 @@ use std::collections::BTreeSet;
 
 impl<S: Side> World<S> {
     /// Play it to its end.
-    ///
-    /// # Errors
-    /// What did not hold.
     pub fn run(&self, log: Log<'_>) -> Held<Tally> {
         let mut receiver = Receiver {
             world: self,

@@ -50,7 +50,6 @@ impl Tally {
     }
 
     /// All counts, each with its name.
-    #[must_use]
     pub fn rows(&self) -> Vec<(String, u64)> {
         let row = |name: &str, count: u64| (name.to_owned(), count);
         let mut rows = vec![row("worlds", self.worlds), row("  with exact losses", self.exact)];

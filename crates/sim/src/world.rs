@@ -104,15 +104,9 @@ pub trait Side: Debug + Sized {
 /// What must hold of a window of one policy. Keys are those by which senders know their objects.
 pub trait Judge<S: Side> {
     /// A part was accepted; `of` a packet that was sent, unless it was damaged or forged. The ledger has it after that.
-    ///
-    /// # Errors
-    /// What does not hold.
     fn accept(&mut self, ledger: &Ledger, part: &Placement, of: Option<S::Id>, now: Nanos) -> Held;
 
     /// A refusal must have its reason.
-    ///
-    /// # Errors
-    /// What does not hold.
     fn refuse(
         &mut self,
         ledger: &Ledger,
@@ -123,9 +117,6 @@ pub trait Judge<S: Side> {
     ) -> Held;
 
     /// An object, or a part of one, was handed on, with these of its payloads.
-    ///
-    /// # Errors
-    /// What does not hold.
     fn retire(
         &mut self,
         ledger: &Ledger,
@@ -148,14 +139,8 @@ pub trait Judge<S: Side> {
     fn forget(&mut self, _source: u64) {}
 
     /// Nothing is more than it may be, and nothing was due before `overdue`.
-    ///
-    /// # Errors
-    /// What does not hold.
     fn limits(&self, overdue: Nanos, held: usize) -> Held;
 
     /// Nothing more will come out. Adds what it counted.
-    ///
-    /// # Errors
-    /// What does not hold.
     fn finish(&self, world: &World<S>, ledger: &Ledger, tally: &mut Tally) -> Held;
 }

@@ -77,9 +77,6 @@ impl Came {
 }
 
 /// Hold what was handed on against what arrived. Whether all of it had to be exact.
-///
-/// # Errors
-/// What does not hold.
 pub(super) fn hold<W: Keyed>(world: &World<Objects<W>>, told: &Told, tally: &Tally) -> Held<bool> {
     let came = came(world);
     let refused = |why: Reject| tally.rejects.get(why) > 0;

@@ -29,10 +29,15 @@ struct Open {
     number: u64,
 }
 
-/// Everything that is under construction, and everything that was handed on.
+/// Who sends, everything that is under construction, and everything that was handed on.
 #[derive(Debug)]
 pub struct KeyedJudge<'a, W> {
-    side: &'a Objects<W>,
+    pub(super) side: &'a Objects<W>,
+    pub(super) books: Books,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
     open: BTreeMap<Key, Open>,
     opened: u64,
     /// When each object was handed on, in order, and whether it was complete.
@@ -43,25 +48,13 @@ pub struct KeyedJudge<'a, W> {
     told: Told,
 }
 
-impl<'a, W: Keyed> KeyedJudge<'a, W> {
-    pub(super) fn new(side: &'a Objects<W>) -> Self {
-        KeyedJudge {
-            side,
-            open: BTreeMap::new(),
-            opened: 0,
-            done: Vec::new(),
-            latest: BTreeMap::new(),
-            forgotten: BTreeMap::new(),
-            told: Told::default(),
-        }
-    }
-
+impl<W: Keyed> KeyedJudge<'_, W> {
     /// Whether the object is finished and must be remembered at `now`; then, whether it was complete.
     fn remembers(&self, key: Key, now: Nanos) -> Option<bool> {
-        let &at = self.latest.get(&key)?;
-        let from = self.done.len().saturating_sub(self.side.config.remember);
-        let from = from.max(self.forgotten.get(&key.source).copied().unwrap_or(0));
-        let (when, complete) = self.done[at];
+        let &at = self.books.latest.get(&key)?;
+        let from = self.books.done.len().saturating_sub(self.side.config.remember);
+        let from = from.max(self.books.forgotten.get(&key.source).copied().unwrap_or(0));
+        let (when, complete) = self.books.done[at];
         (at >= from && now.since(when) < self.side.config.remember_for).then_some(complete)
     }
 
@@ -76,18 +69,22 @@ impl<'a, W: Keyed> KeyedJudge<'a, W> {
 
     fn beside(&self, key: Key) -> impl Iterator<Item = &Open> {
         let substream = self.substream(key);
-        self.open.iter().filter(move |(other, _)| self.substream(**other) == substream).map(|(_, open)| open)
+        self.books
+            .open
+            .iter()
+            .filter(move |(other, _)| self.substream(**other) == substream)
+            .map(|(_, open)| open)
     }
 
     /// The object of this part, which begins here if it is not under construction.
     fn begin(&mut self, part: &Placement, of: Option<Id>, now: Nanos) -> Held<&mut Open> {
         let key = part.key;
-        if !self.open.contains_key(&key) {
+        if !self.books.open.contains_key(&key) {
             hold!(self.remembers(key, now).is_none(), "{key:?} is finished, and begins again");
-            self.opened += 1;
+            self.books.opened += 1;
         }
-        let fresh = Open { first: now, last: now, number: self.opened, ..Open::default() };
-        let open = self.open.entry(key).or_insert(fresh);
+        let fresh = Open { first: now, last: now, number: self.books.opened, ..Open::default() };
+        let open = self.books.open.entry(key).or_insert(fresh);
         open.plans.extend(of.map(|id| id.plan));
         open.forged |= of.is_none();
         open.size = open.size.or(part.size);
@@ -100,7 +97,7 @@ impl<'a, W: Keyed> KeyedJudge<'a, W> {
         let came_round =
             |(key, other): (&Key, &Open)| other.number > open.number && self.is_like(*key, told.key);
         let just = match told.cause {
-            Cause::Window if self.open.iter().any(came_round) => true,
+            Cause::Window if self.books.open.iter().any(came_round) => true,
             Cause::Window => {
                 self.beside(told.key).count() >= self.side.config.window
                     && self.beside(told.key).all(|other| other.number >= open.number)
@@ -132,7 +129,7 @@ impl<W: Keyed> Judge<Objects<W>> for KeyedJudge<'_, W> {
     /// Those of the part's own numbers are held where nothing is forged.
     fn refuse(&mut self, ledger: &Ledger, part: &Placement, why: Reject, of: Option<Id>, now: Nanos) -> Held {
         let (key, config) = (part.key, &self.side.config);
-        let open = self.open.get(&key);
+        let open = self.books.open.get(&key);
         let remembered = self.remembers(key, now);
         // An honest part may come to an object that a forged one, or one of an earlier run, began.
         let is_of =
@@ -169,7 +166,7 @@ impl<W: Keyed> Judge<Objects<W>> for KeyedJudge<'_, W> {
         now: Nanos,
     ) -> Held {
         let key = told.key;
-        let Some(open) = self.open.get(&key) else {
+        let Some(open) = self.books.open.get(&key) else {
             return Err(format!("{key:?} is handed on, and nothing of it was accepted"));
         };
         self.has_cause(told, open, now)?;
@@ -179,10 +176,10 @@ impl<W: Keyed> Judge<Objects<W>> for KeyedJudge<'_, W> {
         let bytes = open.size.unwrap_or(high.max(open.missed));
         hold!(told.range == (0..bytes), "{key:?} is {bytes} bytes long, not {:?}", told.range);
         hold!((told.first, told.last) == (open.first, open.last), "{key:?}: times");
-        self.latest.insert(key, self.done.len());
-        self.done.push((now, told.is_complete()));
-        if let Some(Open { size, plans, .. }) = self.open.remove(&key) {
-            self.told.given.entry(key).or_default().push(Given {
+        self.books.latest.insert(key, self.books.done.len());
+        self.books.done.push((now, told.is_complete()));
+        if let Some(Open { size, plans, .. }) = self.books.open.remove(&key) {
+            self.books.told.given.entry(key).or_default().push(Given {
                 missing: told.missing.clone(),
                 size,
                 plans,
@@ -193,40 +190,44 @@ impl<W: Keyed> Judge<Objects<W>> for KeyedJudge<'_, W> {
 
     /// The whole number of the object that is handed on with this one: of two laps, the older.
     fn known_as(&self, told: Key) -> Key {
-        let like = self.open.iter().filter(|(key, _)| self.is_like(**key, told));
+        let like = self.books.open.iter().filter(|(key, _)| self.is_like(**key, told));
         like.min_by_key(|(_, open)| open.number).map_or(told, |(key, _)| *key)
     }
 
     /// What then comes out of objects that the sender left behind is still to be retired, before it is forgotten.
     fn begins(&self, start: Key, now: Nanos) -> bool {
         let long = |since: Nanos| now.since(since) >= Nanos(100_000_000);
-        let finished = self.latest.get(&start).filter(|_| self.remembers(start, now).is_some());
-        let fresh = finished.is_some_and(|&at| !long(self.done[at].0));
-        let live = self.open.get(&start).is_some_and(|open| start.source == 0 || !long(open.last));
+        let finished = self.books.latest.get(&start).filter(|_| self.remembers(start, now).is_some());
+        let fresh = finished.is_some_and(|&at| !long(self.books.done[at].0));
+        let live = self.books.open.get(&start).is_some_and(|open| start.source == 0 || !long(open.last));
         !live && !fresh
     }
 
     fn forget(&mut self, source: u64) {
-        self.told.forgot |= self.latest.keys().any(|key| key.source == source);
-        self.forgotten.insert(source, self.done.len());
+        self.books.told.forgot |= self.books.latest.keys().any(|key| key.source == source);
+        self.books.forgotten.insert(source, self.books.done.len());
     }
 
     fn limits(&self, overdue: Nanos, held: usize) -> Held {
-        hold!(held == self.open.len(), "{held} objects are live, {} are not handed on", self.open.len());
+        hold!(
+            held == self.books.open.len(),
+            "{held} objects are live, {} are not handed on",
+            self.books.open.len()
+        );
         let mut each: BTreeMap<u64, usize> = BTreeMap::new();
-        self.open.keys().for_each(|&key| *each.entry(self.substream(key)).or_default() += 1);
+        self.books.open.keys().for_each(|&key| *each.entry(self.substream(key)).or_default() += 1);
         let window = self.side.config.window;
         hold!(each.values().all(|&count| count <= window), "a window holds too many: {each:?}");
         if let Some(timeout) = self.side.config.timeout {
-            let over = self.open.iter().find(|(_, open)| open.first.plus(timeout) < overdue);
+            let over = self.books.open.iter().find(|(_, open)| open.first.plus(timeout) < overdue);
             hold!(over.is_none(), "{:?} waits past its deadline", over.map(|(key, _)| key));
         }
         Ok(())
     }
 
     fn finish(&self, world: &World<Objects<W>>, _: &Ledger, tally: &mut Tally) -> Held {
-        hold!(self.open.is_empty(), "{} objects never came out", self.open.len());
-        tally.exact += u64::from(expect::hold(world, &self.told, tally)?);
+        hold!(self.books.open.is_empty(), "{} objects never came out", self.books.open.len());
+        tally.exact += u64::from(expect::hold(world, &self.books.told, tally)?);
         Ok(())
     }
 }

@@ -34,7 +34,6 @@ const MILLISECOND: u64 = 1_000_000;
 const LATE: Nanos = Nanos(1500 * MILLISECOND);
 
 /// Every fault that can happen to a stream of `count` packets; the first is none.
-#[must_use]
 pub fn faults(count: usize) -> Vec<Option<Fault>> {
     let mut out = vec![None];
     for at in 0..count {
@@ -65,7 +64,6 @@ fn shape(senders: u64, objects: u64, packets: u64, in_turn: usize, told: Told) -
 }
 
 /// Every kind of stream.
-#[must_use]
 pub fn shapes() -> Vec<Shape> {
     vec![
         shape(1, 3, 3, 1, Told::Always),
@@ -79,7 +77,6 @@ pub fn shapes() -> Vec<Shape> {
 }
 
 /// Every choice of limits.
-#[must_use]
 pub fn limits() -> Vec<KeyedConfig> {
     let mut out = Vec::new();
     for window in [1, 2, 16] {
@@ -97,14 +94,12 @@ pub fn limits() -> Vec<KeyedConfig> {
 }
 
 /// The senders of one kind of stream, to a receiver with these limits.
-#[must_use]
 pub fn side<W: Keyed>(kind: usize, config: KeyedConfig) -> Objects<W> {
     let shape = &shapes()[kind];
     Objects::new(0, shape, shape.senders > 1, config, Nanos(0), &mut Random(kind as u64))
 }
 
 /// The world in which `first` happens, and then `second`.
-#[must_use]
 pub fn world<W: Keyed>(
     kind: usize,
     config: KeyedConfig,
@@ -135,26 +130,22 @@ pub fn world<W: Keyed>(
 
 /// Packets keep the numbers in order of sending that they came with.
 fn apply(arrivals: &mut Vec<(usize, Arrival<Id>)>, fault: Fault) {
-    let behind = |at: Nanos, by: usize| at.plus(Nanos(by as u64 * MILLISECOND + MILLISECOND / 2));
+    let by = |packets: usize| Nanos(packets as u64 * MILLISECOND + MILLISECOND / 2);
+    let mut delay = |which: &dyn Fn(usize) -> bool, by: Nanos| {
+        let moved = arrivals.iter_mut().filter(|(n, _)| which(*n));
+        moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(by));
+    };
     match fault {
         Fault::Lose(which) => arrivals.retain(|(n, _)| *n != which),
         Fault::End(from) => arrivals.retain(|(n, _)| *n < from),
-        Fault::Double(which, by) => {
+        Fault::Double(which, behind) => {
             let copies: Vec<_> = arrivals.iter().filter(|(n, _)| *n == which).copied().collect();
-            arrivals.extend(copies.into_iter().map(|(n, a)| (n, Arrival { at: behind(a.at, by), ..a })));
+            let again = |(n, a): (usize, Arrival<Id>)| (n, Arrival { at: a.at.plus(by(behind)), ..a });
+            arrivals.extend(copies.into_iter().map(again));
         }
-        Fault::Delay(which, by) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
-            moved.for_each(|(_, arrival)| arrival.at = behind(arrival.at, by));
-        }
-        Fault::Late(which) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
-            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
-        }
-        Fault::Stall(from) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n >= from);
-            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
-        }
+        Fault::Delay(which, behind) => delay(&|n| n == which, by(behind)),
+        Fault::Late(which) => delay(&|n| n == which, LATE),
+        Fault::Stall(from) => delay(&|n| n >= from, LATE),
     }
 }
 

@@ -47,7 +47,6 @@ pub struct Plan {
 
 impl Plan {
     /// Whether packet `n` tells the size.
-    #[must_use]
     pub fn tells(&self, n: usize) -> bool {
         match self.told {
             Told::Always => true,
@@ -58,7 +57,6 @@ impl Plan {
     }
 
     /// The payload of packet `n`: of this object and no other, also of none with its number.
-    #[must_use]
     pub fn payload(&self, n: usize) -> Vec<u8> {
         let cut = &self.cuts[n];
         let mut payload = vec![0; (cut.end - cut.start) as usize];
@@ -67,7 +65,6 @@ impl Plan {
     }
 
     /// Packet `n` with its payload.
-    #[must_use]
     pub fn part<'a>(&self, n: usize, payload: &'a [u8]) -> Part<'a> {
         let items = n == 0 || self.repeat;
         Part {
@@ -135,7 +132,6 @@ pub struct Shape {
 
 impl Stream {
     /// A stream of this shape, with packets of `least` bytes at least; `has_controls`: senders say that they start and stop.
-    #[must_use]
     pub fn new(shape: &Shape, has_controls: bool, least: u64, random: &mut Random) -> Stream {
         let mut stream = Stream {
             plans: Vec::new(),

@@ -58,7 +58,6 @@ impl Frames {
         let first = trial.first.start + position % (trial.first.end - trial.first.start);
         let mut learner = Learner::new(LearnOptions {
             format: family.into(),
-            place: trial.place,
             threads: trial.threads.clone(),
             frames_per_second: trial.frames_per_second,
             ..LearnOptions::default()

@@ -14,10 +14,15 @@ use std::ops::Range;
 /// A place in the stream: object, offset.
 type Spot = (u64, u64);
 
-/// What was told so far.
+/// Who sends, and what was told so far.
 #[derive(Debug)]
 pub struct OrderedJudge<'a> {
-    side: &'a Frames,
+    pub(super) side: &'a Frames,
+    pub(super) books: Books,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Books {
     /// Places of which something was accepted.
     ever: BTreeSet<Spot>,
     /// Epoch and end of the last part.
@@ -35,23 +40,9 @@ pub struct OrderedJudge<'a> {
     refused: bool,
 }
 
-impl<'a> OrderedJudge<'a> {
-    pub(super) fn new(side: &'a Frames) -> Self {
-        OrderedJudge {
-            side,
-            ever: BTreeSet::new(),
-            last: None,
-            there: BTreeSet::new(),
-            told: 0,
-            missing: Vec::new(),
-            end: None,
-            highest: 0,
-            refused: false,
-        }
-    }
-
+impl OrderedJudge<'_> {
     fn epoch(&self) -> u32 {
-        self.last.map_or(0, |(epoch, _)| epoch)
+        self.books.last.map_or(0, |(epoch, _)| epoch)
     }
 
     /// Nothing comes that was not sent, and the sender's counter never goes back.
@@ -62,7 +53,7 @@ impl<'a> OrderedJudge<'a> {
     fn in_order(&mut self, part: &Retired<Vec<u8>>) -> Held {
         let start = Mark { number: part.key.number, offset: part.range.start };
         let end = Mark { number: part.key.number, offset: part.range.end };
-        match self.last {
+        match self.books.last {
             Some((epoch, last)) if epoch == part.epoch => {
                 hold!(last <= start, "out of order: {start:?} after {last:?}");
                 let Some(after) = part.after else {
@@ -75,7 +66,7 @@ impl<'a> OrderedJudge<'a> {
             }
             None => hold!(part.after.is_none() && part.epoch == 0, "the first part follows {:?}", part.after),
         }
-        self.last = Some((part.epoch, end));
+        self.books.last = Some((part.epoch, end));
         Ok(())
     }
 
@@ -88,22 +79,26 @@ impl<'a> OrderedJudge<'a> {
             let told = gap.map(|gap| gap.wrapping_add(start.offset / unit).wrapping_sub(after.offset / unit));
             let counted = linear(start).wrapping_sub(linear(after));
             hold!(told.is_none_or(|told| told == counted), "a gap of {counted} is told as {told:?}");
-            hold!(self.end == Some(linear(after)), "told up to {:?}, this part follows {after:?}", self.end);
+            hold!(
+                self.books.end == Some(linear(after)),
+                "told up to {:?}, this part follows {after:?}",
+                self.books.end
+            );
             self.miss(linear(after)..linear(start));
         }
         for hole in &part.missing {
             let at = |offset| linear(Mark { number: part.key.number, offset });
             self.miss(at(hole.start)..at(hole.end));
         }
-        self.end = Some(linear(Mark { number: part.key.number, offset: part.range.end }));
+        self.books.end = Some(linear(Mark { number: part.key.number, offset: part.range.end }));
         Ok(())
     }
 
     fn miss(&mut self, positions: Range<u64>) {
-        match self.missing.last_mut() {
+        match self.books.missing.last_mut() {
             Some(last) if last.end == positions.start => last.end = positions.end,
             _ if positions.is_empty() => {}
-            _ => self.missing.push(positions),
+            _ => self.books.missing.push(positions),
         }
     }
 
@@ -127,7 +122,7 @@ impl<'a> OrderedJudge<'a> {
         let (Some(&first), Some(&last)) = (arrived.first(), arrived.last()) else { return Ok(()) };
         let is_lost = |at: &u64| (first..=last).contains(at) && !arrived.contains(at);
         let lost: Vec<u64> = self.side.sent.iter().copied().filter(is_lost).collect();
-        let told: Vec<u64> = self.missing.iter().cloned().flatten().collect();
+        let told: Vec<u64> = self.books.missing.iter().cloned().flatten().collect();
         let begin = (lost.first(), told.first());
         hold!(told == lost, "{} lost, {} told: first {begin:?}", lost.len(), told.len());
         let doubled = tally.packets - arrived.len() as u64;
@@ -139,19 +134,19 @@ impl<'a> OrderedJudge<'a> {
 
 impl Judge<Frames> for OrderedJudge<'_> {
     fn accept(&mut self, _: &Ledger, part: &Placement, _: Option<u64>, _: Nanos) -> Held {
-        self.ever.insert((part.key.number, part.offset));
-        self.highest = self.highest.max(part.key.number);
+        self.books.ever.insert((part.key.number, part.offset));
+        self.books.highest = self.books.highest.max(part.key.number);
         Ok(())
     }
 
     /// Of what was damaged or forged a place may be refused for any reason.
     fn refuse(&mut self, _: &Ledger, part: &Placement, why: Reject, of: Option<u64>, _: Nanos) -> Held {
-        let known = self.ever.contains(&(part.key.number, part.offset));
-        self.refused |= !known;
+        let known = self.books.ever.contains(&(part.key.number, part.offset));
+        self.books.refused |= !known;
         let just = match why {
             // After a restart a place was taken in another epoch.
             Reject::Duplicate => known || of.is_none(),
-            Reject::Late => part.key.number <= self.highest,
+            Reject::Late => part.key.number <= self.books.highest,
             Reject::NoBuffer | Reject::Stray => true,
             _ => of.is_none(),
         };
@@ -163,8 +158,8 @@ impl Judge<Frames> for OrderedJudge<'_> {
         if told.cause == Cause::Stray {
             return Ok(());
         }
-        self.there.extend(payloads.iter().map(|payload| (told.key.number, payload.start)));
-        self.told += payloads.len() as u64;
+        self.books.there.extend(payloads.iter().map(|payload| (told.key.number, payload.start)));
+        self.books.told += payloads.len() as u64;
         self.in_order(told)?;
         if self.side.counts_gaps() { self.tell_positions(told) } else { Ok(()) }
     }
@@ -186,8 +181,8 @@ impl Judge<Frames> for OrderedJudge<'_> {
                 .map(|&at| self.side.place_of(at))
                 .map(|place| (place.key.number, place.offset))
                 .collect();
-            hold!(self.there.is_subset(&places), "something is told that never arrived");
-            hold!(self.there.len() as u64 == self.told, "something is told twice");
+            hold!(self.books.there.is_subset(&places), "something is told that never arrived");
+            hold!(self.books.there.len() as u64 == self.books.told, "something is told twice");
         }
         hold!(self.epoch() == 0 || !is_orderly, "an epoch began though nothing restarted");
         // Where a whole object found no block, the stream seems to have jumped.
@@ -195,7 +190,7 @@ impl Judge<Frames> for OrderedJudge<'_> {
             let late = tally.rejects.get(Reject::Late) + tally.rejects.get(Reject::Stray);
             hold!(late == 0, "{late} packets refused though reordered inside the window");
         }
-        if is_orderly && !self.refused {
+        if is_orderly && !self.books.refused {
             self.loss_map_is_exact(&arrived, tally)?;
             tally.exact += 1;
         }

@@ -4,7 +4,6 @@ use super::{DATAGRAM, Fila10g, Phase};
 use crate::{
     pattern,
     wire::{
-        layout::Place,
         mark5b::{Mark5b, Time},
         trial::{Draw, Trial},
     },
@@ -14,7 +13,7 @@ pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] =
     &[|_| counted("fila10g, even", Phase::Even), |_| counted("fila10g, odd", Phase::Odd)];
 
 fn counted(name: &'static str, phase: Phase) -> Trial {
-    let packet = move |position: u64| {
+    Trial::new(name, 2..1 << 31, move |position| {
         let counter = position.wrapping_sub(u64::from(phase == Phase::Odd)) as u32;
         let mut packet = Fila10g { filler: 7, counter }.write().to_vec();
         packet.resize(DATAGRAM, 0);
@@ -24,14 +23,5 @@ fn counted(name: &'static str, phase: Phase) -> Trial {
             packet[Fila10g::LEN..][..Mark5b::LEN].copy_from_slice(&header.write());
         }
         packet
-    };
-    Trial {
-        name,
-        place: Place::Sequence,
-        threads: None,
-        frames_per_second: None,
-        seconds: None,
-        first: 2..1 << 31,
-        packet: Box::new(packet),
-    }
+    })
 }

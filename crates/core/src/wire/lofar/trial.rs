@@ -3,7 +3,6 @@
 use super::{CYCLES, Rsp, SLICES, generate::LofarGenerator};
 use crate::wire::{
     generate::{Generator, Made},
-    layout::Place,
     trial::{Draw, SECOND, Trial},
 };
 
@@ -15,30 +14,15 @@ pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] =
 
 /// The place of a packet is its number since 1970, of each lane in turn.
 fn laned(name: &'static str, lanes: u64) -> Trial {
-    let made = Made {
-        payload: 128,
-        threads: lanes as u16,
-        frames_per_second: 0,
-        start: SECOND,
-        station: "LX".to_owned(),
-        pattern: true,
-    };
+    let (threads, station) = (lanes as u16, "LX".to_owned());
+    let made = Made { payload: 128, threads, frames_per_second: 0, start: SECOND, station, pattern: true };
     let stream = LofarGenerator.begin(made).expect("a stream of one beamlet");
     let slices = (SECOND as u64 * 200_000_000 + CYCLES / 2) / CYCLES;
     let begin = slices / u64::from(SLICES) * lanes;
-    let packet = move |position: u64| {
+    let first = begin + BEFORE * lanes;
+    Trial::new(name, first..first + (1 << 20), move |position| {
         let mut head = [0; Rsp::LEN];
         let (length, payload) = stream.frame(position - begin, &mut head);
         [&head[..length], payload].concat()
-    };
-    let first = begin + BEFORE * lanes;
-    Trial {
-        name,
-        place: Place::Time,
-        threads: None,
-        frames_per_second: None,
-        seconds: None,
-        first: first..first + (1 << 20),
-        packet: Box::new(packet),
-    }
+    })
 }

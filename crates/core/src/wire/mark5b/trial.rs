@@ -5,9 +5,7 @@ use crate::{
     pattern,
     wire::{
         header::Order,
-        layout::Place,
-        trial::{Draw, NUMBERED, Trial},
-        vtp,
+        trial::{Draw, Trial},
     },
 };
 
@@ -17,35 +15,21 @@ const SECOND: u64 = 821 * 86_400 + 19_801;
 pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] = &[
     |draw| timed("mark5b by time", draw, true),
     |draw| timed("mark5b by time, rate unknown", draw, false),
-    |_| numbered("mark5b by sequence, little-endian", Order::Little),
-    |_| numbered("mark5b by sequence, big-endian", Order::Big),
+    |_| Trial::numbered("mark5b by sequence, little-endian", Order::Little, behind_number),
+    |_| Trial::numbered("mark5b by sequence, big-endian", Order::Big, behind_number),
 ];
+
+fn behind_number(position: u64) -> Vec<u8> {
+    octets(SECOND, position % 200, 200, position)
+}
 
 fn timed(name: &'static str, draw: Draw<'_>, rated: bool) -> Trial {
     let fps = [200, 400, 25_600, 51_200][draw(4) as usize];
+    let packet = move |position| octets(position / fps, position % fps, fps, position);
     Trial {
-        name,
-        place: Place::Time,
-        threads: None,
         frames_per_second: rated.then_some(fps as u32),
         seconds: (!rated).then_some((fps, 1 << 16)),
-        first: SECOND * fps..(SECOND + 1) * fps,
-        packet: Box::new(move |position| octets(position / fps, position % fps, fps, position)),
-    }
-}
-
-fn numbered(name: &'static str, order: Order) -> Trial {
-    let packet = move |position: u64| {
-        [&vtp::write(position, order)[..], &octets(821 * 86_400, position % 200, 200, position)].concat()
-    };
-    Trial {
-        name,
-        place: Place::Sequence,
-        threads: None,
-        frames_per_second: None,
-        seconds: None,
-        first: NUMBERED,
-        packet: Box::new(packet),
+        ..Trial::new(name, SECOND * fps..(SECOND + 1) * fps, packet)
     }
 }
 

@@ -1,12 +1,12 @@
 //! SPEAD given any octets: heads, items, descriptors, values, and the making of packets.
 
 use super::{
-    BugCompat, Descriptor, Flavour, Head, Item, Items, Packet, Pointer, Spead,
+    BugCompat, Descriptor, Flavour, Head, Items, Packet, Pointer,
     bits::BitFormat,
     descriptor::NumpyHeader,
-    id,
     items::items,
     packets::{HeapPackets, HeapShape, Split},
+    stored::NewHead,
 };
 use crate::placement::Reject;
 
@@ -25,23 +25,11 @@ pub(super) fn run(packet: &[u8]) {
 
 /// A packet of each of some flavours.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    let items =
-        [(id::HEAP_COUNTER, 7), (id::HEAP_SIZE, 4096), (id::HEAP_OFFSET, 64), (id::PAYLOAD_LENGTH, 16)];
     let packet = |flavour: Flavour| {
-        let bits = flavour.address_bits();
-        let header = Spead {
-            magic: 0x53,
-            version: 4,
-            item_width: 8 - bits / 8,
-            address_width: bits / 8,
-            reserved: 0,
-            items: items.len() as u16,
-        };
-        let mut packet = header.write().to_vec();
-        for (id, value) in items {
-            packet.extend(flavour.write(Item { immediate: true, id, value }));
-        }
-        packet.resize(packet.len() + 16, 0x22);
+        let like = NewHead { flavour, counter: 7, size: Some(4096), offset: 64, length: 16, pointers: &[] };
+        let mut packet = Vec::new();
+        like.write(&mut packet);
+        packet.extend([0x22; 16]);
         packet
     };
     [40, 48, 32].into_iter().filter_map(Flavour::new).map(packet).collect()

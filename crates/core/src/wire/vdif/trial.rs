@@ -5,9 +5,7 @@ use crate::{
     pattern,
     wire::{
         header::Order,
-        layout::Place,
-        trial::{Draw, NUMBERED, SECOND, Trial},
-        vtp,
+        trial::{Draw, SECOND, Trial},
     },
 };
 
@@ -15,50 +13,33 @@ use crate::{
 const SAMPLES: usize = 64;
 
 pub(super) const KINDS: &[fn(Draw<'_>) -> Trial] = &[
-    |_| numbered("vdif by sequence, little-endian", Order::Little),
-    |_| numbered("vdif by sequence, big-endian", Order::Big),
+    |_| Trial::numbered("vdif by sequence, little-endian", Order::Little, behind_number),
+    |_| Trial::numbered("vdif by sequence, big-endian", Order::Big, behind_number),
     |draw| timed("vdif by time", draw, true),
     |draw| timed("vdif by time, rate unknown", draw, false),
 ];
 
-/// Behind a sequence number, which alone places: a thread comes and goes.
-fn numbered(name: &'static str, order: Order) -> Trial {
-    let packet = move |position: u64| {
-        let threads = if (position / 500).is_multiple_of(2) { 2 } else { 3 };
-        let frame = (position / threads % 1000) as u32;
-        let frame = octets(SECOND, frame, (position % threads) as u16, position);
-        [&vtp::write(position, order)[..], &frame].concat()
-    };
-    Trial {
-        name,
-        place: Place::Sequence,
-        threads: None,
-        frames_per_second: None,
-        seconds: None,
-        first: NUMBERED,
-        packet: Box::new(packet),
-    }
+/// The number alone places: a thread comes and goes.
+fn behind_number(position: u64) -> Vec<u8> {
+    let threads = if (position / 500).is_multiple_of(2) { 2 } else { 3 };
+    octets(SECOND, (position / threads % 1000) as u32, (position % threads) as u16, position)
 }
 
 /// Placed by time and thread.
 fn timed(name: &'static str, draw: Draw<'_>, rated: bool) -> Trial {
     let threads = [3, 0, 700, 1023][..=draw(4) as usize].to_vec();
     let (count, fps) = (threads.len() as u64, 5 + draw(1995));
-    let first = (SECOND - UNIX_2000) as u64 * fps * count;
-    let ranks = threads.clone();
+    let (first, ranks) = ((SECOND - UNIX_2000) as u64 * fps * count, threads.clone());
     let packet = move |position: u64| {
         let frame = position / count;
         let unix = UNIX_2000 + (frame / fps) as i64;
         octets(unix, (frame % fps) as u32, ranks[(position % count) as usize], position)
     };
     Trial {
-        name,
-        place: Place::Time,
         threads: Some(threads),
         frames_per_second: rated.then_some(fps as u32),
         seconds: (!rated).then_some((fps * count, count << 24)),
-        first: first..first + fps,
-        packet: Box::new(packet),
+        ..Trial::new(name, first..first + fps, packet)
     }
 }
 
