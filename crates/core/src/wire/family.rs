@@ -18,6 +18,7 @@ pub use super::same::Same;
 
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
+    fuzzing::Parser,
     generate::Generator,
     header::{Field, Order},
     inspect::reader::Reader,
@@ -103,6 +104,12 @@ pub trait Family: Sync {
     /// Packets for [`fuzz`](Self::fuzz) that reach deep.
     #[doc(hidden)]
     fn seeds(&self) -> Vec<Vec<u8>>;
+
+    /// Parsers of its own that are to be given any octets, each alone.
+    #[doc(hidden)]
+    fn parsers(&self) -> &'static [Parser] {
+        &[]
+    }
 
     /// Kinds of its streams that simulated senders send, where they are of frames.
     #[doc(hidden)]
