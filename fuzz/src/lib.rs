@@ -22,10 +22,11 @@ mod packets;
 mod pieces;
 mod recording;
 mod text;
+mod windows;
 
 pub use recording::clean_up;
 
-use skyhaul_core::wire::fuzzing::{self, Parser};
+use skyhaul_core::wire::fuzzing::{self, parser::Parser};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 
 /// One thing to throw bytes at.

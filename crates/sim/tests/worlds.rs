@@ -98,7 +98,7 @@ fn of_frames(network: &Network) -> impl Iterator<Item = World<Frames>> {
         // Large rates, and large objects: so many that a second has more than one.
         let trial = kind(&mut |below| below - 1);
         let told = trial.seconds.is_none();
-        let frames = Frames::new(family, trial, 1000, 123_456).unwrap();
+        let frames = Frames::new(family, trial, 1000, 123_456).expect("a stream that is learned");
         let journey = Journey { packets: 20_000, gap: Nanos(2_000), ..Journey::default() };
         told.then(|| World::of(seed, frames, network.clone(), journey, 1000))
     })

@@ -1,8 +1,5 @@
-//! What a family of formats is to everything that is not on the data path.
-//!
-//! A family is a folder beside this file and a line in the [registry](super::families). Its folder has the header
-//! tables, what they mean, the layout, and the cold work: how it is recognised, learned, shown, framed, restamped,
-//! filled and made.
+//! What a family of formats is to everything that is not on the data path: a folder beside this file, with its tables, its
+//! layout and all cold work, and a line in the [registry](super::families).
 //!
 //! ```text
 //!   first packets ──Family::shape, learn──▶ StreamFormat { what all streams have, own: Particulars }
@@ -11,14 +8,12 @@
 //!                                          L: Layout, compiled with whatever is built of it
 //! ```
 //!
-//! Two traits, because two things are known at different times: a [`Family`] is known from its name, the
-//! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
+//! A [`Family`] is known from its name, the [`Particulars`] of a stream when its first packets were seen.
 
 pub use super::same::Same;
-
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
-    fuzzing::Parser,
+    fuzzing::parser::Parser,
     generate::Generator,
     header::{Field, Order},
     inspect::reader::Reader,
@@ -96,8 +91,7 @@ pub trait Family: Sync {
         None
     }
 
-    /// Its parsers, given any octets: they return, and what they return is true. `choice` is any number, by which
-    /// what is not told by a packet may be chosen.
+    /// Its parsers, given any octets, return, and what they return is true. `choice` chooses what a packet does not tell.
     #[doc(hidden)]
     fn fuzz(&self, choice: u8, packet: &[u8]);
 

@@ -2,6 +2,7 @@
 //!
 //! The fuzz targets call these and nothing else, so that a failing input is a line in a test here.
 
+pub mod parser;
 pub mod placed;
 
 use super::{
@@ -12,19 +13,6 @@ use super::{
     learn::Learner,
 };
 use placed::place;
-
-/// One parser, to be given any octets.
-#[derive(Clone, Copy, Debug)]
-pub struct Parser {
-    /// Its name among the fuzz targets.
-    pub name: &'static str,
-    /// How many times slower than others it is: it gets that many fewer of a run's executions.
-    pub weight: u64,
-    /// Takes the octets; panics where a promise is broken.
-    pub run: fn(&[u8]),
-    /// Octets that reach deep, to begin from.
-    pub seeds: fn() -> Vec<Vec<u8>>,
-}
 
 /// The parsers of the family with this number in the registry; the first octet chooses what a packet does not tell.
 pub fn family(number: usize, input: &[u8]) {

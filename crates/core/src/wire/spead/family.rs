@@ -6,7 +6,7 @@ use crate::{
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::{Objects, Packets},
-        fuzzing::Parser,
+        fuzzing::parser::Parser,
         inspect::reader::Reader,
         keyed::KnownKeyed,
         layout::Place,

@@ -10,7 +10,7 @@ use super::{
     packets::{HeapPackets, HeapShape, Split},
     stored::NewHead,
 };
-use crate::{placement::Reject, wire::fuzzing::Parser};
+use crate::{placement::Reject, wire::fuzzing::parser::Parser};
 
 /// Parsers for which a whole packet is seldom the best beginning.
 pub(super) const PARSERS: &[Parser] = &[
