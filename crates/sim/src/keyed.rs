@@ -81,9 +81,8 @@ impl<W: wire::Keyed> World<Objects<W>> {
         let mut random = Random(seed ^ 0x0001_A905);
         let senders = random.pick(&[1, 1, 2, 4]);
         let keyed = random.chance(0.4);
-        let gap = Nanos(1_000);
         // Strides divide the lap, so that senders stay apart.
-        let step = if keyed || senders == 1 { random.pick(&[1, 2, 3]) } else { 1 };
+        let is_apart = senders < 4 && (keyed || senders == 1);
         let shape = Shape {
             senders,
             objects: random.between(200, 1000) / senders,
@@ -93,9 +92,9 @@ impl<W: wire::Keyed> World<Objects<W>> {
             in_turn: random.pick(&[1, 1, 3]),
             told: Some(Told::Always),
             alike: keyed,
-            step: if senders == 4 { 1 } else { step },
+            step: if is_apart { random.pick(&[1, 2, 3]) } else { 1 },
             runs: 1,
-            gap,
+            gap: Nanos(1_000),
             pause: Nanos(0),
         };
         let config = KeyedConfig {
@@ -109,9 +108,8 @@ impl<W: wire::Keyed> World<Objects<W>> {
         let (loss, duplicate) = (sometimes(), sometimes());
         let network = Network { loss, duplicate, depth: random.pick(&[0, 1, 4]), ..Network::default() };
         let side = Objects::new(form, &shape, keyed, config, Nanos(0), &mut random.fork());
-        let arrivals = network.carry(&side.stream.order, gap, &mut random.fork());
-        let memory = 1 << 24;
-        World { seed, side, network, arrivals, memory, kept: 0, tick: Nanos(0), piece: 0, stops: 0 }
+        let arrivals = network.carry(&side.stream.order, shape.gap, &mut random.fork());
+        World::plain(seed, side, network, arrivals, 1 << 24)
     }
 }
 

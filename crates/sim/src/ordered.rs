@@ -62,17 +62,8 @@ impl World<Frames> {
         let order = frames.order(&journey, &mut random.fork());
         let arrivals = network.carry(&order, journey.gap, &mut random.fork());
         let sent = order.into_iter().map(|(_, position)| position).collect();
-        World {
-            seed,
-            memory: blocks * frames.config.geometry.object_bytes,
-            side: Frames { sent, journey, ..frames },
-            network,
-            arrivals,
-            kept: 0,
-            tick: Nanos(0),
-            piece: 0,
-            stops: 0,
-        }
+        let memory = blocks * frames.config.geometry.object_bytes;
+        World::plain(seed, Frames { sent, journey, ..frames }, network, arrivals, memory)
     }
 }
 

@@ -7,10 +7,16 @@ use crate::tally::Tally;
 use crate::world::{Log, World};
 use skyhaul_core::wire::keyed::{Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef, Objects as Kinds};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The families of keyed objects.
 fn keyed() -> impl Iterator<Item = FamilyRef> {
     FAMILIES.iter().copied().filter(|family| family.objects() != Kinds::Frames)
+}
+
+/// A panic is something that did not hold.
+fn caught(world: impl FnOnce() -> Held<Tally>) -> Held<Tally> {
+    catch_unwind(AssertUnwindSafe(world)).unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
 /// How many numbers it takes for a world of frames and one of each family of keyed objects.
@@ -24,12 +30,12 @@ pub fn seed(seed: u64, log: Log<'_>) -> Held<Tally> {
     impl VisitKeyed for Play<'_> {
         type Out = Held<Tally>;
         fn visit<W: Keyed>(self) -> Held<Tally> {
-            World::<Objects<W>>::random(self.0).run(self.1)
+            caught(|| World::<Objects<W>>::random(self.0).run(self.1))
         }
     }
     let family = (seed % round()).checked_sub(1).and_then(|n| keyed().nth(n as usize));
     match family {
-        None => World::<Frames>::random(seed)?.run(log),
+        None => caught(|| World::<Frames>::random(seed)?.run(log)),
         Some(family) => {
             family.visit_keyed(Play(seed, log)).unwrap_or_else(|| Err(format!("{family} has no keys")))
         }
@@ -44,7 +50,7 @@ pub fn small(every: usize) -> Held<Tally> {
         fn visit<W: Keyed>(self) -> Held<Tally> {
             let mut sum = Tally::default();
             for (name, world) in small::worlds::<W>(self.0) {
-                sum.add(&world.run(&mut |_| ()).map_err(|why| format!("{name}: {why}"))?);
+                sum.add(&caught(|| world.run(&mut |_| ())).map_err(|why| format!("{name}: {why}"))?);
             }
             Ok(sum)
         }

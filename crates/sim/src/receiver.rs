@@ -2,7 +2,7 @@
 
 use crate::ledger::{Held, Ledger, hold};
 use crate::memory::Memory;
-use crate::network::Origin;
+use crate::network::{Arrival, Network, Origin};
 use crate::random::Random;
 use crate::tally::Tally;
 use crate::world::{Judge, Log, Said, Side, World};
@@ -12,6 +12,17 @@ use skyhaul_core::wire::keyed::Control;
 use std::collections::BTreeSet;
 
 impl<S: Side> World<S> {
+    /// These arrivals, to a receiver of so much memory that does nothing odd.
+    pub(crate) fn plain(
+        seed: u64,
+        side: S,
+        network: Network,
+        arrivals: Vec<Arrival<S::Id>>,
+        memory: u64,
+    ) -> World<S> {
+        World { seed, side, network, arrivals, memory, kept: 0, tick: Nanos(0), piece: 0, stops: 0 }
+    }
+
     /// Play it to its end.
     pub fn run(&self, log: Log<'_>) -> Held<Tally> {
         let mut receiver = Receiver {

@@ -115,17 +115,8 @@ pub fn world<W: Keyed>(
     }
     let mut arrivals: Vec<_> = arrivals.into_iter().map(|(_, arrival)| arrival).collect();
     arrivals.sort_by_key(|arrival| arrival.at);
-    World {
-        seed: 0,
-        network: Network::default(),
-        arrivals,
-        memory: 1 << 20,
-        kept: 0,
-        tick: Nanos(0),
-        piece: 0,
-        stops: side.stream.senders,
-        side,
-    }
+    let stops = side.stream.senders;
+    World { stops, ..World::plain(0, side, Network::default(), arrivals, 1 << 20) }
 }
 
 /// Packets keep the numbers in order of sending that they came with.
