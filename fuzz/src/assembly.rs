@@ -1,4 +1,4 @@
-//! Targets for the assembly: the bytes are a script of packets and time, checked against a model.
+//! Targets for the ordered window: the bytes are a script of packets and time, checked against a ledger.
 //!
 //! ```text
 //!   3 octets: what · number (little-endian, relative to where the script is)
@@ -8,10 +8,9 @@
 //! Held: a block is never written out of turn (its bytes verify), parts retire in order and each once, what was
 //! committed is what retires, blocks in use stay within the window and one suspect.
 
-use skyhaul_core::assembly::{Cause, Ordered, OrderedConfig, Retired, Slot, Window};
-use skyhaul_core::pattern;
-use skyhaul_core::placement::{Geometry, Grain, Key, Nanos, Placement, Reject};
-use std::cell::Cell;
+use crate::windows::Attacked;
+use skyhaul_core::assembly::{Cause, Ordered, OrderedConfig, Retired};
+use skyhaul_core::placement::{Geometry, Grain, Key, Placement};
 
 const UNIT: u64 = 16;
 const UNITS: u64 = 10;
@@ -58,83 +57,36 @@ fn run(script: &[u8], grain: Grain, place: impl Fn(u64, u8) -> Placement) {
         resync: 8,
         ..OrderedConfig::new(Geometry { object_bytes: OBJECT, grain })
     };
-    let mut assembly = Ordered::<Vec<u8>>::new(config);
-    let mut world = World::default();
-    let (mut at, mut now, mut free) = (1000u64, Nanos(0), true);
+    let mut attacked = Attacked::new(Ordered::new(config), OBJECT);
+    let mut at = 1000u64;
+    // Where the last part of the stream ended: epoch, object, byte.
+    let mut last = (0, 0, 0);
     for step in script.chunks_exact(3) {
         let amount = u64::from(u16::from_le_bytes([step[1], step[2]]));
         match step[0] & 7 {
             0..4 => at = at.wrapping_add(amount % 64).wrapping_sub(amount / 64 % 8),
             4 => at = at.wrapping_add(amount << 20),
             5 => at = at.saturating_sub(amount << 4),
-            6 => now = now.plus(Nanos(amount << 20)),
-            _ => free = !free,
+            6 => attacked.pass(amount << 20),
+            _ => attacked.full = !attacked.full,
         }
         if step[0] & 7 < 6 {
-            world.put(&mut assembly, place(at, step[0]), now, free);
+            // The window, and one suspect, besides what retires with this.
+            let _ = attacked.put(place(at, step[0]));
+            in_order(&attacked.drain(), &mut last);
+            assert!(attacked.blocks <= config.window + 1, "{} blocks are out", attacked.blocks);
         } else {
-            assembly.handle_timeout(now);
-        }
-        while let Some(part) = assembly.poll_retired() {
-            world.take_back(&part);
+            attacked.pass(0);
+            in_order(&attacked.drain(), &mut last);
         }
     }
-    assembly.finish(now);
-    while let Some(part) = assembly.poll_retired() {
-        world.take_back(&part);
-    }
-    assert_eq!(world.committed, world.retired, "what was committed is not what retired");
-    assert_eq!(world.out.get(), 0, "blocks stayed behind");
+    in_order(&attacked.end(), &mut last);
 }
 
-#[derive(Default)]
-struct World {
-    committed: u64,
-    retired: u64,
-    /// Blocks in the assembly's hands.
-    out: Cell<usize>,
-    /// Where the last part of the stream ended: epoch, object, byte.
-    last: Option<(u32, u64, u64)>,
-}
-
-impl World {
-    fn put(&mut self, assembly: &mut Ordered<Vec<u8>>, placement: Placement, now: Nanos, free: bool) {
-        let room = |bytes: u64, old| {
-            self.out.set(self.out.get() + usize::from(free));
-            if free { Ok(vec![0; bytes as usize]) } else { Err(old) }
-        };
-        match assembly.reserve(placement, now, room) {
-            Ok(mut slot) => {
-                let range = slot.range().start as usize..slot.range().end as usize;
-                assert_eq!(range.len(), placement.length as usize);
-                pattern::fill(placement.key.number, placement.offset, &mut slot.block()[range]);
-                slot.commit(now);
-                self.committed += placement.length;
-            }
-            Err(Reject::NoBuffer) => assert!(!free, "refused a block that was free"),
-            Err(_) => {}
-        }
-        // The window, one suspect, and what retires with this call.
-        assert!(self.out.get() <= 9, "{} blocks are out", self.out.get());
-    }
-
-    fn take_back(&mut self, part: &Retired<Vec<u8>>) {
-        self.retired += part.received();
-        let mut expected = vec![0; OBJECT as usize];
-        pattern::fill(part.key.number, 0, &mut expected);
-        let mut from = part.range.start;
-        for hole in part.missing.iter().cloned().chain(std::iter::once(part.range.end..part.range.end)) {
-            assert!(from <= hole.start && hole.end <= part.range.end, "{part:?}");
-            let here = from as usize..hole.start as usize;
-            assert_eq!(part.block[here.clone()], expected[here], "bytes out of place");
-            from = hole.end;
-        }
-        if part.cause != Cause::Stray {
-            let begins = (part.epoch, part.key.number, part.range.start);
-            assert!(self.last.is_none_or(|last| last <= begins), "{begins:?} after {:?}", self.last);
-            self.last = Some((part.epoch, part.key.number, part.range.end));
-        }
-        // A slowly filling object retires in parts, each with a block of its own.
-        self.out.set(self.out.get() - 1);
+fn in_order(parts: &[Retired<Vec<u8>>], last: &mut (u32, u64, u64)) {
+    for part in parts.iter().filter(|part| part.cause != Cause::Stray) {
+        let begins = (part.epoch, part.key.number, part.range.start);
+        assert!(*last <= begins, "{begins:?} after {last:?}");
+        *last = (part.epoch, part.key.number, part.range.end);
     }
 }

@@ -8,11 +8,10 @@
 //! Held: bytes lie where they belong, what was committed is what retires, what is missing is what was not committed, a
 //! window never holds more than it may, nothing waits past its deadline, and no remembered heap comes twice.
 
-use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Retired, Slot, Window};
-use skyhaul_core::pattern;
+use crate::windows::Attacked;
+use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Retired};
 use skyhaul_core::placement::{Key, Nanos, Placement, Reject};
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 const LARGEST: u64 = 300;
 /// Of one step of the script's clock.
@@ -42,8 +41,8 @@ pub(crate) fn run(bytes: &[u8]) {
         remember_for: Nanos(if second & 2 == 0 { u64::MAX } else { 40 * STEP }),
         runs: u32::from(second >> 2 & 3) + 1,
     };
-    let mut heaps = Keyed::<Vec<u8>>::new(config);
-    let mut world = World { config, ..World::default() };
+    let mut attacked = Attacked::new(Keyed::new(config), LARGEST);
+    let mut books = Books { config, ..Books::default() };
     for step in script.chunks_exact(5) {
         let [what, which, offset, length, size] = [0, 1, 2, 3, 4].map(|at| u64::from(step[at]));
         // Few sources, heaps near each other.
@@ -54,115 +53,70 @@ pub(crate) fn run(bytes: &[u8]) {
                 let offset = offset.min(told);
                 let size = (size & 1 == 0).then_some(told);
                 let length = length.min(told - offset);
-                world.put(&mut heaps, Placement { key, offset, length, size, ..Placement::default() });
+                books.put(&mut attacked, Placement { key, offset, length, size, ..Placement::default() });
             }
             4 => {
                 let size = (what & 8 != 0).then_some(size * 2);
                 let offset = if what & 16 != 0 { u64::MAX - offset } else { offset };
-                world.put(&mut heaps, Placement { key, offset, length, size, ..Placement::default() });
+                books.put(&mut attacked, Placement { key, offset, length, size, ..Placement::default() });
             }
-            5 => {
-                world.now = world.now.plus(Nanos(offset * STEP / 4));
-                heaps.handle_timeout(world.now);
-                assert!(heaps.poll_timeout().is_none_or(|due| due > world.now), "a time that is past is due");
-            }
+            5 => attacked.pass(offset * STEP / 4),
             6 => {
-                heaps.forget(key, world.now);
-                world.given.clear();
+                attacked.window.forget(key, attacked.now);
+                books.given.clear();
             }
-            _ => world.full = !world.full,
+            _ => attacked.full = !attacked.full,
         }
-        while let Some(heap) = heaps.poll_retired() {
-            world.take_back(&heap);
-        }
-        assert_eq!(world.blocks.get(), heaps.live(), "blocks are somewhere else");
-        assert!(heaps.live() as u64 <= config.window as u64 * config.substreams);
+        let out = attacked.drain();
+        books.take_back(&attacked, &out);
+        assert!(attacked.blocks as u64 <= config.window as u64 * config.substreams);
     }
-    heaps.finish(world.now);
-    while let Some(heap) = heaps.poll_retired() {
-        world.take_back(&heap);
-    }
-    assert!(world.there.is_empty() && heaps.live() == 0, "heaps stayed behind");
-    assert_eq!(world.blocks.get(), 0, "blocks stayed behind");
+    let live = attacked.blocks;
+    assert_eq!((books.begun.len(), attacked.end().len()), (live, live), "heaps stayed behind");
 }
 
+/// What is under construction, and what was.
 #[derive(Default)]
-struct World {
+struct Books {
     config: KeyedConfig,
-    now: Nanos,
-    full: bool,
-    /// Blocks that the table has.
-    blocks: Cell<usize>,
-    /// Of each heap that is not handed on yet, the bytes that were committed.
-    there: BTreeMap<Key, Vec<bool>>,
+    /// Heaps that are not handed on yet.
+    begun: BTreeSet<Key>,
     /// When heaps were handed on, in order, since something was last forgotten.
     given: Vec<(Key, Nanos)>,
 }
 
-impl World {
-    fn put(&mut self, heaps: &mut Keyed<Vec<u8>>, part: Placement) {
+impl Books {
+    fn put(&mut self, attacked: &mut Attacked<Keyed<Vec<u8>>>, part: Placement) {
         let key = part.key;
-        let (full, blocks) = (self.full, &self.blocks);
-        let room = |bytes: u64, old: Option<Vec<u8>>| {
-            if full {
-                return Err(old);
+        let covered = part.length > 0 && attacked.ledger.overlaps(&part);
+        match attacked.put(part) {
+            Ok(()) => {
+                assert!(!covered, "{part:?} is written over another");
+                let fresh = self.begun.insert(key);
+                assert!(
+                    !fresh || !self.remembers(key, attacked.now),
+                    "{key:?} was handed on, and begins again"
+                );
             }
-            assert!(bytes <= LARGEST, "{bytes} bytes are asked for");
-            blocks.set(blocks.get() + usize::from(old.is_none()));
-            let mut block = old.unwrap_or_default();
-            block.resize(bytes as usize, 0);
-            Ok(block)
-        };
-        match heaps.reserve(part, self.now, room) {
-            Ok(mut slot) => {
-                let range = slot.range();
-                assert_eq!(range, part.offset..part.offset + part.length);
-                let range = range.start as usize..range.end as usize;
-                pattern::fill(key.number, part.offset, &mut slot.block()[range.clone()]);
-                slot.commit(self.now);
-                if !self.there.contains_key(&key) {
-                    assert!(!self.remembers(key), "{key:?} was handed on, and begins again");
-                }
-                let there = self.there.entry(key).or_insert_with(|| vec![false; LARGEST as usize]);
-                assert!(!there[range.clone()].contains(&true), "{key:?} {part:?} is written over another");
-                there[range].fill(true);
-            }
-            Err(Reject::NoBuffer) => assert!(full, "refused memory that was free"),
             // It begins its heap all the same, so that what is lost is told.
-            Err(Reject::OutOfOrder) => {
-                self.there.entry(key).or_insert_with(|| vec![false; LARGEST as usize]);
-            }
+            Err(Reject::OutOfOrder) => drop(self.begun.insert(key)),
             Err(_) => {}
         }
     }
 
     /// Whether it is among the last that were handed on.
-    fn remembers(&self, key: Key) -> bool {
+    fn remembers(&self, key: Key, now: Nanos) -> bool {
         let from = self.given.len().saturating_sub(self.config.remember);
-        let fresh = |when| self.now.since(when) < self.config.remember_for;
+        let fresh = |when| now.since(when) < self.config.remember_for;
         self.given[from..].iter().any(|&(given, when)| given == key && fresh(when))
     }
 
-    fn take_back(&mut self, heap: &Retired<Vec<u8>>) {
-        let there = self.there.remove(&heap.key).expect("something of it came");
-        let mut told = vec![true; heap.range.end as usize];
-        for hole in &heap.missing {
-            assert!(!hole.is_empty() && hole.end <= heap.range.end, "{heap:?}");
-            told[hole.start as usize..hole.end as usize].fill(false);
+    fn take_back(&mut self, attacked: &Attacked<Keyed<Vec<u8>>>, heaps: &[Retired<Vec<u8>>]) {
+        for heap in heaps {
+            assert!(self.begun.remove(&heap.key), "nothing of {:?} came", heap.key);
+            assert!(attacked.ledger.parts(heap.key).next().is_none(), "{heap:?} lacks what came");
+            assert_eq!(heap.cause == Cause::Complete, heap.size == Some(heap.received()), "{heap:?}");
+            self.given.push((heap.key, attacked.now));
         }
-        let (within, beyond) = there.split_at(told.len());
-        assert!(
-            within == told && !beyond.contains(&true),
-            "{:?}: {:?} is not missing",
-            heap.key,
-            heap.missing
-        );
-        assert_eq!(heap.received(), within.iter().filter(|&&there| there).count() as u64);
-        assert_eq!(heap.cause == Cause::Complete, heap.size == Some(heap.received()), "{heap:?}");
-        let mut want = vec![0; told.len()];
-        pattern::fill(heap.key.number, 0, &mut want);
-        assert!((0..told.len()).all(|at| !told[at] || heap.block[at] == want[at]), "bytes out of place");
-        self.given.push((heap.key, self.now));
-        self.blocks.set(self.blocks.get() - 1);
     }
 }

@@ -21,12 +21,13 @@ pub mod mutate;
 mod packets;
 mod pieces;
 mod recording;
-mod spead;
 mod text;
+mod windows;
 
 pub use recording::clean_up;
 
-use skyhaul_core::wire::{FAMILIES, FamilyRef, fuzzing, spead::fuzzing as heap_parsers};
+use skyhaul_core::wire::fuzzing::{self, parser::Parser};
+use skyhaul_core::wire::{FAMILIES, FamilyRef};
 
 /// One thing to throw bytes at.
 #[derive(Clone, Copy)]
@@ -43,20 +44,20 @@ pub struct Target {
 enum Work {
     /// The parsers of the family with this number in the registry.
     Family(usize),
-    /// Anything else.
-    Own(fn(&[u8]), fn() -> Vec<Vec<u8>>),
+    /// One parser.
+    Alone(Parser),
 }
 
 impl Target {
-    const fn new(name: &'static str, weight: u64, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Target {
-        Target { name, weight, work: Work::Own(run, seeds) }
+    fn alone(parser: Parser) -> Target {
+        Target { name: parser.name, weight: parser.weight, work: Work::Alone(parser) }
     }
 
     /// Take any bytes; panics where a promise is broken.
     pub fn run(&self, bytes: &[u8]) {
         match self.work {
             Work::Family(number) => fuzzing::family(number, bytes),
-            Work::Own(run, _) => run(bytes),
+            Work::Alone(parser) => (parser.run)(bytes),
         }
     }
 
@@ -65,12 +66,12 @@ impl Target {
     pub fn seeds(&self) -> Vec<Vec<u8>> {
         match self.work {
             Work::Family(number) => packets::chosen(FAMILIES[number]),
-            Work::Own(_, seeds) => seeds(),
+            Work::Alone(parser) => (parser.seeds)(),
         }
     }
 }
 
-/// All targets: one for each family, and the others.
+/// All targets: one for each family, one for each parser that it has besides, and the others.
 #[must_use]
 pub fn targets() -> Vec<Target> {
     let families = FAMILIES.iter().enumerate();
@@ -79,32 +80,32 @@ pub fn targets() -> Vec<Target> {
         weight: 1,
         work: Work::Family(number),
     };
-    families.map(family).chain(OTHERS.iter().copied()).collect()
+    let parsers = FAMILIES.iter().flat_map(|family| family.parsers()).chain(OTHERS);
+    families.map(family).chain(parsers.map(|&parser| Target::alone(parser))).collect()
+}
+
+const fn other(name: &'static str, weight: u64, run: fn(&[u8]), seeds: fn() -> Vec<Vec<u8>>) -> Parser {
+    Parser { name, weight, run, seeds }
 }
 
 /// What is not one family's.
-const OTHERS: &[Target] = &[
-    Target::new("vtp", 1, packets::vtp, packets::vtp_seeds),
-    Target::new("spead_head", 1, heap_parsers::spead_head, spead::packet_seeds),
-    Target::new("spead_items", 1, heap_parsers::spead_items, spead::items_seeds),
-    Target::new("spead_descriptor", 2, heap_parsers::spead_descriptor, spead::descriptor_seeds),
-    Target::new("spead_bits", 2, heap_parsers::spead_bits, spead::bits_seeds),
-    Target::new("spead_packets", 8, heap_parsers::spead_packets, spead::shape_seeds),
-    Target::new("feedback", 2, feedback::feedback, feedback::feedback_seeds),
-    Target::new("learn", 8, learn::run, learn::seeds),
-    Target::new("fill", 8, fuzzing::learn, learn::equal_seeds),
-    Target::new("inspect", 4, fuzzing::inspect, packets::inspect_seeds),
-    Target::new("restamp", 1, fuzzing::restamp, packets::restamp_seeds),
-    Target::new("quantity", 1, text::quantity, text::quantity_seeds),
-    Target::new("address", 1, text::address, text::address_seeds),
-    Target::new("faults", 1, text::faults, text::faults_seeds),
-    Target::new("chunk_expr", 2, expr::run, expr::seeds),
-    Target::new("index", 2, recording::index, recording::seeds),
-    Target::new("recording", 100, recording::recording, recording::seeds),
-    Target::new("assembly_units", 4, assembly::units, assembly::seeds),
-    Target::new("assembly_bytes", 4, assembly::bytes, assembly::seeds),
-    Target::new("pieces", 16, pieces::run, pieces::seeds),
-    Target::new("heaps", 16, heaps::run, heaps::seeds),
+const OTHERS: &[Parser] = &[
+    other("vtp", 1, packets::vtp, packets::vtp_seeds),
+    other("feedback", 2, feedback::feedback, feedback::feedback_seeds),
+    other("learn", 8, learn::run, learn::seeds),
+    other("fill", 8, fuzzing::learn, learn::equal_seeds),
+    other("inspect", 4, fuzzing::inspect, packets::inspect_seeds),
+    other("restamp", 1, fuzzing::restamp, packets::restamp_seeds),
+    other("quantity", 1, text::quantity, text::quantity_seeds),
+    other("address", 1, text::address, text::address_seeds),
+    other("faults", 1, text::faults, text::faults_seeds),
+    other("chunk_expr", 2, expr::run, expr::seeds),
+    other("index", 2, recording::index, recording::seeds),
+    other("recording", 100, recording::recording, recording::seeds),
+    other("assembly_units", 4, assembly::units, assembly::seeds),
+    other("assembly_bytes", 4, assembly::bytes, assembly::seeds),
+    other("pieces", 16, pieces::run, pieces::seeds),
+    other("heaps", 16, heaps::run, heaps::seeds),
 ];
 
 /// The target of this name.

@@ -18,9 +18,10 @@ pub(crate) fn chosen(family: FamilyRef) -> Vec<Vec<u8>> {
     numbered.flat_map(choices).collect()
 }
 
-/// What is inspected: packets of every family, and heaps with descriptors.
+/// What is inspected: packets of every family, and whatever else reaches deep in one.
 pub(crate) fn inspect_seeds() -> Vec<Vec<u8>> {
-    all().into_iter().chain(crate::spead::packet_seeds()).collect()
+    let deep = FAMILIES.iter().flat_map(|family| family.parsers()).flat_map(|parser| (parser.seeds)());
+    all().into_iter().chain(deep).collect()
 }
 
 pub(crate) fn vtp(bytes: &[u8]) {

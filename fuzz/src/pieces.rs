@@ -1,57 +1,80 @@
-//! The target for TCP: any stream of SPEAD, in any stretches, to a taker that may leave what it is told.
+//! The target for TCP: any stream of a family whose packets tell their ends, in any stretches, to a taker that may leave what
+//! it is told.
 
-use crate::spead::packet_seeds;
-use skyhaul_core::wire::spead::{Flavour, Head};
+use crate::packets::inspect_seeds;
+use skyhaul_core::wire::keyed::{Head, Keyed, Part, VisitKeyed};
+use skyhaul_core::wire::{FAMILIES, Packets};
 use skyhaul_io::tcp::pieces::{Found, Heads, fuzzing};
+use std::marker::PhantomData;
 
 /// As the receiver reads heads, but for how long they may be.
-struct SpeadHeads;
+struct HeadsOf<W>(PhantomData<W>);
 
-impl Heads for SpeadHeads {
+impl<W: Keyed> Heads for HeadsOf<W> {
     fn find(&self, bytes: &[u8]) -> Found {
-        match Head::peek(bytes) {
+        match W::peek(bytes).map(|head| head.map(|head| head.placement(0))) {
             Ok(None) => Found::More,
-            Ok(Some(head)) => Found::Packet { head: head.start, body: head.length },
+            Ok(Some(place)) => Found::Packet { head: place.start as usize, body: place.length },
             Err(_) => Found::Garbage,
         }
     }
 
     fn longest_head(&self) -> usize {
-        8 + 8 * 64
+        W::LONGEST_HEAD.min(8 + 8 * 64)
     }
 
     fn magic(&self) -> &[u8] {
-        &[0x53, 4]
+        W::MAGIC
     }
 }
 
-/// A packet of a heap of its own.
-fn good() -> Vec<u8> {
-    let Some(flavour) = Flavour::new(48) else { return Vec::new() };
-    let mut packet = vec![0x53, 4, 2, 6, 0, 0, 0, 4];
-    for (id, value) in [(1, 9), (2, 40), (3, 0), (4, 40)] {
-        packet.extend(flavour.immediate(id, value).to_be_bytes());
-    }
-    packet.extend([0xAA; 40]);
-    packet
+/// A packet of an object of its own.
+fn good<W: Keyed>() -> Vec<u8> {
+    let part = Part { number: 9, size: Some(40), payload: &[0xAA; 40], ..Part::default() };
+    W::packet(0, &part).unwrap_or_default()
 }
 
 /// Choices of the target: what is told whole, how long the stretches are, how much is taken at once.
 const CHOICES: [[u8; 3]; 5] = [[0, 0, 0], [20, 7, 0], [255, 40, 200], [3, 15, 250], [90, 255, 128]];
 
-pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let packets = packet_seeds();
-    let good = good();
-    let mut seeds = Vec::new();
-    for (choices, packet) in CHOICES.iter().cycle().zip(&packets) {
-        seeds.push([&choices[..], packet, &good].concat());
-        // Cut short, with strays, and a head that promises more than comes.
-        seeds.push([&choices[..], b"??", &good, &packet[..packet.len() / 2], &good, b"S\x04\x02"].concat());
-        seeds.push([&choices[..], &good[..20], &good, &[0x53; 9], packet].concat());
+/// Whole packets of the family among others, whole and disturbed.
+struct Seeds(&'static dyn Packets);
+
+impl VisitKeyed for Seeds {
+    type Out = Vec<Vec<u8>>;
+    fn visit<W: Keyed>(self) -> Vec<Vec<u8>> {
+        let is_whole = |packet: &Vec<u8>| match self.0.place(packet) {
+            Ok(Some(place)) => u64::from(place.start) + place.length == packet.len() as u64,
+            _ => false,
+        };
+        let (good, mut seeds) = (good::<W>(), Vec::new());
+        for (choices, packet) in CHOICES.iter().cycle().zip(inspect_seeds().iter().filter(|p| is_whole(p))) {
+            seeds.push([&choices[..], packet, &good].concat());
+            // Cut short, with strays, and a head that promises more than comes.
+            let begun = &good[..W::MAGIC.len() + 1];
+            seeds.push([&choices[..], b"??", &good, &packet[..packet.len() / 2], &good, begun].concat());
+            seeds.push([&choices[..], &good[..20], &good, &[W::MAGIC[0]; 9], packet].concat());
+        }
+        seeds
     }
-    seeds
+}
+
+struct Cut<'a>(&'a [u8]);
+
+impl VisitKeyed for Cut<'_> {
+    type Out = ();
+    fn visit<W: Keyed>(self) {
+        fuzzing::cutter(Box::new(HeadsOf::<W>(PhantomData)), &good::<W>(), self.0);
+    }
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let of = FAMILIES.iter().filter_map(|family| family.visit_keyed(Seeds(family.packets()?)));
+    of.flatten().collect()
 }
 
 pub(crate) fn run(bytes: &[u8]) {
-    fuzzing::cutter(Box::new(SpeadHeads), &good(), bytes);
+    FAMILIES.iter().filter(|family| family.packets().is_some()).for_each(|family| {
+        family.visit_keyed(Cut(bytes));
+    });
 }

@@ -25,6 +25,8 @@ pub mod header;
 pub mod inspect;
 pub mod keyed;
 pub mod layout;
+#[doc(hidden)]
+pub mod trial;
 pub mod vtp;
 
 mod fill;

@@ -153,7 +153,6 @@ struct Commit {
 }
 
 /// The bytes of a chunk.
-#[must_use]
 pub fn content(number: u32) -> Vec<u8> {
     let length = 1 + (number as usize).wrapping_mul(7919) % 40_000;
     let mut bytes = vec![0; length];

@@ -1,8 +1,9 @@
-//! The receiver's memory and disks: a fixed number of blocks that come back when a disk has written them, late if
-//! it is slow, and by another one if it fails.
+//! The receiver's memory and disks: a fixed number of bytes, in blocks that come back when a disk has written them, late
+//! if it is slow, and by another one if it fails.
 
 use crate::random::Random;
 use skyhaul_core::placement::Nanos;
+use std::collections::VecDeque;
 
 /// What a block holds when it is handed out: never what was received into it before.
 const POISON: u8 = 0xDD;
@@ -23,23 +24,27 @@ struct Writing {
     block: Vec<u8>,
 }
 
-/// All blocks that there are.
+/// All bytes that there are, in the blocks of objects.
 #[derive(Debug)]
 pub struct Memory {
-    free: Vec<Vec<u8>>,
+    total: u64,
+    free: u64,
+    /// Blocks that objects under construction have.
+    held: usize,
+    /// Finished blocks in the hands of whoever takes them, who keeps so many.
+    kept: VecDeque<Vec<u8>>,
+    keep: usize,
     writing: Vec<Writing>,
     disks: Vec<Disk>,
-    total: usize,
+    /// What was asked for last was not there.
+    pub is_short: bool,
     /// Blocks that another disk had to write again.
     pub rewritten: u64,
-    /// Blocks that no disk could write.
-    pub unwritten: u64,
 }
 
 impl Memory {
-    /// `blocks` of `bytes` each, behind some disks; one of them may be 200 times slower, one may fail.
-    #[must_use]
-    pub fn random(random: &mut Random, blocks: usize, bytes: usize) -> Memory {
+    /// `bytes` behind some disks; one of them may be 200 times slower, one may fail. Who takes blocks keeps the last `keep`.
+    pub fn random(random: &mut Random, bytes: u64, keep: usize) -> Memory {
         let base = random.pick(&[0, 0, 10_000, 1_000_000]);
         let mut disks: Vec<Disk> = (0..random.between(1, 4))
             .map(|_| Disk { latency: base, busy_until: Nanos(0), fails_at: None })
@@ -52,52 +57,77 @@ impl Memory {
             disks[last].fails_at = Some(Nanos(random.below(2_000_000_000)));
         }
         Memory {
-            free: (0..blocks).map(|_| vec![POISON; bytes]).collect(),
+            total: bytes,
+            free: bytes,
+            held: 0,
+            kept: VecDeque::new(),
+            keep,
             writing: Vec::new(),
             disks,
-            total: blocks,
+            is_short: false,
             rewritten: 0,
-            unwritten: 0,
         }
     }
 
-    /// A free block.
-    pub fn take(&mut self) -> Option<Vec<u8>> {
-        self.free.pop()
+    /// Memory for an object; `old` is what it outgrew.
+    ///
+    /// # Errors
+    /// `old`, where so much is not free.
+    pub fn take(&mut self, bytes: u64, old: Option<Vec<u8>>) -> Result<Vec<u8>, Option<Vec<u8>>> {
+        self.is_short = self.free < bytes;
+        if self.is_short {
+            return Err(old);
+        }
+        self.free -= bytes;
+        self.held += 1;
+        let mut block = vec![POISON; bytes as usize];
+        if let Some(old) = old {
+            block[..old.len()].copy_from_slice(&old);
+            self.give_back(&old);
+        }
+        Ok(block)
     }
 
-    /// Blocks that are neither free nor being written.
-    #[must_use]
+    /// Blocks that objects under construction have, or that are retired and not taken.
     pub fn held(&self) -> usize {
-        self.total - self.free.len() - self.writing.len()
-    }
-
-    /// Whether no block is free.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.free.is_empty()
+        self.held
     }
 
     /// A block that holds nothing worth writing.
-    pub fn give_back(&mut self, mut block: Vec<u8>) {
-        block.fill(POISON);
-        self.free.push(block);
+    pub fn give_back(&mut self, block: &[u8]) {
+        self.held -= 1;
+        self.free += block.len() as u64;
     }
 
-    /// Let a disk write a block; it is free again after that.
-    pub fn write(&mut self, block: Vec<u8>, now: Nanos) {
+    /// A finished block: it is free again when who takes it kept it, and a disk wrote it.
+    pub fn finished(&mut self, block: Vec<u8>, now: Nanos) {
+        self.held -= 1;
+        self.kept.push_back(block);
+        if self.kept.len() > self.keep
+            && let Some(first) = self.kept.pop_front()
+        {
+            self.write(first, now);
+        }
+    }
+
+    /// Let a disk write a block; where there is none it is lost.
+    fn write(&mut self, block: Vec<u8>, now: Nanos) {
         let alive = |disk: &Disk| disk.fails_at.is_none_or(|at| now < at);
         let best = (0..self.disks.len())
             .filter(|&d| alive(&self.disks[d]))
             .min_by_key(|&d| self.disks[d].busy_until);
         let Some(disk) = best else {
-            self.unwritten += 1;
-            return self.give_back(block);
+            self.free += block.len() as u64;
+            return;
         };
         let chosen = &mut self.disks[disk];
         let done = chosen.busy_until.max(now).plus(Nanos(chosen.latency));
         chosen.busy_until = done;
-        if done <= now { self.give_back(block) } else { self.writing.push(Writing { done, disk, block }) }
+        if done <= now {
+            self.free += block.len() as u64;
+        } else {
+            self.writing.push(Writing { done, disk, block });
+        }
     }
 
     /// What the disks did until `now`.
@@ -106,7 +136,7 @@ impl Memory {
         for writing in std::mem::take(&mut self.writing) {
             let in_time = self.disks[writing.disk].fails_at.is_none_or(|at| writing.done <= at);
             if in_time && writing.done <= now {
-                self.give_back(writing.block);
+                self.free += writing.block.len() as u64;
             } else if !in_time && failed[writing.disk] {
                 // Still in memory, so another one can write it.
                 self.rewritten += 1;
@@ -117,9 +147,9 @@ impl Memory {
         }
     }
 
-    /// Whether every block is free or being written.
-    #[must_use]
+    /// Whether every byte is free, kept or being written.
     pub fn is_whole(&self) -> bool {
-        self.held() == 0
+        let away = self.kept.iter().chain(self.writing.iter().map(|writing| &writing.block));
+        self.held == 0 && self.free + away.map(|block| block.len() as u64).sum::<u64>() == self.total
     }
 }

@@ -7,8 +7,8 @@
 //! rate::judge(&world, &rows).unwrap();
 //! ```
 
+use crate::ledger::{Held, hold};
 use crate::link::{Link, Load, Peer, Row};
-use crate::model::{Held, hold};
 use crate::random::Random;
 use skyhaul_core::control::ControlConfig;
 use skyhaul_core::placement::Nanos;
@@ -51,14 +51,12 @@ pub struct World {
 const S: u64 = 1_000_000_000;
 
 /// `s` seconds.
-#[must_use]
 pub const fn s(s: u64) -> Nanos {
     Nanos(s * S)
 }
 
 impl World {
     /// The world of `seed`: its kind is that number modulo the number of kinds.
-    #[must_use]
     pub fn random(seed: u64) -> World {
         let kind = KINDS[(seed % KINDS.len() as u64) as usize];
         let mut random = Random(seed);
@@ -141,7 +139,6 @@ fn shape(kind: Kind, capacity: f64, link: &mut Link, random: &mut Random) {
 }
 
 /// Bits per second that sender `n` got through between two times.
-#[must_use]
 pub fn goodput(world: &World, rows: &[Row], n: usize, from: Nanos, until: Nanos) -> f64 {
     let Some((first, last)) = span(rows, from, until) else { return 0.0 };
     let packets = last.peers[n].received - first.peers[n].received;
@@ -149,7 +146,6 @@ pub fn goodput(world: &World, rows: &[Row], n: usize, from: Nanos, until: Nanos)
 }
 
 /// Part of the packets of all senders that were lost between two times.
-#[must_use]
 pub fn loss(rows: &[Row], from: Nanos, until: Nanos) -> f64 {
     let Some((first, last)) = span(rows, from, until) else { return 0.0 };
     let sum = |row: &Row, of: fn(&crate::link::At) -> u64| row.peers.iter().map(of).sum::<u64>() as f64;
@@ -159,7 +155,6 @@ pub fn loss(rows: &[Row], from: Nanos, until: Nanos) -> f64 {
 }
 
 /// What all got through of what was to be had, between two times.
-#[must_use]
 pub fn used(world: &World, rows: &[Row], from: Nanos, until: Nanos) -> f64 {
     let rows_in = rows.iter().filter(|row| row.time > from && row.time <= until);
     let (mut room, mut count) = (0.0, 0.0);
@@ -173,7 +168,6 @@ pub fn used(world: &World, rows: &[Row], from: Nanos, until: Nanos) -> f64 {
 }
 
 /// Jain's index of fairness between two times: 1 where all get the same, 1/n where one gets all.
-#[must_use]
 pub fn fairness(world: &World, rows: &[Row], from: Nanos, until: Nanos) -> f64 {
     let got: Vec<f64> = (0..world.link.peers.len()).map(|n| goodput(world, rows, n, from, until)).collect();
     let (sum, squares) = (got.iter().sum::<f64>(), got.iter().map(|x| x * x).sum::<f64>());
@@ -181,7 +175,6 @@ pub fn fairness(world: &World, rows: &[Row], from: Nanos, until: Nanos) -> f64 {
 }
 
 /// The time from `from` until sender 0 gets through `part` of `rate`, seconds.
-#[must_use]
 pub fn regained(world: &World, rows: &[Row], from: Nanos, rate: f64) -> f64 {
     let pairs = rows.windows(5).filter(|pair| pair[0].time >= from);
     for pair in pairs {
@@ -274,7 +267,6 @@ fn falls_at_once(world: &World, rows: &[Row]) -> Held {
 
 /// Used and lost after the first 20 s, Jain's index at the end, and seconds until the rate is back after a fall or a
 /// silence; not a number where there is none.
-#[must_use]
 pub fn measures(world: &World, rows: &[Row]) -> [f64; 4] {
     let (end, capacity) = (world.link.end, world.link.capacity[0].1);
     let jain = if world.kind == Kind::Shared { fairness(world, rows, s(100), end) } else { f64::NAN };
@@ -292,7 +284,6 @@ pub fn measures(world: &World, rows: &[Row]) -> [f64; 4] {
 }
 
 /// The [`measures`] of many worlds, a line for each kind: of each the middle one, and the one that only 5 % are worse than.
-#[must_use]
 pub fn table(measured: &[(Kind, [f64; 4])]) -> Vec<String> {
     let mut lines = vec![format!(
         "{:<13}{:>7}{:>16}{:>20}{:>16}{:>14}",
@@ -320,7 +311,6 @@ pub fn table(measured: &[(Kind, [f64; 4])]) -> Vec<String> {
 }
 
 /// The figures of a world, in one line.
-#[must_use]
 pub fn figures(world: &World, rows: &[Row]) -> String {
     let (link, end) = (&world.link, world.link.end);
     let capacity = link.capacity[0].1;

@@ -1,25 +1,37 @@
 //! Many worlds, and the ones that a user was promised.
 
-use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Nanos, Reject};
-use skyhaul_core::wire::Order;
-use skyhaul_core::wire::fila10g::Phase;
+use skyhaul_core::wire::keyed::{Control, Keyed, VisitKeyed};
+use skyhaul_core::wire::{FAMILIES, Objects};
+use skyhaul_sim::keyed::small;
 use skyhaul_sim::network::Network;
-use skyhaul_sim::sender::{Family, Sender};
-use skyhaul_sim::world::{Tally, World};
+use skyhaul_sim::ordered::{Frames, Journey, kinds};
+use skyhaul_sim::play;
+use skyhaul_sim::tally::Tally;
+use skyhaul_sim::world::World;
 
-/// More with `SKYHAUL_SIM_WORLDS=100000`.
-#[test]
-fn every_world_holds() {
-    let worlds = std::env::var("SKYHAUL_SIM_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
+/// Worlds of frames, and as many of each family of keyed objects. More with `SKYHAUL_SIM_WORLDS=100000`.
+fn worlds() -> u64 {
+    std::env::var("SKYHAUL_SIM_WORLDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500)
+}
+
+/// Those of the seeds that are `n` more than a multiple of the round.
+fn play_each(n: u64) -> Tally {
     let mut sum = Tally::default();
-    for seed in 1..=worlds {
-        match World::random(seed).run(&mut |_| ()) {
+    for seed in (0..worlds()).map(|round| round * play::round() + n) {
+        match play::seed(seed, &mut |_| ()) {
             Ok(tally) => sum.add(&tally),
             Err(why) => panic!("world {seed}: {why}\nreplay: cargo run -p skyhaul-sim -- {seed}"),
         }
     }
-    assert!(sum.exact >= worlds / 20, "only {} loss maps were compared", sum.exact);
+    sum
+}
+
+#[test]
+fn every_world_of_frames_holds() {
+    let sum = play_each(0);
+    assert!(sum.exact >= worlds() / 20, "only {} loss maps were compared", sum.exact);
+    assert_eq!(sum.kinds.len(), kinds().count(), "{:?}", sum.kinds);
     // The worlds reach everything that can happen to a placed frame. Only parts of any length overlap, or pass the end of
     // their object: those of heaps, whose worlds see to it.
     for why in [Reject::Late, Reject::Duplicate, Reject::Stray, Reject::NoBuffer] {
@@ -31,69 +43,134 @@ fn every_world_holds() {
 }
 
 #[test]
+fn every_world_of_keyed_objects_holds() {
+    let mut sum = Tally::default();
+    for n in 1..play::round() {
+        let family = play_each(n);
+        let exact = family.exact;
+        assert!(exact >= worlds() / 30, "losses were compared in only {exact} worlds of {:?}", family.kinds);
+        sum.add(&family);
+    }
+    // The worlds reach everything that can happen to a part of an object.
+    for why in [
+        Reject::Late,
+        Reject::Duplicate,
+        Reject::Overlap,
+        Reject::Outside,
+        Reject::WrongSize,
+        Reject::OutOfOrder,
+        Reject::Unsized,
+        Reject::NoBuffer,
+        Reject::Fragmented,
+    ] {
+        assert!(sum.rejects.get(why) > 0, "no world refuses a part as {why:?}");
+    }
+    for cause in ["complete", "window", "timeout", "finish"] {
+        assert!(sum.causes.contains_key(cause), "no world hands an object on for {cause}");
+    }
+    assert!(sum.stopped > 0 && sum.starts > worlds(), "{sum:?}");
+}
+
+/// What is generated or has keys is sent in some world, without being named in any.
+#[test]
+fn every_family_takes_part() {
+    for family in FAMILIES {
+        let is_sent = family.objects() != Objects::Frames || !family.trials().is_empty();
+        assert!(is_sent, "{family} is in no world");
+    }
+}
+
+#[test]
 fn a_seed_plays_the_same_world_again() {
-    for seed in [3, 1884, 20_313, 57_334] {
+    for seed in [3, 6, 63, 169, 1201, 1884, 20_313, 57_334] {
         let play = || {
             let mut lines = Vec::new();
-            let tally = World::random(seed).run(&mut |line| lines.push(line())).unwrap();
-            (lines, tally.accepted, tally.rejects)
+            let tally = play::seed(seed, &mut |line| lines.push(line())).unwrap();
+            (lines, tally)
         };
         assert_eq!(play(), play());
     }
 }
 
-fn world(seed: u64, family: Family, network: Network) -> World {
-    let sender = Sender::new(family, 1000, 123_456);
-    let config = OrderedConfig {
-        ahead: sender.ahead(),
-        open_ended: sender.short_objects(),
-        ..OrderedConfig::new(sender.layout.geometry())
-    };
-    World { seed, sender, network, packets: 20_000, gap: Nanos(2_000), config, blocks: 64, tick: Nanos(0) }
-}
-
-fn families() -> Vec<Family> {
-    vec![
-        Family::VdifSequence(Order::Little),
-        Family::VdifSequence(Order::Big),
-        Family::VdifTime { threads: vec![5, 2, 9], fps: 977, rated: true },
-        Family::Fila10g(Phase::Odd),
-    ]
+/// A world of each kind of frames whose positions are all told.
+fn of_frames(network: &Network) -> impl Iterator<Item = World<Frames>> {
+    (0u64..).zip(kinds()).filter_map(|(seed, (family, kind))| {
+        // Large rates, and large objects: so many that a second has more than one.
+        let trial = kind(&mut |below| below - 1);
+        let told = trial.seconds.is_none();
+        let frames = Frames::new(family, trial, 1000, 123_456).expect("a stream that is learned");
+        let journey = Journey { packets: 20_000, gap: Nanos(2_000), ..Journey::default() };
+        told.then(|| World::of(seed, frames, network.clone(), journey, 1000))
+    })
 }
 
 /// The network: 1 % loss, reordering over 64, 1 % duplicates, bursts of 500, on limits as they are by default.
 #[test]
 fn the_loss_map_equals_the_injected_loss() {
-    for (seed, family) in families().into_iter().enumerate() {
-        let network = Network {
-            loss: 0.01,
-            burst: 0.0002,
-            burst_longest: 250,
-            depth: 64,
-            duplicate: 0.01,
-            ..Network::default()
-        };
-        let name = family.name();
-        let tally = world(seed as u64, family, network).run(&mut |_| ()).unwrap();
-        assert_eq!(tally.exact, 1, "{name}: {tally:?}");
+    let network = Network {
+        loss: 0.01,
+        burst: 0.0002,
+        burst_longest: 250,
+        depth: 64,
+        duplicate: 0.01,
+        ..Network::default()
+    };
+    for world in of_frames(&network) {
+        let tally = world.run(&mut |_| ()).unwrap();
+        assert_eq!(tally.exact, 1, "{tally:?}");
         let refused = tally.rejects.total() - tally.rejects.get(Reject::Duplicate);
-        assert_eq!(refused, 0, "{name}: {tally:?}");
-        assert!(tally.rejects.get(Reject::Duplicate) > 50, "{name}: {tally:?}");
+        assert_eq!(refused, 0, "{tally:?}");
+        assert!(tally.rejects.get(Reject::Duplicate) > 50, "{tally:?}");
     }
 }
 
 /// Absurd numbers, lengths, times and garbage, nearly one for each honest packet.
 #[test]
 fn hostile_packets_cost_the_stream_nothing() {
-    for (seed, family) in families().into_iter().enumerate() {
-        let honest = Network { depth: 64, ..Network::default() };
-        let name = family.name();
-        let alone = world(seed as u64, family.clone(), honest.clone()).run(&mut |_| ()).unwrap();
-        let attacked =
-            world(seed as u64, family, Network { hostile: 0.9, ..honest }).run(&mut |_| ()).unwrap();
-        assert_eq!(alone.accepted, 20_000, "{name}");
-        assert!(attacked.packets > 37_000 && attacked.rejects.total() > 5_000, "{name}: {attacked:?}");
-        assert!(attacked.accepted - attacked.strays >= 20_000, "{name}: {attacked:?}");
-        assert_eq!(attacked.epochs, 0, "{name}");
+    let honest = Network { depth: 64, quiet: 80, ..Network::default() };
+    let hostile = Network { hostile: 0.9, ..honest.clone() };
+    for (alone, attacked) in of_frames(&honest).zip(of_frames(&hostile)) {
+        let (alone, attacked) = (alone.run(&mut |_| ()).unwrap(), attacked.run(&mut |_| ()).unwrap());
+        assert_eq!(alone.accepted, 20_000, "{alone:?}");
+        assert!(attacked.packets > 37_000 && attacked.rejects.total() > 5_000, "{attacked:?}");
+        assert!(attacked.accepted - attacked.strays >= 20_000, "{attacked:?}");
+        assert_eq!(attacked.epochs, 0, "{attacked:?}");
     }
+}
+
+/// Loss, repetition, delay, stall and end at every packet of every small stream, on all limits; and pairs of them.
+#[test]
+fn every_fault_at_every_packet_holds() {
+    let sum = play::small(400).unwrap_or_else(|why| panic!("{why}"));
+    let (exact, worlds) = (sum.exact, sum.worlds);
+    assert!(exact >= worlds / 8, "losses were compared in only {exact} of {worlds} worlds");
+}
+
+/// With room for all objects and each packet in time, a loss costs exactly the packet that it hits.
+#[test]
+fn a_lost_packet_is_missing_and_nothing_else_is() {
+    struct Each;
+    impl VisitKeyed for Each {
+        type Out = ();
+        fn visit<W: Keyed>(self) {
+            let roomy =
+                small::limits().into_iter().find(|c| c.window == 16 && c.timeout.is_some() && !c.in_order);
+            for kind in 0..small::shapes().len() {
+                let stream = small::side::<W>(kind, roomy.unwrap()).stream;
+                let is_data = |control: Option<Control>| control != Some(Control::Stop);
+                let objects = stream.plans.iter().filter(|plan| is_data(plan.control)).count() as u64;
+                for at in 0..stream.order.len() {
+                    let fault = Some(small::Fault::Lose(at));
+                    let world = small::world::<W>(kind, roomy.unwrap(), fault, None);
+                    let tally = world.run(&mut |_| ()).unwrap();
+                    let plan = &stream.plans[stream.order[at].1.plan];
+                    let gone = plan.cuts.len() == 1 && is_data(plan.control);
+                    assert_eq!(tally.causes.values().sum::<u64>(), objects - u64::from(gone), "packet {at}");
+                    assert_eq!(tally.exact, 1, "packet {at}");
+                }
+            }
+        }
+    }
+    let played: Vec<()> = FAMILIES.iter().filter_map(|family| family.visit_keyed(Each)).collect();
+    assert_eq!(played.len() as u64, play::round() - 1);
 }

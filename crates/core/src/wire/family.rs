@@ -1,8 +1,5 @@
-//! What a family of formats is to everything that is not on the data path.
-//!
-//! A family is a folder beside this file and a line in the [registry](super::families). Its folder has the header
-//! tables, what they mean, the layout, and the cold work: how it is recognised, learned, shown, framed, restamped,
-//! filled and made.
+//! What a family of formats is to everything that is not on the data path: a folder beside this file, with its tables, its
+//! layout and all cold work, and a line in the [registry](super::families).
 //!
 //! ```text
 //!   first packets ──Family::shape, learn──▶ StreamFormat { what all streams have, own: Particulars }
@@ -11,19 +8,19 @@
 //!                                          L: Layout, compiled with whatever is built of it
 //! ```
 //!
-//! Two traits, because two things are known at different times: a [`Family`] is known from its name, the
-//! [`Particulars`](super::Particulars) of a stream when its first packets were seen.
+//! A [`Family`] is known from its name, the [`Particulars`] of a stream when its first packets were seen.
 
 pub use super::same::Same;
-
 use super::{
     frame::{Ahead, FrameTime, Frames, Objects, Packets, Quirk, Thread},
+    fuzzing::parser::Parser,
     generate::Generator,
     header::{Field, Order},
     inspect::reader::Reader,
     layout::{Keep, Place},
     numbering::Numbering,
     restamp::{RestampError, Restamper},
+    trial::{Draw, Trial},
 };
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
@@ -94,14 +91,25 @@ pub trait Family: Sync {
         None
     }
 
-    /// Its parsers, given any octets: they return, and what they return is true. `choice` is any number, by which
-    /// what is not told by a packet may be chosen.
+    /// Its parsers, given any octets, return, and what they return is true. `choice` chooses what a packet does not tell.
     #[doc(hidden)]
     fn fuzz(&self, choice: u8, packet: &[u8]);
 
     /// Packets for [`fuzz`](Self::fuzz) that reach deep.
     #[doc(hidden)]
     fn seeds(&self) -> Vec<Vec<u8>>;
+
+    /// Parsers of its own that are to be given any octets, each alone.
+    #[doc(hidden)]
+    fn parsers(&self) -> &'static [Parser] {
+        &[]
+    }
+
+    /// Kinds of its streams that simulated senders send, where they are of frames.
+    #[doc(hidden)]
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        &[]
+    }
 }
 
 /// A family of the registry. Two are the same if their names are.

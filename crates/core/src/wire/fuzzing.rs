@@ -2,6 +2,7 @@
 //!
 //! The fuzz targets call these and nothing else, so that a failing input is a line in a test here.
 
+pub mod parser;
 pub mod placed;
 
 use super::{

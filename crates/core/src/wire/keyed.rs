@@ -65,6 +65,11 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The packet of a part of an object, as simulated senders send it; `form` chooses what all packets of a stream share.
+    /// `None`: there is no such form, or no such packet in it.
+    #[doc(hidden)]
+    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>>;
+
     /// What an object keeps before it has any payload.
     fn begin(head: &Self::Head<'_>) -> Self::Kept;
 
@@ -90,6 +95,36 @@ pub enum Data {
     All,
     /// These, ascending; the others describe them, or are padding.
     Parts(Vec<Range<u64>>),
+}
+
+/// A part of an object, of which a packet is to be made.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part<'a> {
+    /// What the packet itself says of its source, where it says that.
+    pub own: u16,
+    /// The object's number; a packet tells as many of its bits as it can.
+    pub number: u64,
+    /// Octets of the whole object, if this packet tells them.
+    pub size: Option<u64>,
+    /// Where its payload belongs.
+    pub offset: u64,
+    /// Its payload.
+    pub payload: &'a [u8],
+    /// It tells what is in the object.
+    pub items: bool,
+    /// It says something of the stream.
+    pub control: Option<Control>,
+}
+
+/// What a packet may say of its stream.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// It begins anew.
+    Start,
+    /// It ends.
+    Stop,
 }
 
 /// What is left of an object to be stored, and for how much there is room.

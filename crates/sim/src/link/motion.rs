@@ -269,7 +269,6 @@ impl Motion<'_> {
 
 impl Link {
     /// Play it, a row every [`ROW`].
-    #[must_use]
     pub fn play(&self) -> Vec<Row> {
         let mut random = Random(self.seed);
         let peers = self.peers.iter().map(|peer| Sender::new(peer, self, &mut random)).collect();

@@ -1,13 +1,13 @@
 //! EJFAT among the families.
 
-use super::{BalancerV2, BalancerV3, EjfatWire, MAGIC, Reassembly, Segment, balancer_bytes, data_id, read};
+use super::{BalancerV2, BalancerV3, EjfatWire, Reassembly, Segment, balancer_bytes, data_id, read};
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::Objects,
         inspect::reader::{Reader, number},
-        keyed::{Head, KnownKeyed},
+        keyed::{Head, Keyed, KnownKeyed, Part},
         layout::Place,
         restamp::{RestampError, Restamper},
     },
@@ -88,30 +88,23 @@ impl Family for EjfatFamily {
         }
     }
 
+    /// In each form, and in the versions of other writers.
     fn seeds(&self) -> Vec<Vec<u8>> {
-        let bare = |version| {
-            let header = Reassembly {
-                version,
-                data_id: 5,
-                offset: 64,
-                length: 4096,
-                tick: 99,
-                ..Reassembly::default()
-            };
-            [&header.write()[..], &[0x33; 24]].concat()
+        let part = Part {
+            own: 5,
+            number: 99,
+            size: Some(4096),
+            offset: 64,
+            payload: &[0x33; 24],
+            ..Part::default()
         };
-        let balanced = |version| {
-            let header = BalancerV2 {
-                magic: MAGIC,
-                version,
-                protocol: 1,
-                entropy: 9,
-                tick: 99,
-                ..BalancerV2::default()
-            };
-            [&header.write()[..], &bare(1)].concat()
-        };
-        vec![bare(0), bare(1), bare(2), balanced(2), balanced(3)]
+        let mut seeds: Vec<_> = (0..3).filter_map(|form| EjfatWire::packet(form, &part)).collect();
+        for version in [0, 2] {
+            let mut bare = seeds[0].clone();
+            bare[0] = version << 4;
+            seeds.push(bare);
+        }
+        seeds
     }
 }
 

@@ -1,9 +1,9 @@
 //! EJFAT as a family of keyed objects: an event is a tick of one data id, whatever ports its segments come from.
 
-use super::{BalancerV2, Reassembly, balancer_bytes};
+use super::{BalancerV2, MAGIC, Reassembly, balancer_bytes};
 use crate::{
     placement::{Key, Placement, Reject},
-    wire::keyed::{Following, Head, Keyed, source_of},
+    wire::keyed::{Following, Head, Keyed, Part, source_of},
 };
 
 /// How EJFAT segments are read.
@@ -72,6 +72,22 @@ impl Keyed for EjfatWire {
 
     fn describe((): &()) -> String {
         "EJFAT".to_owned()
+    }
+
+    /// The forms are without a balancer's header, and with one of each version.
+    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
+        let version = *[None, Some(2), Some(3)].get(usize::from(form))?;
+        let told = |octets: u64| u32::try_from(octets).ok();
+        let (length, offset) = (told(part.size?)?, told(part.offset)?);
+        let mut packet = Vec::new();
+        if let Some(version) = version {
+            let like = BalancerV2 { magic: MAGIC, version, protocol: 1, ..BalancerV2::default() };
+            packet.extend(BalancerV2 { tick: part.number, ..like }.write());
+        }
+        let like = Reassembly { version: 1, data_id: part.own, ..Reassembly::default() };
+        packet.extend(Reassembly { offset, length, tick: part.number, ..like }.write());
+        packet.extend_from_slice(part.payload);
+        (!part.payload.is_empty() && part.control.is_none()).then_some(packet)
     }
 
     fn begin(_: &Segment) {}

@@ -1,6 +1,6 @@
 //! FILA10G half frames among the families: Mark 5B but for what is before each half.
 
-use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read};
+use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read, trial};
 use crate::{
     placement::Reject,
     wire::{
@@ -13,6 +13,7 @@ use crate::{
         mark5b::{self, Mark5b},
         numbering::Numbering,
         restamp::{RestampError, Restamper},
+        trial::{Draw, Trial},
     },
 };
 use std::sync::Arc;
@@ -104,6 +105,10 @@ impl Family for Fila10gFamily {
     fn seeds(&self) -> Vec<Vec<u8>> {
         let header = Mark5b::new(mark5b::Time { day: 821, second: 19_801, frame: 5 }, 250).write();
         [40, 41].map(|counter| [&Fila10g { filler: 9, counter }.write()[..], &header].concat()).to_vec()
+    }
+
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        trial::KINDS
     }
 }
 

@@ -13,6 +13,7 @@
 //! Limit: the counter has 32 bits (5.8 hours at 8 Gb/s); after its end the stream goes on as a restarted one.
 
 mod family;
+mod trial;
 
 pub use family::{Fila10gFamily, Fila10gStream};
 

@@ -1,6 +1,6 @@
 //! LOFAR among the families: how its packets are told, described, predicted and framed.
 
-use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time};
+use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
 use crate::{
     pattern,
     placement::Reject,
@@ -12,6 +12,7 @@ use crate::{
         inspect::reader::Reader,
         layout::Place,
         restamp::{RestampError, Restamper},
+        trial::{Draw, Trial},
     },
 };
 use std::sync::Arc;
@@ -127,6 +128,10 @@ impl Family for LofarFamily {
 
     fn seeds(&self) -> Vec<Vec<u8>> {
         fuzzing::seeds()
+    }
+
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        trial::KINDS
     }
 }
 

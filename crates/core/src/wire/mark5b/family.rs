@@ -1,6 +1,8 @@
 //! Mark 5B among the families; what whole frames share with halves.
 
-use super::{FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, unix_seconds};
+use super::{
+    FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, trial, unix_seconds,
+};
 use crate::{
     placement::Reject,
     wire::{
@@ -8,6 +10,7 @@ use crate::{
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
         inspect::reader::Reader,
         restamp::{RestampError, Restamper},
+        trial::{Draw, Trial},
         vtp::{self, Vtp},
     },
 };
@@ -76,6 +79,10 @@ impl Family for Mark5bFamily {
 
     fn seeds(&self) -> Vec<Vec<u8>> {
         fuzzing::seeds()
+    }
+
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        trial::KINDS
     }
 }
 

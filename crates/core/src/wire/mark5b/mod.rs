@@ -20,6 +20,7 @@ mod family;
 mod fuzzing;
 mod inspect;
 mod restamp;
+mod trial;
 
 pub use family::{Mark5bFamily, Mark5bStream};
 pub(crate) use family::{frame_time, has_header, learned, predicted};

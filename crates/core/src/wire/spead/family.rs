@@ -6,6 +6,7 @@ use crate::{
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::{Objects, Packets},
+        fuzzing::parser::Parser,
         inspect::reader::Reader,
         keyed::KnownKeyed,
         layout::Place,
@@ -64,6 +65,10 @@ impl Family for SpeadFamily {
 
     fn seeds(&self) -> Vec<Vec<u8>> {
         fuzzing::seeds()
+    }
+
+    fn parsers(&self) -> &'static [Parser] {
+        fuzzing::PARSERS
     }
 }
 

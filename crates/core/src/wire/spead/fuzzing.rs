@@ -1,14 +1,25 @@
 //! SPEAD given any octets: heads, items, descriptors, values, and the making of packets.
 
+mod seeds;
+
 use super::{
-    BugCompat, Descriptor, Flavour, Head, Item, Items, Packet, Pointer, Spead,
+    BugCompat, Descriptor, Flavour, Head, Items, Packet, Pointer,
     bits::BitFormat,
     descriptor::NumpyHeader,
-    id,
     items::items,
     packets::{HeapPackets, HeapShape, Split},
+    stored::NewHead,
 };
-use crate::placement::Reject;
+use crate::{placement::Reject, wire::fuzzing::parser::Parser};
+
+/// Parsers for which a whole packet is seldom the best beginning.
+pub(super) const PARSERS: &[Parser] = &[
+    Parser { name: "spead_head", weight: 1, run: spead_head, seeds: seeds::packet_seeds },
+    Parser { name: "spead_items", weight: 1, run: spead_items, seeds: seeds::items_seeds },
+    Parser { name: "spead_descriptor", weight: 2, run: spead_descriptor, seeds: seeds::descriptor_seeds },
+    Parser { name: "spead_bits", weight: 2, run: spead_bits, seeds: seeds::bits_seeds },
+    Parser { name: "spead_packets", weight: 8, run: spead_packets, seeds: seeds::shape_seeds },
+];
 
 /// A packet's items write back, and its head is what they say.
 pub(super) fn run(packet: &[u8]) {
@@ -25,30 +36,18 @@ pub(super) fn run(packet: &[u8]) {
 
 /// A packet of each of some flavours.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
-    let items =
-        [(id::HEAP_COUNTER, 7), (id::HEAP_SIZE, 4096), (id::HEAP_OFFSET, 64), (id::PAYLOAD_LENGTH, 16)];
     let packet = |flavour: Flavour| {
-        let bits = flavour.address_bits();
-        let header = Spead {
-            magic: 0x53,
-            version: 4,
-            item_width: 8 - bits / 8,
-            address_width: bits / 8,
-            reserved: 0,
-            items: items.len() as u16,
-        };
-        let mut packet = header.write().to_vec();
-        for (id, value) in items {
-            packet.extend(flavour.write(Item { immediate: true, id, value }));
-        }
-        packet.resize(packet.len() + 16, 0x22);
+        let like = NewHead { flavour, counter: 7, size: Some(4096), offset: 64, length: 16, pointers: &[] };
+        let mut packet = Vec::new();
+        like.write(&mut packet);
+        packet.extend([0x22; 16]);
         packet
     };
     [40, 48, 32].into_iter().filter_map(Flavour::new).map(packet).collect()
 }
 
 /// A head: what is read in one pass is what the plain reading gives, and needs no octet behind it.
-pub fn spead_head(packet: &[u8]) {
+fn spead_head(packet: &[u8]) {
     let read = Head::read(packet);
     let Ok(Some(head)) = Head::peek(packet) else {
         assert!(read.is_err());
@@ -83,7 +82,7 @@ fn told(flavour: Flavour, pointers: &[u64], heap_bytes: u64) {
 }
 
 /// Any pointers; the first octet chooses the flavour, the second the heap's size.
-pub fn spead_items(input: &[u8]) {
+fn spead_items(input: &[u8]) {
     let [width, size, rest @ ..] = input else { return };
     let Some(flavour) = Flavour::new(8 * (width % 7 + 1)) else { return };
     let pointers: Vec<u64> = rest.as_chunks().0.iter().map(|octets| u64::from_be_bytes(*octets)).collect();
@@ -91,7 +90,7 @@ pub fn spead_items(input: &[u8]) {
 }
 
 /// A descriptor; the first octet is the bug-compat bits. What is read is written and read again, and is used.
-pub fn spead_descriptor(input: &[u8]) {
+fn spead_descriptor(input: &[u8]) {
     let Some((&bits, nested)) = input.split_first() else { return };
     let Ok(read) = Descriptor::read(nested, BugCompat(bits)) else { return };
     assert!(read.shape.len() + read.format.len() + read.name.len() <= nested.len());
@@ -125,7 +124,7 @@ fn values(format: &BitFormat, shape: &[Option<u64>], wire: &[u8]) {
 }
 
 /// A format, two octets a field, four at most; then values in it.
-pub fn spead_bits(input: &[u8]) {
+fn spead_bits(input: &[u8]) {
     let Some((&fields, rest)) = input.split_first() else { return };
     let (fields, wire) = rest.split_at(rest.len().min(usize::from(fields % 5) * 2));
     let codes = ['u', 'i', 'b', 'c', 'f', 'u', '0'];
@@ -139,7 +138,7 @@ pub fn spead_bits(input: &[u8]) {
 }
 
 /// A heap is divided: 12 octets of shape, then pointers. Its packets are heads that are read, and cover it.
-pub fn spead_packets(input: &[u8]) {
+fn spead_packets(input: &[u8]) {
     let Some((&[width, choice, a, b, c, d, e, f, counter @ ..], rest)) = input.split_first_chunk::<12>()
     else {
         return;

@@ -1,9 +1,9 @@
 //! SPEAD as a family of keyed objects: what a heap keeps of the heads of its packets.
 
-use super::{Flavour, Head, Sequel, id, items::items, stored::NewHead};
+use super::{Control, Flavour, Head, Sequel, id, items::items, stored::NewHead};
 use crate::{
     placement::{Placement, Reject},
-    wire::keyed::{Data, Following, Head as PacketHead, Keyed, Left, Stored},
+    wire::keyed::{self, Data, Following, Head as PacketHead, Keyed, Left, Part, Stored},
 };
 use std::collections::HashSet;
 
@@ -79,6 +79,26 @@ impl Keyed for SpeadWire {
         head.write(to);
         let is_all = others.is_empty() && payload == left.payload.len();
         Some(Stored { items: left.items + count, payload, is_all })
+    }
+
+    /// The forms are flavours.
+    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
+        let flavour = Flavour::new(*[48, 40, 56, 8].get(usize::from(form))?)?;
+        let control = part.control.map(|control| match control {
+            keyed::Control::Start => Control::Start,
+            keyed::Control::Stop => Control::Stop,
+        });
+        let mut pointers: Vec<u64> = control.iter().map(|control| control.pointer(flavour)).collect();
+        if part.items {
+            pointers.extend([flavour.immediate(0x1600, part.number & 0xFF), flavour.addressed(0x1601, 0)]);
+        }
+        let (size, length) = (part.size, part.payload.len() as u64);
+        let head =
+            NewHead { flavour, counter: part.number, size, offset: part.offset, length, pointers: &pointers };
+        let mut packet = Vec::new();
+        head.write(&mut packet);
+        packet.extend_from_slice(part.payload);
+        Some(packet)
     }
 
     #[inline]

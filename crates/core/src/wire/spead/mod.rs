@@ -24,8 +24,7 @@
 pub mod bits;
 pub mod descriptor;
 mod family;
-#[doc(hidden)]
-pub mod fuzzing;
+mod fuzzing;
 pub mod head;
 mod inspect;
 pub mod items;

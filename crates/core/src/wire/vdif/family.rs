@@ -3,6 +3,7 @@
 use super::{
     Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
     stream::{EDV, LEGACY, VdifStream},
+    trial,
 };
 use crate::{
     pattern,
@@ -13,6 +14,7 @@ use crate::{
         generate::Generator,
         inspect::reader::Reader,
         restamp::{RestampError, Restamper},
+        trial::{Draw, Trial},
         vtp::Vtp,
     },
 };
@@ -78,6 +80,10 @@ impl Family for VdifFamily {
 
     fn seeds(&self) -> Vec<Vec<u8>> {
         fuzzing::seeds()
+    }
+
+    fn trials(&self) -> &'static [fn(Draw<'_>) -> Trial] {
+        trial::KINDS
     }
 }
 

@@ -25,6 +25,7 @@ mod layout;
 mod learn;
 mod restamp;
 mod stream;
+mod trial;
 
 pub use extended::Extended;
 pub use family::VdifFamily;

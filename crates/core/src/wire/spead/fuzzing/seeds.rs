@@ -1,6 +1,6 @@
 //! Inputs that reach deep into SPEAD.
 
-use skyhaul_core::wire::spead::{
+use crate::wire::spead::{
     BugCompat, Control, Descriptor, Flavour, id,
     packets::{HeapPackets, HeapShape, Split},
 };
@@ -22,7 +22,7 @@ fn descriptors() -> Vec<Descriptor> {
 }
 
 /// Bug-compat bits and a nested packet.
-pub(crate) fn descriptor_seeds() -> Vec<Vec<u8>> {
+pub(super) fn descriptor_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (bits, bug_compat) in [(40, 0), (48, 0), (48, 7), (56, 3), (16, 2)] {
         let Some(flavour) = Flavour::new(bits) else { continue };
@@ -33,7 +33,7 @@ pub(crate) fn descriptor_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Whole packets of heaps with descriptors and stream control, one packet or several.
-pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
+pub(super) fn packet_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (bits, packet_bytes, repeat_pointers) in [(40, 1472, false), (48, 200, true), (48, 1472, true)] {
         let Some(flavour) = Flavour::new(bits) else { continue };
@@ -65,7 +65,7 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Flavour, heap size, pointers.
-pub(crate) fn items_seeds() -> Vec<Vec<u8>> {
+pub(super) fn items_seeds() -> Vec<Vec<u8>> {
     let Some(flavour) = Flavour::new(48) else { return Vec::new() };
     let pointers = [
         flavour.addressed(0x1000, 40),
@@ -80,7 +80,7 @@ pub(crate) fn items_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Fields, then values.
-pub(crate) fn bits_seeds() -> Vec<Vec<u8>> {
+pub(super) fn bits_seeds() -> Vec<Vec<u8>> {
     let values: Vec<u8> = (0..90).map(|n: u8| n.wrapping_mul(77)).collect();
     let formats: [&[u8]; 5] = [
         &[1, 0, 12],
@@ -93,7 +93,7 @@ pub(crate) fn bits_seeds() -> Vec<Vec<u8>> {
 }
 
 /// A heap's shape, then pointers.
-pub(crate) fn shape_seeds() -> Vec<Vec<u8>> {
+pub(super) fn shape_seeds() -> Vec<Vec<u8>> {
     let pointers = &items_seeds()[0][2..];
     let shape = |choice, payload: [u8; 3], packet: [u8; 3]| {
         [&[5, choice][..], &payload, &packet, &[0, 0, 0, 9], pointers].concat()

@@ -1,17 +1,17 @@
-//! What SPEAD senders send: heaps cut into packets, whole streams in the order and at the times of sending.
+//! What senders of keyed objects send: objects cut into packets, whole streams in the order and at the times of sending.
 //!
 //! ```text
-//!   plan   heap 41, 100 bytes      ┌───────┬──────┬─────┐   cuts: where its packets begin and end
-//!   order  41.0 41.1 42.0 41.2 …   any number of senders, heaps in series or in turn
+//!   plan   object 41, 100 bytes      ┌───────┬──────┬─────┐   cuts: where its packets begin and end
+//!   order  41.0 41.1 42.0 41.2 …   any number of senders, objects in series or in turn
 //! ```
 
 use crate::random::Random;
 use skyhaul_core::pattern;
 use skyhaul_core::placement::Nanos;
-use skyhaul_core::wire::spead::{Flavour, Spead, id};
+use skyhaul_core::wire::keyed::{Control, Part};
 use std::ops::Range;
 
-/// Which packets of a heap tell its size.
+/// Which packets of an object tell its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Each.
@@ -24,30 +24,29 @@ pub enum Told {
     Never,
 }
 
-/// One heap.
+/// One object.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Number of its sender, from 0.
     pub sender: u64,
-    /// Its number; its packets tell as many bits of it as the flavour has.
-    pub counter: u64,
+    /// Its number; its packets tell as many bits of it as they can.
+    pub number: u64,
     /// Its bytes.
     pub size: u64,
     /// Its packets.
     pub cuts: Vec<Range<u64>>,
     /// Who tells its size.
     pub told: Told,
-    /// Stream control in its first packet: 0 start, 2 stop.
-    pub control: Option<u64>,
-    /// Whether each packet repeats its pointers.
+    /// What its first packet says of the stream.
+    pub control: Option<Control>,
+    /// Whether each packet says that again, and what is in the object.
     pub repeat: bool,
-    /// Whose pattern its bytes are: of no other heap, also not of one with its number.
+    /// Whose pattern its bytes are.
     pub content: u64,
 }
 
 impl Plan {
     /// Whether packet `n` tells the size.
-    #[must_use]
     pub fn tells(&self, n: usize) -> bool {
         match self.told {
             Told::Always => true,
@@ -57,68 +56,48 @@ impl Plan {
         }
     }
 
-    /// Packet `n`.
-    #[must_use]
-    pub fn packet(&self, n: usize, flavour: Flavour) -> Vec<u8> {
-        let cut = self.cuts[n].clone();
-        let mut pointers = vec![flavour.immediate(id::HEAP_COUNTER, self.counter & flavour.max_value())];
-        if self.tells(n) {
-            pointers.push(flavour.immediate(id::HEAP_SIZE, self.size));
-        }
-        pointers.push(flavour.immediate(id::HEAP_OFFSET, cut.start));
-        pointers.push(flavour.immediate(id::PAYLOAD_LENGTH, cut.end - cut.start));
-        if let (Some(control), true) = (self.control, n == 0 || self.repeat) {
-            pointers.push(flavour.immediate(id::STREAM_CONTROL, control));
-        }
-        if n == 0 || self.repeat {
-            pointers.push(flavour.immediate(0x1600, self.counter & 0xFF));
-            pointers.push(flavour.addressed(0x1601, 0));
-        }
+    /// The payload of packet `n`: of this object and no other, also of none with its number.
+    pub fn payload(&self, n: usize) -> Vec<u8> {
+        let cut = &self.cuts[n];
         let mut payload = vec![0; (cut.end - cut.start) as usize];
         pattern::fill(self.content, cut.start, &mut payload);
-        assemble(flavour, &pointers, &payload)
+        payload
     }
-}
 
-/// A packet of these pointers and this payload.
-#[must_use]
-pub fn assemble(flavour: Flavour, pointers: &[u64], payload: &[u8]) -> Vec<u8> {
-    let width = flavour.address_bits() / 8;
-    let header = Spead {
-        magic: 0x53,
-        version: 4,
-        item_width: 8 - width,
-        address_width: width,
-        reserved: 0,
-        items: pointers.len() as u16,
-    };
-    let mut packet = header.write().to_vec();
-    pointers.iter().for_each(|pointer| packet.extend(pointer.to_be_bytes()));
-    packet.extend(payload);
-    packet
+    /// Packet `n` with its payload.
+    pub fn part<'a>(&self, n: usize, payload: &'a [u8]) -> Part<'a> {
+        let items = n == 0 || self.repeat;
+        Part {
+            own: 0,
+            number: self.number,
+            size: self.tells(n).then_some(self.size),
+            offset: self.cuts[n].start,
+            payload,
+            items,
+            control: self.control.filter(|_| items),
+        }
+    }
 }
 
 /// A packet: of which plan, and which of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
-    /// Index of its heap.
+    /// Index of its object.
     pub plan: usize,
-    /// Its number in the heap.
+    /// Its number in the object.
     pub packet: usize,
 }
 
 /// Everything that is sent.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// How item pointers divide.
-    pub flavour: Flavour,
-    /// All heaps.
+    /// All objects.
     pub plans: Vec<Plan>,
     /// All packets, in order of sending.
     pub order: Vec<(Nanos, Id)>,
     /// How many senders there are.
     pub senders: u64,
-    /// Counters were used twice.
+    /// Numbers were used twice.
     pub restarted: bool,
 }
 
@@ -127,23 +106,23 @@ pub struct Stream {
 pub struct Shape {
     /// Senders.
     pub senders: u64,
-    /// Heaps of each, besides the start and the stop.
-    pub heaps: u64,
-    /// Most packets of a heap.
+    /// Objects of each, besides the start and the stop.
+    pub objects: u64,
+    /// Most packets of an object.
     pub packets: u64,
     /// All have so many; else any number up to it.
     pub equal: bool,
     /// Bytes of a packet's payload.
     pub payload: u64,
-    /// Heaps of a sender that are sent in turn.
+    /// Objects of a sender that are sent in turn.
     pub in_turn: usize,
     /// Who tells their size; `None`: each its own.
     pub told: Option<Told>,
-    /// All senders count alike; else their counters are strided.
+    /// All senders count alike; else their numbers are strided.
     pub alike: bool,
-    /// Between two counters of a sender.
+    /// Between two numbers of a sender.
     pub step: u64,
-    /// The whole stream is sent so many times, with the same counters.
+    /// The whole stream is sent so many times, with the same numbers.
     pub runs: u64,
     /// Between two packets.
     pub gap: Nanos,
@@ -152,15 +131,9 @@ pub struct Shape {
 }
 
 impl Stream {
-    /// A stream of this shape.
-    ///
-    /// # Panics
-    /// If there is no such flavour.
-    #[must_use]
-    pub fn new(shape: &Shape, bits: u8, random: &mut Random) -> Stream {
-        let flavour = Flavour::new(bits).expect("a flavour");
+    /// A stream of this shape, with packets of `least` bytes at least; `has_controls`: senders say that they start and stop.
+    pub fn new(shape: &Shape, has_controls: bool, least: u64, random: &mut Random) -> Stream {
         let mut stream = Stream {
-            flavour,
             plans: Vec::new(),
             order: Vec::new(),
             senders: shape.senders,
@@ -168,8 +141,9 @@ impl Stream {
         };
         let mut now = Nanos(1_000_000);
         for _ in 0..shape.runs {
-            let mut queues: Vec<Vec<Id>> =
-                (0..shape.senders).map(|sender| stream.plan(shape, sender, random)).collect();
+            let mut queues: Vec<Vec<Id>> = (0..shape.senders)
+                .map(|sender| stream.plan(shape, sender, has_controls, least, random))
+                .collect();
             // Senders take turns, in any order.
             while queues.iter().any(|queue| !queue.is_empty()) {
                 let waiting: Vec<usize> = (0..queues.len()).filter(|&q| !queues[q].is_empty()).collect();
@@ -182,35 +156,47 @@ impl Stream {
         stream
     }
 
-    /// One sender's heaps: a start, its data, a stop. In order of sending.
-    fn plan(&mut self, shape: &Shape, sender: u64, random: &mut Random) -> Vec<Id> {
+    /// One sender's objects: a start, its data, a stop. In order of sending.
+    fn plan(
+        &mut self,
+        shape: &Shape,
+        sender: u64,
+        has_controls: bool,
+        least: u64,
+        random: &mut Random,
+    ) -> Vec<Id> {
         let (offset, stride) =
             if shape.alike { (1, shape.step) } else { (sender + 1, shape.step * shape.senders) };
         let mut order = Vec::new();
         let mut group: Vec<Vec<Id>> = Vec::new();
-        for n in 0..shape.heaps + 2 {
-            let control = if n == 0 { Some(0) } else { (n == shape.heaps + 1).then_some(2) };
-            let heap = self.heap(shape, sender, offset + n * stride, control, random);
+        for n in 0..shape.objects + 2 {
+            let ends = [(0, Control::Start), (shape.objects + 1, Control::Stop)];
+            let control = ends.into_iter().find(|&(at, _)| at == n).map(|(_, control)| control);
+            if control.is_some() && !has_controls {
+                continue;
+            }
+            let object = self.object(shape, (sender, offset + n * stride), control, least, random);
             // The start and the stop are not sent in turn with others.
             if control.is_some() {
                 drain_in_turn(&mut group, &mut order);
-                order.extend(heap);
+                order.extend(object);
             } else {
-                group.push(heap);
+                group.push(object);
                 if group.len() == shape.in_turn.max(1) {
                     drain_in_turn(&mut group, &mut order);
                 }
             }
         }
+        drain_in_turn(&mut group, &mut order);
         order
     }
 
-    fn heap(
+    fn object(
         &mut self,
         shape: &Shape,
-        sender: u64,
-        counter: u64,
-        control: Option<u64>,
+        (sender, number): (u64, u64),
+        control: Option<Control>,
+        least: u64,
         random: &mut Random,
     ) -> Vec<Id> {
         let packets = match control {
@@ -225,7 +211,7 @@ impl Stream {
             let length = match (shape.equal, last) {
                 (true, false) => shape.payload,
                 (true, true) => shape.payload - 1,
-                (false, _) => random.between(u64::from(!last), shape.payload),
+                (false, _) => random.between(least.max(u64::from(!last)), shape.payload),
             };
             cuts.push(at..at + length);
             at += length;
@@ -237,7 +223,7 @@ impl Stream {
         let plan = self.plans.len();
         self.plans.push(Plan {
             sender,
-            counter,
+            number,
             size: at,
             cuts,
             told,
@@ -249,11 +235,11 @@ impl Stream {
     }
 }
 
-/// One packet of each heap, then the next of each.
+/// One packet of each object, then the next of each.
 fn drain_in_turn(group: &mut Vec<Vec<Id>>, order: &mut Vec<Id>) {
     let longest = group.iter().map(Vec::len).max().unwrap_or(0);
     for n in 0..longest {
-        order.extend(group.iter().filter_map(|heap| heap.get(n)));
+        order.extend(group.iter().filter_map(|object| object.get(n)));
     }
     group.clear();
 }

@@ -4,12 +4,14 @@
 //!   kind of stream × limits × fault at packet i × fault at packet j        small world n, always the same
 //! ```
 
-use super::SpeadWorld;
-use super::network::{Arrival, What};
-use super::sender::{Shape, Stream, Told};
+use super::objects::Objects;
+use super::stream::{Id, Shape, Told};
+use crate::network::{Arrival, Network, Origin};
 use crate::random::Random;
-use skyhaul_core::assembly::keyed::KeyedConfig;
+use crate::world::World;
+use skyhaul_core::assembly::KeyedConfig;
 use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::keyed::Keyed;
 
 /// What happens to one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +22,7 @@ pub enum Fault {
     Double(usize, usize),
     /// It comes behind the one so many after it.
     Delay(usize, usize),
-    /// It comes 1.5 s late: behind all others, after its heap's deadline.
+    /// It comes 1.5 s late: behind all others, after its object's deadline.
     Late(usize),
     /// It and all after it come 1.5 s late.
     Stall(usize),
@@ -32,7 +34,6 @@ const MILLISECOND: u64 = 1_000_000;
 const LATE: Nanos = Nanos(1500 * MILLISECOND);
 
 /// Every fault that can happen to a stream of `count` packets; the first is none.
-#[must_use]
 pub fn faults(count: usize) -> Vec<Option<Fault>> {
     let mut out = vec![None];
     for at in 0..count {
@@ -45,10 +46,10 @@ pub fn faults(count: usize) -> Vec<Option<Fault>> {
     out
 }
 
-fn shape(senders: u64, heaps: u64, packets: u64, in_turn: usize, told: Told) -> Shape {
+fn shape(senders: u64, objects: u64, packets: u64, in_turn: usize, told: Told) -> Shape {
     Shape {
         senders,
-        heaps,
+        objects,
         packets,
         equal: true,
         payload: 8,
@@ -63,9 +64,8 @@ fn shape(senders: u64, heaps: u64, packets: u64, in_turn: usize, told: Told) -> 
 }
 
 /// Every kind of stream.
-#[must_use]
-pub fn streams() -> Vec<Stream> {
-    let shapes = [
+pub fn shapes() -> Vec<Shape> {
+    vec![
         shape(1, 3, 3, 1, Told::Always),
         shape(1, 3, 3, 3, Told::First),
         shape(1, 3, 3, 2, Told::Last),
@@ -73,12 +73,10 @@ pub fn streams() -> Vec<Stream> {
         shape(1, 8, 1, 1, Told::Always),
         shape(2, 2, 2, 2, Told::Always),
         Shape { equal: false, ..shape(1, 4, 4, 2, Told::Always) },
-    ];
-    shapes.iter().enumerate().map(|(n, shape)| Stream::new(shape, 48, &mut Random(n as u64))).collect()
+    ]
 }
 
 /// Every choice of limits.
-#[must_use]
 pub fn limits() -> Vec<KeyedConfig> {
     let mut out = Vec::new();
     for window in [1, 2, 16] {
@@ -95,74 +93,64 @@ pub fn limits() -> Vec<KeyedConfig> {
     out
 }
 
+/// The senders of one kind of stream, to a receiver with these limits.
+pub fn side<W: Keyed>(kind: usize, config: KeyedConfig) -> Objects<W> {
+    let shape = &shapes()[kind];
+    Objects::new(0, shape, shape.senders > 1, config, Nanos(0), &mut Random(kind as u64))
+}
+
 /// The world in which `first` happens, and then `second`.
-#[must_use]
-pub fn world(
-    stream: &Stream,
+pub fn world<W: Keyed>(
+    kind: usize,
     config: KeyedConfig,
     first: Option<Fault>,
     second: Option<Fault>,
-) -> SpeadWorld {
-    let mut arrivals: Vec<(usize, Arrival)> = (stream.order.iter().enumerate())
-        .map(|(n, &(at, id))| (n, Arrival { at, what: What::Whole(id) }))
+) -> World<Objects<W>> {
+    let side = side(kind, config);
+    let mut arrivals: Vec<(usize, Arrival<Id>)> = (side.stream.order.iter().enumerate())
+        .map(|(n, &(at, id))| (n, Arrival { at, origin: Origin::Sent(id) }))
         .collect();
     for fault in [first, second].into_iter().flatten() {
         apply(&mut arrivals, fault);
     }
-    let mut arrivals: Vec<Arrival> = arrivals.into_iter().map(|(_, arrival)| arrival).collect();
+    let mut arrivals: Vec<_> = arrivals.into_iter().map(|(_, arrival)| arrival).collect();
     arrivals.sort_by_key(|arrival| arrival.at);
-    SpeadWorld {
-        seed: 0,
-        stream: stream.clone(),
-        arrivals,
-        honest: true,
-        config,
-        keyed: stream.senders > 1,
-        stops: stream.senders,
-        tick: Nanos(0),
-        memory: 1 << 20,
-        kept: 0,
-        piece: 0,
-    }
+    let stops = side.stream.senders;
+    World { stops, ..World::plain(0, side, Network::default(), arrivals, 1 << 20) }
 }
 
 /// Packets keep the numbers in order of sending that they came with.
-fn apply(arrivals: &mut Vec<(usize, Arrival)>, fault: Fault) {
-    let behind = |at: Nanos, by: usize| at.plus(Nanos(by as u64 * MILLISECOND + MILLISECOND / 2));
+fn apply(arrivals: &mut Vec<(usize, Arrival<Id>)>, fault: Fault) {
+    let by = |packets: usize| Nanos(packets as u64 * MILLISECOND + MILLISECOND / 2);
+    let mut delay = |which: &dyn Fn(usize) -> bool, by: Nanos| {
+        let moved = arrivals.iter_mut().filter(|(n, _)| which(*n));
+        moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(by));
+    };
     match fault {
         Fault::Lose(which) => arrivals.retain(|(n, _)| *n != which),
         Fault::End(from) => arrivals.retain(|(n, _)| *n < from),
-        Fault::Double(which, by) => {
+        Fault::Double(which, behind) => {
             let copies: Vec<_> = arrivals.iter().filter(|(n, _)| *n == which).copied().collect();
-            arrivals
-                .extend(copies.into_iter().map(|(n, a)| (n, Arrival { at: behind(a.at, by), what: a.what })));
+            let again = |(n, a): (usize, Arrival<Id>)| (n, Arrival { at: a.at.plus(by(behind)), ..a });
+            arrivals.extend(copies.into_iter().map(again));
         }
-        Fault::Delay(which, by) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
-            moved.for_each(|(_, arrival)| arrival.at = behind(arrival.at, by));
-        }
-        Fault::Late(which) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n == which);
-            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
-        }
-        Fault::Stall(from) => {
-            let moved = arrivals.iter_mut().filter(|(n, _)| *n >= from);
-            moved.for_each(|(_, arrival)| arrival.at = arrival.at.plus(LATE));
-        }
+        Fault::Delay(which, behind) => delay(&|n| n == which, by(behind)),
+        Fault::Late(which) => delay(&|n| n == which, LATE),
+        Fault::Stall(from) => delay(&|n| n >= from, LATE),
     }
 }
 
 /// Every small world with one fault, and of those with two each `every`-th. Each with what it is called.
-pub fn worlds(every: usize) -> impl Iterator<Item = (String, SpeadWorld)> {
-    streams().into_iter().enumerate().flat_map(move |(kind, stream)| {
-        let faults = faults(stream.order.len());
+pub fn worlds<W: Keyed>(every: usize) -> impl Iterator<Item = (String, World<Objects<W>>)> {
+    (0..shapes().len()).flat_map(move |kind| {
         limits().into_iter().enumerate().flat_map(move |(limit, config)| {
-            let (stream, count, faults) = (stream.clone(), faults.len(), faults.clone());
+            let faults = faults(side::<W>(kind, config).stream.order.len());
+            let count = faults.len();
             let chosen = move |n: &usize| n.is_multiple_of(count) || (n + limit).is_multiple_of(every.max(1));
             (0..count * count).filter(chosen).map(move |n| {
                 let (first, second) = (faults[n / count], faults[n % count]);
                 let name = format!("stream {kind}, limits {limit}, {first:?}, {second:?}");
-                (name, world(&stream, config, first, second))
+                (name, world(kind, config, first, second))
             })
         })
     })
