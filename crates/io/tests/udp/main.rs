@@ -319,7 +319,7 @@ fn a_forwarded_train_arrives_as_it_was() {
     send(&mut sender(&Endpoint::udp(first.local()), SendMode::Auto), &packets);
     while first
         .poll(Duration::from_millis(20), &mut |t| {
-            assert_eq!(try_send(&mut mirror, t.packets()).unwrap().refused, 0)
+            assert_eq!(try_send(&mut mirror, t.packets()).unwrap().refused, 0);
         })
         .unwrap()
         > 0
