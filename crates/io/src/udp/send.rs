@@ -66,7 +66,7 @@ impl Default for SendOptions {
 /// The result of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Packets the kernel took.
+    /// Packets accepted by the kernel.
     pub packets: usize,
     /// Bytes in them.
     pub bytes: usize,
@@ -77,7 +77,7 @@ pub struct Sent {
 /// Counters of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderStats {
-    /// Packets the kernel took.
+    /// Packets accepted by the kernel.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
