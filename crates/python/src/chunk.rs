@@ -112,7 +112,9 @@ impl Chunk {
     fn lend(&self) -> PyResult<chunk::Chunk> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut chunk = inner.take().ok_or_else(|| {
-            PyValueError::new_err("this chunk was already given to a stream; hint: pass the one that get() returned")
+            PyValueError::new_err(
+                "this chunk was already given to a stream; hint: pass the one that get() returned",
+            )
         })?;
         let mut memory = memory_of(&mut chunk)?;
         let lent = memory.lend();
