@@ -144,7 +144,7 @@ mod tests {
         );
         assert!(
             said("/proc/x", libc::ENOENT)
-                .ends_with("hint: nothing can be created there: choose another directory")
+                .ends_with("hint: no file can be created there: choose another directory")
         );
         assert!(said("x", libc::EEXIST).contains("hint: a file is where a directory is needed"));
         assert!(said("x", libc::EACCES).ends_with("hint: choose a directory that you may write to"));
