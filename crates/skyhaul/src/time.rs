@@ -170,7 +170,7 @@ mod tests {
             ("2026y", "the day of the year (`d`) is missing"),
             ("2026y366d", "day 366 is out of range: 2026 has 365 days"),
             ("2024y367d", "2024 has 366 days"),
-            ("2026y0d", "no day 0"),
+            ("2026y0d", "day 0 is out of range"),
             ("2026y123d24h", "hour 24 exceeds 23"),
             ("2026y123d03h60m", "minute 60 exceeds 59"),
             ("2026y123d03h00m60s", "second 60 exceeds 59"),
