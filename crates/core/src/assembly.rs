@@ -1,19 +1,20 @@
-//! The engine: objects under construction, each handed on exactly once.
+//! The assembly engine: objects under construction, each retired exactly once.
 //!
-//! A [`Window`] is told where a payload belongs ([`Placement`]) and gives a [`Slot`] for it, or says why it has none, before a
-//! byte is written; what is finished comes out as [`Retired`], with what is missing of it. There are two policies:
+//! A [`Window`] takes the [`Placement`] of a payload and returns a [`Slot`] to write it to, or rejects it
+//! with a reason before a byte is written. Finished objects come out as [`Retired`], with the ranges that are
+//! missing. There are two policies:
 //!
 //! | | [`Ordered`] | [`Keyed`] |
 //! |---|---|---|
-//! | for | streams: blocks of frames, one after the other | heaps, events, messages |
-//! | hands on | in the order of the stream, each part of it once | whatever is complete, at once |
-//! | a gap in the numbers | is loss, and counted | says nothing: [`Sequence`] learns how a sender counts |
-//! | a number far away | is followed when those after it agree | is a key like any other |
-//! | memory of an object | a block, the same for all | as much as it needs; it may grow |
+//! | for | streams: consecutive blocks of frames | heaps, events, messages |
+//! | retires | in stream order, each part once | each object as soon as it is complete |
+//! | a gap in the numbers | is counted as loss | is not loss by itself: [`Sequence`] learns how a sender counts |
+//! | a number far away | is followed when the next packets agree | is a key like any other |
+//! | memory of an object | one block of fixed size | as much as it needs; it may grow |
 //! | why | decision 0002 | decision 0007 |
 //!
-//! Both never block, read no clock, know no format and never hold more than their limits allow. They know nothing of what a
-//! block is, either: the caller hands blocks in (`room`) and gets them back in [`Retired`].
+//! Neither blocks, reads a clock, depends on a format or exceeds its limits. The type of a block is the
+//! caller's: blocks come from `room` and are returned in [`Retired`].
 
 pub mod coverage;
 pub mod keyed;
@@ -27,21 +28,21 @@ pub use sequence::Sequence;
 use crate::placement::{Key, Nanos, Placement, Reject};
 use std::ops::Range;
 
-/// Objects under construction. See the [module](self) for the two there are.
+/// Objects under construction. See the [module](self) for the two implementations.
 pub trait Window<B> {
     /// Room for one payload.
     type Slot<'a>: Slot<B>
     where
         Self: 'a;
 
-    /// Find the place of a payload that came at `now`.
+    /// Find the place of a payload that arrived at `now`.
     ///
-    /// `room(bytes, old)` hands out memory for an object of at least `bytes`; `old` is the block that a growing object
-    /// outgrew, whose content must be kept. `Err` gives `old` back: there is no memory. An object whose `old` does not
-    /// come back is gone, and never handed on.
+    /// `room(bytes, old)` returns memory for an object of at least `bytes`; `old` is the block that a growing
+    /// object has outgrown, whose content must be kept. If there is no memory, `room` returns `Err(old)`. An
+    /// object whose `old` is not returned is dropped, and never retired.
     ///
     /// # Errors
-    /// Why it has no place; no byte was or may be written.
+    /// The reason for which the payload is rejected; nothing has been written.
     fn reserve(
         &mut self,
         placement: Placement,
@@ -52,71 +53,72 @@ pub trait Window<B> {
     /// The next finished object.
     fn poll_retired(&mut self) -> Option<Retired<B>>;
 
-    /// When [`handle_timeout`](Self::handle_timeout) next has something to do, if nothing comes before.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called next if no payload arrives before.
     fn poll_timeout(&self) -> Option<Nanos>;
 
-    /// Retire what time has finished.
+    /// Retire the objects whose deadline has passed.
     fn handle_timeout(&mut self, now: Nanos);
 
-    /// The stream has ended: retire everything as it stands.
+    /// The stream has ended: retire every object as it is.
     fn finish(&mut self, now: Nanos);
 
-    /// Blocks that it holds now.
+    /// Number of blocks held now.
     fn held(&self) -> usize;
 }
 
-/// Room for one payload in its object. Dropped uncommitted, it never happened.
+/// Room for one payload in its object. A slot that is dropped without a commit has no effect.
 pub trait Slot<B> {
     /// The object's block, to write into.
     fn block(&mut self) -> &mut B;
 
-    /// The bytes of the block that are this payload's.
+    /// The bytes of the block for this payload.
     fn range(&self) -> Range<u64>;
 
-    /// The payload is there. Retires its object if it was the last of it.
+    /// The payload has been written. Retires its object if that is now complete.
     fn commit(self, now: Nanos);
 }
 
-/// An object, or a part of one, that nothing more will be added to.
+/// An object, or a part of one, to which nothing more will be added.
 #[derive(Debug)]
 pub struct Retired<B> {
-    /// Which one it is, as its packets said it.
+    /// Its key, from its packets.
     pub key: Key,
-    /// Counts the restarts of the stream's counter; 0 for keyed objects.
+    /// Restarts of the stream's counter before this object; 0 for keyed objects.
     pub epoch: u32,
     /// The block that holds it.
     pub block: B,
-    /// The bytes of the block that are this object's. What is neither here nor missing was retired before; of an object
-    /// whose size nobody told, it ends where the furthest part that came (or was refused for its order) does.
+    /// The bytes of the block that belong to this object. Parts of the object before this range were retired
+    /// earlier. If no packet stated the size, the range ends with the furthest part that arrived (or was
+    /// rejected as out of order).
     pub range: Range<u64>,
-    /// Its size in bytes, if any of its packets told it.
+    /// Its size in bytes, if any of its packets stated it.
     pub size: Option<u64>,
-    /// What of `range` did not come: ascending, disjoint byte ranges, never adjacent.
+    /// The parts of `range` that did not arrive: ascending, disjoint, never adjacent byte ranges.
     pub missing: Vec<Range<u64>>,
-    /// Where the part of the stream that was retired before this one (in this epoch) ended; `None` for keyed objects.
+    /// End of the part of the stream retired before this one in this epoch; `None` for keyed objects.
     pub after: Option<Mark>,
     /// Arrival of its first payload.
     pub first: Nanos,
     /// Arrival of its latest payload.
     pub last: Nanos,
-    /// Why now.
+    /// Why it was retired.
     pub cause: Cause,
 }
 
 impl<B> Retired<B> {
-    /// Whether all of the object is there: its size is known, and nothing of it is missing.
+    /// Whether the object is complete: its size is known, and nothing is missing.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.cause == Cause::Complete
     }
 
-    /// Bytes of `range` that came.
+    /// Bytes of `range` that arrived.
     #[must_use]
     pub fn received(&self) -> u64 {
         self.range.end - self.range.start - self.missing.iter().map(|m| m.end - m.start).sum::<u64>()
     }
 
-    /// Whether nothing is missing up to the furthest part that came. The size may be unknown.
+    /// Whether nothing is missing up to the furthest part that arrived. The size may be unknown.
     #[must_use]
     pub fn is_contiguous(&self) -> bool {
         match self.missing.as_slice() {
@@ -132,31 +134,31 @@ impl<B> Retired<B> {
 pub struct Mark {
     /// The object's number.
     pub number: u64,
-    /// The byte in it.
+    /// The byte in that object.
     pub offset: u64,
 }
 
 /// Why an object was retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// All of it is there.
+    /// It is complete.
     Complete,
-    /// The window moved on: as many objects as it holds began after this one, or so many that its counter came round.
+    /// The window moved on: a whole window of newer objects began, or enough for its counter to wrap around.
     Window,
-    /// Its deadline came, or it was [given up](Keyed::give_up).
+    /// Its deadline passed, or it was [given up](Keyed::give_up).
     Timeout,
-    /// The stream has ended, or its sender began anew.
+    /// The stream has ended, or its sender restarted.
     Finish,
-    /// Nothing more came for it while its successor was filling.
+    /// Nothing more arrived for it while its successor was filling.
     Linger,
     /// The stream fell silent.
     Idle,
-    /// It was filling slowly; this is the part so far.
+    /// It was filling slowly; this is the part received so far.
     Flush,
-    /// The stream's counter restarted: this is as far as the old epoch came.
+    /// The stream's counter restarted: this is the end of the old epoch.
     Restart,
-    /// It was a suspect that nothing confirmed, or nothing came for it after all: not part of the stream. Count what
-    /// it holds as [`Reject::Stray`] and give the block back.
+    /// It was a suspect that was not confirmed, or nothing was committed to it: not part of the stream. Count
+    /// its payloads as [`Reject::Stray`] and return the block to its pool.
     Stray,
 }
 
@@ -173,7 +175,7 @@ impl Cause {
         Cause::Restart,
         Cause::Stray,
     ];
-    /// Those for which a keyed object retires.
+    /// The causes that apply to keyed objects.
     pub const KEYED: [Cause; 4] = [Cause::Complete, Cause::Window, Cause::Timeout, Cause::Finish];
 
     /// Its name in reports and metrics.

@@ -1,25 +1,25 @@
 //! The highest rate at which nothing is lost, found and kept while conditions change.
 //!
-//! A [`Controller`] is told what was sent and what came of it, mark by mark (see [`wire::feedback`](crate::wire::feedback)),
-//! and answers with a rate. [`Search`] is for a receiver that cannot answer: trials with a verdict each, then a fixed
-//! rate. Neither has a clock or a socket.
+//! A [`Controller`] gets reports of what was sent and received up to each mark (see
+//! [`wire::feedback`](crate::wire::feedback)), and sets the rate. [`Search`] is for a receiver that cannot report: trials
+//! with a verdict each, then a fixed rate. Neither has a clock or a socket.
 //!
 //! ```text
-//!   rate   ╱▔╲ climb: ×2 while all is well                            room again: faster and faster
-//!         ╱   ╲╱╲╱╲╱╲ raise gently, fall to 0.85 of what gets through    ╱
+//!   rate   ╱▔╲ climb: ×2 until the first sign of congestion           room again: faster and faster
+//!         ╱   ╲╱╲╱╲╱╲ raise gently, fall to 0.85 of the delivered rate   ╱
 //!        ╱           ╲________________________________________________╱
-//!       start         the link became slower: down to what gets through
+//!       start         the link became slower: down to the delivered rate
 //! ```
 //!
-//! What makes it fall: packets lost beyond those that are lost at any rate; packets that wait longer and longer on
-//! their way (a queue grows, but has not overflowed yet); a receiver whose buffers fill. What it falls to is a part of
-//! what was *delivered*, not of what was sent. The laws and where they come from: `docs/internals/rate-control.md`.
+//! The rate falls when more packets are lost than are lost at any rate, when packets are delayed more and more (a queue
+//! grows, but has not overflowed yet), or when the receiver's buffers fill. It falls to a fraction of the rate
+//! *delivered*, not of the rate sent. The laws and their sources: `docs/internals/rate-control.md`.
 //!
 //! ```
 //! use skyhaul_core::{control::*, placement::Nanos};
 //! let mut control = Controller::new(&ControlConfig::default());
 //! let start = control.rate();
-//! // Ten marks, 10 ms apart; all that was sent before each had come.
+//! // Ten marks, 10 ms apart; all packets sent before each had arrived.
 //! for n in 1..=10u64 {
 //!     let (time, packets) = (Nanos(n * 10_000_000), n * 1000);
 //!     control.marked(time);
@@ -32,7 +32,7 @@
 //! assert!(control.rate() > 4 * start);
 //! ```
 //!
-//! Limits: one receiver. Fair among senders that all use this law; a TCP flow of CUBIC's kind, which fills the queue
+//! Limits: one receiver. It is fair among senders that all use this law; a TCP flow with CUBIC, which fills the queue
 //! before it yields, takes more than its share.
 
 use crate::{placement::Nanos, wire::feedback};
@@ -52,22 +52,22 @@ pub use search::{Search, SearchConfig, Step};
 pub struct ControlConfig {
     /// The rate before the first report.
     pub start: u64,
-    /// Never less than this, whatever is lost: what a sender that hears nothing falls back to.
+    /// Minimum rate, whatever is lost; a sender that gets no reports falls back to it.
     pub least: u64,
-    /// Never more than this.
+    /// Maximum rate.
     pub most: u64,
-    /// Time between two marks. Shorter reacts faster; 10 to 50 ms is sensible.
+    /// Time between two marks. A shorter one reacts faster; 10 to 50 ms is sensible.
     pub interval: Nanos,
 }
 
 impl Default for ControlConfig {
-    /// From 100 Mb/s, between 1 Mb/s and 400 Gb/s, a mark every 10 ms.
+    /// Start at 100 Mb/s, between 1 Mb/s and 400 Gb/s, a mark every 10 ms.
     fn default() -> Self {
         Self { start: 100_000_000, least: 1_000_000, most: 400_000_000_000, interval: Nanos(10_000_000) }
     }
 }
 
-/// What the law needs of a receiver's report. Counts are since the session began.
+/// The part of a receiver's report that the law uses. Counts are since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// When the mark was sent, by the sender's clock.
@@ -76,17 +76,17 @@ pub struct Report {
     pub sent_packets: u64,
     /// Bytes in them.
     pub sent_bytes: u64,
-    /// Packets that came before it.
+    /// Packets that arrived before it.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Packets that came, but were refused for want of memory or since the reader is too slow.
+    /// Packets that arrived but were rejected because there was no memory or the reader was too slow.
     pub refused: u64,
-    /// When the mark came, by the receiver's clock (any clock; only differences count).
+    /// When the mark arrived, by the receiver's clock (any clock; only differences count).
     pub arrived: Nanos,
-    /// How full the socket's buffer is, of 1000.
+    /// Fill level of the socket's buffer, in thousandths.
     pub socket_fill: u16,
-    /// How full the ring of finished heaps is, of 1000.
+    /// Fill level of the ring of finished heaps, in thousandths.
     pub ring_fill: u16,
 }
 
@@ -112,11 +112,11 @@ impl From<&feedback::Report> for Report {
 pub enum Cause {
     /// More packets were lost than are lost at any rate.
     Loss,
-    /// Packets waited longer on their way: a queue grew.
+    /// Packets were delayed longer: a queue grew.
     Queue,
     /// The receiver's socket buffer or ring was filling.
     Receiver,
-    /// No report came though marks were sent.
+    /// Marks were sent, but no report arrived.
     Silence,
 }
 
@@ -138,7 +138,7 @@ impl Cause {
 pub enum Phase {
     /// Doubling.
     Climb,
-    /// Just fell: what was sent before is still coming, or the queue drains.
+    /// Just fell: packets sent before are still arriving, or the queue drains.
     Settle,
     /// Raising gently.
     Raise,
@@ -159,12 +159,12 @@ impl Phase {
     }
 }
 
-/// Counts of what happened to a controller.
+/// Counters of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControlStats {
     /// Reports used.
     pub reports: u64,
-    /// Reports refused: older than one already used.
+    /// Reports ignored because a newer one had been used.
     pub stale: u64,
     /// Falls for [`Cause::Loss`].
     pub losses: u64,
@@ -174,10 +174,10 @@ pub struct ControlStats {
     pub receivers: u64,
     /// Halvings for [`Cause::Silence`].
     pub silences: u64,
-    /// Falls taken back, since the loss went on just the same at the lower rate.
+    /// Falls undone because the loss was the same at the lower rate.
     pub undone: u64,
-    /// Packets lost or refused between the first report and the latest; one that comes late is lost for a moment only.
+    /// Packets lost or rejected between the first report and the latest; one that arrives late is no longer counted.
     pub lost: u64,
-    /// Why it fell last.
+    /// Cause of the last fall.
     pub last: Option<Cause>,
 }

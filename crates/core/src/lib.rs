@@ -8,10 +8,10 @@
 //!   bytes ──wire──▶ Placement ──Window──▶ Slot (the caller copies) ──commit──▶ Retired
 //! ```
 //!
-//! This crate is pure: it is told the time, it is handed bytes and blocks, and it returns what to do. It has no
-//! clock, socket, file, thread or `unsafe`, and builds for `wasm32-unknown-unknown`, which a check proves.
+//! This crate is pure: the caller passes the time, bytes and blocks, and gets back what to do. It has no clock, socket,
+//! file, thread or `unsafe`, and builds for `wasm32-unknown-unknown`, which a check proves.
 //!
-//! The run loop every receiver follows:
+//! The loop of every receiver:
 //!
 //! ```
 //! use skyhaul_core::{assembly::*, placement::*};

@@ -1,4 +1,4 @@
-//! What a stream's path did to it: rates, loss runs, reordering, jitter.
+//! Quality of a received stream: rates, loss runs, reordering, jitter.
 //!
 //! All parts are fixed in size and cheap enough to run on every packet. Terms follow RFC 4737 (reordering) and
 //! RFC 3550 (jitter).

@@ -3,9 +3,9 @@
 //! The ideal time of a packet is `t0 + bits_before_it / rate`, computed from the whole count each time, so
 //! rounding never adds up: after a day at 16 Gb/s the last packet is still within a nanosecond of its place.
 //!
-//! A sender that was held up may catch up, but not in one burst. It may be at most `slack` behind its ideal; what it
-//! is later than that is given up and counted. [`Pacer::new`] lets it send what it is behind at once;
-//! [`Pacer::smooth`] only the part up to a tolerance, and the rest at a rate 5 % higher:
+//! A sender that was delayed may catch up, but not without limit. It may be at most `slack` behind its ideal; a longer
+//! delay is given up and counted. [`Pacer::new`] lets it catch up at once; [`Pacer::smooth`] lets it catch up by a
+//! tolerance at once, and for the rest sends at a rate 5 % higher:
 //!
 //! ```text
 //!   bytes │        ideal ╱ ╱ 1.05 × the rate, until the debt is paid
@@ -20,7 +20,7 @@
 
 use crate::placement::Nanos;
 
-/// Says when bytes may go. Holds no clock.
+/// Decides when bytes may be sent. It has no clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     /// Bits per second; 0 is as fast as possible.
@@ -29,15 +29,15 @@ pub struct Pacer {
     /// 2⁻³² ns to add to `t0`, so that changing the rate loses nothing.
     t0_fraction: u32,
     bits: u128,
-    /// Lateness that is made up at once, and all that is made up.
+    /// Delay that is made up at once, and the maximum that is made up.
     tolerance: Nanos,
     slack: Nanos,
-    /// Time the schedule is behind the ideal and will make up.
+    /// Time by which the schedule is behind the ideal and that will be made up.
     debt: Nanos,
     forgiven: Nanos,
 }
 
-/// Of the time a packet takes, this part is gained on the ideal while there is debt: 1.05 times the rate.
+/// While there is debt, 1/21 of the time of each packet is gained on the ideal: 1.05 times the rate.
 const GAIN: u64 = 21;
 
 impl Pacer {
@@ -48,7 +48,7 @@ impl Pacer {
         Self::smooth(bits_per_second, t0, slack, slack)
     }
 
-    /// The same, but what it is later than `tolerance` is made up slowly, and later than `slack` not at all.
+    /// The same, but a delay beyond `tolerance` is made up slowly, and beyond `slack` not at all.
     #[must_use]
     pub fn smooth(bits_per_second: u64, t0: Nanos, tolerance: Nanos, slack: Nanos) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl Pacer {
         self.t0.plus(Nanos(u64::try_from(elapsed).unwrap_or(u64::MAX)))
     }
 
-    /// How many bytes may go at `now` to be no more than on time.
+    /// Number of bytes that are due at `now`.
     #[must_use]
     pub fn allowance(&self, now: Nanos) -> u64 {
         if self.rate == 0 {
@@ -89,7 +89,7 @@ impl Pacer {
         u64::try_from(ideal.saturating_sub(self.bits) / 8).unwrap_or(u64::MAX)
     }
 
-    /// `bytes` went at `now`.
+    /// `bytes` were sent at `now`.
     pub fn sent(&mut self, bytes: u64, now: Nanos) {
         let bits = u128::from(bytes) * 8;
         if self.rate == 0 {
@@ -112,14 +112,14 @@ impl Pacer {
         self.bits += bits;
     }
 
-    /// There was nothing to send until `now`: being late is no reason to hurry, and slipped by nothing.
+    /// There was nothing to send until `now`: the delay is neither made up nor counted.
     pub fn rest(&mut self, now: Nanos) {
         if now.since(self.due()) > self.tolerance {
             (self.t0, self.t0_fraction, self.bits, self.debt) = (now, 0, 0, Nanos(0));
         }
     }
 
-    /// From here on another rate, after the time that what was sent takes at the old one.
+    /// Change the rate for the bytes that follow; those already sent take their time at the old rate.
     pub fn switch(&mut self, bits_per_second: u64, now: Nanos) {
         if bits_per_second == self.rate {
             return;
@@ -136,7 +136,7 @@ impl Pacer {
         self.rate = bits_per_second;
     }
 
-    /// At once another rate: what was sent too early by the old one counts by the new one.
+    /// Change the rate at once: bytes sent early at the old rate are counted at the new one.
     pub fn set_rate(&mut self, bits_per_second: u64, now: Nanos) {
         if bits_per_second == self.rate {
             return;
@@ -151,7 +151,7 @@ impl Pacer {
         }
     }
 
-    /// Time by which the schedule was moved for good because the sender was held up.
+    /// Total delay that was given up.
     #[must_use]
     pub fn forgiven(&self) -> Nanos {
         self.forgiven

@@ -1,7 +1,7 @@
 //! Payloads that verify themselves: each byte is a function of its object and offset.
 //!
-//! A sender with `--pattern` sends them, a receiver with `--verify` checks them without the original, so every
-//! benchmark and soak run proves that each byte stands where it belongs.
+//! A sender with `--pattern` sends them and a receiver with `--verify` checks them without the original, so every
+//! benchmark and soak run proves that each byte is in its place.
 //!
 //! ```text
 //!   table  ░▒▓█▒░▓▒█░▒▓░█▓▒░ …  1 MiB of fixed noise, the same everywhere
@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 
 /// Length of the noise before it repeats, in bytes.
 const PERIOD: usize = 1 << 20;
-/// Longest payload that is one slice of the table, in bytes.
+/// Maximum length of a payload as one slice of the table, in bytes.
 pub const LONGEST: usize = 1 << 17;
 
 static TABLE: LazyLock<Vec<u8>> = LazyLock::new(|| {
@@ -41,7 +41,7 @@ pub fn slice(object: u64, offset: u64, length: usize) -> &'static [u8] {
     &TABLE[place..place + length.min(LONGEST)]
 }
 
-/// The object whose pattern the payload of a frame carries: its own time and thread, so that a frame proves itself.
+/// The object of a frame's pattern: its time and thread, so that a frame is verified on its own.
 #[must_use]
 pub fn frame_object(unix_seconds: i64, frame: u32, thread: u16) -> u64 {
     (unix_seconds as u64) << 34 ^ u64::from(frame) << 10 ^ u64::from(thread)
@@ -54,7 +54,7 @@ pub fn fill(object: u64, offset: u64, payload: &mut [u8]) {
     }
 }
 
-/// The first byte of `payload` that is not the pattern of `object` from `offset` on.
+/// Index of the first byte of `payload` that differs from the pattern of `object` from `offset` on.
 #[must_use]
 pub fn first_error(object: u64, offset: u64, payload: &[u8]) -> Option<usize> {
     payload.chunks(LONGEST).enumerate().find_map(|(i, part)| {

@@ -1,8 +1,7 @@
-//! Where a payload belongs, or why it does not.
+//! Where a payload belongs, or why it is rejected.
 //!
-//! Every packet of every format Skyhaul carries says where its bytes go. A [`Layout`] reads that from the
-//! packet's own headers and answers with a [`Placement`]; nothing is remembered from packet to packet, so the
-//! order of arrival does not matter.
+//! Every packet of every format says where its bytes go. A [`Layout`] reads that from the packet's headers and returns a
+//! [`Placement`]; no state is kept from packet to packet, so the order of arrival does not matter.
 //!
 //! ```text
 //!   packet  ┌ network header ┬ frame ───────────────────────┐
@@ -32,44 +31,44 @@ impl Nanos {
     }
 }
 
-/// What makes an object that object and no other: heap, event, message, or block of frames.
+/// Identifies an object: heap, event, message, or block of frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
-    /// Which of several sources that use the same numbers; 0 where there is one.
+    /// The source, where several use the same numbers; 0 if there is only one.
     pub source: u64,
     /// Its number: heap counter, tick, or place in the stream. In an ordered stream it ascends with the stream's time.
     pub number: u64,
 }
 
 impl Key {
-    /// The key of the object with this number, of the one source there is.
+    /// The key of the object with this number where there is only one source.
     #[must_use]
     pub fn of(number: u64) -> Key {
         Key { source: 0, number }
     }
 }
 
-/// Where one payload belongs: said by the packet, never remembered by the receiver.
+/// Where one payload belongs, read from its packet alone.
 ///
-/// A packet that is marked as the last of its object says its size: `offset + length`.
+/// A packet that is marked as the last of its object gives the size: `offset + length`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Placement {
     /// The object it is part of.
     pub key: Key,
     /// First byte of its place in the object.
     pub offset: u64,
-    /// First byte in the packet that belongs into the object.
+    /// First byte of the payload in the packet.
     pub start: u32,
-    /// How many bytes belong there. May be 0 for a keyed object: such a part only begins it, or says its size.
+    /// Length of the payload. May be 0 for a keyed object: such a part only begins it, or states its size.
     pub length: u64,
-    /// Size of the whole object in bytes, where the packet says it.
+    /// Size of the whole object in bytes, if the packet states it.
     pub size: Option<u64>,
-    /// Bits of the object's number, so that numbers that come round are not taken for old ones; 0: they never do.
+    /// Bits of the object's number, so that reused numbers are not taken for old ones; 0: it never wraps around.
     pub number_bits: u8,
 }
 
 impl Placement {
-    /// Whether `next` goes on in the same object where what is put together so far, this one first, ends.
+    /// Whether `next` continues the same object at `end`, where the parts joined so far, this one first, end.
     #[inline]
     #[must_use]
     pub fn goes_on(&self, next: &Placement, end: u64) -> bool {
@@ -82,7 +81,7 @@ impl Placement {
 /// How a stream divides into objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Largest object in bytes.
+    /// Maximum size of an object in bytes.
     pub object_bytes: u64,
     /// Smallest part that is tracked on its own.
     pub grain: Grain,
@@ -93,23 +92,23 @@ pub struct Geometry {
 pub enum Grain {
     /// All parts are of this many bytes (frames): one bit each.
     Units(u32),
-    /// Any byte range, at most this many separate runs at a time.
+    /// Any byte range, with at most this many separate runs at a time.
     Bytes(u32),
 }
 
-/// Reads a packet's own account of where it belongs. Pure: the same packet always gets the same answer.
+/// Reads from a packet where it belongs. Pure: the same packet always gets the same result.
 pub trait Layout {
-    /// The place of `packet` (the datagram's payload), or why it has none.
+    /// The place of `packet` (the datagram's payload).
     ///
     /// # Errors
-    /// The named reason, to be counted by the caller.
+    /// The reason for which the packet is rejected; the caller counts it.
     fn place(&self, packet: &[u8]) -> Result<Placement, Reject>;
 
     /// How this stream divides into objects.
     fn geometry(&self) -> Geometry;
 
-    /// How many grains (frames) lie between the start of object `from` and the start of object `to` in stream order,
-    /// where the layout knows. Used to count objects of which nothing arrived.
+    /// Number of grains (frames) from the start of object `from` to the start of object `to` in stream order, if the
+    /// layout knows it. Used to count objects that are missing entirely.
     fn units_between(&self, from: u64, to: u64) -> Option<u64>;
 }
 
@@ -123,7 +122,7 @@ macro_rules! rejects {
         impl Reject {
             /// Every reason, in order of its number.
             pub const ALL: &'static [Reject] = &[$( Reject::$name ),+];
-            /// How many reasons there are.
+            /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
             /// Its name in reports and metrics.
@@ -136,9 +135,9 @@ macro_rules! rejects {
 }
 
 rejects! {
-    /// Shorter than its headers, or than the length they claim.
+    /// Shorter than its headers, or than the length they state.
     Truncated = "truncated",
-    /// Not the length that this stream's packets have, or of another size of its object than those before it told.
+    /// Its length is not that of this stream's packets, or it states another size of its object than earlier packets.
     WrongSize = "wrong_size",
     /// A sync word or magic number that is not this format's.
     BadMagic = "bad_magic",
@@ -150,41 +149,41 @@ rejects! {
     BadChecksum = "bad_checksum",
     /// A thread (VDIF) or channel that is not part of this stream.
     UnknownThread = "unknown_thread",
-    /// Half of a frame whose other half does not fit it.
+    /// Half of a frame whose other half does not match.
     Unpaired = "unpaired",
-    /// Its object was retired before it came.
+    /// Its object was retired before it arrived.
     Late = "late",
-    /// These bytes are already there.
+    /// These bytes have already arrived.
     Duplicate = "duplicate",
-    /// Partly over bytes that are already there.
+    /// Overlaps bytes that have already arrived.
     Overlap = "overlap",
     /// Beyond the end of its object, or of any object.
     Outside = "outside",
-    /// Much further ahead (or back) than the stream is; followed only if the packets after it agree.
+    /// Far ahead of (or behind) the stream; followed only if the next packets agree.
     Stray = "stray",
-    /// No free block to put it into.
+    /// No free block.
     NoBuffer = "no_buffer",
-    /// In more separate pieces than are tracked.
+    /// Would leave its object in more separate pieces than are tracked.
     Fragmented = "fragmented",
-    /// Not the part that comes next in its object, where only parts in order are accepted.
+    /// Not the next part of its object, where parts are accepted in order only.
     OutOfOrder = "out_of_order",
-    /// The first of an object of which it does not tell the size, where the size must be told.
+    /// The first of its object and without a size, where the size is required.
     Unsized = "unsized",
-    /// Of a time before the start that was asked for.
+    /// Before the requested start time.
     BeforeStart = "before_start",
-    /// Of a time after the stop that was asked for.
+    /// After the requested stop time.
     AfterStop = "after_stop",
-    /// Of a set (a frame of each thread, the halves of a frame) that was under way when the stream began or ended.
+    /// Of a set (a frame of each thread, the halves of a frame) that was incomplete when the stream began or ended.
     PartialSet = "partial_set",
-    /// From one sender more than this receiver may follow.
+    /// From a sender beyond the number that this receiver may follow.
     TooManyStreams = "too_many_streams",
-    /// Its sender, or its station, is none of those that are allowed.
+    /// Its sender, or its station, is not allowed.
     NotAllowed = "not_allowed",
-    /// Its sender sent too few packets to be known as a stream.
+    /// Its sender sent too few packets to be recognised as a stream.
     Unproven = "unproven",
     /// A heap or an event where frames are received.
     NotFrames = "not_frames",
-    /// From a sender whose packets are of no format that was asked for.
+    /// From a sender whose packets are not of a requested format.
     Unrecognised = "unrecognised",
 }
 
@@ -204,7 +203,7 @@ impl Rejects {
         self.0[reason as usize] += n;
     }
 
-    /// How often `reason` was counted.
+    /// The count of `reason`.
     #[must_use]
     pub fn get(&self, reason: Reject) -> u64 {
         self.0[reason as usize]
@@ -217,7 +216,7 @@ impl Rejects {
         }
     }
 
-    /// All that were counted at least once.
+    /// The reasons counted at least once, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Reject, u64)> + '_ {
         Reject::ALL.iter().map(|&r| (r, self.get(r))).filter(|&(_, n)| n > 0)
     }

@@ -1,4 +1,4 @@
-//! Samples as a receiver of a quiet sky with one tone would make them: Gaussian noise plus a sine, two bits each.
+//! Synthetic two-bit samples: Gaussian noise plus a sine.
 //!
 //! The quantiser is the field's usual one: thresholds at 0 and ±0.98 σ, VDIF's offset binary (00 lowest … 11
 //! highest), four samples to an octet, the earliest in the lowest bits (VDIF 1.1.1, clause 10).

@@ -1,8 +1,8 @@
 //! Wire formats: what packets look like, and how they say where their bytes belong.
 //!
-//! One family of formats is one folder and one line of the [registry](families): its headers are
-//! [tables](crate::header) written like its standard's figure, under them stands what their fields mean and the
-//! [`Layout`](crate::placement::Layout), and beside them everything cold.
+//! One family of formats is one folder and one line of the [registry](families). Its headers are [tables](crate::header)
+//! written like the standard's figures, followed by the meaning of the fields and the
+//! [`Layout`](crate::placement::Layout); everything off the data path is in files beside them.
 //!
 //! ```text
 //!   first packets ──Learner──▶ StreamFormat ──visit──▶ L: Layout ──place(packet)──▶ Placement

@@ -1,4 +1,4 @@
-//! Where packets come from or go to, in one line of text.
+//! Endpoints of packets, in one line of text.
 //!
 //! ```text
 //!   udp://239.1.2.3:2630?iface=eth1&source=10.0.0.7&rcvbuf=256MiB
@@ -42,7 +42,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// As in addresses.
+    /// Its scheme in addresses.
     #[must_use]
     pub const fn scheme(self) -> &'static str {
         match self {
@@ -61,11 +61,11 @@ pub struct Endpoint {
     pub address: SocketAddr,
     /// Interface name, or an address of it.
     pub iface: Option<String>,
-    /// Receiving: the only sender wanted. Sending: the address to send from.
+    /// Receiving: the only sender accepted. Sending: the address to send from.
     pub source: Option<IpAddr>,
-    /// Receive buffer to ask the kernel for.
+    /// Receive buffer to request from the kernel.
     pub rcvbuf: Option<Size>,
-    /// Send buffer to ask the kernel for.
+    /// Send buffer to request from the kernel.
     pub sndbuf: Option<Size>,
     /// Time to live (IPv4) or hop limit (IPv6).
     pub ttl: Option<u8>,
@@ -126,7 +126,7 @@ impl Endpoint {
     /// Check that the address can be a destination.
     ///
     /// # Errors
-    /// The port is 0, with which a receiver requests any free port, and which cannot be a destination.
+    /// If the port is 0, with which a receiver requests a free port, and which cannot be a destination.
     pub fn check_destination(&self) -> io::Result<()> {
         if self.address.port() != 0 {
             return Ok(());
@@ -293,7 +293,7 @@ fn parse_address(text: &str) -> Result<SocketAddr, Wrong> {
 
 impl Endpoint {
     fn set(&mut self, key: &str, value: &str) -> Result<(), Wrong> {
-        let size = || value.parse::<Size>().map_err(|e| (e.to_string(), "such as rcvbuf=256MiB"));
+        let size = || value.parse::<Size>().map_err(|e| (e.to_string(), "for example rcvbuf=256MiB"));
         match key {
             "iface" => {
                 let name = !value.is_empty() && value.len() <= 15 && !value.contains(['/', ' ', '&', '?']);
@@ -336,7 +336,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// What no single part shows to be wrong.
+    /// Checks that involve several parts.
     fn check(&self) -> Result<(), Wrong> {
         if self.source.is_some_and(|s| s.is_ipv4() != self.address.is_ipv4()) {
             return Err((

@@ -1,12 +1,12 @@
-//! Bare loops: what the kernel and the memory of this host allow without parsing.
+//! Bare loops: the rate that the kernel and the memory of this host allow without parsing.
 //!
-//! A figure says little alone, and minutes on a shared machine differ by a quarter. So every benchmark runs these
-//! beside the real path, in turns, with the same packets: they parse nothing, place nothing and count only bytes.
+//! On a shared machine, figures vary by a quarter within minutes. So every benchmark alternates these loops with the real
+//! path, with the same packets: they parse nothing, place nothing and count only bytes.
 //!
 //! ```text
 //!   Take::Trains    recvmmsg × 4, UDP_GRO ─▶ hot scratch ─▶ streaming copy ─▶ ring      the floor
-//!   Take::Many      recvmmsg × 32         ─▶ hot scratch ─▶ memcpy         ─▶ ring      a usual good receiver
-//!   Take::Single    recv                  ─▶ hot scratch ─▶ memcpy         ─▶ ring      a plain one
+//!   Take::Many      recvmmsg × 32         ─▶ hot scratch ─▶ memcpy         ─▶ ring      a typical good receiver
+//!   Take::Single    recv                  ─▶ hot scratch ─▶ memcpy         ─▶ ring      a simple one
 //!   Take::Drain     as Trains, but nothing is copied: the other end of a sender's benchmark
 //! ```
 //!
@@ -19,7 +19,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Limits: one sender, all packets of one known length; they are wrong by design for anything but measuring.
+//! Limits: one sender, all packets of one known length; for measurements only.
 
 use crate::{
     address::{Endpoint, system_text},
@@ -43,7 +43,7 @@ use std::{
     time::Duration,
 };
 
-/// How a bare receiver takes packets, and what it does with them.
+/// How a bare receiver receives and copies packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
     /// Whole trains, copied past the cache.
@@ -56,20 +56,20 @@ pub enum Take {
     Drain,
 }
 
-/// What a bare receiver must know.
+/// Settings of a bare receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct BareReceiverOptions {
-    /// How it takes packets.
+    /// How it receives packets.
     pub take: Take,
     /// Length of each packet.
     pub packet_bytes: usize,
     /// Leading bytes of each packet that are not copied.
     pub strip: usize,
-    /// Bytes of the ring that is copied to, over and over.
+    /// Bytes of the ring into which packets are copied.
     pub memory: usize,
 }
 
-/// One packet, or train, that a bare receiver took.
+/// One packet, or train, that a bare receiver received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Packets.
@@ -78,13 +78,13 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// Scratch for one datagram or train, and the distance to the next: no power of two, for the cache's sake.
+/// Scratch for one datagram or train, and the distance to the next: not a power of two, to avoid cache conflicts.
 const SLOT: usize = 65_536;
 const PITCH: usize = SLOT + 33 * 64;
 /// How long a poll waits.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// A receiver without sense. Stays on the thread that opened it.
+/// A bare receiver. It stays on the thread that opened it.
 pub struct BareReceiver {
     socket: Socket,
     local: SocketAddr,
@@ -137,8 +137,8 @@ impl BareReceiver {
         self.local
     }
 
-    /// One system call, and the copy of what it received; `each` is called for every packet or train. Nothing after
-    /// 50 ms of silence.
+    /// One system call, and the copy of what it received; calls `each` for every packet or train. Returns after at most
+    /// 50 ms without packets.
     ///
     /// # Errors
     /// A system error.
@@ -203,7 +203,7 @@ impl BareReceiver {
     }
 }
 
-/// How a bare sender hands packets over.
+/// How a bare sender passes packets to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Give {
     /// Trains (`UDP_SEGMENT`), up to four per system call.
@@ -270,7 +270,7 @@ impl BareSender {
         }
     }
 
-    /// Send whole packets, at most [`batch_packets`](Self::batch_packets), one behind the other in `packets`.
+    /// Send at most [`batch_packets`](Self::batch_packets) whole packets, contiguous in `packets`.
     ///
     /// # Errors
     /// A system error; packets not sent are lost.
@@ -294,7 +294,7 @@ impl BareSender {
                 Ok(sent) => at += sent,
                 Err(_) => match io::Error::last_os_error() {
                     e if e.kind() == io::ErrorKind::Interrupted => {}
-                    // What came back for earlier packets; the receiver is gone or not there yet.
+                    // An ICMP error for earlier packets: the receiver has ended or has not started.
                     e if e.kind() == io::ErrorKind::ConnectionRefused => at += 1,
                     e => return Err(self.to.failed("send to", &e)),
                 },
@@ -313,10 +313,10 @@ fn header(vector: &mut libc::iovec) -> libc::mmsghdr {
     header
 }
 
-/// Move this thread into the network namespace that `ip netns add NAME` made. What it opens from here on is there.
+/// Move this thread into the network namespace that `ip netns add NAME` made. Sockets opened from here on are in it.
 ///
 /// # Errors
-/// The namespace does not exist, or the privilege is missing.
+/// If the namespace does not exist, or the privilege is missing.
 pub fn enter_network(name: &str) -> io::Result<()> {
     let failed = |e: io::Error| {
         let hint = match e.kind() {

@@ -1,8 +1,8 @@
-//! The one copy of a payload: from a cache-hot scratch to its final, cold place.
+//! The only copy of a payload: from a cache-hot scratch to its final, cold place.
 //!
-//! An ordinary copy reads each destination line into the cache before overwriting it, which doubles the memory
-//! traffic and throws useful lines out. *Non-temporal* stores write whole lines past the cache. The right form is
-//! chosen once, at run time, from what the CPU can do.
+//! An ordinary copy reads each destination line into the cache before overwriting it, which doubles the memory traffic
+//! and evicts useful lines. *Non-temporal* stores write whole lines past the cache. The instructions are chosen once, at
+//! run time, by the CPU's features.
 //!
 //! ```text
 //!   src (hot)   ┌───────────────────────────────────────────┐
@@ -17,8 +17,8 @@
 //! assert!(slot[3..903].iter().all(|&b| b == 7));
 //! ```
 //!
-//! Limits: pays only where the destination is not in the cache already ([`cache_bytes`]) nor read again soon. Streamed stores are weakly ordered: another
-//! thread (or a disk) may be told of the bytes only after [`fence`].
+//! Limits: it pays only if the destination is not in the cache already ([`cache_bytes`]), and not read again soon.
+//! Streamed stores are weakly ordered: call [`fence`] before another thread (or a disk) uses the bytes.
 
 use std::ptr;
 use std::sync::OnceLock;
@@ -34,13 +34,13 @@ const AVX2: u8 = 2;
 #[cfg(target_arch = "x86_64")]
 const AVX512: u8 = 3;
 
-/// What this CPU can do, found at the first copy.
+/// Features of this CPU, detected at the first copy.
 static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Copy `src` into `dst`, past the cache where that pays.
+/// Copy `src` into `dst`, past the cache if that pays.
 ///
 /// # Panics
-/// If the lengths differ, as in `copy_from_slice`: both come from one checked placement.
+/// If the lengths differ, as in `copy_from_slice`.
 #[inline]
 pub fn place(dst: &mut [u8], src: &[u8]) {
     assert_eq!(dst.len(), src.len(), "a payload and its slot are of one length");
@@ -48,11 +48,11 @@ pub fn place(dst: &mut [u8], src: &[u8]) {
     unsafe { place_at(dst.as_mut_ptr(), src) }
 }
 
-/// The same for memory to which others may hold pointers, and write.
+/// The same for memory that others may access through pointers.
 ///
 /// # Safety
-/// From `dst` on, as many bytes as `src` has are writable, and none of them is part of `src`. Nobody has a reference to
-/// them; who reads or writes them meanwhile gets, or leaves, whatever mixture.
+/// `src.len()` bytes from `dst` on are writable and do not overlap `src`, and no reference to them exists. If they are
+/// read or written meanwhile, the content is an arbitrary mixture.
 #[inline]
 pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
     if src.len() >= SMALL {
@@ -75,11 +75,11 @@ pub unsafe fn place_at(dst: *mut u8, src: &[u8]) {
     unsafe { ptr::copy_nonoverlapping(src.as_ptr(), dst, src.len()) }
 }
 
-/// Copy payloads of `each` bytes, of which one begins every `stride` bytes of `src`, into `dst`, one behind the other. A
-/// cache line that two of them share is written once and whole, past the cache as the others are.
+/// Copy payloads of `each` bytes, which begin every `stride` bytes of `src`, contiguously into `dst`. A cache line that
+/// two of them share is written once, past the cache like the others.
 ///
 /// # Panics
-/// If `dst` is not as long as all payloads together, or `src` does not begin and end with a payload.
+/// If `dst` does not have the length of all payloads together, or `src` does not begin and end with a payload.
 pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
     let whole = src.is_empty() || src.len() % stride == each % stride;
     assert!((1..=stride).contains(&each) && whole, "payloads are whole");
@@ -105,19 +105,19 @@ pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
     }
 }
 
-/// Make all earlier [`place`]s visible before anything written later. Call once per train, before its objects may
-/// be handed to another thread.
+/// Make all earlier [`place`]s visible before any later write. Call it once per train, before its objects are passed to
+/// another thread.
 #[inline]
 pub fn fence() {
     #[cfg(target_arch = "x86_64")]
     x86::fence();
 }
 
-/// Bytes of the largest cache that this machine names, shared by whatever runs beside.
+/// Bytes of the largest cache of this machine, which other programs share.
 #[must_use]
 pub fn cache_bytes() -> usize {
     static BYTES: OnceLock<usize> = OnceLock::new();
-    /// If the system gives no value.
+    /// If the system does not report it.
     const USUAL: usize = 8 << 20;
     *BYTES.get_or_init(|| (2..5).rev().find_map(cache_of_level).unwrap_or(USUAL))
 }
@@ -242,8 +242,8 @@ mod x86 {
         unsafe { by_joined_lines(dst, payloads, stream) }
     }
 
-    /// Copy payloads one behind the other. A line that one ends in and the next begins in is joined first: written in two
-    /// parts, it would be read from memory before.
+    /// Copy payloads contiguously. A line in which one ends and the next begins is joined first: if written in two parts,
+    /// it would be read from memory.
     ///
     /// # Safety
     /// As [`place_at`](super::place_at), for all payloads together.
@@ -254,10 +254,10 @@ mod x86 {
         stream: impl Fn(*mut u8, &[u8; LINE]),
     ) {
         let mut to = dst;
-        // A line of which the payloads so far have the beginning.
+        // The beginning of a line that the next payload continues.
         let (mut line, mut held) = ([0; LINE], 0);
         for mut payload in payloads {
-            // Where nothing is held, `to` is aligned, but for the front of the run.
+            // If nothing is held, `to` is aligned, except at the front of the run.
             let wanted = if held == 0 { to.align_offset(LINE) } else { LINE - held };
             let (head, rest) = payload.split_at(wanted.min(payload.len()));
             payload = rest;

@@ -1,8 +1,8 @@
 //! Writing chunk files at the full speed of a disk.
 //!
-//! One [`Disk`] belongs to one writer thread. It writes whole chunks from memory to new files, several pieces in
-//! flight, with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, if it is
-//! not permitted, through plain `pwrite` calls. Both are tried at start and what is used is reported.
+//! One [`Disk`] belongs to one writer thread. It writes whole chunks from memory to new files, several pieces in flight,
+//! with `O_DIRECT` (no page cache: measured 4 to 5 times the buffered rate), through io_uring or, if that is not
+//! permitted, through `pwrite`. Both are tried at start, and the method in use is reported.
 //!
 //! ```text
 //!   start(token, name, view)   create name.part · preallocate · queue pieces of 4 MiB
@@ -11,11 +11,10 @@
 //!   close(token) / discard(token)
 //! ```
 //!
-//! A file has its final name only when all of it was written, so a killed recorder leaves `.part` files and no
-//! chunk that looks whole but is not. Writing needs a `View`: the memory stays untouched until the kernel is
-//! done with it, whatever happens.
+//! A file gets its final name only when it is complete, so a killed recorder leaves `.part` files, but no incomplete
+//! chunk under a final name. Writing needs a `View`: the memory is not reused until the kernel has finished with it.
 //!
-//! Limits: an unaligned first byte, or a file system that refuses `O_DIRECT`, is written through the page cache.
+//! Limits: data with an unaligned first byte, or on a file system without `O_DIRECT`, are written through the page cache.
 
 use std::fs::File;
 use std::io;
@@ -45,7 +44,7 @@ pub use read::{Source, only_regular, open_regular, read_buffers};
 pub use waker::Waker;
 pub use writer::{Disk, Done};
 
-/// Bytes that an ordinary user can still write to the file system of `path`.
+/// Bytes available to an ordinary user on the file system of `path`.
 ///
 /// # Errors
 /// A system error: the path is gone, or the disk does not respond.
@@ -54,7 +53,7 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// A number for the file system of `path`: equal for two directories on one disk.
+/// The number of the file system of `path`: equal for two directories on one disk.
 ///
 /// # Errors
 /// A system error: the path is gone.
@@ -62,7 +61,7 @@ pub fn device(path: &Path) -> io::Result<u64> {
     Ok(rustix::fs::stat(path)?.st_dev)
 }
 
-/// Make files created and renamed in `directory` durable.
+/// Open `directory`, so that files created and renamed in it can be made durable.
 ///
 /// # Errors
 /// A system error.
@@ -72,17 +71,17 @@ pub fn open_directory(directory: &Path) -> io::Result<Arc<File>> {
     Ok(Arc::new(File::from(fd)))
 }
 
-/// `<name>.part`, where a file is until it is whole.
+/// `<name>.part`, the name of a file until it is complete.
 fn part_name(name: &Path) -> PathBuf {
     let mut part = name.as_os_str().to_owned();
     part.push(".part");
     part.into()
 }
 
-/// Name a finished file; an existing one is never replaced.
+/// Give a finished file its name; an existing file is never replaced.
 fn publish(part: &Path, name: &Path) -> io::Result<()> {
     match rustix::fs::renameat_with(CWD, part, CWD, name, RenameFlags::NOREPLACE) {
-        // Not every file system knows the flag.
+        // Not every file system supports the flag.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
             if name.exists() {
                 return Err(io::ErrorKind::AlreadyExists.into());
@@ -93,7 +92,7 @@ fn publish(part: &Path, name: &Path) -> io::Result<()> {
     }
 }
 
-/// Create a file to write `bytes` to; true if it goes past the page cache.
+/// Create a file for `bytes` bytes; returns `true` if it bypasses the page cache.
 fn create(part: &Path, bytes: u64, direct: bool) -> io::Result<(File, bool)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o644);
@@ -127,7 +126,7 @@ fn lock(file: impl AsFd, operation: FlockOperation) -> bool {
     rustix::fs::flock(file, operation).is_ok()
 }
 
-/// Whether io_uring works here at all.
+/// Whether io_uring works on this machine.
 #[must_use]
 pub fn uring_works() -> bool {
     uring::Ring::new(2, None).is_ok()

@@ -1,4 +1,4 @@
-//! A file's bytes, as memory: for sending a file from where the kernel keeps it; and what to do when a path cannot be used.
+//! Files mapped into memory, for sending without a copy; and errors with hints for paths.
 
 use crate::address::system_text;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -7,8 +7,8 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
-/// `error` with the operation that failed, the path, and what to do about it where that is known. Operations that make
-/// something are `create` and `write`.
+/// `error` with the operation that failed, the path, and the remedy if known. Operations that create something are
+/// `create` and `write`.
 #[must_use]
 pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
     use io::ErrorKind::{
@@ -21,7 +21,7 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
         NotFound if makes && !parent.is_dir() => {
             Some(format!("create the directory first: mkdir -p {}", parent.display()))
         }
-        NotFound if makes => Some("nothing can be created there: choose another directory".to_owned()),
+        NotFound if makes => Some("no file can be created there: choose another directory".to_owned()),
         NotFound if path.as_os_str().is_empty() => Some("the path is empty".to_owned()),
         NotFound => Some(format!("check the name: `ls {}` lists the files", parent.display())),
         PermissionDenied if makes => Some("choose a directory that you may write to".to_owned()),
@@ -40,10 +40,9 @@ pub fn failed(operation: &str, path: &Path, error: &io::Error) -> io::Error {
 
 /// A whole file, mapped for reading.
 ///
-/// Limits: the bytes are those of the file as it is; a file that another program cuts short meanwhile ends this
-/// process with `SIGBUS` when the part that is gone is read. Recordings and captures are never cut. Nor may another
-/// program write to the file meanwhile: Linux has no mapping that forbids it, and no copy of some hundred GB is made to
-/// be safe from it. A chunk file has its name only when it is whole, and is not written again.
+/// Limits: no other program may write to the file meanwhile, and if one truncates it, reading the missing part ends this
+/// process with `SIGBUS`: Linux has no mapping that prevents this, and a copy of some hundred GB is no alternative.
+/// Recordings and captures are not truncated, and a chunk file is complete when it gets its name, and not written again.
 #[derive(Debug)]
 pub struct MappedFile {
     start: *const u8,
@@ -59,10 +58,10 @@ impl MappedFile {
     /// Map the file at `path`.
     ///
     /// # Errors
-    /// Opening or mapping the file failed; the error names the path.
+    /// If the file cannot be opened or mapped; the error names the path.
     pub fn open(path: &Path) -> io::Result<Self> {
         let failing = |e: io::Error| failed("open", path, &e);
-        // Before it is opened: to open a pipe would wait for whoever writes into it.
+        // Checked before opening, because opening a pipe waits for a writer.
         let kind = std::fs::metadata(path).map_err(failing)?.file_type();
         if kind.is_dir() {
             return Err(failing(io::Error::from_raw_os_error(libc::EISDIR)));
@@ -145,7 +144,7 @@ mod tests {
         );
         assert!(
             said("/proc/x", libc::ENOENT)
-                .ends_with("hint: nothing can be created there: choose another directory")
+                .ends_with("hint: no file can be created there: choose another directory")
         );
         assert!(said("x", libc::EEXIST).contains("hint: a file is where a directory is needed"));
         assert!(said("x", libc::EACCES).ends_with("hint: choose a directory that you may write to"));

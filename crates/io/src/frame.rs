@@ -1,10 +1,10 @@
-//! From an IP packet to the UDP datagram in it, for what does not come from a UDP socket: rings and captures.
+//! Finds the UDP datagram in an IP packet, for packet rings and captures.
 //!
 //! ```text
 //!   IPv4 ┬ options ┬ UDP ┬ payload ┬ padding          IPv6 ┬ extension headers ┬ UDP ┬ payload
 //! ```
 //!
-//! Checks what the kernel would: lengths, the IPv4 header's checksum (RFC 791 §3.1), and where asked the datagram's
+//! It makes the checks of the kernel: lengths, the IPv4 header's checksum (RFC 791 §3.1), and on request the datagram's
 //! (RFC 768, RFC 8200 §8.1).
 //!
 //! Limits: fragments are recognised, not joined.
@@ -18,11 +18,11 @@ pub(crate) enum NoDatagram {
     Other,
     /// The first fragment of a datagram.
     Fragment,
-    /// A later fragment, which does not say its port.
+    /// A later fragment, which has no port.
     LaterFragment,
-    /// The headers promise more than was captured.
+    /// The headers state more than was captured.
     Truncated,
-    /// Lengths or a checksum do not fit.
+    /// A wrong length or checksum.
     Malformed,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Datagram<'a> {
 const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 
-/// Read `packet`, which begins with its IP header; `length` is what it was before it was cut for capture.
+/// Read `packet`, which begins with its IP header; `length` is its length before the capture truncated it.
 #[inline]
 pub(crate) fn datagram(packet: &[u8], length: usize) -> Result<Datagram<'_>, NoDatagram> {
     match packet.first().map(|b| b >> 4) {
@@ -133,7 +133,7 @@ fn udp(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Result<Datagram<'_>
 }
 
 impl Datagram<'_> {
-    /// Whether the checksum fits. IPv4 may go without one; IPv6 may not.
+    /// Whether the checksum is correct. It is optional with IPv4, required with IPv6.
     pub(crate) fn is_sound(&self) -> bool {
         if self.whole[6..8] == [0, 0] {
             return self.source.is_ipv4();

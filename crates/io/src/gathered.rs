@@ -1,12 +1,12 @@
-//! Packets gathered from slices anywhere in memory: what a sender hands to a socket, a queue or a file.
+//! Packets gathered from slices anywhere in memory, for a socket, a queue or a file.
 //!
 //! ```text
 //!   slices   │ head │ payload │ head │ part of an item │ part of the next │ head and payload in one │
 //!   packets  └───── 0 ───────┘└────────────────── 1 ─────────────────────┘└─────────── 2 ──────────┘
 //! ```
 //!
-//! Senders of packets that all have as many slices use arrays; here each packet has its own number of them, and its
-//! length is known already, so that nobody adds it up again.
+//! Senders whose packets all have the same number of slices use arrays; here the number differs, and the length of each
+//! packet is stored.
 
 use std::io::IoSlice;
 
@@ -27,8 +27,7 @@ pub struct Gathered<'a> {
 }
 
 impl<'a> Gathered<'a> {
-    /// These packets. Extents must follow one another from the first slice to the last, and tell the lengths right:
-    /// a sender believes them.
+    /// These packets. The extents must cover the slices in order and have the correct lengths, which are not checked.
     #[must_use]
     pub fn new(slices: &'a [IoSlice<'a>], packets: &'a [Extent]) -> Self {
         debug_assert!(packets.first().is_none_or(|p| p.first == 0));
@@ -41,7 +40,7 @@ impl<'a> Gathered<'a> {
         all
     }
 
-    /// How many.
+    /// Number of packets.
     #[must_use]
     pub fn count(&self) -> usize {
         self.packets.len()

@@ -1,13 +1,13 @@
 //! The memory of all payloads: a fixed pool of aligned blocks.
 //!
-//! All memory is mapped at start and touched before use, so the receive path never meets a page fault, an allocator or a
-//! lock. Touching 4 GiB takes seconds, and an observation does not wait: the first blocks are ready when [`Pool::new`]
-//! returns (at least one block, up to 32 MiB), the others follow from a separate thread, and become free one by one;
-//! [`Pool::prepared`] gives the progress. [`Pool::take`] pops an index from a lock-free list, and dropping the [`Block`]
-//! pushes it back. If no block is free, the result is `None`, without waiting.
+//! All memory is mapped at start and touched before use, so the receive path has no page faults, allocations or locks.
+//! Touching 4 GiB takes seconds, which an observation cannot wait for: the first blocks are ready when [`Pool::new`]
+//! returns (at least one block, up to 32 MiB), and a separate thread adds the others one by one; [`Pool::prepared`] gives
+//! the progress. [`Pool::take`] pops an index from a lock-free list, and dropping the [`Block`] pushes it back. If no
+//! block is free, the result is `None`, without waiting.
 //!
 //! ```text
-//!   one mapping   ┌ block 0 ┬ block 1 ┬ … ┬ block n-1 ┐   huge pages where the machine has them
+//!   one mapping   ┌ block 0 ┬ block 1 ┬ … ┬ block n-1 ┐   huge pages if the machine has them
 //!                      ▲ owner: one Block (writes)
 //!                      ▲ readers: any number of Views (finished bytes only)
 //!   free list     the index returns when the owner and the last View are gone
@@ -24,9 +24,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: blocks are multiples of 4096 bytes and begin on 4096 (on 2 MiB where the block size is a multiple of
-//! that); at most 2³² - 1 blocks. With `shared` the pool lies in a sealed memory file that other processes of
-//! the same user may read ([`peek`]).
+//! Limits: blocks are multiples of 4096 bytes and aligned to 4096 (to 2 MiB if the block size is a multiple of that); at
+//! most 2³² - 1 blocks. With `shared` the pool is in a sealed memory file that other processes of the same user may read
+//! ([`peek`]).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -50,14 +50,14 @@ use peek::{Label, Table};
 /// Maximum number of bytes touched before a pool is returned: less than a tenth of a second's work.
 const READY: usize = 32 << 20;
 
-/// What a pool is made of.
+/// Settings of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolOptions {
     /// All blocks together, in bytes; rounded down to whole blocks.
     pub total_bytes: u64,
     /// One block, in bytes; rounded up to 4096.
     pub block_bytes: usize,
-    /// Let other processes of this user read chunks that are still in memory.
+    /// Let other processes of this user read chunks while they are in memory.
     pub shared: bool,
 }
 
@@ -96,7 +96,7 @@ fn meminfo(name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// However touching ends, waiting for the rest must end too.
+/// Ends all waiting for the rest when touching ends for any reason.
 struct EndOfTouching<'a>(&'a AtomicBool);
 
 impl Drop for EndOfTouching<'_> {
@@ -105,7 +105,7 @@ impl Drop for EndOfTouching<'_> {
     }
 }
 
-/// How much of a pool's memory is ready.
+/// Progress of touching a pool's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// All of it.
@@ -129,7 +129,7 @@ pub struct Pool(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     mapping: Mapping,
-    /// Where block 0 begins in the mapping.
+    /// Offset of block 0 in the mapping.
     first: usize,
     block_bytes: usize,
     slots: Box<[CachePadded<Slot>]>,
@@ -142,12 +142,12 @@ struct Inner {
     given_up: AtomicBool,
 }
 
-/// What is known of one block.
+/// State of one block.
 #[derive(Debug, Default)]
 struct Slot {
     /// The owner and the Views that keep the block from the free list.
     holders: AtomicU32,
-    /// How often the block was taken.
+    /// Number of times the block was taken.
     generation: AtomicU64,
 }
 
@@ -155,8 +155,8 @@ impl Pool {
     /// Map, touch and divide the memory.
     ///
     /// # Errors
-    /// No block fits (`InvalidInput`), the machine has less free memory (`OutOfMemory`, with a hint), or the mapping failed
-    /// with a system error.
+    /// If no block fits (`InvalidInput`), the machine has too little free memory (`OutOfMemory`, with a hint), or the
+    /// mapping fails with a system error.
     pub fn new(options: &PoolOptions) -> io::Result<Pool> {
         let block_bytes = options.block_bytes.max(1).next_multiple_of(ALIGN);
         let count = options.total_bytes / block_bytes as u64;
@@ -176,7 +176,7 @@ impl Pool {
         let slots = (0..count).map(|_| CachePadded::default()).collect();
         let free = ArrayQueue::new(count as usize);
         let ready = (READY / block_bytes).min(count as usize) as u32;
-        // At least the first page, so that a machine without memory says so here.
+        // At least the first page, so that lack of memory is detected here.
         let touched = (first + ready as usize * block_bytes).max(first + ALIGN);
         mapping.touch(0..touched)?;
         let pages = mapping.pages(touched);
@@ -202,7 +202,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Touch and free the blocks from `index` on, as long as anybody else has the pool.
+    /// Touch and free the blocks from `index` on, while another handle of the pool exists.
     fn touch_rest(&self, index: u32) {
         let _end = EndOfTouching(&self.0.given_up);
         for index in index..self.0.slots.len() as u32 {
@@ -215,7 +215,7 @@ impl Pool {
         }
     }
 
-    /// Touch a block in steps, so that a pool that is dropped meanwhile soon goes; whether all of it is there.
+    /// Touch a block in steps, so that a pool dropped meanwhile is freed soon. Returns whether all of it is ready.
     fn touch(&self, block: std::ops::Range<usize>) -> bool {
         block.clone().step_by(READY).all(|from| {
             let wanted = Arc::strong_count(&self.0) > 1;
@@ -223,13 +223,13 @@ impl Pool {
         })
     }
 
-    /// How many blocks are free now.
+    /// Number of free blocks.
     #[must_use]
     pub fn free(&self) -> usize {
         self.0.free.len()
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     #[must_use]
     pub fn blocks(&self) -> usize {
         self.0.slots.len()
@@ -247,10 +247,10 @@ impl Pool {
         self.block_bytes() as u64 * self.blocks() as u64
     }
 
-    /// Wait until all of its memory is there: a measurement begins only then.
+    /// Wait until all memory is ready, for measurements.
     ///
     /// # Errors
-    /// The machine has less memory than requested.
+    /// If the machine has less memory than requested.
     pub fn wait_until_touched(&self) -> io::Result<()> {
         loop {
             match self.prepared() {
@@ -268,7 +268,7 @@ impl Pool {
         }
     }
 
-    /// How much of its memory is there by now.
+    /// How much of the memory is ready.
     #[must_use]
     pub fn prepared(&self) -> Prepared {
         let given_up = self.0.given_up.load(Ordering::Acquire);
@@ -281,7 +281,7 @@ impl Pool {
         }
     }
 
-    /// Whether all of its memory is there by now.
+    /// Whether all memory is ready.
     #[must_use]
     pub fn is_touched(&self) -> bool {
         self.prepared() == Prepared::Whole
@@ -294,7 +294,7 @@ impl Pool {
         self.0.free.is_empty() && matches!(self.prepared(), Prepared::Part { .. })
     }
 
-    /// Which pages the kernel gave.
+    /// The kind of pages that the kernel provided.
     #[must_use]
     pub fn pages(&self) -> Pages {
         self.0.pages
@@ -341,10 +341,10 @@ impl Pool {
     }
 }
 
-/// Refuse what would wake the kernel's out-of-memory killer.
+/// Reject a size that might trigger the kernel's out-of-memory killer.
 fn check_available(bytes: u64) -> io::Result<()> {
     let Some(available) = meminfo("MemAvailable:") else { return Ok(()) };
-    // Huge pages set aside by the administrator do not count as available, yet serve the pool.
+    // Huge pages reserved by the administrator do not count as available, but the pool can use them.
     let huge = meminfo("HugePages_Free:").map_or(0, |kib| kib / 1024 * (2 << 20));
     if bytes <= (available - available / 10).saturating_add(huge) {
         return Ok(());

@@ -14,11 +14,11 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! As fast as it is read: for the times between packets, look at [`Train::time`]. Checksums of datagrams are not
-//! looked at: captures on the sending host have them before they are computed.
+//! Packets come as fast as the file is read; their times are in [`Train::time`]. Checksums of datagrams are not verified:
+//! captures on the sending host contain them before they are computed.
 //!
-//! Captures on the host that sends, or behind GRO, hold trains of packets that are not cut yet. Nothing in them says where;
-//! Packets that say their own length are cut where one asks for it ([`PcapSource::cut`]).
+//! Captures on the sending host, or after GRO, contain trains that are not segmented, without the packet length. Packets
+//! that state their own length can be split ([`PcapSource::cut`]).
 //!
 //! Limits: UDP in IPv4 or IPv6, on Ethernet (with VLAN tags), Linux "any" captures, raw IP and loopback; fragments
 //! are counted, not joined; a record of more than 16 MiB ends the file with an error.
@@ -41,11 +41,11 @@ use std::{
 
 /// Bytes read at a time, at first.
 const BUFFER: usize = 256 << 10;
-/// Longest record.
+/// Maximum length of a record.
 const LONGEST: usize = 16 << 20;
-/// Most packets one poll looks at.
+/// Maximum number of packets per poll.
 const PACKETS: usize = 64;
-/// Most interfaces of one section of a pcapng file.
+/// Maximum number of interfaces of one section of a pcapng file.
 const INTERFACES: usize = 4096;
 
 /// A capture file.
@@ -58,7 +58,7 @@ pub struct PcapSource {
     counts: Counts,
 }
 
-/// What the blocks so far said about those that follow.
+/// State from earlier blocks that applies to later ones.
 struct Format {
     port: Option<u16>,
     cut: Option<PacketEnd>,
@@ -67,7 +67,7 @@ struct Format {
 
 struct Interface {
     link: Linktype,
-    /// Time stamps count so many to the second, from this second on.
+    /// Time stamp units per second, and the second from which they count.
     ticks: u64,
     offset: i64,
 }
@@ -84,10 +84,10 @@ struct Counts {
 }
 
 impl PcapSource {
-    /// Open `path`; only packets to `port`, or to any.
+    /// Open `path`, for packets to `port`, or to any port.
     ///
     /// # Errors
-    /// The file cannot be read, or is neither pcap nor pcapng.
+    /// If the file cannot be read, or is neither pcap nor pcapng.
     pub fn open(path: &Path, port: Option<u16>) -> io::Result<Self> {
         let failing = |e: io::Error| crate::file::failed("open", path, &e);
         let file = File::open(path).map_err(failing)?;
@@ -97,7 +97,7 @@ impl PcapSource {
         Self::new(file, path, port)
     }
 
-    /// Read a capture from anything; `name` is for messages.
+    /// Read a capture from any reader; `name` is for messages.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -106,7 +106,7 @@ impl PcapSource {
             let wrong = match error {
                 PcapError::ReadError => "read error",
                 PcapError::Eof | PcapError::Incomplete(_) | PcapError::UnexpectedEof => {
-                    "file too short for a capture"
+                    "the file is too short for a capture"
                 }
                 _ => "not a capture file",
             };
@@ -121,14 +121,14 @@ impl PcapSource {
         Ok(Self { path: name.to_owned(), reader, capacity: BUFFER, format, finished: false, counts })
     }
 
-    /// Cut records that are several packets of one kind, one behind the other and nothing else.
+    /// Split records that consist entirely of several packets of one family, whose ends `end` finds.
     #[must_use]
     pub fn cut(mut self, end: PacketEnd) -> Self {
         self.format.cut = Some(end);
         self
     }
 
-    /// Get more of the file into the buffer; an error if it ends in the middle of a record or makes no sense.
+    /// Read more of the file into the buffer; an error if it ends within a record or is invalid.
     fn more(&mut self, need: Need) -> io::Result<()> {
         let (path, at) = (&self.path, self.reader.consumed());
         let bad = |why: &str| {
@@ -141,7 +141,7 @@ impl PcapSource {
                 if self.reader.refill().is_err() {
                     return bad("read error");
                 }
-                // A buffer that takes no more, for a record that needs more, would be asked for ever.
+                // Without progress for a record that needs more data, the loop would not end.
                 let stuck = self.reader.data().len() == before && !self.reader.reader_exhausted();
                 if stuck { self.more(Need::Room) } else { Ok(()) }
             }
@@ -247,7 +247,7 @@ impl Format {
                 self.packet(interface, Some(ticks), record.data, record.caplen, record.origlen, counts, each);
             }
             PcapBlockOwned::NG(Block::SimplePacket(record)) => {
-                // RFC draft ietf-opsawg-pcapng §4.4: of the first interface, without a time.
+                // RFC draft ietf-opsawg-pcapng §4.4: from the first interface, without a time.
                 let Some(interface) = self.interfaces.first() else { return };
                 self.packet(interface, None, record.data, record.origlen, record.origlen, counts, each);
             }
@@ -300,14 +300,14 @@ impl Interface {
         Self { link: header.network, ticks, offset: 0 }
     }
 
-    /// `ticks` as nanoseconds since 1970; none if that is before.
+    /// `ticks` as nanoseconds since 1970; `None` if that is before.
     fn time(&self, ticks: u64) -> Option<Nanos> {
         let nanos = i128::from(ticks) * 1_000_000_000 / i128::from(self.ticks.max(1));
         u64::try_from(nanos + i128::from(self.offset) * 1_000_000_000).ok().map(Nanos)
     }
 }
 
-/// Bytes before the IP header; none if it is not IP, or a link that is not known.
+/// Bytes before the IP header; `None` if it is not IP, or the link type is unknown.
 fn link_header(link: Linktype, data: &[u8]) -> Option<usize> {
     let kind = |at: usize| data.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
     let ip = |kind: u16| matches!(kind, 0x0800 | 0x86DD);
@@ -320,7 +320,7 @@ fn link_header(link: Linktype, data: &[u8]) -> Option<usize> {
         Linktype::LINUX_SLL => ip(kind(14)?).then_some(16),
         Linktype::LINUX_SLL2 => ip(kind(0)?).then_some(20),
         Linktype::RAW | Linktype::IPV4 | Linktype::IPV6 | Linktype(12 | 14) => Some(0),
-        // The first four bytes say the address family, in the numbers of whichever system captured.
+        // The first four bytes are the address family, in the numbering of the capturing system.
         Linktype::NULL | Linktype::LOOP => Some(4),
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! Values with their units as people write them: `8Gbps`, `64MiB`, `10s`.
+//! Values with units: `8Gbps`, `64MiB`, `10s`.
 //!
 //! Numbers without units cause mistakes of a factor of eight or a thousand, so every rate and span must have one, unless
 //! it is 0; a bare size is in bytes. What [`Display`](std::fmt::Display) prints, `parse` reads back exactly.
@@ -12,8 +12,8 @@
 //! # Ok::<(), skyhaul_io::quantity::NotAQuantity>(())
 //! ```
 //!
-//! Limits: 64 bits of bits per second, bytes, or nanoseconds (584 years); fractions that are not whole in those
-//! units are refused rather than rounded.
+//! Limits: 64 bits of bits per second, bytes, or nanoseconds (584 years); a value that is not a whole number of those
+//! units is rejected rather than rounded.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -33,7 +33,7 @@ pub struct Span(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Share(u8);
 
-/// Text that is not such a value, with a hint.
+/// Text that is not a valid value, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAQuantity {
     text: String,
@@ -146,12 +146,12 @@ impl fmt::Display for Share {
 }
 
 impl Rate {
-    /// That many bits each second.
+    /// A rate of this many bits per second.
     #[must_use]
     pub const fn from_bits_per_second(bits: u64) -> Self {
         Self(bits)
     }
-    /// Bits each second.
+    /// Bits per second.
     #[must_use]
     pub const fn bits_per_second(self) -> u64 {
         self.0
@@ -159,7 +159,7 @@ impl Rate {
 }
 
 impl Size {
-    /// That many bytes.
+    /// A size of this many bytes.
     #[must_use]
     pub const fn from_bytes(bytes: u64) -> Self {
         Self(bytes)
@@ -172,7 +172,7 @@ impl Size {
 }
 
 impl Span {
-    /// That many nanoseconds.
+    /// A span of this many nanoseconds.
     #[must_use]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
@@ -189,11 +189,11 @@ impl Span {
     }
 }
 
-/// `<digits>[.<digits>]<unit>`, or 0, in exact arithmetic; nothing if it is anything else or does not fit.
+/// `<digits>[.<digits>]<unit>`, or 0, in exact arithmetic; `None` if it is invalid or does not fit.
 fn parse(text: &str, units: &[Unit]) -> Option<u64> {
     let text = text.trim();
     if text == "0" {
-        // The same in every unit.
+        // Zero is the same in every unit.
         return Some(0);
     }
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -218,7 +218,7 @@ fn show(value: u64, units: &[Unit], f: &mut fmt::Formatter<'_>) -> fmt::Result {
         value.is_multiple_of(scale) || (scale.is_multiple_of(1000) && value.is_multiple_of(scale / 100))
     };
     let unit = units.iter().find(|&&(_, scale)| value >= scale && fits(scale));
-    // Zero is smaller than every unit: the first whose scale is one names it.
+    // Zero is written in the first unit with scale 1.
     let &(name, scale) = unit.or(units.iter().find(|u| u.1 == 1)).unwrap_or(&("", 1));
     if value.is_multiple_of(scale) {
         return f.pad(&format!("{}{name}", value / scale));

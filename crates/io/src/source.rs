@@ -1,7 +1,7 @@
-//! Where packets come from: one trait for sockets, packet rings, captures and injected faults.
+//! Sources of packets: one trait for sockets, packet rings, captures and injected faults.
 //!
-//! Packets are handed over in *trains*: contiguous packets of equal length, as the kernel coalesces them.
-//! What is decided per train (its stream, its arrival time) is decided once for up to 64 packets.
+//! Packets are delivered in *trains*: contiguous packets of equal length, as the kernel coalesces them. Decisions per
+//! train (its stream, its arrival time) are made once for up to 64 packets.
 //!
 //! ```text
 //!   Train.bytes  │ packet │ packet │ packet │ pack │      the last may be shorter
@@ -39,14 +39,14 @@ use std::{io, iter::FusedIterator, net::SocketAddr, time::Duration};
 pub struct Train<'a> {
     /// The packets' bytes (datagram payloads), without gaps.
     pub bytes: &'a [u8],
-    /// Length of each packet but the last, which may be shorter. Zero only when `bytes` is empty: an empty packet.
+    /// Length of each packet except the last, which may be shorter. Zero only if `bytes` is empty: an empty packet.
     pub stride: usize,
     /// Its sender.
     pub sender: &'a SocketAddr,
     /// When the kernel received it (`CLOCK_REALTIME`), if timestamps are on.
     pub time: Option<Nanos>,
-    /// How many *arrivals* (packets or whole trains, see [`SourceStats::socket_drops`]) the kernel threw away at
-    /// this socket between the previous train and this one, because it was not emptied fast enough.
+    /// Number of *arrivals* (packets or whole trains, see [`SourceStats::socket_drops`]) that the kernel dropped at this
+    /// socket between the previous train and this one, because its buffer was full.
     pub dropped: u32,
 }
 
@@ -64,7 +64,7 @@ impl<'a> Train<'a> {
         Packets { rest: Some(self.bytes), stride: self.stride }
     }
 
-    /// How many packets.
+    /// Number of packets.
     #[inline]
     #[must_use]
     pub fn count(&self) -> usize {
@@ -98,19 +98,19 @@ impl<'a> Iterator for Packets<'a> {
 
 impl FusedIterator for Packets<'_> {}
 
-/// Anything that packets come from.
+/// A source of packets.
 pub trait Source: Send {
-    /// Hand what has arrived to `each`, waiting at most about `wait` (a scheduler tick more) for the first train.
-    /// Bounded: returns after some tens of trains even when more wait. Returns how many packets it handed on.
+    /// Pass the trains that have arrived to `each`, waiting at most about `wait` (a scheduler tick more) for the first.
+    /// Returns after some tens of trains even if more are queued, with the number of packets delivered.
     ///
     /// # Errors
-    /// A fault that prevents further work, with operation and address. Signals and ICMP errors do not count.
+    /// An error that prevents further work, with operation and address. Signals and ICMP errors are not reported here.
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize>;
 
-    /// What was received and lost so far. Costs some system calls: for reports, not for every packet.
+    /// Counters of received and lost packets so far. It makes some system calls: for reports, not for every packet.
     fn stats(&self) -> SourceStats;
 
-    /// Address and tier in one line, for people.
+    /// Address and tier in one line.
     fn describe(&self) -> String;
 
     /// Whether nothing more can arrive (a capture at its end; never a socket).
@@ -118,7 +118,7 @@ pub trait Source: Send {
         false
     }
 
-    /// Bytes of packets that it puts in their place itself, and so does not hand on.
+    /// Bytes of packets that the source places itself, and so does not deliver.
     fn placed(&self) -> u64 {
         0
     }
@@ -142,18 +142,18 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// What a source received, what it lost and where, and what would help.
+/// Counters of a source: packets received, packets lost by place, and remedies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
-    /// Packets handed on.
+    /// Packets delivered.
     pub packets: u64,
     /// Bytes in them (datagram payload).
     pub bytes: u64,
     /// Number of trains in which they arrived.
     pub trains: u64,
-    /// Packets cut because they were longer than the scratch or ring could take.
+    /// Packets truncated because they were longer than the scratch or a slot of the ring.
     pub truncated: u64,
-    /// Packets that could not be read as what they claim to be (lengths, checksums, framing).
+    /// Packets with invalid lengths, checksums or framing.
     pub malformed: u64,
     /// Datagrams that arrived in IP fragments at a tier that cannot join them.
     pub fragments: u64,
@@ -161,22 +161,22 @@ pub struct SourceStats {
     pub cut_trains: u64,
     /// Captures: the file ends within a record, or a record is invalid. Anything after it was not read.
     pub cut_short: u64,
-    /// Arrivals the kernel threw away at this socket or ring: its buffer was full, or a checksum was wrong. One
-    /// arrival is one packet, or with GRO one whole train.
+    /// Arrivals that the kernel dropped at this socket or ring: its buffer was full, or a checksum was wrong. An arrival
+    /// is one packet, or with GRO one whole train.
     pub socket_drops: u64,
     /// TCP: connections accepted so far.
     pub connections: u64,
-    /// TCP: connections that ended in the middle of a packet, by reset or by garbage, or that were refused.
+    /// TCP: connections that ended within a packet, by reset or by invalid data, or that were refused.
     pub broken: u64,
     /// The kernel's buffer for this source.
     pub buffer: Option<Buffer>,
     /// The tier in use: `stage`, `plain`, `ring`, `tcp`, `pcap`.
     pub tier: &'static str,
-    /// Why that tier.
+    /// Reason for that tier.
     pub because: String,
-    /// What passed through the interface meanwhile.
+    /// Counters of the interface meanwhile.
     pub interface: Option<InterfaceWatch>,
-    /// What would help, as exact commands, each with what it costs to leave it.
+    /// Remedies as exact commands, each with its benefit.
     pub remedies: Vec<String>,
 }
 
@@ -189,10 +189,10 @@ pub struct Buffer {
     pub granted: u64,
 }
 
-/// An interface's counters when the source was opened, and now. All traffic of the interface is in them.
+/// An interface's counters when the source was opened, and now. They include all traffic of the interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceWatch {
-    /// Its name, or `all` where the address does not belong to one.
+    /// Its name, or `all` if the address does not belong to one.
     pub name: String,
     /// At opening.
     pub start: InterfaceCounters,
@@ -208,7 +208,7 @@ impl InterfaceWatch {
         Self { name: name.unwrap_or_else(|| "all".into()), start, now: start }
     }
 
-    /// Start watching the interface that packets to `at` come in by.
+    /// Start watching the interface on which packets to `at` arrive.
     #[must_use]
     pub fn of(at: &Endpoint) -> Self {
         Self::start(match at.iface.as_deref().map(|name| (name, name.parse())) {
@@ -218,7 +218,7 @@ impl InterfaceWatch {
         })
     }
 
-    /// What would help against losses at the interface, if there were any.
+    /// The remedy for losses at the interface, if there were any.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         let lost = self.difference().dropped;
@@ -238,7 +238,7 @@ impl InterfaceWatch {
         Self { now: InterfaceCounters::read(name).unwrap_or(self.now), ..self.clone() }
     }
 
-    /// What passed between the two readings.
+    /// The difference of the two readings.
     #[must_use]
     pub fn difference(&self) -> InterfaceCounters {
         self.now.since(&self.start)

@@ -1,4 +1,4 @@
-//! A descriptor that becomes readable when another thread has something: for event loops that wait on descriptors.
+//! A descriptor that another thread makes readable, for event loops.
 //!
 //! ```
 //! let wake = skyhaul_io::wake::Wake::new()?;
@@ -16,10 +16,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub struct Wake(OwnedFd);
 
 impl Wake {
-    /// A clear one.
+    /// A clear eventfd.
     ///
     /// # Errors
-    /// No file descriptor is free.
+    /// If no file descriptor is free.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(|e| {
             io::Error::new(
@@ -36,7 +36,7 @@ impl Wake {
     /// A system error; none is known to occur.
     pub fn set(&self) -> io::Result<()> {
         match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
-            // At its largest count it is readable already.
+            // At its maximum count it is readable already.
             Ok(_) | Err(rustix::io::Errno::AGAIN) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,24 +1,24 @@
-//! Memory that Python and Rust share, in both directions, without a copy; and functions that a user of Python compiled.
+//! Memory shared between Python and Rust in both directions, without a copy; and place functions compiled by users.
 //!
 //! ```text
 //!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
 //!   array to fill:  SharedMut (holds a writable buffer) ◀─ chunks
-//!   value to send:  NumPy array ─▶ Sent (holds the array's buffer) ─▶ read by the sender, without the global lock
+//!   value to send:  NumPy array ─▶ Sent (holds the array's buffer) ─▶ read by the sender, without the GIL
 //!   packets:        bytes ─▶ Packets ◀─ a copy ─ bytearray, array ...
 //! ```
 //!
-//! The only `unsafe` of this crate is here; so descriptors, which Python passes as numbers, are taken here too. What it
-//! relies on: an exporter of the buffer protocol keeps the memory in place until the buffer is released (PEP 3118), a heap's
-//! memory is in place until its `HeapBytes` is dropped, and a compiled function keeps to what it is given: its answers are
-//! checked, what it writes cannot be.
+//! All `unsafe` code of this crate is here, including the adoption of file descriptors, which Python passes as numbers.
+//! It relies on this: an exporter of the buffer protocol keeps the memory in place until the buffer is released (PEP
+//! 3118), a heap's memory is in place until its `HeapBytes` is dropped, and a compiled function writes only to the memory
+//! it is given. Its results are checked; its writes cannot be.
 //!
-//! Python keeps whatever it lends, and may write to it at any moment. So no reference is made to memory that a stream
-//! fills: it is written through pointers, never read, and lent once at a time ([`Lent`]). What is read and understood
-//! (packets, descriptors, packed values) is first copied, unless it is a `bytes` object, which nobody can write to. Values
-//! to be sent are the one exception: see [`Sent`].
+//! Python may write to lent memory at any moment. So no reference is made to memory that a stream fills: it is written
+//! through pointers, never read, and lent to one stream at a time ([`Lent`]). Data that are parsed (packets, descriptors,
+//! packed values) are copied first, unless they are an immutable `bytes` object. Values to be sent are the only
+//! exception: see [`Sent`].
 //!
-//! Limits: bytes that Python changes while they are sent go out in whatever mixture, and an array that is filled while
-//! Python writes to it holds whatever mixture; nothing else depends on them.
+//! Limits: if Python changes bytes while they are sent, or writes to an array while it is filled, the content is an
+//! arbitrary mixture; nothing else depends on it.
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
@@ -40,11 +40,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::{mem, slice};
 
-/// The payload of a heap, of which Python objects are views.
+/// The payload of a heap; Python objects are views of it.
 pub(crate) struct Payload {
     data: NonNull<u8>,
     len: usize,
-    /// Never looked at again: from now on the bytes belong to those who view them.
+    /// Never accessed again: the bytes belong to the views.
     _owner: HeapBytes,
 }
 
@@ -64,7 +64,7 @@ impl Payload {
         self.len
     }
 
-    /// A copy of some of the bytes, as they are now; None if they are not all there.
+    /// A copy of the bytes in `place`; `None` if they are not all in the payload.
     pub(crate) fn copy_of(&self, place: Range<u64>) -> Option<Vec<u8>> {
         let (start, end) = (usize::try_from(place.start).ok()?, usize::try_from(place.end).ok()?);
         let count = end.checked_sub(start).filter(|_| end <= self.len)?;
@@ -80,14 +80,14 @@ impl Payload {
     }
 }
 
-/// The payload of a heap, as Python sees it: any number of arrays may view it, and it lives as long as the last.
+/// The payload of a heap as a Python object: any number of arrays may view it, and it lives as long as the last.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Bytes {
     pub(crate) heap: Py<PyAny>,
     pub(crate) payload: PayloadOf,
 }
 
-/// Where an object has its payload. Views rely on it: what this gives is there as long as the object.
+/// Gets the payload of an object. Views rely on it: the payload must live as long as the object.
 pub(crate) type PayloadOf = for<'a> fn(&'a Bound<'_, PyAny>) -> PyResult<&'a Payload>;
 
 #[pymethods]
@@ -101,7 +101,7 @@ impl Bytes {
     }
 
     /// # Safety
-    /// Python calls this, with a view to be filled.
+    /// Called by Python, with a view to fill.
     unsafe fn __getbuffer__(slf: &Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         let this = slf.get();
         let payload = (this.payload)(this.heap.bind(slf.py()))?;
@@ -113,8 +113,8 @@ impl Bytes {
     }
 }
 
-/// A buffer of a Python object, as an object of its own: whatever thread drops the last hold on it, pyo3 releases it on
-/// one that has the interpreter, with the next call into this module.
+/// A buffer of a Python object, as a separate object: any thread may drop the last reference, and pyo3 releases it on a
+/// thread attached to the interpreter, with the next call into this module.
 #[pyclass(frozen, module = "skyhaul._native")]
 struct Held(PyUntypedBuffer);
 
@@ -131,7 +131,7 @@ unsafe impl Send for Run {}
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// `hint`: what to do where it is not one run.
+    /// `hint`: the remedy if it is not one run.
     fn of(object: &Bound<'_, PyAny>, writable: bool, hint: &'static str) -> PyResult<Self> {
         let held = PyUntypedBuffer::get(object)?;
         if !held.is_c_contiguous() || (writable && held.readonly()) {
@@ -148,7 +148,7 @@ impl Run {
     }
 }
 
-/// Bytes of a Python object that are to be understood: nobody can change them any more.
+/// Bytes of a Python object to be parsed; they cannot change.
 pub(crate) enum Packets {
     /// Of a `bytes` object.
     Frozen(Sent),
@@ -165,10 +165,8 @@ impl Packets {
         }
         let mut copied = Vec::new();
         if copied.try_reserve_exact(run.len).is_err() {
-            let text = format!(
-                "no memory for a copy of {} bytes; hint: give them as bytes, or piece by piece",
-                run.len
-            );
+            let text =
+                format!("no memory for a copy of {} bytes; hint: pass them as bytes, or in pieces", run.len);
             return Err(PyMemoryError::new_err(text));
         }
         // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118), and so many are reserved in new
@@ -189,7 +187,7 @@ impl AsRef<[u8]> for Packets {
     }
 }
 
-/// Bytes of a Python object to be sent from where they lie.
+/// Bytes of a Python object, sent without a copy.
 pub(crate) struct Sent(Run);
 
 impl Sent {
@@ -200,7 +198,7 @@ impl Sent {
 }
 
 impl AsRef<[u8]> for Sent {
-    /// For senders, which look at no byte: they pass its address to the kernel, or copy it as it is.
+    /// For senders, which do not inspect the bytes: they pass the address to the kernel, or copy them.
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `len` bytes from `data` are readable while the buffer is held (PEP 3118). A program that writes to them
         // while they are sent is told what it gets (module, Limits); as nothing is decided by what stands there, a byte that
@@ -209,7 +207,7 @@ impl AsRef<[u8]> for Sent {
     }
 }
 
-/// A descriptor of Python's, duplicated: the two are closed independently.
+/// Duplicates a file descriptor of Python's; the two are closed independently.
 pub(crate) fn duplicate(fd: i32) -> PyResult<OwnedFd> {
     if fd < 0 {
         return Err(PyValueError::new_err(
@@ -230,35 +228,40 @@ pub(crate) struct SharedMut {
 impl SharedMut {
     /// The bytes of a writable object that are one run in C order.
     pub(crate) fn of(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        const HINT: &str = "the memory is read-only or not one run in C order; hint: give a new array, such as numpy.empty makes";
+        const HINT: &str = "the memory is read-only or not one run in C order; hint: pass a new array, for example of numpy.empty";
         Ok(Self { run: Run::of(object, true, HINT)?, lent: None })
     }
 
-    /// To be filled from now on, by this one alone.
+    /// Lend the memory, exclusively to this object.
     pub(crate) fn lend(&mut self) -> PyResult<()> {
         let start = self.run.data.addr().get();
         self.lent = Some(Lent::new(start..start + self.run.len)?);
         Ok(())
     }
 
-    /// Not any more.
+    /// End the loan.
     pub(crate) fn give_back(&mut self) {
         self.lent = None;
     }
 
     /// The object.
     pub(crate) fn object(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let object =
-            self.run.held.get().0.obj(py).ok_or_else(|| PyBufferError::new_err("memory of no object"))?;
+        let object = self
+            .run
+            .held
+            .get()
+            .0
+            .obj(py)
+            .ok_or_else(|| PyBufferError::new_err("the memory has no object"))?;
         Ok(object.clone().unbind())
     }
 
-    /// Whether `count` bytes from `at` on are in it, and it is lent.
+    /// Whether it contains `count` bytes from `at` on, and is lent.
     fn has(&self, at: usize, count: usize) -> bool {
         self.lent.is_some() && at.checked_add(count).is_some_and(|end| end <= self.run.len)
     }
 
-    /// Set `count` bytes from `at` on; whether they are there.
+    /// Set `count` bytes from `at` on to `value`. Returns `false` if they are not in it.
     pub(crate) fn fill(&mut self, at: usize, count: usize, value: u8) -> bool {
         let fits = self.has(at, count);
         if fits {
@@ -293,7 +296,7 @@ impl ChunkBytes for SharedMut {
     }
 }
 
-/// What a compiled place function is told (`items`) and what it answers: the layout of spead2's `chunk_place_data`.
+/// Arguments (`items`) and results of a compiled place function, in the layout of spead2's `chunk_place_data`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PlaceData {
@@ -309,10 +312,10 @@ struct PlaceData {
     extra_size: usize,
 }
 
-/// What such a function answered. Nothing of it is checked.
+/// The unchecked results of such a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    /// Negative: the heap is not wanted.
+    /// Negative: discard the heap.
     pub(crate) chunk: i64,
     pub(crate) index: usize,
     pub(crate) offset: usize,
@@ -327,10 +330,10 @@ enum Function {
     Three(unsafe extern "C" fn(*mut PlaceData, usize, *mut c_void), *mut c_void),
 }
 
-/// A place function that a user compiled, called without the global lock.
+/// A place function compiled by the user, called without the GIL.
 pub(crate) struct Compiled {
     function: Function,
-    /// What keeps its code and its context where they are.
+    /// Keeps its code and its context alive.
     _kept: Hold<PyAny>,
 }
 
@@ -343,7 +346,7 @@ impl Compiled {
     /// The function at this address; a context makes it one of three arguments.
     pub(crate) fn new(address: usize, context: Option<usize>, kept: Py<PyAny>) -> PyResult<Self> {
         if address == 0 {
-            return Err(PyValueError::new_err("a function at address 0; hint: give a compiled function"));
+            return Err(PyValueError::new_err("the function has address 0; hint: pass a compiled function"));
         }
         let code = ptr::with_exposed_provenance::<c_void>(address);
         let function = match context {
@@ -364,7 +367,7 @@ impl Compiled {
         Ok(Self { function, _kept: Hold::new(kept) })
     }
 
-    /// Ask where a heap goes. The function may add to `stats` and write to `extra`.
+    /// Call the function for a heap. It may add to `stats` and write to `extra`.
     pub(crate) fn ask(&self, items: &[i64], stats: &mut [u64], extra: &mut [u8]) -> Answer {
         let mut data = PlaceData {
             packet: ptr::null(),

@@ -1,11 +1,11 @@
-//! Chunk streams: heaps placed side by side into arrays of Python's.
+//! Chunk streams: heaps placed side by side into Python's arrays.
 //!
 //! ```text
 //!   Chunk(array) ─ add_free ─▶ stream: heaps are copied into the array, once ─ get ─▶ Chunk of the same array
 //! ```
 //!
-//! An array that is being filled belongs to one chunk only, from `add_free` until `get`; Python may look at it and write to
-//! it, at its own risk of half a heap.
+//! An array that is being filled belongs to one chunk only, from `add_free` until `get`. Python may read and write it
+//! meanwhile, but may see incomplete heaps.
 
 use crate::buffer::{Packets, SharedMut, duplicate};
 use crate::config::{ReceiveConfig, unknown};
@@ -27,12 +27,12 @@ use std::os::fd::AsRawFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Most heaps and bytes of notes of a chunk, and most streams: each takes memory at once.
+/// Maximum number of heaps and bytes of notes of a chunk, and of streams, because each allocates memory at once.
 const MOST_HEAPS: usize = 1 << 28;
 const MOST_NOTES: usize = 1 << 30;
 const MOST_STREAMS: usize = 1024;
 
-/// Memory into which heaps are placed: an array to be filled, or one that was.
+/// Memory into which heaps are placed: an array to fill, or a filled one.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Chunk {
     inner: Mutex<Option<chunk::Chunk>>,
@@ -45,23 +45,23 @@ pub(crate) struct Chunk {
     /// The number of its stream or group.
     #[pyo3(get)]
     stream_id: u64,
-    /// Heaps that are present.
+    /// Number of heaps present.
     #[pyo3(get)]
     heaps: u64,
     /// Their bytes.
     #[pyo3(get)]
     bytes: u64,
-    /// A byte for each heap: 1 if all of it is there.
+    /// One byte per heap: 1 if it is complete.
     #[pyo3(get)]
     present: Py<PyBytes>,
-    /// What the rule noted of each heap.
+    /// The notes of each heap.
     #[pyo3(get)]
     extra: Py<PyBytes>,
 }
 
 #[pymethods]
 impl Chunk {
-    /// A chunk of a writable array, for so many heaps, with so many bytes of notes.
+    /// A chunk with the writable array `data`, for `heaps` heaps, with `extra` bytes of notes.
     #[new]
     #[pyo3(signature = (data, heaps, extra = 0))]
     fn new(
@@ -99,7 +99,7 @@ impl Chunk {
         }
     }
 
-    /// As it comes from a stream: its memory is not lent any more.
+    /// A chunk from a stream; its loan ends.
     fn filled(py: Python<'_>, mut chunk: chunk::Chunk) -> PyResult<Self> {
         let mut memory = memory_of(&mut chunk)?;
         memory.give_back();
@@ -108,11 +108,13 @@ impl Chunk {
         Ok(Self::around(py, chunk, data))
     }
 
-    /// To be given to a stream: its memory is lent. It stays here if it cannot be.
+    /// Lend its memory, for a stream. On an error the chunk keeps it.
     fn lend(&self) -> PyResult<chunk::Chunk> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let mut chunk = inner.take().ok_or_else(|| {
-            PyValueError::new_err("this chunk was given away already; hint: give the one that get() returned")
+            PyValueError::new_err(
+                "this chunk was already given to a stream; hint: pass the one that get() returned",
+            )
         })?;
         let mut memory = memory_of(&mut chunk)?;
         let lent = memory.lend();
@@ -125,18 +127,18 @@ impl Chunk {
     }
 }
 
-/// Its memory, taken out.
+/// Take its memory out.
 fn memory_of(chunk: &mut chunk::Chunk) -> PyResult<Box<SharedMut>> {
     let empty: Box<dyn chunk::ChunkBytes> = Box::new(Vec::new());
     let memory = std::mem::replace(&mut chunk.data, empty).into_any();
-    memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("a chunk of other memory"))
+    memory.downcast::<SharedMut>().map_err(|_| PyValueError::new_err("the chunk has foreign memory"))
 }
 
 /// One or several streams whose heaps go into one sequence of chunks.
 #[pyclass(frozen, subclass, module = "skyhaul._native")]
 pub(crate) struct ChunkStream {
     group: Threaded<ChunkGroup>,
-    /// How many streams.
+    /// Number of streams.
     #[pyo3(get)]
     streams: usize,
 }
@@ -148,13 +150,13 @@ enum Rule {
     Compiled(Py<PlaceFunction>),
 }
 
-/// (expression, bytes) of a note; (name, "sum" or "max", expression) of a counter.
+/// A note: (expression, bytes). A counter: (name, "sum" or "max", expression).
 type Note = (String, usize);
 type Counter = (String, String, String);
 
 #[pymethods]
 impl ChunkStream {
-    /// `rule` says where a heap goes: three expressions (chunk, index, offset), or a compiled function.
+    /// `rule` places a heap: three expressions (chunk, index, offset), or a compiled function.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (config, rule, *, extra_at = None, extra = Vec::new(), counters = Vec::new(),
@@ -174,9 +176,7 @@ impl ChunkStream {
     ) -> PyResult<Self> {
         let wrong = |error: chunk::ExprError| PyValueError::new_err(error.to_string());
         if max_chunks == 0 || streams == 0 {
-            return Err(PyValueError::new_err(
-                "no chunk, or no stream; hint: max_chunks and streams are at least 1",
-            ));
+            return Err(PyValueError::new_err("max_chunks or streams is 0; hint: both must be at least 1"));
         }
         if streams > MOST_STREAMS {
             let text =
@@ -184,7 +184,9 @@ impl ChunkStream {
             return Err(PyValueError::new_err(text));
         }
         if extra_at.is_none() && !extra.is_empty() {
-            return Err(PyValueError::new_err("notes without a place; hint: extra_at says where they go"));
+            return Err(PyValueError::new_err(
+                "extra without extra_at; hint: extra_at gives the place of the notes",
+            ));
         }
         let noted: usize = extra.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
         if noted > EXTRA || extra.iter().any(|(_, bytes)| !(1..=8).contains(bytes)) {
@@ -283,7 +285,7 @@ impl ChunkStream {
         Ok(added.map_err(|error| not_added(stream.ended(), error))?.to_string())
     }
 
-    /// Read packets that lie in memory one after the other.
+    /// Read consecutive packets in memory.
     #[pyo3(signature = (data, *, stream = 0))]
     fn add_bytes(
         &self,
@@ -295,7 +297,7 @@ impl ChunkStream {
         py.detach(|| stream.add_bytes(data)).map_err(|error| not_added(stream.ended(), error))
     }
 
-    /// Take the packets of a queue, until it is closed.
+    /// Receive the packets of a queue, until it is closed.
     #[pyo3(signature = (queue, *, stream = 0))]
     fn add_inproc(
         &self,
@@ -307,7 +309,7 @@ impl ChunkStream {
         py.detach(|| stream.add_inproc(queue)).map_err(|error| not_added(stream.ended(), error))
     }
 
-    /// Give a chunk to be filled: a new one, or one that was got and is done with.
+    /// Add a chunk to be filled: a new one, or one from `get` that is no longer used.
     fn add_free(&self, py: Python<'_>, chunk: &Chunk) -> PyResult<()> {
         // In a forked process the chunk stays its own.
         let group = self.group.get()?;
@@ -316,7 +318,7 @@ impl ChunkStream {
         Ok(())
     }
 
-    /// The next chunk. Raises Empty after `timeout` seconds, Stopped when all streams have ended and none is left.
+    /// The next chunk. Raises Empty after `timeout` seconds, Stopped when all streams have ended and no chunk is left.
     #[pyo3(signature = (timeout = None))]
     fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Chunk> {
         let group = self.group.get()?;
@@ -327,38 +329,38 @@ impl ChunkStream {
         match wait::in_slices(py, wait::seconds(timeout)?, step)? {
             Some(Ok(chunk)) => Chunk::filled(py, chunk),
             Some(Err(_)) => Err(stopped()),
-            None => Err(Empty::new_err("no chunk in the time given")),
+            None => Err(Empty::new_err("no chunk within the timeout")),
         }
     }
 
-    /// A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's.
+    /// A file descriptor that is readable while a chunk is queued, or all streams have ended. The stream owns it.
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.group.get()?.ready_fd()?.as_raw_fd())
     }
 
-    /// Let the readers begin, with `explicit_start`.
+    /// Start the readers, with `explicit_start`.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.get()?;
         py.detach(|| group.start());
         Ok(())
     }
 
-    /// End all streams. Chunks that wait can still be taken.
+    /// End all streams. Queued chunks can still be taken.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let group = self.group.get()?;
         py.detach(|| group.stop());
         Ok(())
     }
 
-    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    /// Whether this is a copy in a forked process, where every call raises RuntimeError.
     #[getter]
     fn forked(&self) -> bool {
         !self.group.is_here()
     }
 
-    /// Counters of the chunks, and in `streams` those of each stream.
+    /// Counters of the chunks; in `streams`, those of each stream.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // A reader that holds a stream's lock may be in a function that wants the interpreter.
+        // A reader that holds a stream's lock may be in a function that waits for the interpreter.
         let group = self.group.get()?;
         let (counts, streams) = py.detach(|| {
             let streams: Vec<_> = group.streams().iter().map(chunk::ChunkStream::stats).collect();

@@ -1,4 +1,4 @@
-//! What a receiving stream is told, as keywords.
+//! Settings of a receiving stream, as keywords.
 
 use crate::wait::{self, whole};
 use pyo3::exceptions::PyValueError;
@@ -16,7 +16,7 @@ pub(crate) struct ReceiveConfig(pub(crate) StreamConfig);
 
 #[pymethods]
 impl ReceiveConfig {
-    /// All limits are fixed here. See the stub for what each means.
+    /// All limits are fixed here. The stub describes each.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (*, window = 16, substreams = 1, in_order = false, unsized_heaps = true, largest = 1 << 30,
@@ -108,11 +108,11 @@ impl<'py> FromPyObject<'_, 'py> for StopChoice {
     }
 }
 
-/// What would have a stream receive nothing, or not be what was asked for.
+/// Reject settings with which a stream would receive nothing, or which would have no effect.
 fn check<'a>(mut none: impl Iterator<Item = (&'a str, u64)>, name: &str, cpus: &[usize]) -> PyResult<()> {
     if let Some((name, _)) = none.find(|(_, n)| *n == 0) {
         return Err(PyValueError::new_err(format!(
-            "{name} is 0: no heap could come; hint: {name}=1 or more"
+            "{name} is 0: no heap could be received; hint: {name}=1 or more"
         )));
     }
     if name.contains('\0') {
@@ -121,10 +121,10 @@ fn check<'a>(mut none: impl Iterator<Item = (&'a str, u64)>, name: &str, cpus: &
     if cpus.is_empty() { Ok(()) } else { bindable(cpus) }
 }
 
-/// Processors to which a thread of this process can be bound: one that cannot runs anywhere, and nobody would know.
+/// Check that threads of this process can be bound to these processors, because a later failure would not be noticed.
 pub(crate) fn bindable(cpus: &[usize]) -> PyResult<()> {
     let cpus = cpus.to_vec();
-    // On a thread of its own, which stays where it is bound to.
+    // On a separate thread, which stays bound.
     let tried = std::thread::spawn(move || cpus.into_iter().try_for_each(pin)).join();
     match tried {
         Ok(bound) => bound.map_err(|error| PyValueError::new_err(error.to_string())),

@@ -36,7 +36,7 @@ fn wrong(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())
 }
 
-/// Read a descriptor as it lies in item 5 of a heap.
+/// Read a descriptor from item 5 of a heap.
 #[pyfunction]
 #[pyo3(signature = (packet, bug_compat = 0))]
 pub(crate) fn read_descriptor(
@@ -67,7 +67,7 @@ pub(crate) fn write_descriptor<'py>(
     Ok(PyBytes::new(py, &bytes))
 }
 
-/// Values of packed fields, as packed records of this machine's byte order: what a NumPy structured array holds.
+/// Unpack bit fields into packed records in native byte order, as in a NumPy structured array.
 #[pyfunction]
 pub(crate) fn unpack_bits<'py>(
     py: Python<'py>,
@@ -78,7 +78,7 @@ pub(crate) fn unpack_bits<'py>(
     let (format, data) = (BitFormat::new(&format).map_err(wrong)?, Packets::of(data)?);
     let needed = format.wire_bytes(elements as u64).map_err(wrong)?;
     if needed > data.as_ref().len() as u64 {
-        // Before memory is made for it.
+        // Checked before memory is allocated.
         return Err(wrong(FormatError::Short { needed, had: data.as_ref().len() as u64 }));
     }
     let bytes = elements.checked_mul(format.stride()).ok_or_else(|| wrong(FormatError::TooLarge))?;
@@ -87,7 +87,7 @@ pub(crate) fn unpack_bits<'py>(
     })
 }
 
-/// The way back.
+/// The inverse of `unpack_bits`.
 #[pyfunction]
 pub(crate) fn pack_bits<'py>(
     py: Python<'py>,

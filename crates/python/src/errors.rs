@@ -1,27 +1,27 @@
-//! Exceptions of the package's own, and what others' errors become.
+//! Exceptions of the package, and conversion of other errors.
 
 use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use skyhaul::spead::send::SendError;
 use std::io;
 
-pyo3::create_exception!(_native, Empty, PyException, "Nothing came in the time given.");
+pyo3::create_exception!(_native, Empty, PyException, "Nothing arrived within the timeout.");
 pyo3::create_exception!(
     _native,
     Stopped,
     PyException,
-    "The stream has ended, and all of its heaps are taken."
+    "The stream has ended, and all of its heaps have been taken."
 );
-pyo3::create_exception!(_native, Full, PyBlockingIOError, "As many heaps wait to be sent as may.");
+pyo3::create_exception!(_native, Full, PyBlockingIOError, "The send queue is full.");
 pyo3::create_exception!(
     _native,
     Damaged,
     PyOSError,
     "A chunk of a recording is missing, damaged or unproven."
 );
-pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before all of it was sent.");
+pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before everything was sent.");
 
-/// Why heaps were not sent.
+/// The exception for heaps that were not sent.
 pub(crate) fn failed(error: SendError) -> PyErr {
     match error {
         SendError::Full { .. } => Full::new_err(error.to_string()),
@@ -31,7 +31,7 @@ pub(crate) fn failed(error: SendError) -> PyErr {
     }
 }
 
-/// What was wrong with a descriptor of the program's, and what it should have been.
+/// The error for a file descriptor that cannot be adopted; `what` is the expected kind.
 pub(crate) fn not_adopted(fd: i32, what: &str, error: io::Error) -> io::Error {
     let text = error.to_string();
     if text.contains("hint: ") {

@@ -1,4 +1,4 @@
-//! A received heap, as Python sees it.
+//! A received heap as a Python object.
 
 use crate::buffer::{Bytes, Payload};
 use crate::descriptor::{self, RawDescriptor};
@@ -8,31 +8,31 @@ use skyhaul::wire::spead::descriptor::Descriptor;
 use skyhaul::wire::spead::{Flavour, id, items};
 use std::net::SocketAddr;
 
-/// A heap: its payload where it was received, and what is known about it.
+/// A heap: its payload in place, and its properties.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Heap {
-    /// Its number.
+    /// Its counter.
     #[pyo3(get)]
     counter: u64,
     /// Whether nothing is missing.
     #[pyo3(get)]
     complete: bool,
-    /// Bytes that came.
+    /// Bytes received.
     #[pyo3(get)]
     received: u64,
-    /// Bytes of the payload, if a packet told.
+    /// Size of the payload in bytes, if a packet stated it.
     #[pyo3(get)]
     size: Option<u64>,
-    /// Bytes of the payload that did not come (they are zero), as pairs of start and end.
+    /// Missing bytes of the payload (they are zero), as pairs of start and end.
     #[pyo3(get)]
     missing: Vec<(u64, u64)>,
-    /// When its first packet came: nanoseconds since 1970.
+    /// Arrival of its first packet: nanoseconds since 1970.
     #[pyo3(get)]
     first: u64,
-    /// When its last packet came.
+    /// Arrival of its last packet.
     #[pyo3(get)]
     last: u64,
-    /// Why it was handed on: complete, window, timeout or finish.
+    /// Why it was delivered: complete, window, timeout or finish.
     #[pyo3(get)]
     cause: &'static str,
     payload: Payload,
@@ -41,7 +41,7 @@ pub(crate) struct Heap {
     sender: SocketAddr,
 }
 
-/// An item as Python gets it: id, immediate, value, and where its bytes begin and end in the payload.
+/// An item for Python: id, immediate, value, and start and end of its bytes in the payload.
 type RawItem = (u64, bool, u64, u64, u64);
 
 impl Heap {
@@ -84,7 +84,7 @@ impl Heap {
         self.flavour.address_bits()
     }
 
-    /// Bytes of the payload: its size, or up to the last byte that came.
+    /// Length of the payload in bytes: its size, or up to the last byte received.
     #[getter]
     fn length(&self) -> usize {
         self.payload.len()
@@ -97,13 +97,13 @@ impl Heap {
         Bytes { heap, payload: |heap| Ok(&heap.cast::<Heap>()?.get().payload) }
     }
 
-    /// Address and port of who sent its first packet.
+    /// Address and port of the sender of its first packet.
     #[getter]
     fn sender(&self) -> String {
         self.sender.to_string()
     }
 
-    /// Its items: (id, immediate, value, start, stop); the last two say where the bytes of others lie in the payload.
+    /// Its items: (id, immediate, value, start, stop); the last two are the place of addressed items in the payload.
     fn items(&self) -> Vec<RawItem> {
         self.items_of()
             .into_iter()
@@ -116,7 +116,7 @@ impl Heap {
         self.pointers.to_vec()
     }
 
-    /// Its descriptors: (id, name, description, shape, format, NumPy header). One that cannot be read is left out.
+    /// Its descriptors: (id, name, description, shape, format, NumPy header). Invalid ones are omitted.
     #[pyo3(signature = (bug_compat = 0))]
     fn descriptors(&self, bug_compat: u8) -> PyResult<Vec<RawDescriptor>> {
         let compat = descriptor::compat(bug_compat)?;
@@ -125,12 +125,12 @@ impl Heap {
         Ok(bytes.filter_map(|bytes| Descriptor::read(&bytes, compat).ok()).map(descriptor::raw).collect())
     }
 
-    /// Whether it says that a stream begins.
+    /// Whether it marks the start of a stream.
     fn is_start_of_stream(&self) -> bool {
         self.has_control(0)
     }
 
-    /// Whether it says that the stream ends.
+    /// Whether it marks the end of the stream.
     fn is_end_of_stream(&self) -> bool {
         self.has_control(2)
     }

@@ -1,17 +1,17 @@
-//! Objects of Python's that any thread may drop, also while the process is forked.
+//! References to Python objects that any thread may drop, even during a fork.
 //!
-//! What a thread drops of Python's without the interpreter waits in a list of pyo3's, and the list has a lock that is not
-//! ours. So whatever such a thread may drop is a [`Hold`], and none is let go while the process is forked.
+//! A reference dropped by a thread without the interpreter goes into a list of pyo3's, which has its own lock. So
+//! everything that such a thread may drop is a [`Hold`], and none is released during a fork.
 
 use pyo3::prelude::*;
 use std::ops::Deref;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Read by threads while they let go of objects of Python's.
+/// Read-locked by threads while they release Python objects.
 static LETTING_GO: RwLock<()> = RwLock::new(());
 
-/// A hold on an object of Python's, which any thread may drop.
+/// A reference to a Python object, which any thread may drop.
 pub(crate) struct Hold<T>(Option<Py<T>>);
 
 impl<T> Hold<T> {
@@ -24,7 +24,7 @@ impl<T> Deref for Hold<T> {
     type Target = Py<T>;
 
     fn deref(&self) -> &Py<T> {
-        self.0.as_ref().expect("it is let go at its end only")
+        self.0.as_ref().expect("it is released only when dropped")
     }
 }
 
@@ -35,11 +35,11 @@ impl<T> Drop for Hold<T> {
     }
 }
 
-/// A fork waits no longer than this for threads that let go. They take microseconds, but where an object's own end waits for
-/// whoever forks.
+/// Maximum time that a fork waits for threads that release objects. They take microseconds, unless a destructor waits for
+/// the forking thread.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// From now on nobody lets go, until this is dropped; none if somebody does for too long.
+/// Block releases until the guard is dropped; `None` if a release takes too long.
 pub(crate) fn none_lets_go() -> Option<RwLockWriteGuard<'static, ()>> {
     let begun = Instant::now();
     loop {

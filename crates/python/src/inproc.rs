@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use skyhaul::inproc;
 use std::time::Duration;
 
-/// A bounded queue of packets that streams of this process send to and receive from.
+/// A bounded queue of packets between streams of this process.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct InprocQueue(pub(crate) Here<inproc::InprocQueue>);
 
@@ -20,7 +20,7 @@ impl InprocQueue {
         Self::of(inproc::InprocQueue::new(limit))
     }
 
-    /// Queue one packet; False if there was no room in time.
+    /// Queue one packet; False if there was no room within the timeout.
     #[pyo3(signature = (packet, timeout = None))]
     fn push(&self, py: Python<'_>, packet: &Bound<'_, PyAny>, timeout: Option<f64>) -> PyResult<bool> {
         let (queue, packet) = (self.0.get()?, Packets::of(packet)?);
@@ -34,24 +34,24 @@ impl InprocQueue {
         }
     }
 
-    /// The same queue, whose packets pushed from here come from sender `number`.
+    /// The same queue; packets pushed to it come from sender `number`.
     fn as_sender(&self, number: u16) -> PyResult<Self> {
         Ok(Self::of(self.0.get()?.as_sender(number)))
     }
 
-    /// No more packets come; what is queued is still received.
+    /// Close the queue; queued packets can still be received.
     fn close(&self) -> PyResult<()> {
         self.0.get()?.close();
         Ok(())
     }
 
-    /// Whether somebody closed it.
+    /// Whether it is closed.
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.0.get()?.is_closed())
     }
 
-    /// Packets that wait to be received.
+    /// Number of queued packets.
     #[getter]
     fn waiting(&self) -> PyResult<usize> {
         Ok(self.0.get()?.waiting())

@@ -1,5 +1,4 @@
-//! Which memory of Python's may be read and filled as bytes, and which of it streams fill just now: each byte one of them
-//! at a time.
+//! Tracks which memory of Python's streams are filling, each byte by one stream at a time, and rejects arrays of objects.
 
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyBufferError;
@@ -8,21 +7,21 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Memory of Python's that streams fill just now: where each run begins, and its end. They are apart.
+/// Memory of Python's that streams are filling: start and end of each run. Runs are disjoint.
 static FILLED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
 
-/// Threads that have not the interpreter's lock take this one, too: it is to be held while the process is forked.
+/// Threads without the GIL take this lock too, so it must be held during a fork.
 pub(crate) fn filled() -> MutexGuard<'static, BTreeMap<usize, usize>> {
     FILLED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to fill a run of bytes, of which there is one at a time for each byte.
+/// The exclusive right to fill a run of bytes.
 pub(crate) struct Lent(Range<usize>);
 
 impl Lent {
     pub(crate) fn new(run: Range<usize>) -> PyResult<Self> {
         let mut filled = filled();
-        // Those are apart, so it is the last one that begins before our end which may reach into ours.
+        // Runs are disjoint, so only the last one that begins before our end can overlap ours.
         let before = filled.range(..run.end).next_back();
         if !run.is_empty() && before.is_some_and(|(_, &end)| end > run.start) {
             return Err(PyBufferError::new_err(
@@ -45,13 +44,14 @@ impl Drop for Lent {
     }
 }
 
-/// Whoever writes bytes over pointers to Python objects crashes the interpreter, and who sends them sends addresses.
+/// Reject arrays of Python objects: to write bytes over pointers would crash the interpreter, and to send them would send
+/// addresses.
 pub(crate) fn no_objects(held: &PyUntypedBuffer) -> PyResult<()> {
-    // PEP 3118: `O` is an object; names of fields stand between colons, each after its type.
+    // PEP 3118: `O` is an object; field names are between colons, after the type.
     let types = held.format().to_bytes().split(|&byte| byte == b':').step_by(2);
     if { types }.any(|types| types.contains(&b'O')) {
         return Err(PyBufferError::new_err(
-            "the array holds Python objects; hint: one of numbers, such as values.astype('f8')",
+            "the array holds Python objects; hint: pass an array of numbers, for example values.astype('f8')",
         ));
     }
     Ok(())

@@ -1,31 +1,30 @@
 //! # The module `skyhaul._native`
 //!
-//! What Python cannot do at the rate of the network: receiving and sending streams, and the memory of heaps.
-//! The package's own Python code (`python/skyhaul/`) makes items, arrays and item groups of it; users import that,
-//! never this module.
+//! The parts that Python cannot do at network rates: receiving and sending streams, and the memory of heaps. The Python
+//! code of the package (`python/skyhaul/`) adds items, arrays and item groups; users import that, never this module.
 //!
 //! ```text
 //!   skyhaul.spead (Python: descriptors, items, NumPy)  ─▶  skyhaul._native (this crate)  ─▶  skyhaul::spead
 //! ```
 //!
-//! Every call that waits, sends or copies lets other Python threads run meanwhile. No state is shared but what the
-//! objects themselves guard, so that the module works without the global lock (free-threaded Python).
+//! Every call that waits, sends or copies lets other Python threads run meanwhile. The only shared state is guarded by
+//! the objects themselves, so the module works without the GIL (free-threaded Python).
 //!
-//! | module | is |
+//! | module | content |
 //! |---|---|
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
-//! | `lent` | which memory of Python's streams fill just now |
+//! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
 //! | `heap`, `receive` | received heaps, and the streams they come from |
 //! | `chunk` | heaps placed into arrays |
-//! | `place` | compiled functions that say where |
-//! | `config` | what receiving streams are told |
-//! | `ending` | streams, which end before the interpreter does |
-//! | `errors` | exceptions of the package's own |
+//! | `place` | compiled functions that place heaps |
+//! | `config` | settings of receiving streams |
+//! | `ending` | streams, which end before the interpreter |
+//! | `errors` | exceptions of the package |
 //! | `send` | heaps to be sent, streams, tickets |
-//! | `process` | what a forked process cannot use |
-//! | `hold` | objects of Python's that any thread may drop |
-//! | `own_socket` | datagrams from a socket that the program made |
+//! | `process` | objects that a forked process cannot use |
+//! | `hold` | references to Python objects that any thread may drop |
+//! | `own_socket` | datagrams from a socket of the program |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk |
 //! | `wait` | timeouts, Ctrl-C |
@@ -55,7 +54,7 @@ mod wait;
 
 use pyo3::prelude::*;
 
-/// The module as Python sees it.
+/// The Python module.
 #[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
@@ -96,7 +95,7 @@ mod _native {
         let end = wrap_pyfunction!(crate::ending::end_streams, module)?;
         module.py().import("atexit")?.call_method1("register", (end,))?;
         crate::process::entered();
-        // Asked for now, and never by two threads at a time.
+        // Computed now, before several threads need it.
         let _ = skyhaul::io::copy::cache_bytes();
         let forked = PyDict::new(module.py());
         forked.set_item("before", wrap_pyfunction!(crate::process::leaving, module)?)?;

@@ -1,11 +1,11 @@
-//! Sending datagrams from a socket that the program made itself, with whatever options it gave it.
+//! Sending datagrams from a socket of the program, with the options that the program set.
 //!
 //! ```text
 //!   one unconnected socket ─▶ the address of each substream          a system call for each packet
 //! ```
 //!
-//! Streams that open their own sockets send trains; here what the program set up is more important than speed. A
-//! socket that does not wait is made to wait, and so is the program's own, which shares that with it.
+//! Streams that open their own sockets send trains; here the program's settings are more important than speed. The socket
+//! is made blocking, and with it the program's own descriptor, which shares that flag.
 
 use skyhaul::io::gathered::Gathered;
 use skyhaul::io::udp::send::Sent;
@@ -22,10 +22,10 @@ pub(crate) struct Datagrams {
 }
 
 impl Datagrams {
-    /// From a bound or fresh UDP socket that is not connected.
+    /// From a UDP socket, bound or not, that is not connected.
     pub(crate) fn new(socket: OwnedFd, to: Vec<SocketAddr>) -> io::Result<Self> {
         if rustix::net::sockopt::socket_type(&socket)? != rustix::net::SocketType::DGRAM {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it sends no datagrams"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a datagram socket"));
         }
         let socket = UdpSocket::from(socket);
         socket.set_nonblocking(false)?;
@@ -41,7 +41,7 @@ impl Deliver for Datagrams {
             packets.packet(n).iter().for_each(|slice| self.packet.extend_from_slice(slice));
             match self.socket.send_to(&self.packet, self.to[substream]) {
                 Ok(_) => {}
-                // An earlier packet found nobody: that is for the receiver to mind.
+                // No receiver was listening for an earlier packet; this is not an error of the sender.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) => return Err(error),
             }

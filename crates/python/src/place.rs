@@ -1,12 +1,12 @@
-//! Functions that users compiled and that say where heaps go: asked without the global lock.
+//! Place functions compiled by users, called without the GIL.
 //!
 //! ```text
 //!   skyhaul.spead   reader ─ first packet of a heap ─▶ function ─▶ checked ─▶ its payload straight into the chunk
 //!   skyhaul.spead2  reader ─ heap ─▶ Placer, on a thread of its own ─▶ function ─▶ checked ─▶ copied into the chunk
-//!                                      │ a chunk that is not open: Python moves the window
+//!                                      │ if the chunk is not open, Python moves the window
 //! ```
 //!
-//! Limits: the function is told [`MOST_ITEMS`] items at most; there is no packet to look at (`packet` is null).
+//! Limits: the function gets at most [`MOST_ITEMS`] items, and no packet (`packet` is null).
 
 use crate::buffer::{Answer, Compiled, SharedMut};
 use crate::process::Here;
@@ -21,14 +21,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Items that a function can be told of each heap.
+/// Maximum number of items passed to a function for each heap.
 pub(crate) const MOST_ITEMS: usize = 64;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A compiled function, and the ids of the items that it is told.
+/// A compiled function, and the ids of the items that it gets.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct PlaceFunction {
     compiled: Arc<Compiled>,
@@ -37,7 +37,7 @@ pub(crate) struct PlaceFunction {
 
 #[pymethods]
 impl PlaceFunction {
-    /// The function at this address; a context makes it one of three arguments. `kept` is held as long as it is used.
+    /// The function at this address; with a context it has three arguments. `kept` is referenced as long as it is used.
     #[new]
     #[pyo3(signature = (address, context, kept, items))]
     fn new(address: usize, context: Option<usize>, kept: Py<PyAny>, items: Vec<u64>) -> PyResult<Self> {
@@ -50,7 +50,7 @@ impl PlaceFunction {
 }
 
 impl PlaceFunction {
-    /// As the rule of a chunk stream: asked by its readers, at a heap's first packet.
+    /// The function as the rule of a chunk stream: its readers call it at a heap's first packet.
     pub(crate) fn rule(&self) -> PlaceFn {
         let (compiled, items) = (self.compiled.clone(), self.items.clone());
         Arc::new(move |heap: &HeapHead<'_>, place: &mut Place| {
@@ -60,7 +60,7 @@ impl PlaceFunction {
                 _ => heap.immediate(id),
             });
             let answer = compiled.ask(&values[..items.len()], &mut [], &mut place.extra);
-            // More notes than there is room for: the function has written past its end, or lies.
+            // More notes than there is room for: the function has written past the end, or returned a wrong length.
             let fits = answer.extra_bytes <= EXTRA;
             (place.index, place.offset) = (answer.index as u64, answer.offset as u64);
             (place.extra_at, place.extra_bytes) = (answer.extra_at as u64, answer.extra_bytes);
@@ -69,7 +69,7 @@ impl PlaceFunction {
     }
 }
 
-/// The values of the items, -1 for one that has none or is too large.
+/// The values of the items, -1 for a missing or too large one.
 fn told(items: &[u64], value: impl Fn(u64) -> Option<u64>) -> [i64; MOST_ITEMS] {
     let mut values = [-1; MOST_ITEMS];
     for (value_of, &id) in values.iter_mut().zip(items) {
@@ -85,7 +85,7 @@ struct Buffers {
     extra: Option<SharedMut>,
 }
 
-/// A chunk of Python's that is being filled. Streams write to it until it is closed.
+/// A Python chunk that is being filled. Streams write to it until it is closed.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct OpenChunk(Here<Arc<Mutex<Option<Buffers>>>>);
 
@@ -109,10 +109,10 @@ impl OpenChunk {
         Ok(Self(Here::new("chunk", Arc::new(Mutex::new(Some(buffers))))))
     }
 
-    /// Nobody writes to it any more when this returns.
+    /// End all writes to it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let chunk = self.0.get()?;
-        // Its buffers are given back with the interpreter at hand, outside of the lock.
+        // Its buffers are released while attached to the interpreter, outside the lock.
         let buffers = py.detach(|| lock(chunk).take());
         drop(buffers);
         Ok(())
@@ -130,12 +130,12 @@ pub(crate) struct Placer {
 struct Placing {
     compiled: Arc<Compiled>,
     items: Arc<[u64]>,
-    /// What the function adds to, and what it all came to; of some the largest is kept.
+    /// Statistics of the current batch, and in total; of some, the maximum.
     batch: Vec<u64>,
     counted: Arc<[AtomicU64]>,
     largest: Vec<bool>,
     extra: Vec<u8>,
-    /// Payload of a packet where packets are marked, else 0.
+    /// Payload of a packet if presence is marked by packet, else 0.
     payload: u64,
     open: Vec<(i64, Arc<Mutex<Option<Buffers>>>)>,
     waiting: VecDeque<Heap>,
@@ -144,19 +144,19 @@ struct Placing {
 
 /// Heaps taken at a time.
 const AT_ONCE: usize = 256;
-/// How long a signal such as Ctrl-C waits at most to be heard.
+/// Maximum delay of a signal, for example Ctrl-C.
 const SLICE: Duration = Duration::from_millis(100);
 
 #[pymethods]
 impl Placer {
-    /// `largest` says of each statistic whether it is a maximum; the last two count heaps that are too old, and rejected
-    /// ones. `payload`: that of a packet if `present` is by packets, else 0.
+    /// `largest` tells for each statistic whether it is a maximum; the last two count heaps that are too old, and
+    /// rejected ones. `payload`: that of a packet if presence is marked by packet, else 0.
     #[new]
     #[pyo3(signature = (function, largest, extra, payload))]
     fn new(function: &PlaceFunction, largest: Vec<bool>, extra: usize, payload: u64) -> PyResult<Self> {
         if largest.len() < 2 {
             return Err(PyValueError::new_err(
-                "no statistics of refused heaps; hint: the last two are theirs",
+                "largest lacks the statistics of rejected heaps; hint: they are the last two",
             ));
         }
         let counted: Arc<[AtomicU64]> = largest.iter().map(|_| AtomicU64::new(0)).collect();
@@ -166,7 +166,7 @@ impl Placer {
             batch: vec![0; largest.len()],
             counted: counted.clone(),
             largest,
-            // Room for one, so that a function that writes a note where none is allowed has somewhere to do it.
+            // Room for at least one byte, in case a function writes a note although none is allowed.
             extra: vec![0; extra.max(1)],
             payload,
             open: Vec::new(),
@@ -176,7 +176,8 @@ impl Placer {
         Ok(Self { placing: Here::new("stream", Mutex::new(placing)), counted })
     }
 
-    /// Place heaps of the stream until one belongs to a chunk that is not open: returns its number. Stopped at the end.
+    /// Place heaps of the stream until one belongs to a chunk that is not open; returns its number. Raises Stopped at the
+    /// end.
     fn run(&self, py: Python<'_>, stream: &ReceiveStream) -> PyResult<i64> {
         let (placing, stream) = (self.placing.get()?, stream.native()?);
         loop {
@@ -188,7 +189,7 @@ impl Placer {
         }
     }
 
-    /// What was asked for: the chunk, open, or None where the window is past it. Chunks before `oldest` get nothing more.
+    /// Supply the requested chunk, or None if the window is past it. Chunks before `oldest` are finished.
     fn proceed(&self, py: Python<'_>, chunk: Option<&OpenChunk>, oldest: i64) -> PyResult<()> {
         let placing = self.placing.get()?;
         let chunk = chunk.map(|chunk| chunk.0.get().cloned()).transpose()?;
@@ -196,7 +197,7 @@ impl Placer {
         Ok(())
     }
 
-    /// The statistics by now.
+    /// The statistics so far.
     fn counts(&self) -> Vec<u64> {
         self.counted.iter().map(|counted| counted.load(Ordering::Relaxed)).collect()
     }
@@ -271,7 +272,7 @@ impl Placing {
         answer
     }
 
-    /// Put a heap into its chunk, if that is still open and has room for all of it.
+    /// Copy a heap into its chunk, if that is still open and has room for all of it.
     fn put(&mut self, heap: &Heap, answer: &Answer, chunk: &Mutex<Option<Buffers>>) {
         match lock(chunk).as_mut().map(|chunk| self.copy(heap, answer, chunk)) {
             None => self.too_old(),
@@ -280,7 +281,7 @@ impl Placing {
         }
     }
 
-    /// None, and nothing is written, if a part of it would lie outside of the chunk's buffers.
+    /// Returns `None`, without writing, if a part of it would be outside the chunk's buffers.
     fn copy(&self, heap: &Heap, answer: &Answer, chunk: &mut Buffers) -> Option<()> {
         let payload = heap.payload();
         let marks = if self.payload > 0 { (payload.len() as u64).div_ceil(self.payload) as usize } else { 1 };

@@ -1,4 +1,4 @@
-//! Which process a thing belongs to: a forked one has a copy of it that nobody serves.
+//! The process to which an object belongs: a forked process has a copy without threads.
 //!
 //! ```text
 //!   parent   stream ◀─ its threads, which hold its locks for a moment at a time
@@ -6,16 +6,16 @@
 //!   child    copy of the stream, without threads; a lock that was held at that moment stays locked for ever
 //! ```
 //!
-//! Whatever a thread of ours or a call without the interpreter's lock may have locked is therefore kept in a [`Here`], which
-//! gives it out in the process that made it, and nowhere else: there it is an error at once, before anything is locked, and
-//! it is dropped unused.
+//! Everything that our threads, or calls without the GIL, may lock is therefore kept in a [`Here`], which gives access
+//! only in the process that made it. In a forked process access is an error, before anything is locked, and the object is
+//! leaked.
 //!
-//! The interpreter says when it was forked (`os.register_at_fork`), so that each use costs a comparison and no system call.
+//! The interpreter reports forks (`os.register_at_fork`), so that each use costs a comparison and no system call.
 //!
-//! The few locks that are no thing's own, and that threads take without the interpreter's, are held by the forking thread
-//! meanwhile ([`leaving`]): that of [`hold`] too, so that no thread lets go of objects of Python's while the process is forked.
+//! The few global locks that threads take without the GIL are held by the forking thread meanwhile ([`leaving`]),
+//! including that of [`hold`], so that no thread releases Python objects during a fork.
 //!
-//! Limits: a process that has the number of a dead ancestor, and a copy of what that had, is taken for it.
+//! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
 use crate::{hold, lent};
 use pyo3::exceptions::PyRuntimeError;
@@ -25,27 +25,27 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of this process.
+/// The id of this process.
 static CURRENT: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// What this thread holds while it forks.
+    /// Locks held by this thread while it forks.
     static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// Told before a fork: nobody else is to hold any of these locks, or the new process would wait for them for ever.
+/// Called before a fork: takes the global locks, which would otherwise stay locked in the new process.
 #[pyfunction]
 pub(crate) fn leaving() {
     HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), hold_self_test()))));
 }
 
-/// Told after a fork, in the old process.
+/// Called after a fork, in the old process.
 #[pyfunction]
 pub(crate) fn stayed() {
     drop(HELD.take());
 }
 
-/// Told when the module is imported, and after a fork in the new process, before anything else runs there.
+/// Called when the module is imported, and after a fork in the new process, before anything else runs there.
 #[pyfunction]
 pub(crate) fn entered() {
     stayed();
@@ -57,7 +57,7 @@ pub(crate) fn entered() {
 pub(crate) struct Process(u32);
 
 impl Process {
-    /// The one that runs this.
+    /// The current process.
     pub(crate) fn current() -> Self {
         Self(CURRENT.load(Ordering::Relaxed))
     }
@@ -79,11 +79,11 @@ impl Process {
     }
 }
 
-/// What only the process that made it can use.
+/// An object that only the process that made it can use.
 pub(crate) struct Here<T> {
     inner: Option<T>,
     process: Process,
-    /// What users call it.
+    /// Its name in error messages.
     what: &'static str,
 }
 
@@ -92,18 +92,18 @@ impl<T> Here<T> {
         Self { inner: Some(inner), process: Process::current(), what }
     }
 
-    /// The thing; an error in a forked process.
+    /// The object; RuntimeError in a forked process.
     #[inline]
     pub(crate) fn get(&self) -> PyResult<&T> {
         self.process.check(self.what)?;
-        Ok(self.inner.as_ref().expect("it is taken by its owner only, at the end"))
+        Ok(self.inner.as_ref().expect("only its owner takes it, at the end"))
     }
 
     pub(crate) fn is_here(&self) -> bool {
         self.process.is_current()
     }
 
-    /// Take it out, at the end. In a forked process there is nothing to be had: what threads used stays as they left it.
+    /// Take it out, at the end. `None` in a forked process, where the object stays untouched.
     pub(crate) fn take(&mut self) -> Option<T> {
         let inner = self.inner.take();
         if self.is_here() {
@@ -120,7 +120,7 @@ impl<T> Drop for Here<T> {
     }
 }
 
-/// For what is locked by Python code: the process that made it.
+/// The process that made an object locked by Python code.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Owner {
     process: Process,
@@ -129,7 +129,7 @@ pub(crate) struct Owner {
 
 #[pymethods]
 impl Owner {
-    /// This process, as the owner of what users call so.
+    /// This process, as the owner of an object called `what` in error messages.
     #[new]
     fn new(what: String) -> Self {
         Self { process: Process::current(), what }

@@ -19,11 +19,11 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// A stream of heaps from any number of readers.
+/// A stream of heaps, from any number of readers.
 #[pyclass(frozen, subclass, module = "skyhaul._native")]
 pub(crate) struct ReceiveStream {
     stream: Threaded<Stream>,
-    /// Heaps that may wait.
+    /// Maximum number of queued heaps.
     #[pyo3(get)]
     capacity: usize,
     /// Its name in threads, errors and statistics.
@@ -43,8 +43,8 @@ impl ReceiveStream {
         Ok(Self { stream, capacity: config.ring, name: config.name.clone() })
     }
 
-    /// Listen on a UDP address, or join a multicast group. Returns the address, with the port the system chose if that
-    /// was 0. `feedback`: tell senders that ask what comes, for their rate "auto".
+    /// Listen on a UDP address, or join a multicast group. Returns the address, with the port chosen by the system if
+    /// that was 0. `feedback`: report to senders with the rate "auto".
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
     #[pyo3(signature = (address, *, interface = None, source = None, buffer = None, reuse_port = false,
         feedback = false))]
@@ -67,7 +67,7 @@ impl ReceiveStream {
         Ok(added(stream, py.detach(add))?.to_string())
     }
 
-    /// Take the datagrams of a bound UDP socket. The descriptor is duplicated, so that the socket may be closed.
+    /// Receive from a bound UDP socket. The descriptor is duplicated, so the socket may be closed.
     #[pyo3(signature = (fd, *, feedback = false))]
     fn add_udp_fd(
         &self,
@@ -85,8 +85,8 @@ impl ReceiveStream {
         Ok(added(stream, done)?.to_string())
     }
 
-    /// Listen on a TCP address. `connections`: accept so many, and end when they are closed; without it any number may
-    /// come, and the reader ends with the last one that is open, or, with `end_with_last=False`, never.
+    /// Listen on a TCP address. `connections`: accept this many, and end when they are closed; without it, any number is
+    /// accepted, and the reader ends with the last open one, or, with `end_with_last=False`, never.
     #[pyo3(signature = (address, *, connections = None, end_with_last = true, keepalive = 10.0, buffer = None))]
     fn add_tcp(
         &self,
@@ -104,7 +104,7 @@ impl ReceiveStream {
         Ok(added(stream, py.detach(|| stream.add_tcp(&at, &options)))?.to_string())
     }
 
-    /// Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated.
+    /// Accept connections of a listening TCP socket, or receive from a connected one. The descriptor is duplicated.
     #[pyo3(signature = (fd, *, connections = None, end_with_last = true, keepalive = 10.0))]
     fn add_tcp_fd(
         &self,
@@ -121,8 +121,7 @@ impl ReceiveStream {
         Ok(added(stream, done)?.to_string())
     }
 
-    /// Read packets that lie in memory one after the other. `bytes` are kept until they are read; of anything else, which may
-    /// be written to meanwhile, a copy is made.
+    /// Read consecutive packets in memory. `bytes` are kept until they are read; other, mutable objects are copied.
     fn add_bytes(&self, py: Python<'_>, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let (stream, data) = (self.stream.get()?, Packets::of(data)?);
         added(stream, py.detach(|| stream.add_bytes(data)))
@@ -140,7 +139,7 @@ impl ReceiveStream {
         added(stream, py.detach(|| stream.add_pcap(&path, port)))
     }
 
-    /// Read a datastream of a recording, by its place in `streams`. What is missing of it is in the `Gaps` that are returned.
+    /// Read a datastream of a recording, by its index in `streams`. Missing parts are in the returned `Gaps`.
     #[pyo3(signature = (recording, stream = 0, missing = "raise", verify = true, follow = false))]
     fn add_recording(
         &self,
@@ -158,37 +157,37 @@ impl ReceiveStream {
         Ok(gaps)
     }
 
-    /// Take the packets of a queue, until it is closed.
+    /// Receive the packets of a queue, until it is closed.
     fn add_inproc(&self, py: Python<'_>, queue: &InprocQueue) -> PyResult<()> {
         let (stream, queue) = (self.stream.get()?, queue.0.get()?.clone());
         added(stream, py.detach(|| stream.add_inproc(queue)))
     }
 
-    /// Let the readers begin, with `explicit_start`.
+    /// Start the readers, with `explicit_start`.
     fn start(&self) -> PyResult<()> {
         self.stream.get()?.start();
         Ok(())
     }
 
-    /// End the stream. Heaps that wait can still be taken.
+    /// End the stream. Queued heaps can still be taken.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.stream.get()?;
         py.detach(|| stream.stop());
         Ok(())
     }
 
-    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    /// Whether this is a copy in a forked process, where every call raises RuntimeError.
     #[getter]
     fn forked(&self) -> bool {
         !self.stream.is_here()
     }
 
-    /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and none is left.
+    /// The next heap. Raises Empty after `timeout` seconds, Stopped when the stream has ended and no heap is left.
     #[pyo3(signature = (timeout = None))]
     fn get(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Heap> {
         self.next(py, timeout)?.map_err(|why| match why {
             GetError::Stopped => stopped(),
-            GetError::Empty => Empty::new_err("no heap in the time given"),
+            GetError::Empty => Empty::new_err("no heap within the timeout"),
         })
     }
 
@@ -200,7 +199,7 @@ impl ReceiveStream {
         Ok(self.next(py, None)?.ok())
     }
 
-    /// At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together.
+    /// At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together.
     #[pyo3(signature = (most, timeout = None, bytes = 1 << 20))]
     fn get_many(
         &self,
@@ -222,18 +221,18 @@ impl ReceiveStream {
         Ok(heaps)
     }
 
-    /// A descriptor that is readable while a heap waits, or the stream has ended. It stays the stream's.
+    /// A file descriptor that is readable while a heap is queued, or the stream has ended. The stream owns it.
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.stream.get()?.ready_fd()?.as_raw_fd())
     }
 
-    /// Heaps that wait to be taken.
+    /// Number of queued heaps.
     fn waiting(&self, py: Python<'_>) -> PyResult<usize> {
         let stream = self.stream.get()?;
         Ok(py.detach(|| stream.stats().waiting))
     }
 
-    /// Every counter: of the stream, and in `readers` of each reader.
+    /// Every counter of the stream; in `readers`, those of each reader.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stream = self.stream.get()?;
         let stats = py.detach(|| stream.stats());
@@ -242,20 +241,19 @@ impl ReceiveStream {
 
     fn __repr__(&self, py: Python<'_>) -> String {
         match self.waiting(py) {
-            Ok(waiting) => format!("<stream {}, {waiting} heaps waiting>", self.name),
+            Ok(waiting) => format!("<stream {}, {waiting} heaps queued>", self.name),
             Err(_) => format!("<stream {} of another process>", self.name),
         }
     }
 }
 
 impl ReceiveStream {
-    /// For those who take heaps without Python.
+    /// The native stream, for code that takes heaps without Python.
     pub(crate) fn native(&self) -> PyResult<&Stream> {
         self.stream.get()
     }
 
-    /// The next heap. One that is there is taken without letting other Python threads run, at the price of an unshared
-    /// lock.
+    /// The next heap. A queued one is taken without releasing the GIL, for the price of an uncontended lock.
     #[inline]
     fn next(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Result<Heap, GetError>> {
         let stream = self.stream.get()?;
@@ -272,12 +270,12 @@ impl ReceiveStream {
     }
 }
 
-/// What adding a reader came to.
+/// The result of adding a reader.
 fn added<T>(stream: &Stream, added: io::Result<T>) -> PyResult<T> {
     added.map_err(|error| not_added(stream.ended(), error))
 }
 
-/// A stream that has ended takes no readers.
+/// The error of adding a reader; a stream that has ended accepts none.
 pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
     match ended {
         Some(why) if error.kind() == io::ErrorKind::NotConnected => {
@@ -302,7 +300,7 @@ pub(crate) fn endpoint(transport: &str, address: &str) -> PyResult<Endpoint> {
     Ok(at)
 }
 
-/// What `add_udp` of any stream is told.
+/// The settings of `add_udp` of any stream.
 pub(crate) fn udp(
     address: &str,
     interface: Option<String>,
@@ -328,12 +326,12 @@ pub(crate) fn route(at: &mut Endpoint, interface: Option<String>, source: Option
     Ok(())
 }
 
-/// The closed loop is between one sender and one receiver, so not for a group.
+/// Feedback is between one sender and one receiver, so not for a group.
 pub(crate) fn one_receiver(at: &Endpoint, instead: &str) -> PyResult<()> {
     if !at.address.ip().is_multicast() {
         return Ok(());
     }
-    let why = "has many receivers, which cannot all steer a rate; hint: send to one, or";
+    let why = "has many receivers, which cannot all control the rate; hint: send to one, or";
     Err(PyValueError::new_err(format!("{} {why} {instead}", at.address)))
 }
 
@@ -343,9 +341,7 @@ pub(crate) fn tcp_options(
     keepalive: f64,
 ) -> PyResult<TcpReaderOptions> {
     if connections == Some(0) {
-        return Err(PyValueError::new_err(
-            "no connections are to be taken; hint: connections=1 or more, or None",
-        ));
+        return Err(PyValueError::new_err("connections is 0; hint: connections=1 or more, or None"));
     }
     let keepalive = wait::duration(Some(keepalive))?.unwrap_or(Duration::MAX);
     Ok(TcpReaderOptions { connections, end_with_last, keepalive, ..TcpReaderOptions::default() })

@@ -1,7 +1,7 @@
-//! Recordings on disks, as Python reads them: the same reader as that of `skyhaul cat`.
+//! Recordings on disks, read with the reader of `skyhaul cat`.
 //!
-//! A chunk is copied into an object of Python's own once it is proven, so that nothing of the reader's few buffers stays
-//! with the program. Waiting (for a disk, or for a recorder) leaves other threads running and hears Ctrl-C.
+//! A verified chunk is copied into a Python object, so that the program does not hold the reader's few buffers. Waiting
+//! (for a disk, or for a recorder) lets other threads run, and Ctrl-C ends it.
 
 use crate::errors::Damaged;
 use crate::process::Here;
@@ -50,7 +50,7 @@ impl Recording {
         self.0.label.as_str()
     }
 
-    /// How its recorder is: live, ended, interrupted or unindexed.
+    /// State of its recorder: live, ended, interrupted or unindexed.
     #[getter]
     fn state(&self) -> &'static str {
         self.0.state.name()
@@ -74,14 +74,14 @@ impl Recording {
         self.0.datastreams.iter().enumerate().map(raw).collect()
     }
 
-    /// What was found amiss by names, lengths and indexes alone.
+    /// Problems found from names, lengths and indexes, without reading data.
     #[getter]
     fn findings(&self) -> Vec<RawFinding> {
         let raw = |f: &recording::Finding| (f.verdict.name(), f.path.clone(), f.text.clone());
         self.0.findings.iter().map(raw).collect()
     }
 
-    /// Read a datastream, by its place in `streams`.
+    /// Read a datastream, by its index in `streams`.
     #[pyo3(signature = (stream, missing, verify = true, follow = false))]
     fn reader(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<ChunkReader> {
         let reader = self.open(stream, missing, verify, follow)?;
@@ -92,10 +92,10 @@ impl Recording {
 }
 
 impl Recording {
-    /// Read a datastream, as Python says it.
+    /// Read a datastream, with Python's arguments.
     pub(crate) fn open(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<Reader> {
         if stream >= self.0.datastreams.len() {
-            return Err(PyIndexError::new_err("there is no such stream"));
+            return Err(PyIndexError::new_err("no stream with this index"));
         }
         let missing = match missing {
             "raise" => Missing::Refuse,
@@ -116,7 +116,7 @@ impl Recording {
     }
 }
 
-/// What a reader of a recording meets: gaps, as they are met.
+/// The gaps found by a reader of a recording.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Gaps(pub(crate) Account);
 
@@ -150,14 +150,14 @@ struct Open {
 
 struct Reading {
     reader: Reader,
-    /// The chunk that is put together.
+    /// The chunk being assembled.
     chunk: Option<Gathered>,
-    /// The first piece of the chunk behind it.
+    /// The first piece of the next chunk.
     ahead: Option<Piece>,
     ended: bool,
 }
 
-/// The bytes of a chunk as they are put together.
+/// The bytes of a chunk being assembled.
 struct Gathered {
     number: u32,
     filled: bool,
@@ -166,7 +166,7 @@ struct Gathered {
 }
 
 impl Reading {
-    /// Go on with a chunk, waiting at most `wait` for each of its pieces; `None` where it is not whole yet.
+    /// Continue a chunk, waiting at most `wait` for each of its pieces; `None` if it is not complete yet.
     fn go_on(&mut self, wait: Duration) -> Option<io::Result<Option<Gathered>>> {
         loop {
             let next = match self.ahead.take() {
@@ -210,7 +210,7 @@ impl Reading {
 
 impl Open {
     fn reading(&self) -> MutexGuard<'_, Reading> {
-        // What the lock guards is sound at every step.
+        // The guarded state is valid at every step.
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

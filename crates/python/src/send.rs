@@ -33,22 +33,22 @@ use std::time::Duration;
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct SendStream {
     open: Here<Open>,
-    /// Whether a send can take long however little it is.
+    /// Whether a send can take long regardless of its size.
     may_block: bool,
-    /// How many destinations it has.
+    /// Number of destinations.
     #[pyo3(get)]
     substreams: usize,
 }
 
-/// What calls and the stream's thread lock.
+/// State locked by calls and by the stream's thread.
 struct Open {
     stream: Mutex<Option<Arc<Threaded<Stream>>>>,
     bytes: Option<Arc<Mutex<Vec<u8>>>>,
-    /// What there was to tell when it was closed.
+    /// Its final state, once it is closed.
     last: Mutex<Option<Last>>,
 }
 
-/// What a closed stream still tells.
+/// The final state of a closed stream.
 #[derive(Clone)]
 struct Last {
     stats: SendStats,
@@ -56,7 +56,7 @@ struct Last {
     progress: Vec<Progress>,
 }
 
-/// How it goes with one destination: rate, phase, reports, packets lost, and all of it in words.
+/// State of one destination: rate, phase, reports, packets lost, and a description.
 type Told = (u64, &'static str, u64, u64, String);
 
 fn order(round_robin: bool) -> Order {
@@ -65,7 +65,7 @@ fn order(round_robin: bool) -> Order {
 
 #[pymethods]
 impl SendStream {
-    /// Over UDP, to one or several addresses.
+    /// Send over UDP, to one or several addresses.
     #[staticmethod]
     #[pyo3(signature = (targets, config, *, interface = None, source = None, ttl = None, buffer = None))]
     fn udp(
@@ -92,7 +92,7 @@ impl SendStream {
         Self::open(outlet, None, config, false)
     }
 
-    /// Over a TCP connection.
+    /// Send over a TCP connection.
     #[staticmethod]
     #[pyo3(signature = (target, config, *, timeout = 10.0, interface = None, source = None, buffer = None))]
     fn tcp(
@@ -113,7 +113,8 @@ impl SendStream {
         Self::open(outlet, None, config, true)
     }
 
-    /// Over UDP from a socket of the program, unconnected; a system call for each packet. The descriptor is duplicated.
+    /// Send over UDP from an unconnected socket of the program, with a system call for each packet. The descriptor is
+    /// duplicated.
     #[staticmethod]
     fn udp_fd(
         #[pyo3(from_py_with = whole)] fd: i32,
@@ -128,7 +129,7 @@ impl SendStream {
         Self::open(outlet, None, config, true)
     }
 
-    /// Over a connection of the program. The descriptor is duplicated.
+    /// Send over a connected socket of the program. The descriptor is duplicated.
     #[staticmethod]
     fn tcp_fd(#[pyo3(from_py_with = whole)] fd: i32, config: &Settings) -> PyResult<Self> {
         let adopted = |error| not_adopted(fd, "a connected TCP socket", error);
@@ -137,21 +138,21 @@ impl SendStream {
         Self::open(Outlet::Tcp(Box::new(tcp)), None, config, true)
     }
 
-    /// To queues of this process.
+    /// Send to queues of this process.
     #[staticmethod]
     fn inproc(queues: Vec<Bound<'_, InprocQueue>>, config: &Settings) -> PyResult<Self> {
         let queues = queues.iter().map(|queue| queue.get().0.get().cloned()).collect::<PyResult<_>>()?;
         Self::open(Outlet::Inproc(queues), None, config, true)
     }
 
-    /// Into memory.
+    /// Send to memory.
     #[staticmethod]
     fn bytes(config: &Settings) -> PyResult<Self> {
         let bytes = Arc::new(Mutex::new(Vec::new()));
         Self::open(Outlet::Bytes(bytes.clone()), Some(bytes), config, false)
     }
 
-    /// What was sent into memory so far.
+    /// The bytes sent to memory so far.
     fn taken<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = self.open.get()?.bytes.as_ref();
         let bytes = bytes.map(|bytes| bytes.lock().unwrap_or_else(PoisonError::into_inner));
@@ -174,7 +175,7 @@ impl SendStream {
         self.interruptibly(py, bytes, options.rate, |stream| stream.send(&heap, &options))
     }
 
-    /// Send several heaps, one after the other or a packet of each in turn.
+    /// Send several heaps, consecutively or a packet of each in turn.
     #[pyo3(signature = (batch, round_robin = false))]
     fn send_heaps(&self, py: Python<'_>, batch: &Batch, round_robin: bool) -> PyResult<u64> {
         let heaps = batch.now();
@@ -186,7 +187,7 @@ impl SendStream {
         })
     }
 
-    /// Leave heaps to the stream's own thread, which sets `done` when all are sent or have failed.
+    /// Queue heaps for the stream's thread, which sets `done` when all are sent or have failed.
     #[pyo3(signature = (batch, round_robin = false, done = None))]
     fn queue(
         &self,
@@ -200,13 +201,13 @@ impl SendStream {
         let wake = done.map(|done| done.0.get().cloned()).transpose()?;
         let ticket = py.detach(|| stream.queue(heaps, order(round_robin))).map_err(failed)?;
         if let Some(wake) = wake {
-            // It fails for no reason that is known; whoever looks at the ticket sees it anyhow.
+            // No failure is known; the ticket shows the result in any case.
             ticket.on_done(move || drop(wake.set()));
         }
         Ok(Ticket(Here::new("ticket", ticket)))
     }
 
-    /// Counters of heaps that have none of their own.
+    /// Set the counters of heaps without an explicit one.
     fn set_counter_sequence(
         &self,
         #[pyo3(from_py_with = whole)] first: u64,
@@ -222,7 +223,7 @@ impl SendStream {
         let stream = held.get()?;
         if stream.config().auto.is_some() {
             return Err(PyValueError::new_err(
-                "set the rate of a stream whose receivers do; hint: make it with a number as its rate",
+                "set the rate of a stream with the rate 'auto'; hint: make the stream with a number as its rate",
             ));
         }
         stream.set_rate(rate);
@@ -234,8 +235,8 @@ impl SendStream {
         self.tell(|stream| stream.rate(), |last| last.rate)
     }
 
-    /// With the rate "auto": for each destination (rate, phase, reports, packets lost, words). Nothing before the first
-    /// packet.
+    /// With the rate "auto": for each destination (rate, phase, reports, packets lost, description). Empty before the
+    /// first packet.
     fn progress(&self, py: Python<'_>) -> PyResult<Vec<Told>> {
         let all = py.detach(|| self.tell(Stream::progress, |last| last.progress))?;
         let told = |one: Progress| {
@@ -245,7 +246,7 @@ impl SendStream {
         Ok(all.into_iter().map(told).collect())
     }
 
-    /// Wait until all that was queued is sent; False if the time was over.
+    /// Wait until all queued heaps are sent; False after the timeout.
     #[pyo3(signature = (timeout = None))]
     fn flush(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let held = self.stream()?;
@@ -254,7 +255,7 @@ impl SendStream {
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
-    /// End all that is queued or being sent.
+    /// Cancel all heaps that are queued or being sent.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         if let Some(held) = self.held()? {
             let stream = held.get()?;
@@ -263,13 +264,13 @@ impl SendStream {
         Ok(())
     }
 
-    /// Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError.
+    /// Whether this is a copy in a forked process, where every call raises RuntimeError.
     #[getter]
     fn forked(&self) -> bool {
         !self.open.is_here()
     }
 
-    /// Send what is queued, then close. What another thread is just sending is still sent.
+    /// Send what is queued, then close. Sends in progress on other threads are completed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let open = self.open.get()?;
         let Some(held) = open.lock().take() else { return Ok(()) };
@@ -287,7 +288,7 @@ impl SendStream {
         Ok(())
     }
 
-    /// What was sent so far.
+    /// Counters so far.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.tell(Stream::stats, |last| last.stats))?;
         let all = PyDict::new(py);
@@ -307,10 +308,10 @@ impl SendStream {
     }
 }
 
-/// What takes longer than this can be interrupted.
+/// Sends that may take longer than this can be interrupted.
 const LONG_SECONDS: f64 = 0.1;
 
-/// How long a send that was cancelled has to end.
+/// Interval at which a send is cancelled again until it ends.
 const CANCEL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Open {
@@ -320,7 +321,7 @@ impl Open {
 }
 
 impl SendStream {
-    /// The stream; None once it is closed.
+    /// The stream; `None` once it is closed.
     fn held(&self) -> PyResult<Option<Arc<Threaded<Stream>>>> {
         Ok(self.open.get()?.lock().clone())
     }
@@ -329,7 +330,7 @@ impl SendStream {
         self.held()?.ok_or_else(|| failed(SendError::Closed))
     }
 
-    /// What the stream says, or said when it was closed.
+    /// A property of the stream, or its value at the time of closing.
     fn tell<T>(&self, now: impl FnOnce(&Stream) -> T, then: impl FnOnce(Last) -> T) -> PyResult<T> {
         let open = self.open.get()?;
         if let Some(held) = self.held()? {
@@ -352,8 +353,8 @@ impl SendStream {
         Ok(Self { open, may_block, substreams })
     }
 
-    /// Do `work`, which sends so many bytes, so that Ctrl-C ends it. Python handles signals on its main thread only; so
-    /// if that is the one, and it may take long, another thread does it.
+    /// Do `work`, which sends `bytes` bytes, so that Ctrl-C ends it. Python handles signals on its main thread only, so
+    /// on that thread, long work is done by another thread.
     fn interruptibly(
         &self,
         py: Python<'_>,
@@ -363,7 +364,7 @@ impl SendStream {
     ) -> PyResult<u64> {
         let held = self.stream()?;
         let stream = held.get()?;
-        // Receivers may bring it down to the least while this is sent.
+        // Receivers may lower the rate to the minimum meanwhile.
         let own = || stream.config().auto.map_or_else(|| stream.rate(), |auto| auto.least);
         let rate = rate.filter(|&rate| rate > 0).unwrap_or_else(own);
         let slow = rate > 0 && bytes as f64 * 8.0 / rate as f64 > LONG_SECONDS;
@@ -379,7 +380,7 @@ impl SendStream {
                 Err(RecvTimeoutError::Disconnected) => Some(Err(SendError::Cancelled)),
             };
             let outcome = wait::in_slices(py, None, step);
-            // It may not have begun yet, and what begins after it was cancelled is sent.
+            // It may not have begun yet, and a send that begins after the cancellation is not cancelled.
             while outcome.is_err() && !working.is_finished() {
                 stream.cancel();
                 py.detach(|| std::thread::sleep(CANCEL_AGAIN));

@@ -1,25 +1,25 @@
-//! Waiting from Python: seconds as numbers, other threads running meanwhile, Ctrl-C heard.
+//! Waiting from Python: timeouts in seconds, other threads run meanwhile, Ctrl-C ends it.
 
 use pyo3::exceptions::{PyOverflowError, PyValueError};
 use pyo3::prelude::*;
 use std::time::{Duration, Instant};
 
-/// How long a signal such as Ctrl-C waits at most to be heard.
+/// Maximum delay of a signal, for example Ctrl-C.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// Seconds as Python gives them; negative ones are none, and more than a century is for ever.
+/// A timeout from Python; negative ones are 0, and more than a century means no timeout.
 pub(crate) fn seconds(given: Option<f64>) -> PyResult<Option<Duration>> {
     const CENTURY: f64 = 3.2e9;
     match given {
         Some(time) if time.is_nan() => {
-            Err(PyValueError::new_err("a time of NaN seconds; hint: give seconds, or None for no limit"))
+            Err(PyValueError::new_err("a time of NaN seconds; hint: pass seconds, or None for no limit"))
         }
         Some(time) if time < CENTURY => Ok(Some(Duration::from_secs_f64(time.max(0.0)))),
         _ => Ok(None),
     }
 }
 
-/// The same for a setting, where a negative time is a mistake.
+/// The same for a setting, where a negative time is an error.
 pub(crate) fn duration(given: Option<f64>) -> PyResult<Option<Duration>> {
     if let Some(time) = given.filter(|&time| time < 0.0) {
         let text = format!("a time of {time} seconds; hint: 0 or more, or None for no limit");
@@ -28,21 +28,19 @@ pub(crate) fn duration(given: Option<f64>) -> PyResult<Option<Duration>> {
     seconds(given)
 }
 
-/// A number of Python's. One that is negative or too large is a wrong value, and no arithmetic that failed.
+/// A whole number from Python. A negative or too large one raises ValueError, not OverflowError.
 pub(crate) fn whole<'a, 'py, T: FromPyObject<'a, 'py>>(given: &'a Bound<'py, PyAny>) -> PyResult<T> {
     given.extract().map_err(|error: T::Error| {
         let error: PyErr = error.into();
         if !error.is_instance_of::<PyOverflowError>(given.py()) {
             return error;
         }
-        PyValueError::new_err(format!(
-            "{given} is out of range; hint: a whole number from 0 on, and not as large"
-        ))
+        PyValueError::new_err(format!("{given} is out of range; hint: a smaller whole number from 0 on"))
     })
 }
 
-/// Call `step` with how long it may wait, again and again, until it has something or `timeout` is over. Then its last
-/// answer, which was none, is the answer.
+/// Call `step` repeatedly with its maximum wait, until it returns a result or `timeout` is over; then returns its last,
+/// empty result.
 pub(crate) fn in_slices<T: Send>(
     py: Python<'_>,
     timeout: Option<Duration>,

@@ -258,7 +258,7 @@ def test_memory_is_lent_once_at_a_time():
                 other.add_free(twice)
     beside = recv.Chunk(array[4:], heaps=4)
     made.add_free(beside)
-    with pytest.raises(ValueError, match="given away"):
+    with pytest.raises(ValueError, match="already given"):
         made.add_free(beside)
     made.add_free(recv.Chunk(array[:0], heaps=0))
     del made

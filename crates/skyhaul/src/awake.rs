@@ -1,31 +1,31 @@
 //! Time in which this program ran.
 //!
-//! SIGSTOP, a paused guest, a suspended laptop, a machine without a free processor: the clock on the wall goes on, the
-//! program does not, and packets wait in the socket meanwhile. Whoever judges by the wall afterwards takes a full
-//! socket for a silent sender. So a loop with short turns looks at an [`Awake`] in each of them:
+//! After SIGSTOP, in a paused guest, a suspended laptop or on an overloaded machine, the wall clock goes on while the
+//! program does not, and packets collect in the socket. By the wall clock, a full socket would then look like a silent
+//! sender. So a loop with short turns calls an [`Awake`] in each of them:
 //!
 //! ```text
 //!   wall   ──┬──┬──┬──────── paused 9 s ────────┬──┬──▶
-//!   awake  ──┬──┬──┬─ 0.5 s ─┬──┬──▶            the rest is no time, and reported as a pause
+//!   awake  ──┬──┬──┬─ 0.5 s ─┬──┬──▶            the rest is not counted, but reported as a pause
 //! ```
 //!
-//! Limits: what is shorter than a turn may be ([`Awake::TURN`]) cannot be told from one and counts as time.
+//! Limits: a pause shorter than a turn may be ([`Awake::TURN`]) is not detected and counts as time.
 
 use skyhaul_core::placement::Nanos;
 use std::time::{Duration, Instant};
 
-/// A clock that stands while its loop does not turn.
+/// A clock that stops while its loop does not run.
 #[derive(Clone, Debug)]
 pub struct Awake {
     /// Time in which the loop ran, up to `seen`.
     ran: Duration,
     seen: Instant,
-    /// The longest turn that is no pause.
+    /// The longest turn that is not a pause.
     turn: Duration,
 }
 
 impl Awake {
-    /// The longest that a turn may take, usually; what is longer is a pause.
+    /// The usual maximum of a turn; a longer one is a pause.
     pub const TURN: Duration = Duration::from_millis(500);
 
     /// A clock that begins now with 0.
@@ -40,7 +40,7 @@ impl Awake {
         Self { ran: Duration::ZERO, seen: Instant::now(), turn }
     }
 
-    /// Once in each turn: how long the program did not run since the last, if that was a pause.
+    /// Call it once in each turn. Returns the length of the pause since the last turn, if there was one.
     pub fn turn(&mut self) -> Option<Duration> {
         self.turn_at(Instant::now())
     }

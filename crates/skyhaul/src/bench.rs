@@ -1,21 +1,21 @@
-//! Measuring this host's paths beside bare loops, so that a figure means the same tomorrow and elsewhere.
+//! Measures this host's paths beside bare loops, so that figures can be compared over time and between hosts.
 //!
 //! ```text
 //!   round 1   skyhaul  bare  recv  recvmmsg │ round 2   skyhaul  bare  recv  recvmmsg │ …
 //!             └─ one sender thread ─▶ one receiver thread, each on its own CPU, the same packets for all
 //! ```
 //!
-//! Minutes on a shared machine differ by a quarter, so candidates take turns and are compared by the medians of all
-//! rounds; [`Spread`] keeps the least and the most. Three kinds of load:
+//! On a shared machine, figures vary by a quarter within minutes, so candidates alternate and are compared by the medians
+//! of all rounds; [`Spread`] keeps minimum and maximum. There are three kinds of load:
 //!
-//! * *closed loop*: the sender waits while more than [`WINDOW`] is on its way, so nothing is lost and the slower side
-//!   decides ([`Load::Closed`]);
+//! * *closed loop*: the sender waits while more than [`WINDOW`] is in flight, so nothing is lost and the slower side sets
+//!   the rate ([`Load::Closed`]);
 //! * *fixed rate*, for CPU seconds per gigabyte ([`Load::Rate`]);
 //! * *search*: the highest rate without loss at which the sender never waits, by bisection, confirmed three times
 //!   ([`Load::Search`]).
 //!
-//! CPU time is each thread's own, without the time a sender spins until it may send. What the kernel does for a
-//! packet on the loopback it does on the sender's CPU, on the sender's account.
+//! CPU time is per thread, without the time a sender spins until it may send. On the loopback, the kernel's work for a
+//! packet is done on the sender's CPU and counted for the sender.
 //!
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
@@ -41,7 +41,7 @@ use std::io;
 /// Measure. `progress` receives status messages.
 ///
 /// # Errors
-/// A candidate is unknown, or the system refuses sockets, memory or the directory.
+/// If a candidate is unknown, or the system refuses sockets, memory or the directory.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result<BenchReport> {
     let names = candidates(options)?;
     if options.address.is_multicast() {
@@ -54,7 +54,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         let mut own: Vec<Row> =
             names.iter().map(|name| Row { size, candidate: (*name).into(), ..Row::default() }).collect();
         rounds(options, &mut own, progress)?;
-        // What was not reached when somebody stopped it tells nothing.
+        // Rows without runs when it was stopped are omitted.
         own.retain(|row| !row.runs.is_empty() || row.skipped.is_some());
         summarise(options.what, &mut own);
         rows.append(&mut own);
@@ -76,7 +76,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
     })
 }
 
-/// All rounds of one size, the candidates taking turns, or what of them there is until it is stopped.
+/// All rounds of one size, with alternating candidates, or those until it is stopped.
 fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&str)) -> io::Result<()> {
     let all = options.rounds.max(1);
     for round in 1..=all {
@@ -96,7 +96,7 @@ fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&st
                     row.how = ran.how;
                     row.runs.push(ran.run);
                 }
-                // A tool or a privilege that is not there; anything else is an error.
+                // A tool or a privilege is missing; other failures are errors.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) =>
                 {
@@ -121,7 +121,7 @@ pub fn all_candidates(what: What) -> &'static [&'static str] {
 
 fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
     let all = all_candidates(options.what);
-    // The ring is for single packets; what it does with trains says nothing.
+    // The ring is for single packets; its figures for trains are meaningless.
     let usual = all.iter().filter(|&&name| name != "ring" || !options.gso);
     if options.candidates.is_empty() {
         return Ok(usual.copied().collect());
@@ -133,7 +133,7 @@ fn candidates(options: &BenchOptions) -> io::Result<Vec<&'static str>> {
     options.candidates.iter().map(find).collect()
 }
 
-/// Medians of the runs, and how they stand to the reference's of the same round.
+/// Medians of the runs, and their ratios to the reference of the same round.
 fn summarise(what: What, rows: &mut [Row]) {
     let cpu = |run: &Run| if what == What::Send { run.send_cpu } else { run.receive_cpu };
     let reference = all_candidates(what)[0];

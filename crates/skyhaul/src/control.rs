@@ -1,14 +1,14 @@
-//! Closed-loop rate on sockets: a sender that asks what came, a receiver that answers.
+//! Closed-loop rate control on sockets: a sender that sends marks, a receiver that reports.
 //!
 //! ```text
 //!   RateControl ── marks, among the data of a UdpSender ──▶ Answering<UdpSource> ── trains without marks ──▶ a stream
-//!      │ rate                                                    │ Gauge: what the stream refuses, how full it is
+//!      │ rate                                                    │ Gauge: the stream's rejections and fill level
 //!      ◀────────────────────── reports, to the sender's port ────┘
 //! ```
 //!
 //! The datagrams are [`skyhaul_core::wire::feedback`], the law is [`skyhaul_core::control`]; here are the sockets and the
-//! clock. Neither side waits for the other: a sender without answers falls back to its least rate, a receiver that is
-//! never asked says nothing.
+//! clock. Neither side waits for the other: a sender without reports falls back to its minimum rate, and a receiver
+//! without marks sends nothing.
 //!
 //! A sender is one UDP socket with its rate, marks and reports:
 //!
@@ -27,10 +27,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A receiver answers as it reads: [`Answering`] is a [`Source`](skyhaul_io::source::Source) around a source.
+//! A receiver reports as it reads: [`Answering`] is a [`Source`](skyhaul_io::source::Source) around a source.
 //!
-//! Limits: unicast. The receiver must answer from the address the sender sends to; one that listens on all addresses of
-//! a host with several may not, so bind it to one.
+//! Limits: unicast. The receiver must reply from the address that the sender uses; one that listens on all addresses of a
+//! host may not, so bind it to one.
 
 mod answer;
 mod steer;

@@ -1,11 +1,11 @@
-//! Looking into the frames of a recording: what format they are, whether they are legal, fill, or the pattern.
+//! Inspects the frames of a recording: their format, and whether they are valid, fill, or the pattern.
 
 use crate::recording::{Datastream, DatastreamInfo, FrameSeen};
 use skyhaul_core::wire::{
     Expected, FamilyRef, Format, Framing, Keep, LearnOptions, Learner, Packets, Place, StreamFormat, Thread,
 };
 
-/// What the index says of a stream's format, for who reads the recording.
+/// The description of a stream's format in the index, for readers of the recording.
 #[must_use]
 pub fn described(format: &StreamFormat) -> serde_json::Value {
     let mut described = serde_json::json!({
@@ -23,18 +23,18 @@ pub fn described(format: &StreamFormat) -> serde_json::Value {
     described
 }
 
-/// The family of a datastream, as its index tells.
+/// The family of a datastream, from its index.
 fn family(datastream: &Datastream) -> Option<FamilyRef> {
     datastream.info.format.get("format")?.as_str()?.parse::<Format>().ok()?.family()
 }
 
-/// How the packets of a datastream end, if it is one of packets that tell that themselves.
+/// The packets of a datastream, if they state their own length.
 #[must_use]
 pub fn packets_of(datastream: &Datastream) -> Option<&'static dyn Packets> {
     family(datastream)?.packets()
 }
 
-/// The format of a datastream again, as far as its index tells: enough to predict headers. `None` where no frame has one.
+/// The format of a datastream, restored from its index: enough to predict headers. `None` if its frames have no headers.
 #[must_use]
 pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
     let (of, info) = (&datastream.info.format, &datastream.info);
@@ -65,13 +65,13 @@ pub fn stream_format(datastream: &Datastream) -> Option<StreamFormat> {
     })
 }
 
-/// What the index says of a stream of packets that tell their own ends.
+/// The description in the index of a stream of packets that state their own length.
 #[must_use]
 pub fn described_packets(family: FamilyRef, describe: &str) -> serde_json::Value {
     serde_json::json!({ "format": family.name(), "describe": describe })
 }
 
-/// Whether a file of `bytes` bytes that begins with `head` may be packets of this family, one after the other.
+/// Whether a file of `bytes` bytes that begins with `head` may consist of packets of this family.
 fn begins_with_packets(family: FamilyRef, head: &[u8], bytes: u64) -> bool {
     let Some(packets) = family.packets() else { return false };
     let mut at = 0;
@@ -87,8 +87,7 @@ fn begins_with_packets(family: FamilyRef, head: &[u8], bytes: u64) -> bool {
     (1..=bytes).contains(&at)
 }
 
-/// What a file of `bytes` bytes holds, by its first bytes: frames of one family one after the other, or packets of one,
-/// and nothing else.
+/// The content of a file of `bytes` bytes, from its first bytes: only frames, or only packets, of one family.
 #[must_use]
 pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
     if let Some(family) = Format::Auto.families().find(|family| begins_with_packets(*family, head, bytes)) {
@@ -117,11 +116,11 @@ pub fn learn(head: &[u8], bytes: u64) -> Option<DatastreamInfo> {
 
 /// Reads the frames of one chunk, in order.
 pub trait FrameReader {
-    /// What `frame` is.
+    /// Check `frame`.
     fn see(&mut self, frame: &[u8]) -> FrameSeen;
 }
 
-/// Reads frames as they lie in a chunk.
+/// Reads the frames of a chunk in place.
 #[derive(Clone, Copy, Debug)]
 pub struct FramesOf {
     family: FamilyRef,
@@ -130,8 +129,8 @@ pub struct FramesOf {
 }
 
 impl FramesOf {
-    /// A reader for a datastream, if its index tells a format whose frames keep their headers; `verify` whether payloads
-    /// are the pattern.
+    /// A reader for a datastream, if its index has a format whose frames keep their headers; with `verify`, payloads must
+    /// be the pattern.
     #[must_use]
     pub fn datastream(datastream: &Datastream, verify: bool) -> Option<Self> {
         let of = &datastream.info.format;
@@ -151,7 +150,7 @@ impl FramesOf {
         format.family.frames().map(|_| Self { family: format.family, header_at, expected })
     }
 
-    /// What `unit` is: a frame with whatever is kept in front of it.
+    /// Check `unit`: a frame with the octets kept before it.
     #[must_use]
     pub fn see(&self, unit: &[u8]) -> FrameSeen {
         match (unit.get(self.header_at..), self.family.frames()) {

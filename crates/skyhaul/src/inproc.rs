@@ -1,14 +1,14 @@
-//! A queue of packets inside one process: what one stream sends, another receives, as if by a network without loss.
+//! A queue of packets between streams of one process, like a network without loss.
 //!
 //! ```text
 //!   clone.push(packets) ─▶ ▐ packet ▐ packet ▐ packet ▌ ▐ packet ▌ ─▶ clone.poll(…) as a Source
 //!                            one block: equal packets, the last may be shorter, as a train
 //! ```
 //!
-//! Packets are copied once, into blocks that are used again, so that a receiver gets whole trains and a million
-//! packets a second cost no allocation. The queue is bounded in bytes: who pushes into a full queue waits, as long as
-//! it says, and is told. [`close`](InprocQueue::close) ends it: what is queued is still received, then the source is
-//! finished. All clones are one queue, with any number of senders and receivers.
+//! Packets are copied once, into reusable blocks, so that a receiver gets whole trains without allocations. The queue is
+//! bounded in bytes: a push into a full queue waits up to its timeout, and returns whether there was room. After
+//! [`close`](InprocQueue::close) queued packets are still received, then the source is finished. All clones are one
+//! queue, with any number of senders and receivers.
 //!
 //! ```
 //! use skyhaul::{io::source::Source, inproc::InprocQueue};
@@ -22,7 +22,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: the bound may be passed by one block (64 KiB, or one packet) for each sender.
+//! Limits: the bound may be exceeded by one block (64 KiB, or one packet) per sender.
 
 use skyhaul_io::gathered::{Extent, Gathered};
 use skyhaul_io::source::{Source, SourceStats, Train};
@@ -32,19 +32,19 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of a block, if it is more than one packet.
+/// Bytes of a block of more than one packet.
 const BLOCK: usize = 1 << 16;
-/// Below this a packet is copied straight to the end of the queue.
+/// Packets below this size are copied directly to the end of the queue.
 const SMALL: usize = 1 << 12;
-/// Empty blocks that are kept.
+/// Maximum number of empty blocks kept.
 const SPARE: usize = 64;
-/// Trains handed on in one poll.
+/// Maximum number of trains per poll.
 const TRAINS: usize = 32;
 
-/// What a block is taken to cost beside its bytes, so that even empty packets fill the queue.
+/// Overhead counted per block, so that empty packets fill the queue too.
 const BESIDE: usize = 64;
 
-/// Bytes that may wait, unless told otherwise.
+/// Default limit in bytes.
 const LIMIT: usize = 64 << 20;
 
 /// A bounded queue of packets; each clone can send into it and receive from it.
@@ -55,7 +55,7 @@ pub struct InprocQueue {
     handed: Handed,
 }
 
-/// What this clone handed on as a [`Source`].
+/// Packets that this clone delivered as a [`Source`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Handed {
     packets: u64,
@@ -76,7 +76,7 @@ struct State {
     blocks: VecDeque<Block>,
     spare: Vec<Vec<u8>>,
     packets: usize,
-    /// Bytes of all blocks that are queued or being read, with what they cost beside.
+    /// Bytes of all blocks that are queued or being read, including overhead.
     used: usize,
     closed: bool,
     readers_waiting: usize,
@@ -100,7 +100,7 @@ impl Default for InprocQueue {
 }
 
 impl Clone for InprocQueue {
-    /// The same queue; what the clone hands on is counted anew.
+    /// The same queue; the clone's counters start at 0.
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), from: self.from, handed: Handed::default() }
     }
@@ -118,8 +118,7 @@ impl InprocQueue {
         }
     }
 
-    /// The same queue, whose packets pushed from here come from 0.0.0.0:`number`: for receivers that tell senders
-    /// apart.
+    /// The same queue; packets pushed to it come from 0.0.0.0:`number`, for receivers that distinguish senders.
     #[must_use]
     pub fn as_sender(&self, number: u16) -> Self {
         let mut clone = self.clone();
@@ -127,20 +126,20 @@ impl InprocQueue {
         clone
     }
 
-    /// Queue one packet, waiting up to `wait` for room. Whether there was.
+    /// Queue one packet, waiting up to `wait` for room. Returns whether there was room.
     ///
     /// # Errors
-    /// The queue is closed.
+    /// If the queue is closed.
     pub fn push(&self, packet: &[u8], wait: Duration) -> io::Result<bool> {
         let (slices, extents) = ([IoSlice::new(packet)], [Extent { first: 0, bytes: packet.len() }]);
         Ok(self.push_gathered(Gathered::new(&slices, &extents), 0, wait)? == 1)
     }
 
-    /// Queue packets that are gathered from slices, from packet `first` on. Waits up to `wait` for room whenever there
-    /// is none. Returns how many were queued: fewer than all only when `wait` was over.
+    /// Queue packets gathered from slices, from packet `first` on. Waits up to `wait` whenever there is no room. Returns
+    /// how many were queued: fewer than all only after a timeout.
     ///
     /// # Errors
-    /// The queue is closed; what was queued before is still received.
+    /// If the queue is closed; packets queued before are still received.
     pub fn push_gathered(&self, packets: Gathered<'_>, first: usize, wait: Duration) -> io::Result<usize> {
         let mut at = first;
         while at < packets.count() {
@@ -149,7 +148,7 @@ impl InprocQueue {
             let Some(mut state) = self.shared.with_room(wait)? else { break };
             if train.bytes > SMALL || !state.append(of_train, &train, self.from) {
                 let mut bytes = state.spare.pop().unwrap_or_default();
-                // A receiver does not wait while much is copied.
+                // The lock is released during a large copy.
                 drop(state);
                 bytes.reserve_exact(train.bytes);
                 of_train.iter().for_each(|slice| bytes.extend_from_slice(slice));
@@ -170,20 +169,20 @@ impl InprocQueue {
         Ok(at - first)
     }
 
-    /// No more packets come. What is queued is still received.
+    /// Close the queue. Queued packets are still received.
     pub fn close(&self) {
         self.shared.lock().closed = true;
         self.shared.more.notify_all();
         self.shared.room.notify_all();
     }
 
-    /// Whether somebody closed it.
+    /// Whether it is closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.lock().closed
     }
 
-    /// Packets that wait to be received.
+    /// Number of queued packets.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.lock().packets
@@ -213,7 +212,7 @@ fn next_train(packets: Gathered<'_>, first: usize) -> TrainShape {
 }
 
 impl State {
-    /// Put a train behind the last one, as more of the same; whether that was possible.
+    /// Extend the last train by this one; returns whether that was possible.
     fn append(&mut self, slices: &[IoSlice<'_>], train: &TrainShape, from: SocketAddr) -> bool {
         let Some(last) = self.blocks.back_mut() else { return false };
         let whole = last.stride > 0 && last.bytes.len() == last.stride * last.packets;
@@ -230,7 +229,7 @@ impl State {
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic between two statements of a holder leaves counts at worst a packet off.
+        // After a panic of a holder, counts are off by one packet at worst.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,7 +243,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// The state once there is room in it; none when there was none for so long.
+    /// The state once there is room; `None` after the timeout.
     fn with_room(&self, wait: Duration) -> io::Result<Option<MutexGuard<'_, State>>> {
         let mut until = None;
         let mut state = self.open()?;
@@ -260,7 +259,7 @@ impl Shared {
         Ok(Some(state))
     }
 
-    /// A block was read: its memory comes back.
+    /// Reuse the memory of a block that was read.
     fn give_back(&self, block: Block) {
         let mut state = self.lock();
         state.packets -= block.packets;
@@ -270,7 +269,7 @@ impl Shared {
             bytes.clear();
             state.spare.push(bytes);
         }
-        // Half empty: senders that wait have something to do when they wake.
+        // Senders are woken when the queue is half empty.
         if state.senders_waiting > 0 && state.used <= self.limit / 2 {
             self.room.notify_all();
         }
@@ -295,7 +294,7 @@ impl Shared {
     }
 }
 
-/// What is left until then (no end: an hour at a time); none if nothing is.
+/// Time left until then (without a deadline: an hour at a time); `None` if there is none.
 fn remaining(until: Option<Instant>) -> Option<Duration> {
     let Some(until) = until else { return Some(Duration::from_secs(3600)) };
     let left = until.saturating_duration_since(Instant::now());

@@ -7,9 +7,9 @@
 //!                 └────▶ mirror (other hosts)          └─▶ send
 //! ```
 //!
-//! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through
-//! [`recording`]; [`mirror`] sends on what arrives; [`send`] makes packets from files, recordings, patterns and
-//! noise; [`spead`] receives and sends heaps; [`report`] is what all of them say at the end.
+//! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through [`recording`]; [`mirror`]
+//! forwards them; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
+//! [`report`] has the reports of all of them.
 #![forbid(unsafe_code)]
 
 pub mod awake;

@@ -1,4 +1,4 @@
-//! What a thread that panicked said.
+//! Messages of panics.
 
 use std::any::Any;
 

@@ -4,12 +4,12 @@
 //!   Source ─ train ─▶ Engine ─▶ Stream (one per sender)
 //!                       │         ├ learning: holds the first packets until the format is clear
 //!                       │         ├ running:  Layout ▶ Assembly ▶ non-temporal copy into the slot
-//!                       │         └ refused:  nothing we know; counted
+//!                       │         └ rejected: unknown format; counted
 //!                       ├──▶ Mirror   runs of frames, as they arrive, to other hosts
 //!                       └──▶ Sink     finished parts of a stream, in stream order
 //! ```
 //!
-//! One engine per receiving thread; senders stay with their socket, so engines share nothing but the pool.
+//! One engine per receiving thread; senders stay with their socket, so engines share only the pool.
 
 mod admission;
 mod allow;
@@ -45,17 +45,17 @@ pub use receiver::{Receiver, Running};
 pub use sinks::{Collected, Collector};
 pub use tally::{Others, Tally};
 
-/// Where finished parts go. Called on the receiving thread: must not block.
+/// Consumer of finished parts. Called on the receiving thread: must not block.
 pub trait Sink: Send {
     /// A stream's format is known; its parts follow.
     fn stream_began(&mut self, stream: &std::sync::Arc<StreamInfo>);
     /// Nothing more will be added to this part of `stream`.
     fn part(&mut self, stream: &std::sync::Arc<StreamInfo>, part: Part);
-    /// Nothing more will come of `stream`: it gave way to another sender.
+    /// `stream` has ended: it was replaced by another sender.
     fn stream_ended(&mut self, _: &std::sync::Arc<StreamInfo>) {}
     /// The program did not run for this long.
     fn paused(&mut self, _: std::time::Duration) {}
-    /// The receiver has stopped; this was all.
+    /// The receiver has stopped; no more calls follow.
     fn finished(&mut self) {}
 }
 
@@ -77,7 +77,7 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
 }
 
-/// A sink that gives every block straight back.
+/// A sink that discards everything and returns blocks at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere;
 

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //!   Receiver ── Part ──▶ RecordSink ── Chunk ──▶ Writer ──▶ disks
-//!                          numbers chunks in stream order, says how holes are filled
+//!                          numbers chunks in stream order, fills gaps
 //! ```
 //!
-//! Everything is armed by [`Recorder::open`], in the order in which mistakes show: names and disks are looked at,
-//! sockets bound, directories and indexes made. It takes a fraction of a second whatever the memory: the first blocks
-//! are there, the others follow while the recording runs ([`Pool::prepared`]). The first packet after
-//! [`Recorder::start`] is as safe as the millionth.
+//! [`Recorder::open`] prepares everything, so that mistakes show early: it checks names and disks, binds sockets, and
+//! makes directories and indexes. It takes a fraction of a second for any amount of memory: the first blocks are ready,
+//! and the others follow while the recording runs ([`Pool::prepared`]). So the first packet after [`Recorder::start`] is
+//! recorded.
 
 mod objects;
 
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What to record, from where to where.
+/// Options of a recorder.
 #[derive(Clone, Debug)]
 pub struct RecorderOptions {
     /// What to receive.
@@ -43,7 +43,7 @@ pub struct RecorderOptions {
     pub fill: bool,
 }
 
-/// Why a recorder cannot begin.
+/// Why a recorder cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
     /// A disk or the scan's name.
@@ -62,7 +62,7 @@ pub struct Recorder {
     pool: Pool,
     fill: bool,
     flush: Duration,
-    /// Objects of this family are what is recorded.
+    /// The family whose objects are recorded.
     family: Option<FamilyRef>,
 }
 
@@ -81,15 +81,15 @@ pub struct RecordReport {
     /// What was received.
     #[serde(flatten)]
     pub receive: ReceiveReport,
-    /// What became of it on the disks.
+    /// The report of the disks.
     pub recording: RecordingReport,
-    /// Heaps for which the disks gave no memory back.
+    /// Heaps lost because the disks freed no memory.
     #[serde(default)]
     pub heaps_not_recorded: u64,
 }
 
 impl RecordReport {
-    /// Whether everything that the kernel delivered is safe on a disk, and nothing went wrong on the way.
+    /// Whether everything that the kernel delivered is safe on a disk, without errors.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.recording.is_whole()
@@ -107,10 +107,10 @@ impl RecordReport {
 }
 
 impl Recorder {
-    /// Arm everything: memory, disks, sockets, targets.
+    /// Prepare everything: memory, disks, sockets, targets.
     ///
     /// # Errors
-    /// The first thing that cannot be had.
+    /// The first failure.
     pub fn open(options: RecorderOptions) -> Result<Self, RecorderError> {
         options.writer.check()?;
         let pool = Pool::new(&options.pool)?;
@@ -170,7 +170,7 @@ impl Recording {
         &mut self.running
     }
 
-    /// Bytes of receive buffer that the kernel granted, the least of all sockets.
+    /// Receive buffer granted by the kernel in bytes, the minimum of all sockets.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
         self.running.socket_buffer()
@@ -188,11 +188,11 @@ impl Recording {
         self.writer.status()
     }
 
-    /// Take in what the kernel holds, write it all, and report. Disks may take up to `deadline` for it.
+    /// Read what the kernel holds, write everything, and report. Disks may take up to `deadline` for it.
     #[must_use]
     pub fn finish(self, deadline: Duration) -> RecordReport {
         let mut receive = self.running.finish();
-        // An operator finds all of them in one place, and readers of the index too.
+        // All events are in one place, for operators and for readers of the index.
         receive.events.drain(..).for_each(|event| self.writer.keep_event(event));
         let recording = match Arc::try_unwrap(self.writer) {
             Ok(writer) => writer.finish(deadline),
@@ -208,7 +208,7 @@ impl Recording {
 /// Streams that are in the index as soon as they are known.
 const EAGER: usize = 64;
 
-/// One thread's way from parts to chunks.
+/// Makes chunks from the parts of one thread.
 struct RecordSink {
     writer: Arc<Writer>,
     fill: bool,
@@ -235,8 +235,8 @@ impl RecordSink {
 }
 
 impl Sink for RecordSink {
-    /// Readers may follow it from here on. Where senders are very many, a stream has its directory only when there is
-    /// something to put there.
+    /// Readers may follow it from here on. If there are very many senders, a stream gets its directory only with its
+    /// first chunk.
     fn stream_began(&mut self, stream: &Arc<StreamInfo>) {
         if self.streams.len() < EAGER {
             self.begin(stream);
@@ -277,7 +277,7 @@ impl Sink for RecordSink {
     }
 }
 
-/// What readers of the recording need to know of a stream.
+/// The description of a stream for readers of the recording.
 fn describe(stream: &StreamInfo, frames_per_second: Option<u32>) -> DatastreamInfo {
     let format = &stream.format;
     let suffix = if stream.id == 0 { String::new() } else { format!("_ds{}", stream.id) };
@@ -323,8 +323,8 @@ impl Recorded {
     }
 }
 
-/// Times of a chunk's first and last frame. The part knows those of frames that came; before and behind these lie
-/// the missing ones that the chunk holds as well.
+/// Times of a chunk's first and last frame. The part has those of frames that arrived; missing frames may precede and
+/// follow them.
 fn times(stream: &StreamInfo, part: &Part) -> [Option<(i64, u32)>; 2] {
     let units = part.units(stream.unit_bytes);
     let group = stream.format.group() as u64;
@@ -338,7 +338,7 @@ fn times(stream: &StreamInfo, part: &Part) -> [Option<(i64, u32)>; 2] {
     [first_time, part.last_time.and_then(|time| moved(time, to_end, part))]
 }
 
-/// The time `frames` later; `None` where that may be in another second and the frame rate is not known.
+/// The time `frames` later; `None` if that may be in another second and the frame rate is unknown.
 fn moved(time: FrameTime, frames: i64, part: &Part) -> Option<(i64, u32)> {
     if frames == 0 {
         return Some((time.unix_seconds, time.frame));
@@ -355,8 +355,8 @@ fn filler(format: &StreamFormat, frames_per_second: Option<u32>) -> Arc<Filler> 
     Arc::new(Filler::new(format))
 }
 
-/// Fill a chunk's holes. The filler counts threads from the start of an object, so a chunk that begins within a group
-/// of threads is shown to it from the group's start on, those before it as missing too.
+/// Fill a chunk's gaps. The filler counts threads from the start of an object, so a chunk that begins within a group of
+/// threads is passed from the group's start on, with the frames before the chunk as missing.
 fn fill(
     filler: &Filler,
     unit: usize,

@@ -1,7 +1,7 @@
-//! What happened, as data. One report feeds text, `--json`, plots and tests.
+//! Reports as data, used for text, `--json`, plots and tests.
 //!
-//! Losses are told by place. What a sender counted as sent is either in a counter of the layers below or in
-//! `placed`; the first layer whose count falls short names the place:
+//! Losses are reported by place. Every packet sent is either in a counter of one of these layers or in `placed`; the
+//! first layer whose count falls short is the place of the loss:
 //!
 //! ```text
 //!   sent ─▶ interface ─▶ socket ─▶ stream.packets ─▶ stream.placed ─▶ recorded ─▶ acknowledged
@@ -24,10 +24,10 @@ use serde::{Deserialize, Serialize};
 use skyhaul_core::placement::Rejects;
 use std::collections::BTreeMap;
 
-/// Version of the JSON reports; grows when a field changes its meaning or goes.
+/// Version of the JSON reports; increases when a field changes its meaning or is removed.
 pub const VERSION: u32 = 2;
 
-/// Why packets were refused: reason and count, only reasons that occurred.
+/// Rejected packets: reason and count, only reasons that occurred.
 pub type RejectCounts = BTreeMap<String, u64>;
 
 /// Counts by name.
@@ -45,13 +45,13 @@ pub struct StreamSummary {
     pub sender: String,
     /// Where it was received.
     pub listen: String,
-    /// What it is, in words.
+    /// Description of its format.
     pub format: String,
     /// Bytes kept of each packet.
     pub frame_bytes: u32,
     /// VDIF threads in it.
     pub threads: Vec<u16>,
-    /// Frames per second of each thread, where known.
+    /// Frames per second of each thread, if known.
     pub frames_per_second: Option<u32>,
     /// Packets received.
     pub packets: u64,
@@ -59,17 +59,17 @@ pub struct StreamSummary {
     pub bytes: u64,
     /// Frames in their place.
     pub placed: u64,
-    /// Frames of the stream's span that never came in time.
+    /// Frames of the stream's span that did not arrive in time.
     pub lost: u64,
     /// `lost` of all frames in the stream's span.
     pub loss_fraction: f64,
     /// Why packets were refused.
     pub rejects: RejectCounts,
-    /// Packets that came behind a later one.
+    /// Packets that arrived after a later one.
     pub reordered: u64,
     /// How far behind, in packets.
     pub reorder_extent: Distribution,
-    /// Nanoseconds between the kernel's arrival times of trains that follow each other: the stream's jitter.
+    /// Nanoseconds between the kernel's arrival times of consecutive trains: the stream's jitter.
     pub arrival_gaps_ns: Distribution,
     /// Lengths of runs of lost frames.
     pub loss_runs: Distribution,
@@ -83,12 +83,12 @@ pub struct StreamSummary {
     pub first_time: Option<(i64, u32)>,
     /// Time of the last frame.
     pub last_time: Option<(i64, u32)>,
-    /// What is odd about its headers.
+    /// Deviations of its headers from the standard.
     pub quirks: Vec<String>,
 }
 
 impl StreamSummary {
-    /// From a stream's books.
+    /// From a stream's report.
     #[must_use]
     pub fn new(info: &StreamInfo, report: &StreamReport) -> Self {
         let lost = report.sequence.lost;
@@ -155,7 +155,7 @@ fn add_counts(all: &mut RejectCounts, more: &Rejects) {
     }
 }
 
-/// CPU time, and what it bought.
+/// CPU time, in total and per byte.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Cpu {
     /// Seconds of the receiving (or sending) threads.
@@ -170,7 +170,7 @@ pub struct Cpu {
     pub joules_per_gb: Option<f64>,
 }
 
-/// What was received.
+/// Report of a receiver.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReceiveReport {
     /// [`VERSION`].
@@ -181,18 +181,18 @@ pub struct ReceiveReport {
     pub bits_per_second: f64,
     /// Every socket.
     pub sources: Vec<SourceReport>,
-    /// Every stream, but for those in `other_streams`.
+    /// Every stream, except those in `other_streams`.
     pub streams: Vec<StreamSummary>,
     /// Streams that gave way to richer ones and are not listed one by one.
     #[serde(default)]
     pub other_streams: OtherStreams,
-    /// Packets of senders that were no stream.
+    /// Packets of senders that were not a stream.
     pub strangers: u64,
-    /// Why those were refused.
+    /// Rejections of those, by reason.
     pub stranger_rejects: RejectCounts,
-    /// Where frames were sent on to.
+    /// Destinations to which frames were forwarded.
     pub forward: Vec<TargetReport>,
-    /// Frames, heaps and events whose payload was not what the pattern says.
+    /// Frames, heaps and events whose payload was not the pattern.
     pub pattern_errors: Option<u64>,
     /// Why it ended; empty while it runs.
     #[serde(default)]
@@ -203,22 +203,22 @@ pub struct ReceiveReport {
     /// Bytes of payload of heaps and events.
     #[serde(default)]
     pub payload_bytes: u64,
-    /// Every counter of their tables that is not 0, but for refused packets.
+    /// Every non-zero counter of their tables, except rejected packets.
     #[serde(default)]
     pub counters: BTreeMap<String, u64>,
-    /// Packets received, of whatever.
+    /// Packets received, of any kind.
     #[serde(default)]
     pub packets: u64,
     /// Bytes in them: datagram payload.
     #[serde(default)]
     pub wire_bytes: u64,
-    /// Why packets were refused, of whatever.
+    /// Packets rejected, of any kind, by reason.
     #[serde(default)]
     pub rejects: RejectCounts,
-    /// A privilege that was missing, a sink that failed, and what would help.
+    /// Missing privileges and failed sinks, with remedies.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// What an operator should know: pauses, senders that were refused, memory that came late.
+    /// Events for the operator: pauses, rejected senders, delayed memory.
     #[serde(default)]
     pub events: Vec<Event>,
     /// Errors that ended a receiving thread: what it would have received after that is missing.
@@ -276,8 +276,8 @@ impl ReceiveReport {
         self.streams.iter().map(|s| s.lost).sum::<u64>() + self.other_streams.lost
     }
 
-    /// Whether everything that reached this host was taken and is right; of heaps and events, also whether all came that
-    /// was sent, as far as that is known.
+    /// Whether everything that reached this host was received correctly; for heaps and events, also whether all that were
+    /// sent arrived, as far as known.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         let taken = self.kernel_drops() == 0 && self.no_buffer() == 0 && self.cut_short() == 0;
@@ -290,7 +290,7 @@ impl ReceiveReport {
             self.objects.values().map(|n| n.incomplete + n.missing.unwrap_or(0) + n.ring_full).sum();
         let outside = self.rejects.get("outside").copied().unwrap_or(0);
         let unread: u64 = self.sources.iter().map(|s| s.truncated + s.malformed + s.fragments).sum();
-        // Nothing but refused packets is nothing.
+        // If all packets were rejected, nothing was received.
         let all_refused = self.packets + unread > 0 && self.rejects.values().sum::<u64>() >= self.packets;
         let nothing = self.streams.is_empty() && all_refused;
         self.objects.is_empty() || lost + outside + self.repeated() + self.left_at_the_end() == 0 && !nothing
@@ -315,13 +315,13 @@ impl ReceiveReport {
         self.rejects.get("no_buffer").copied().unwrap_or_default()
     }
 
-    /// Captures that end within a record, or in what is none.
+    /// Captures that end within a record, or have an invalid record.
     #[must_use]
     pub fn cut_short(&self) -> u64 {
         self.sources.iter().map(|s| s.cut_short).sum()
     }
 
-    /// Packets that the kernel had and this program did not take in time.
+    /// Packets dropped by the kernel because this program was too slow.
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
         self.sources.iter().map(|s| s.socket_drops).sum()

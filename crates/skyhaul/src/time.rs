@@ -1,6 +1,6 @@
-//! Times as people at a telescope write them. All are UTC, whatever the host's time zone.
+//! Times in the formats used at telescopes. All are UTC, regardless of the host's time zone.
 //!
-//! | written | is |
+//! | format | meaning |
 //! |---|---|
 //! | `2026-11-21T03:00:00Z` | ISO 8601; `+01:00` in place of `Z` is taken into account, neither means UTC |
 //! | `2026y325d03h00m00s` | VEX: year, day of the year, hour, minute, second; what is left out at the end is 0 |
@@ -12,12 +12,12 @@
 //! assert!(parse("2026y366d00h").unwrap_err().to_string().contains("2026 has 365 days"));
 //! ```
 //!
-//! Limit: whole seconds. A fraction is rounded up, so that what begins or ends there does so no earlier than it says.
-//! Leap seconds (`23h59m60s`) have no UNIX time and are refused.
+//! Limit: whole seconds. A fraction is rounded up, so that an action is never early. Leap seconds (`23h59m60s`) have no
+//! UNIX time and are rejected.
 
 use std::fmt;
 
-/// Text that is not a time: what is wrong with it.
+/// Text that is not a valid time, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotATime {
     text: String,
@@ -29,17 +29,17 @@ impl fmt::Display for NotATime {
         let Self { text, wrong } = self;
         write!(
             f,
-            "'{text}' is no time: {wrong}\nhint: write it in UTC, like 2026-11-21T03:00:00Z or 2026y325d03h00m00s, or as a UNIX second"
+            "'{text}' is not a valid time: {wrong}\nhint: write it in UTC, like 2026-11-21T03:00:00Z or 2026y325d03h00m00s, or as a UNIX second"
         )
     }
 }
 
 impl std::error::Error for NotATime {}
 
-/// UNIX seconds of `text`, in any of the ways of the [module](self).
+/// UNIX seconds of `text`, in any format of the [module](self).
 ///
 /// # Errors
-/// Which part of it cannot be.
+/// The part of it that is invalid.
 pub fn parse(text: &str) -> Result<i64, NotATime> {
     let text = text.trim();
     let read = text.parse().or_else(|_| if is_vex(text) { vex(text) } else { iso(text) });
@@ -78,12 +78,12 @@ fn vex(text: &str) -> Result<i64, String> {
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let legal = digits(whole) && whole.len() <= 4 && decimals.is_none_or(digits);
         let value = whole.parse().ok().filter(|_| legal);
-        *field = value.ok_or_else(|| format!("`{number}` is no {name}"))?;
+        *field = value.ok_or_else(|| format!("`{number}` is not a valid {name}"))?;
         fraction = decimals.is_some_and(|decimals| decimals.bytes().any(|b| b != b'0'));
         (rest, given) = (behind, given + 1);
     }
     if !rest.is_empty() {
-        return Err(format!("`{rest}` stands behind the second"));
+        return Err(format!("unexpected `{rest}` after the second"));
     }
     if given < 2 {
         return Err("the day of the year (`d`) is missing".into());
@@ -91,14 +91,14 @@ fn vex(text: &str) -> Result<i64, String> {
     let [year, day, hour, minute, second] = fields;
     for (value, most, name) in [(hour, 23, "hour"), (minute, 59, "minute"), (second, 59, "second")] {
         if value > most {
-            return Err(format!("{name} {value} is beyond {most}"));
+            return Err(format!("{name} {value} exceeds {most}"));
         }
     }
     let first = i16::try_from(year).ok().and_then(|year| jiff::civil::Date::new(year, 1, 1).ok());
-    let first = first.ok_or_else(|| format!("there is no year {year}"))?;
+    let first = first.ok_or_else(|| format!("year {year} is out of range"))?;
     let days = i64::from(first.days_in_year());
     if !(1..=days).contains(&day) {
-        return Err(format!("{year} has {days} days, and there is no day {day}"));
+        return Err(format!("day {day} is out of range: {year} has {days} days"));
     }
     let midnight = utc(first.into())?;
     Ok(midnight + (((day - 1) * 24 + hour) * 60 + minute) * 60 + second + i64::from(fraction))
@@ -113,7 +113,7 @@ fn iso(text: &str) -> Result<i64, String> {
     let time = text.split_once(['T', 't', ' ']).map(|(_, time)| time);
     let plain = time.is_some_and(|time| time.bytes().all(|b| b.is_ascii_digit() || b":.".contains(&b)));
     if !plain {
-        return Err("it is written in none of the known ways".into());
+        return Err("unknown format".into());
     }
     let time: jiff::civil::DateTime = text.parse().map_err(|error: jiff::Error| error.to_string())?;
     utc(time)
@@ -162,25 +162,25 @@ mod tests {
     #[test]
     fn what_cannot_be_is_told_with_its_reason() {
         for (text, wrong) in [
-            ("yesterday", "none of the known ways"),
-            ("", "none of the known ways"),
-            ("2026-11-23", "none of the known ways"),
-            ("2026-11-23T03:00[Europe/London]", "none of the known ways"),
+            ("yesterday", "unknown format"),
+            ("", "unknown format"),
+            ("2026-11-23", "unknown format"),
+            ("2026-11-23T03:00[Europe/London]", "unknown format"),
             ("2026-02-29T03:00:00", "2026-02-29"),
             ("2026y", "the day of the year (`d`) is missing"),
-            ("2026y366d", "2026 has 365 days, and there is no day 366"),
+            ("2026y366d", "day 366 is out of range: 2026 has 365 days"),
             ("2024y367d", "2024 has 366 days"),
-            ("2026y0d", "no day 0"),
-            ("2026y123d24h", "hour 24 is beyond 23"),
-            ("2026y123d03h60m", "minute 60 is beyond 59"),
-            ("2026y123d03h00m60s", "second 60 is beyond 59"),
+            ("2026y0d", "day 0 is out of range"),
+            ("2026y123d24h", "hour 24 exceeds 23"),
+            ("2026y123d03h60m", "minute 60 exceeds 59"),
+            ("2026y123d03h00m60s", "second 60 exceeds 59"),
             ("2026y123d03h00s", "the minute (`m`) is missing before `00s`"),
             ("2026y123d03", "the hour (`h`) is missing before `03`"),
-            ("2026y123d03h00m00sZ", "`Z` stands behind the second"),
-            ("2026y123d03h00.5m", "`00.5` is no minute"),
-            ("2026y123d03h00m.s", "`.` is no second"),
-            ("2026y+12d", "`+12` is no day of the year"),
-            ("26026y123d", "`26026` is no year"),
+            ("2026y123d03h00m00sZ", "unexpected `Z` after the second"),
+            ("2026y123d03h00.5m", "`00.5` is not a valid minute"),
+            ("2026y123d03h00m.s", "`.` is not a valid second"),
+            ("2026y+12d", "`+12` is not a valid day of the year"),
+            ("26026y123d", "`26026` is not a valid year"),
         ] {
             let said = parse(text).unwrap_err().to_string();
             assert!(said.contains(wrong) && said.contains("\nhint: "), "{text}: {said}");

@@ -225,7 +225,7 @@ fn wrong_use_is_told_with_a_hint() {
         (format!("receive {ANY} --start 100 --stop 50"), "hint: both are data times"),
         (format!("receive {ANY} --stop-at 1"), "date -u"),
         (format!("receive {ANY} --stop-at 1970y001d00h00m01s"), "date -u"),
-        (format!("receive {ANY} --start 2026y366d00h"), "2026 has 365 days, and there is no day 366"),
+        (format!("receive {ANY} --start 2026y366d00h"), "day 366 is out of range: 2026 has 365 days"),
         (format!("receive {ANY} --memory 1MiB --chunk 2MiB"), "hint: increase --memory"),
         ("receive --pcap /".to_owned(), "hint: this is a directory"),
         (format!("record --scan s --disk {disk} --disk {disk}/. {ANY}"), "hint: name each disk once"),
@@ -255,7 +255,7 @@ fn wrong_use_is_told_with_a_hint() {
         ),
         (
             "send --rate max --to udp://127.0.0.1:9 --pattern --payload 7".to_owned(),
-            "hint: such as --payload 8000",
+            "hint: for example --payload 8000",
         ),
         ("send --to udp://127.0.0.1:9 --pattern --stream 1".to_owned(), "--scan"),
         ("send --to udp://127.0.0.1:9".to_owned(), "sending a pattern without limit"),

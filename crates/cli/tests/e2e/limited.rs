@@ -110,7 +110,7 @@ fn what_cannot_be_compared_is_told_with_the_next_step() {
     let directory = tempfile::tempdir().unwrap();
     for (program, told) in [
         ("no-such-program {port}", "check the name"),
-        ("sh -c exit {port}", "see what it says when you start it: sh -c exit {port}"),
+        ("sh -c exit {port}", "start it by hand to see its messages: sh -c exit {port}"),
     ] {
         let mut line = bench(&directory, "--receiver-cpu 100% --time 10ms --rounds 1");
         line.extend(["--against".to_owned(), program.to_owned()]);

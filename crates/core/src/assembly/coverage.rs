@@ -6,13 +6,13 @@
 use crate::placement::{Grain, Reject};
 use std::ops::Range;
 
-/// The parts of one object that are there.
+/// The parts of one object that have arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
     kind: Kind,
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     bytes: u64,
-    /// End of the furthest part that is there.
+    /// End of the furthest part that has arrived.
     high: u64,
 }
 
@@ -23,10 +23,10 @@ enum Kind {
 }
 
 impl Coverage {
-    /// Nothing of an object of at most `object_bytes` bytes.
+    /// Empty coverage of an object of at most `object_bytes` bytes.
     ///
     /// # Panics
-    /// If a unit is 0 bytes: a programmer's error.
+    /// If a unit is 0 bytes.
     #[must_use]
     pub fn new(grain: Grain, object_bytes: u64) -> Self {
         let kind = match grain {
@@ -40,11 +40,12 @@ impl Coverage {
         Self { kind, bytes: 0, high: 0 }
     }
 
-    /// Whether the part may be written: nothing of it is there yet.
+    /// Check that no byte of the part has arrived yet, so that it may be written.
     ///
     /// # Errors
-    /// [`Reject::Duplicate`] if all of it is there, [`Reject::Overlap`] if some of it is,
-    /// [`Reject::Fragmented`] if it would be one run too many, [`Reject::Outside`] if it is not made of whole units.
+    /// [`Reject::Duplicate`] if all of it has arrived, [`Reject::Overlap`] if some of it has,
+    /// [`Reject::Fragmented`] if it would exceed the number of runs, [`Reject::Outside`] if it does not
+    /// consist of whole units.
     #[inline]
     pub fn admits(&self, part: &Range<u64>) -> Result<(), Reject> {
         match &self.kind {
@@ -58,7 +59,7 @@ impl Coverage {
         }
     }
 
-    /// Note that the part is there. Call only after [`Coverage::admits`] said yes.
+    /// Record the part as arrived. Call it only after [`Coverage::admits`] returned `Ok`.
     #[inline]
     pub fn insert(&mut self, part: &Range<u64>) {
         debug_assert_eq!(self.admits(part), Ok(()));
@@ -74,7 +75,7 @@ impl Coverage {
         self.high = self.high.max(part.end);
     }
 
-    /// Forget all, for the next object; what memory there is stays.
+    /// Clear it for the next object, and keep the memory.
     pub fn clear(&mut self) {
         match &mut self.kind {
             Kind::Units { bits, .. } => bits.fill(0),
@@ -83,19 +84,19 @@ impl Coverage {
         (self.bytes, self.high) = (0, 0);
     }
 
-    /// Bytes that are there.
+    /// Bytes that have arrived.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// End of the furthest part that is there, in bytes.
+    /// End of the furthest part that has arrived, in bytes.
     #[must_use]
     pub fn high(&self) -> u64 {
         self.high
     }
 
-    /// First byte that is there.
+    /// First byte that has arrived.
     #[must_use]
     pub fn low(&self) -> Option<u64> {
         match &self.kind {
@@ -107,7 +108,7 @@ impl Coverage {
         }
     }
 
-    /// What is missing of `within`, as ascending, disjoint, non-adjacent byte ranges.
+    /// The missing parts of `within`: ascending, disjoint, non-adjacent byte ranges.
     #[must_use]
     pub fn missing(&self, within: Range<u64>) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
@@ -129,7 +130,7 @@ impl Coverage {
                     }
                     at = to;
                 }
-                // Ends of an object, or of a part of it, that are no ends of a unit.
+                // An object, or a part of it, may end within a unit.
                 if let Some(first) = out.first_mut() {
                     first.start = first.start.max(within.start);
                 }
@@ -154,7 +155,7 @@ impl Coverage {
         out
     }
 
-    /// End of what is there without a gap from `start` on; `start` if nothing is.
+    /// End of the contiguous part that begins at `start`; `start` if that is missing.
     #[must_use]
     pub fn prefix(&self, start: u64) -> u64 {
         match &self.kind {
@@ -176,7 +177,7 @@ impl Coverage {
     }
 }
 
-/// Which unit begins where the part does.
+/// The unit that begins where the part begins.
 fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
     // 32-bit division is several times cheaper than 64-bit, and objects over 4 GiB are rare.
     let (at, rest) = match (u32::try_from(part.start), u32::try_from(unit)) {
@@ -186,8 +187,8 @@ fn unit_of(unit: u64, part: &Range<u64>) -> Option<usize> {
     (rest == 0).then_some(at as usize)
 }
 
-/// The words that hold the flags of several units, and which of their bits these are. `None` if the part is not made of whole
-/// units.
+/// The words that hold the flags of the part's units, with a mask of these bits. `None` if the part does not
+/// consist of whole units.
 fn words_of(unit: u64, part: &Range<u64>) -> Option<impl Iterator<Item = (usize, u64)>> {
     let first = unit_of(unit, part)?;
     let bytes = part.end.checked_sub(part.start).filter(|bytes| *bytes > 0 && bytes.is_multiple_of(unit))?;

@@ -1,26 +1,28 @@
-//! Objects that have a key and no order (heaps, events, messages), each handed on when it is complete.
+//! Objects that have a key and no order (heaps, events, messages), each retired when it is complete.
 //!
 //! ```text
-//!   packet of 41 ─┐                          window: at most so many, oldest first
+//!   packet of 41 ─┐                          window: a fixed maximum, oldest first
 //!                 ├─▶ one look-up ─▶ live    │ 38 ██░██  40 ████░  41 █░░ │ ─▶ complete, or the window or its
 //!                 │                  new ───▶│ opens when committed       │     deadline passed it ─▶ retired
 //!                 │                  whole ─────────────────────────────────▶ retired: it was never live
 //!                 └─▶ finished: late or a duplicate
 //! ```
 //!
-//! * [`reserve`](super::Window::reserve) finds the place of a part, or says why it has none, before a byte is written;
-//!   [`commit`](super::Slot::commit) says the bytes are there. A slot dropped uncommitted never happened.
-//! * Objects retire in any order, each once: a numbered object has no place in a sequence of which one could say that it
-//!   is passed, so nothing waits for another (decision 0007).
-//! * An object without a told size grows, and ends by the window, its deadline or the end of the stream.
-//! * Objects of which nothing came are counted by the gaps in their sender's counters: [`Sequence`](super::Sequence).
-//! * The last `remember` objects that retired are remembered by their whole key, so that a doubled or late packet does not
-//!   begin one again; an object that was not finished is never refused for one that was. Where counters have few bits, no
-//!   more than a quarter of the way on which they come round is remembered.
+//! * [`reserve`](super::Window::reserve) finds the place of a part, or rejects it, before a byte is written;
+//!   [`commit`](super::Slot::commit) records the bytes as written. A slot dropped without a commit has no
+//!   effect.
+//! * Objects retire in any order, each once: their numbers do not define a sequence, so no object waits for
+//!   another (decision 0007).
+//! * An object of unknown size grows, and is retired by the window, its deadline or the end of the stream.
+//! * Objects of which nothing arrived are counted from the gaps in their sender's counters:
+//!   [`Sequence`](super::Sequence).
+//! * The last `remember` retired objects are remembered by their whole key, so that a duplicate or late
+//!   packet does not begin one again, and a new object is never rejected because of a hash collision. Where
+//!   counters have few bits, at most a quarter of their period is remembered.
 //!
-//! It never blocks, reads no clock, knows no format. An object that is one part costs one look-up and no allocation; a part
-//! of the same object as the one before costs no look-up. Memory is fixed: at most `window` objects for each substream, each
-//! with one block and at most `runs` ranges, and the memory of `remember` keys.
+//! It never blocks, reads no clock and depends on no format. An object of one part costs one look-up and no
+//! allocation; a part of the same object as the previous one costs no look-up. Memory is bounded: at most
+//! `window` objects for each substream, each with one block and at most `runs` ranges, and `remember` keys.
 //!
 //! ```
 //! use skyhaul_core::assembly::{Cause, Keyed, KeyedConfig, Slot, Window};
@@ -30,7 +32,7 @@
 //! let key = Key::of(7);
 //! for offset in [4, 0] {
 //!     let part = Placement { key, offset, length: 4, size: Some(8), ..Placement::default() };
-//!     // Memory for a new object, or more of it for one that outgrew `old`.
+//!     // Memory for a new object, or more memory for one that has outgrown `old`.
 //!     let room = |bytes: u64, old: Option<Vec<u8>>| {
 //!         let mut block = old.unwrap_or_default();
 //!         block.resize(bytes as usize, 0);
@@ -74,17 +76,17 @@ pub struct Keyed<B> {
     finished: Finished,
     laps: Laps,
     retired: VecDeque<Retired<B>>,
-    /// Where the last part was put: nearly always where the next one belongs.
+    /// The slot of the last part: nearly always that of the next one.
     hint: u32,
-    /// The latest time that was told. Time never goes back, whatever several readers' clocks say.
+    /// The latest time passed in. It never goes back, even if the clocks of several readers differ.
     now: Nanos,
 }
 
 impl<B> Keyed<B> {
-    /// No object yet.
+    /// An empty window.
     ///
     /// # Panics
-    /// If the limits are none: see [`KeyedConfig::check`]. A programmer's error.
+    /// If [`KeyedConfig::check`] rejects the limits.
     #[must_use]
     pub fn new(config: KeyedConfig) -> Self {
         if let Err(why) = config.check() {
@@ -111,7 +113,7 @@ impl<B> Keyed<B> {
         })
     }
 
-    /// The live object of this key. One that is finished is an error for this many bytes of it.
+    /// The live object with this key. If the object is finished, `bytes` of it are rejected.
     #[inline]
     fn find(&mut self, key: Key, bytes: u64) -> Result<Option<u32>, Reject> {
         match self.known(key) {
@@ -121,7 +123,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Whether the live object at `at` is of the counter's last time round: it has then retired.
+    /// Whether the live object at `at` is of the counter's previous period; if so, it has been retired.
     #[inline]
     fn gives_way(&mut self, at: u32) -> bool {
         let live = self.table.at(at);
@@ -132,13 +134,14 @@ impl<B> Keyed<B> {
         gives
     }
 
-    /// Objects of which all bytes were refused again, the last of them [`RESTART`](Self::RESTART) or longer after they were
-    /// finished, since this was last asked. A network does not do that: counters were used again.
+    /// Finished objects that arrived again in full, [`RESTART`](Self::RESTART) or longer after they were
+    /// finished, since the last call. A network does not delay duplicates that long: the sender uses its
+    /// counters again.
     pub fn take_repeated(&mut self) -> u64 {
         std::mem::take(&mut self.finished.repeated)
     }
 
-    /// Whether the part has a place in the live object at `at`; the object grows if it must.
+    /// Check that the part has a place in the live object at `at`, and grow the object if necessary.
     #[inline]
     fn admit(
         &mut self,
@@ -154,7 +157,7 @@ impl<B> Keyed<B> {
             (None, Some(told)) if live.seen.high() > told => return Err(Reject::Outside),
             _ => {}
         }
-        // A part without bytes covers nothing.
+        // An empty part covers nothing.
         let missed = match self.config.in_order {
             _ if part.is_empty() => Ok(()),
             true => in_order(part, live.seen.high()),
@@ -173,7 +176,7 @@ impl<B> Keyed<B> {
         missed
     }
 
-    /// More memory for an object: all that it will need if its size is told, else at least twice what it has.
+    /// More memory for an object: its whole size if that is known, else at least twice what it has.
     #[cold]
     fn grow(
         &mut self,
@@ -200,7 +203,7 @@ impl<B> Keyed<B> {
         Err(Reject::NoBuffer)
     }
 
-    /// An object is live from now on, with nothing in it.
+    /// Make an empty object live.
     #[inline]
     fn open(&mut self, key: Key, block: B, room: u64, first: Nanos, number_bits: u8) -> u32 {
         self.make_way(key);
@@ -211,7 +214,7 @@ impl<B> Keyed<B> {
         at
     }
 
-    /// An object begins. Where counters come round, one with its key may be among the finished.
+    /// An object begins. Where counters wrap around, one with its key may be among the finished.
     #[inline]
     fn take_turn(&mut self, key: Key, number_bits: u8) -> Turn {
         let turn = self.laps.begin(key, number_bits);
@@ -227,28 +230,28 @@ impl<B> Keyed<B> {
         turn
     }
 
-    /// A full window gives up its oldest object for the one of this key.
+    /// If the window is full, retire its oldest object to make room for the one with this key.
     fn make_way(&mut self, key: Key) {
         if let Some(oldest) = self.table.oldest_beyond(self.config.window, key) {
             self.retire(oldest, Cause::Window);
         }
     }
 
-    /// How many objects are under construction.
+    /// Number of objects under construction.
     #[must_use]
     pub fn live(&self) -> usize {
         self.table.len()
     }
 
-    /// A packet of object `start` says that its sender begins, perhaps anew: what is finished of this source may come
-    /// again. Call it before the packet is reserved, for each such packet.
+    /// A packet of object `start` marks the start of its sender, perhaps after a restart: finished objects of
+    /// this source may be sent again. Call it before `reserve`, for each such packet.
     ///
-    /// A start object that is live or was finished within [`RESTART`](Self::RESTART) began already: this packet is more of
-    /// it, or a copy. Later, it is a sender that began anew with the same counter. Live objects stay as they are while
-    /// something may be on its way for them; those of a sender with a number end, if that is `RESTART` ago, so that
-    /// they are not filled up with what is sent now.
+    /// If the start object is live, or was finished within [`RESTART`](Self::RESTART), this packet is another
+    /// part of it or a duplicate. Later, the sender has restarted with the same counter. Live objects are
+    /// kept while packets for them may still be under way; those of a numbered source to which nothing was
+    /// added for `RESTART` are retired, so that packets sent now are not added to them.
     ///
-    /// Whether it is a beginning, and no packet more of one.
+    /// Returns whether this packet begins the start object, rather than continuing it.
     pub fn forget(&mut self, start: Key, now: Nanos) -> bool {
         self.now = self.now.max(now);
         match self.known(start) {
@@ -268,18 +271,18 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Whether the object at `at` is of this numbered source, and nothing is on its way for it any more.
+    /// Whether the object at `at` is of this numbered source, and no packets for it are under way any more.
     fn is_over(&self, at: u32, source: u64) -> bool {
         let live = self.table.at(at);
         source != 0 && live.key.source == source && self.now.since(live.last) >= Self::RESTART
     }
 
-    /// How long after it was finished a start object cannot be another one: longer than a network keeps a copy, shorter
-    /// than it takes to start a program again.
+    /// A start object that arrives within this time after it was finished is a duplicate: longer than a
+    /// network delays duplicates, shorter than a program takes to restart.
     pub const RESTART: Nanos = finished::RESTART;
 }
 
-/// Whether `part` is what comes next after `there` bytes.
+/// Check that `part` is the next one after `there` bytes.
 #[inline]
 fn in_order(part: &Range<u64>, there: u64) -> Result<(), Reject> {
     match part.start {

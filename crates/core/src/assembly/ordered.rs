@@ -1,4 +1,4 @@
-//! A stream's objects under construction, handed on in order.
+//! A stream's objects under construction, retired in order.
 //!
 //! ```text
 //!              horizon                              newest
@@ -12,14 +12,14 @@
 //!   [`commit`](Slot::commit) says the bytes are there. A slot dropped uncommitted never happened.
 //! * Objects retire in order, each part of the stream exactly once: when complete, when the window passes
 //!   them, when the stream falls silent, or at the end. What is missing is reported, never guessed.
-//! * It holds at most `window` blocks, and one more for a suspect. It allocates per object, never per packet. No free
-//!   block is [`Reject::NoBuffer`], a counter.
-//! * Objects have numbers and no source: [`Key::source`](crate::placement::Key::source) is not looked at.
+//! * It holds at most `window` blocks, and one more for a suspect. It allocates per object, never per packet.
+//!   If no block is free, the packet is rejected with [`Reject::NoBuffer`].
+//! * Objects are identified by number only: [`Key::source`](crate::placement::Key::source) is ignored.
 //!
-//! One packet with an absurd number cannot move the window. A packet more than `ahead` objects beyond the newest
-//! opens a *suspect* beside the window; only when enough packets follow it does the window move there, and no
-//! byte is lost either way. The same rule follows a sender whose counter restarts: its packets look late or
-//! doubled, and when only such come, a new *epoch* begins.
+//! One packet with a wrong number cannot move the window. A packet more than `ahead` objects beyond the
+//! newest opens a *suspect* beside the window; the window moves there only when enough packets confirm it,
+//! and no byte is lost either way. The same rule handles a sender whose counter restarts: its packets look
+//! late or duplicate, and when only such packets arrive, a new *epoch* begins.
 
 mod object;
 mod retire;
@@ -37,30 +37,30 @@ use std::ops::Range;
 pub struct OrderedConfig {
     /// How the stream divides into objects.
     pub geometry: Geometry,
-    /// Most objects under construction at a time, at least 1, besides one suspect. Reordering over `window - 1`
-    /// whole objects is harmless.
+    /// Maximum number of objects under construction, at least 1, besides one suspect. Reordering over up to
+    /// `window - 1` whole objects causes no loss.
     pub window: usize,
-    /// How many objects beyond the newest one a packet may open without being suspect.
+    /// How many objects beyond the newest a packet may open without becoming a suspect.
     pub ahead: u64,
-    /// How many packets in a row must agree before the stream is followed forward over more than `ahead` objects.
+    /// Consecutive packets that must agree before the window jumps forward by more than `ahead` objects.
     pub confirm: u32,
-    /// How many late or doubled packets in a row, with no other between them, begin a new epoch. More than a
-    /// network may double at a time, a whole train included.
+    /// Consecutive late or duplicate packets that begin a new epoch. Must exceed what a network may duplicate
+    /// at a time, including a whole train.
     pub resync: u32,
-    /// An object with a successor is retired when nothing came for it for this long.
+    /// An object with a successor is retired when nothing arrived for it for this long.
     pub linger: Nanos,
-    /// A silent stream's objects are retired, as far as they came, after this long.
+    /// When nothing arrives for this long, all objects are retired as they are.
     pub idle: Nanos,
     /// A slow stream's newest object is retired in parts, each about this old.
     pub flush: Nanos,
-    /// The last object of a second has no known end: what lies behind its last frame is not missing, unless the
-    /// object that follows it is there.
+    /// The last object of a second has no known end: the part after its last frame is not missing, unless the
+    /// following object exists.
     pub open_ended: bool,
 }
 
 impl OrderedConfig {
-    /// Limits that suit a fast stream: window 2, 1 object ahead, 8 packets to follow a jump forward and 256 to
-    /// follow a restart, 0.2 s linger, 1 s idle, 5 s flush.
+    /// Limits for a fast stream: window 2, 1 object ahead, 8 packets to confirm a jump and 256 to confirm a
+    /// restart, 0.2 s linger, 1 s idle, 5 s flush.
     #[must_use]
     pub fn new(geometry: Geometry) -> Self {
         Self {
@@ -82,33 +82,33 @@ impl OrderedConfig {
 pub struct Ordered<B> {
     config: OrderedConfig,
     live: VecDeque<Live<B>>,
-    /// Where the last packet was found: nearly always where the next one is.
+    /// The object of the last packet: nearly always that of the next one.
     hint: usize,
     /// Everything before it is retired.
     horizon: Option<Mark>,
     epoch: u32,
     tombstones: VecDeque<Tombstone>,
     suspect: Option<Suspect<B>>,
-    /// Packets since one was last accepted into the window that were late, doubled, or of a suspect.
+    /// Packets that were late, duplicate, or of a suspect since one was last accepted into the window.
     refused: u32,
     retired: VecDeque<Retired<B>>,
     /// When a packet was last accepted into the window.
     last_arrival: Nanos,
 }
 
-/// Where a packet's object stands.
+/// Where a packet's object is relative to the window.
 enum Found {
     Live(usize),
     Suspect,
     /// It may open, with everything before this offset already retired.
     New(u64),
-    /// It lies too far ahead to be believed at once.
+    /// It is too far ahead to be accepted without confirmation.
     Far,
     Old(Reject),
 }
 
-/// Room for one payload in its object. Dropped uncommitted, it never happened.
-#[must_use = "a slot that is not committed never happened"]
+/// Room for one payload in its object. A slot dropped without a commit has no effect.
+#[must_use = "a slot has no effect until it is committed"]
 #[derive(Debug)]
 pub struct OrderedSlot<'a, B> {
     window: &'a mut Ordered<B>,
@@ -124,7 +124,7 @@ impl<B> Ordered<B> {
     /// An empty window.
     ///
     /// # Panics
-    /// If the window is 0: a programmer's error.
+    /// If the window is 0.
     #[must_use]
     pub fn new(config: OrderedConfig) -> Self {
         assert!(config.window > 0, "a window has room for at least one object");
@@ -142,7 +142,7 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// A part that came before; or, after several in a row, the first of a restarted counter.
+    /// A late or duplicate part; or, after several in a row, the first of a restarted counter.
     #[cold]
     fn reserve_again(
         &mut self,
@@ -161,7 +161,8 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// Whether a payload, or several side by side, would be put where the last one was, with nothing to retire or to doubt.
+    /// Whether a payload, or several adjacent ones, belong to the object of the last one, with nothing to
+    /// retire and no suspect.
     #[inline]
     #[must_use]
     pub fn goes_on(&self, placement: &Placement) -> bool {
@@ -173,7 +174,7 @@ impl<B> Ordered<B> {
         })
     }
 
-    /// How often the stream's counter has restarted.
+    /// Number of restarts of the stream's counter.
     #[must_use]
     pub fn epoch(&self) -> u32 {
         self.epoch
@@ -197,7 +198,7 @@ impl<B> Ordered<B> {
         if let Ok(at) = self.live.binary_search_by_key(&number, |l| l.number) {
             return Found::Live(at);
         }
-        // What may open is of the window, though it was late or doubled before.
+        // A number that may open now belongs to the window, though it was late or duplicate before.
         if self.suspect.as_ref().is_some_and(|s| s.live.number == number && !s.backward) {
             return Found::Suspect;
         }
@@ -216,7 +217,7 @@ impl<B> Ordered<B> {
         let back = self.config.ahead.max(self.config.window as u64);
         match newest {
             Some(newest) if number.saturating_sub(newest) > self.config.ahead => Found::Far,
-            // Further back than the oldest by more than a window, or a step forward, is no reordering.
+            // More than a window before the oldest, or a step forward, is not reordering.
             Some(_) if oldest.is_some_and(|o| o.saturating_sub(number) > back) => Found::Old(Reject::Late),
             _ => Found::New(from),
         }
@@ -232,7 +233,8 @@ impl<B> Ordered<B> {
     ) -> Result<usize, Reject> {
         let mut found = self.find(number, part);
         if let Found::Suspect = found {
-            // Near by now, it is of the window; complete, it may have left that at once.
+            // If the suspect is near by now, it joins the window; if it is complete, it may have retired at
+            // once.
             self.reach_suspect(true);
             found = self.find(number, part);
         }
@@ -291,7 +293,7 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// Count a late or doubled packet.
+    /// Count a late or duplicate packet.
     fn refuse(&mut self, why: Reject) -> Reject {
         if matches!(why, Reject::Late | Reject::Duplicate | Reject::Overlap) {
             self.refused = self.refused.saturating_add(1);

@@ -1,43 +1,44 @@
-//! Heaps of which nothing came, by the gaps that they leave in their sender's counters.
+//! Count of heaps that are missing entirely, from the gaps in their sender's counters.
 //!
 //! ```text
-//!   1  4  7  10  ·  16  13  19  22  ·  ·  31        in steps of 3: 3 heaps are missing, 13 came late
-//!   0  1  4  5  8  9  ·  13  16  17                 two of four substreams: 12 is missing, 2, 3, 6, 7 are not ours
+//!   1  4  7  10  ·  16  13  19  22  ·  ·  31        in steps of 3: 3 heaps are missing, 13 is out of order
+//!   0  1  4  5  8  9  ·  13  16  17                 two of four substreams: 12 is missing, 2, 3, 6, 7 go elsewhere
 //! ```
 //!
-//! Nobody says how a sender counts: in steps of one, of as many as there are senders, of samples; or several substreams
-//! take turns, of which some come here. So the first heaps are looked at: the distance from each heap to the `n`-th after it
-//! is mostly the same where the counters repeat a pattern of `n`, and the smallest `n` is the sender's whose pattern leaves few
-//! gaps. A longer one must explain most of the gaps of a shorter: loss at random has no pattern. From then on each heap has a
-//! place in the row, and a place that [`WINDOW`] others have passed, and to which nothing came, is a missing heap.
+//! A sender may count in steps of one, of the number of senders, or of samples; or several substreams may take turns, of
+//! which only some are received here. The pattern is learned from the first heaps: where counters repeat a pattern of `n`
+//! heaps, the distance from each heap to the `n`-th after it is mostly the same. The smallest `n` whose pattern leaves
+//! few gaps is chosen; a longer one must explain most of the gaps of a shorter one, because random loss has no pattern.
+//! From then on each heap has a position in the sequence. A position that is [`WINDOW`] behind the newest and still empty
+//! is a missing heap.
 //!
-//! * Where counters have no pattern, nothing is said: the number is unknown, not 0.
-//! * A counter that is not of the row (a control heap, a forged one) is left out; when most are, the pattern is learned anew.
-//! * A jump is followed when [`AGREE`] heaps made it. Forward it is a loss, up to [`MOST`] heaps; further, or back, the
-//!   sender began anew.
-//! * Counters come round. Where they do, a short gap is none: senders keep counters at the end for their control heaps.
-//! * What is lost at a fixed interval from the beginning on looks like another sender's, and is not seen; nor is what is
-//!   lost before the first heap, or after the last.
+//! * If the counters have no pattern, the number of missing heaps is unknown, not 0.
+//! * A counter outside the sequence (a control heap, a forged one) is ignored; if most are, the pattern is learned again.
+//! * A jump is followed when [`AGREE`] heaps confirm it. A jump forward of up to [`MOST`] heaps is loss; a longer one, or
+//!   a jump back, is a restart of the sender.
+//! * Counters wrap around. A short gap there is not counted: senders reserve the last counters for their control heaps.
+//! * Heaps lost at a fixed interval from the beginning look like another sender's and are not counted; nor are heaps lost
+//!   before the first or after the last one received.
 //!
-//! A heap costs some arithmetic, and the [`LEARN`]-th of a sender whose pattern is unknown some thousand steps. Memory is
+//! A heap costs some arithmetic; while the pattern is unknown, every [`LEARN`]-th costs some thousand steps. Memory is
 //! fixed.
 
 mod pattern;
 
 use pattern::{Pattern, REMEMBER, WINDOW, ascending};
 
-/// Heaps after which a jump is believed.
+/// Heaps that confirm a jump.
 const AGREE: u32 = 8;
-/// Most heaps that a jump is taken to have lost.
+/// Maximum number of heaps that a jump may count as lost.
 const MOST: u64 = 1 << 20;
-/// Heaps from which a pattern is learned, and as many more each time that there is none.
+/// Heaps from which a pattern is learned; if none is found, the search repeats after as many more.
 const LEARN: usize = 16;
-/// Of a sender that sent fewer in all, nothing is known.
+/// If a sender sent fewer heaps in all, no pattern can be learned.
 const FEWEST: usize = 4;
-/// Heaps out of the row, less half of those in it, that have the pattern learned anew.
+/// The pattern is learned again when the heaps outside the sequence, less half of those in it, reach this number.
 const STRANGERS: u32 = 32;
 
-/// Heaps that leave the same gap before them, of which each is then believed to be nobody's.
+/// Consecutive heaps with the same gap before them, after which the gap is taken for heaps sent elsewhere.
 const EVEN: u32 = 16;
 
 /// The counters of one sender.
@@ -45,28 +46,28 @@ const EVEN: u32 = 16;
 pub struct Sequence {
     bits: u8,
     missing: u64,
-    /// Whether a pattern was ever found.
+    /// Whether a pattern has been found.
     is_known: bool,
-    /// Counters of which no pattern is known yet, and which of them are of control heaps.
+    /// Counters seen while the pattern is unknown, and whether each is of a control heap.
     seen: Vec<(u64, bool)>,
     row: Option<Row>,
 }
 
 impl Sequence {
-    /// Of counters of so many bits, 1 to 64.
+    /// For counters of `bits` bits, 1 to 64.
     #[must_use]
     pub fn new(bits: u8) -> Self {
         let bits = bits.clamp(1, 64);
         Self { bits, missing: 0, is_known: false, seen: Vec::with_capacity(REMEMBER), row: None }
     }
 
-    /// Another sender's in the place of this one; its memory is used again.
+    /// Reset it for another sender; the memory is reused.
     pub fn clear(&mut self, bits: u8) {
         self.begin_anew();
         (self.bits, self.missing, self.is_known) = (bits.clamp(1, 64), 0, false);
     }
 
-    /// Something of a heap came, for the first time or again. `control`: it tells of the stream, and need not be of the row.
+    /// A packet of a heap arrived. `control`: it is a control heap, which may be outside the sequence.
     #[inline]
     pub fn note(&mut self, counter: u64, control: bool) {
         let Some(row) = &mut self.row else { return self.see(counter, control) };
@@ -85,7 +86,7 @@ impl Sequence {
         }
     }
 
-    /// The sender begins anew, or nothing more comes: what is open is missing, and the pattern is to be learned again.
+    /// The sender restarted, or the stream has ended: count the open positions as missing, and learn the pattern again.
     pub fn finish(&mut self) {
         if self.row.is_none() && self.seen.len() >= FEWEST {
             self.learn(true);
@@ -93,7 +94,7 @@ impl Sequence {
         self.begin_anew();
     }
 
-    /// Heaps of which nothing came, as far as it is certain; `None` where the counters never had a pattern, or too few came.
+    /// Heaps that are certainly missing; `None` if the counters have no pattern, or too few heaps arrived.
     #[must_use]
     pub fn missing(&self) -> Option<u64> {
         self.is_known.then_some(self.missing)
@@ -118,7 +119,7 @@ impl Sequence {
         }
         let sorted = ascending(&mut sorted[..count]);
         let found = Pattern::of(sorted);
-        // Otherwise more is to be seen before losses and a pattern can be told apart.
+        // Otherwise more heaps are needed to distinguish losses from a pattern.
         let certain = |is_even| is_even || is_last || self.seen.len() >= REMEMBER;
         if let Some((pattern, _)) = found.filter(|&(_, is_even)| certain(is_even)) {
             let mut row = Row::new(pattern, base, self.bits, sorted);
@@ -132,14 +133,14 @@ impl Sequence {
     }
 }
 
-/// From one counter to another of so many bits, the shorter way round.
+/// The distance between two counters of `bits` bits, the shorter way round.
 #[inline]
 fn distance(from: u64, to: u64, bits: u8) -> i64 {
     let unused = 64 - u32::from(bits);
     (to.wrapping_sub(from) << unused).cast_signed() >> unused
 }
 
-/// Consecutive places, of which some have their heap: bit `n` is the place `n` before the newest.
+/// Consecutive positions, filled or empty: bit `n` is the position `n` before the newest.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     newest: i64,
@@ -147,12 +148,12 @@ struct Places {
 }
 
 impl Places {
-    /// From `first` on; what was before is nobody's.
+    /// Positions from `first` on; earlier ones are not counted.
     fn at(first: i64) -> Self {
         Self { newest: first, came: u64::MAX }
     }
 
-    /// A heap `ahead` further on, fewer than [`WINDOW`]. Returns how many places leave the window that had none.
+    /// A heap `ahead` further on, fewer than [`WINDOW`]. Returns how many empty positions leave the window.
     #[inline]
     fn forward(&mut self, ahead: u64) -> u64 {
         let left = self.shift(ahead);
@@ -160,7 +161,7 @@ impl Places {
         left
     }
 
-    /// The next places, as many, are nobody's.
+    /// The next `ahead` positions are not counted.
     fn skip(&mut self, ahead: u64) -> u64 {
         let left = self.shift(ahead);
         self.came |= (1 << ahead) - 1;
@@ -176,7 +177,7 @@ impl Places {
     }
 }
 
-/// A jump that is not believed yet.
+/// A jump that is not confirmed yet.
 #[derive(Clone, Copy, Debug)]
 struct Jump {
     places: Places,
@@ -184,23 +185,23 @@ struct Jump {
     heaps: u32,
 }
 
-/// Counters of which the pattern is known.
+/// Counters with a known pattern.
 #[derive(Clone, Debug)]
 struct Row {
     pattern: Pattern,
     bits: u8,
-    /// The counter of the newest heap, and its distance from the first that was seen.
+    /// The counter of the newest heap, and its distance from the first one.
     last: (u64, i64),
     places: Places,
     jump: Option<Jump>,
     strangers: u32,
-    /// How far the last heaps went forward, each of so many.
+    /// The step that the last heaps have in common, and the number of these heaps.
     even: (i64, u32),
 }
 
 impl Row {
     fn new(pattern: Pattern, base: u64, bits: u8, sorted: &[i64]) -> Self {
-        // The first that has another of the row near it; a forged one has not.
+        // The first with another one of the sequence nearby; a forged one has none.
         let numbers = || sorted.iter().filter_map(|&counter| Some((counter, pattern.number(counter)?)));
         let near = numbers().zip(numbers().skip(1)).find(|((_, a), (_, b))| b - a < WINDOW as i64);
         let (counter, first) = near.map_or((sorted[0], 0), |(first, _)| first);
@@ -208,7 +209,7 @@ impl Row {
         Self { pattern, bits, last, places: Places::at(first), jump: None, strangers: 0, even: (1, 0) }
     }
 
-    /// False: this is not its pattern any more.
+    /// Returns `false` if the pattern no longer holds.
     #[inline]
     fn note(&mut self, counter: u64, control: bool, missing: &mut u64) -> bool {
         let from_base = self.last.1.wrapping_add(distance(self.last.0, counter, self.bits));
@@ -219,7 +220,7 @@ impl Row {
         let ahead = number.wrapping_sub(self.places.newest);
         if (1..WINDOW as i64).contains(&ahead) {
             if counter < self.last.0 && ahead > 1 && from_base > self.last.1 {
-                // They came round, or ran past the end.
+                // The counters wrapped around, or ran past the end.
                 *missing += self.places.skip(ahead.unsigned_abs() - 1) + self.places.forward(1);
             } else {
                 *missing += self.places.forward(ahead.unsigned_abs());
@@ -238,7 +239,7 @@ impl Row {
         true
     }
 
-    /// False: it goes on in steps of as many places as nothing comes for.
+    /// Returns `false` if the sender now leaves the same gap before each heap.
     #[cold]
     fn goes_on(&mut self, ahead: i64, missing: &mut u64) -> bool {
         self.even = if ahead == self.even.0 { (ahead, self.even.1 + 1) } else { (ahead, 1) };
@@ -257,14 +258,14 @@ impl Row {
         self.jump = None;
     }
 
-    /// A heap whose place is far from the others'. False: the sender began anew.
+    /// A heap far from the others. Returns `false` if the sender restarted.
     #[cold]
     fn jumped(&mut self, number: i64, last: (u64, i64), missing: &mut u64) -> bool {
         let fresh = Jump { places: Places::at(number), first: number, heaps: 1 };
         let jump = self.jump.get_or_insert(fresh);
         match number.wrapping_sub(jump.places.newest) {
             ahead @ 1.. if ahead < WINDOW as i64 => {
-                // What leaves the window here counts when the jump is believed.
+                // Positions that leave the window here are counted when the jump is confirmed.
                 let _ = jump.places.forward(ahead.unsigned_abs());
                 jump.heaps += 1;
             }
@@ -283,7 +284,7 @@ impl Row {
         self.follow(missing)
     }
 
-    /// Go on where the jump went. False: that is no loss.
+    /// Continue where the jump went. Returns `false` if it is not a loss.
     fn follow(&mut self, missing: &mut u64) -> bool {
         let Some(jump) = self.jump.take() else { return true };
         let between = jump.first.saturating_sub(self.places.newest);
@@ -301,10 +302,10 @@ impl Row {
         self.places.came = u64::MAX;
     }
 
-    /// Nothing comes any more for what is open.
+    /// Nothing more will arrive for the open positions.
     fn settle(&mut self, missing: &mut u64) {
         if self.jump.is_some_and(|jump| jump.heaps > 1) {
-            // Where the sender began anew there is nothing to follow.
+            // If the sender restarted, there is nothing to follow.
             let _ = self.follow(missing);
         }
         self.settle_places(missing);

@@ -1,23 +1,23 @@
 //! The control law: what the rate becomes after each report.
 //!
 //! ```text
-//!            signs of trouble             answer
-//!   Climb    loss, queue, receiver        fall to a part of the delivered rate, then Settle
+//!            signs of congestion          response
+//!   Climb    loss, queue, receiver        fall to a fraction of the delivered rate, then Settle
 //!            none, and a round is over    ×2 (slow start, RFC 9438, 4.10)
-//!   Settle   what was sent before the     nothing new; lower still if less than thought gets through
+//!   Settle   what was sent before the     no rise; lower still if less than expected is delivered
 //!            fall, and the queue, drain   then Raise
 //!   Raise    loss, queue, receiver        fall, Settle
-//!            none                         × (1 + gain · time); far above the last trouble the gain doubles
+//!            none                         × (1 + gain · time); far above the last congestion the gain doubles
 //!   Blind    no reports                   halve, and again
 //! ```
 //!
-//! Increase is the slower, in proportion, the greater the rate, and the waiting time taken for trouble is the shorter:
-//! of several senders at one queue the fastest yields first and rises last, which makes their shares equal (Chiu and
-//! Jain 1989; Bansal and Balakrishnan 2001 for steps that are not linear; Swift 2020 for the target delay).
+//! At a higher rate the relative increase is slower, and a shorter delay is taken for congestion: of several senders at
+//! one queue the fastest yields first and rises last, which makes their shares equal (Chiu and Jain 1989; Bansal and
+//! Balakrishnan 2001 for steps that are not linear; Swift 2020 for the target delay).
 //!
-//! Loss is counted against what is lost at any rate by a sequential test (CUSUM, Page 1954): the part that is lost while
-//! the rate is well below the last trouble is no sign of too high a rate. Where a fall changes nothing about a small
-//! loss, it is taken back (compare RFC 4015).
+//! A sequential test (CUSUM, Page 1954) compares loss with the path's own, which occurs at any rate: loss while the rate
+//! is well below the last congestion does not mean that the rate is too high. If a fall does not reduce a small loss, it
+//! is undone (compare RFC 4015).
 
 use super::{
     Cause, ControlConfig, ControlStats, Phase, Report,
@@ -26,30 +26,32 @@ use super::{
 };
 use crate::placement::Nanos;
 
-/// After loss: this part of what was delivered.
+/// After loss: this fraction of the delivered rate.
 const KEEP_LOSS: f64 = 0.8;
-/// After signs that came before any loss.
+/// After signs that precede loss.
 const KEEP_EARLY: f64 = 0.9;
-/// Lost packets that are a sign, where none are lost at any rate.
+/// Lost packets that are a sign of congestion if the path has no loss of its own.
 const LOST: f64 = 3.0;
-/// Loss that is forgiven: the greatest that is held for the way's own without a trial, and less than the goal of 1e-4.
+/// Tolerated loss: the greatest that is taken for the path's own without a trial, and less than the goal of 1e-4.
 const FORGIVEN: f64 = 3e-5;
-/// A look at the way's own loss lasts until this many packets are lost, and half a second, or [`OWN_LONGEST`] seconds.
+/// A measurement of the path's own loss lasts until this many packets are lost, and half a second, or [`OWN_LONGEST`]
+/// seconds.
 const OWN_LOST: f64 = 20.0;
-/// Where so many lost packets were to be expected and none was, the way does not lose that part: chance is 1 in 400.
+/// If this many lost packets were expected and none was lost, the path does not lose that fraction: chance is 1 in 400.
 const GAP: f64 = 6.0;
 const OWN_LONGEST: f64 = 4.0;
-/// Below this part of the rate of the last trouble, loss is the way's own.
+/// Below this fraction of the rate at the last congestion, loss is the path's own.
 const BELOW: f64 = 0.95;
-/// Without trouble for so long above it, there is new room.
+/// After this time above it without congestion, there is new room.
 const ROOM: Nanos = Nanos(2_000_000_000);
-/// A fall costs packets; the rate goes near the last trouble again when this part of what was sent since is as much.
+/// A fall costs packets; the rate approaches the last congestion again when they are this fraction of what was sent
+/// since.
 const REPAY: f64 = 5e-5;
-/// But after this time in any case, or new room would not be found.
+/// But at the latest after this time, or new room would not be found.
 const REPAY_MOST: Nanos = Nanos(4_000_000_000);
-/// After a climb, after this.
+/// The same limit after a climb.
 const TRIED: Nanos = Nanos(1_000_000_000);
-/// Greatest growth, per second: e-fold in half a second.
+/// Maximum growth, per second: e-fold in half a second.
 const FASTEST: f64 = 2.0;
 /// Settling longer than this means that what keeps the queue full is not this sender.
 const PATIENCE: Nanos = Nanos(1_000_000_000);
@@ -60,23 +62,23 @@ pub struct Controller {
     sense: Sense,
     rate: f64,
     phase: Phase,
-    /// When the rate was last changed by a step: what was sent earlier says nothing about it.
+    /// When the rate last changed by a step: packets sent earlier carry no information about the new rate.
     stepped: Nanos,
-    /// What got through at the last trouble.
+    /// The delivered rate at the last congestion.
     known: Option<f64>,
-    /// Growth is this many times the gentle one.
+    /// Growth as a multiple of the gentle one.
     gain: f64,
-    /// Part of the packets that is lost at any rate.
+    /// Fraction of the packets that is lost at any rate.
     own: f64,
     window: Run,
     gap: Run,
-    /// The sequential test: packets lost beyond what is forgiven, and lost and sent since it was last zero.
+    /// The sequential test: packets lost beyond the tolerated loss, and lost and sent since it was last zero.
     excess: f64,
     run: Run,
     /// Reports without loss before that.
     calm_before: f64,
     trial: Option<Trial>,
-    /// No probing near the last trouble before this time.
+    /// No probing near the last congestion before this time.
     repaid: Nanos,
     /// At most this long after the fall.
     patient: Nanos,
@@ -86,7 +88,7 @@ pub struct Controller {
     stats: ControlStats,
 }
 
-/// How long nothing was heard.
+/// How long no report has arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Quiet {
     /// The last mark.
@@ -97,7 +99,7 @@ struct Quiet {
 }
 
 impl Controller {
-    /// A controller that has heard nothing. Bounds in the wrong order are put right.
+    /// A controller before its first report. Bounds in the wrong order are corrected.
     #[must_use]
     pub fn new(config: &ControlConfig) -> Self {
         let mut config = *config;
@@ -140,23 +142,23 @@ impl Controller {
         self.phase
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> ControlStats {
         ControlStats { lost: self.sense.lost(), ..self.stats }
     }
 
-    /// The part of all packets that is lost at any rate, as far as it was learnt.
+    /// The fraction of packets lost at any rate, as measured so far.
     #[must_use]
     pub fn own_loss(&self) -> f64 {
         self.own
     }
 
-    /// A mark was sent at `now`. Where marks are answered by silence, the rate is halved, again and again.
+    /// A mark was sent at `now`. While no reports arrive, the rate is halved repeatedly.
     pub fn marked(&mut self, now: Nanos) {
         let interval = self.config.interval.0;
         let quiet = &mut self.quiet;
-        // A sender that paused is not a receiver that is silent.
+        // A pause of the sender must not count as silence of the receiver.
         let active = quiet.marked.map_or(0, |before| now.since(before).0.min(3 * interval));
         quiet.marked = Some(now);
         quiet.since_report += active;
@@ -172,7 +174,7 @@ impl Controller {
         self.set(self.rate / 2.0);
     }
 
-    /// A report came at `now`, by the clock of the marks.
+    /// A report arrived at `now`, by the clock of the marks.
     pub fn report(&mut self, report: &Report, now: Nanos) {
         if self.sense.is_stale(report) {
             self.stats.stale += 1;
@@ -203,7 +205,7 @@ impl Controller {
         }
     }
 
-    /// Packets of before the fall: if even less gets through than the rate was set to, follow.
+    /// Packets sent before the fall: if the delivered rate is below the rate set, lower the rate to it.
     fn refine(&mut self, sample: &Sample) {
         let part = sample.lost / sample.packets.max(1.0);
         let beyond = sample.lost - self.own * sample.packets;
@@ -215,9 +217,9 @@ impl Controller {
         }
     }
 
-    /// The sequential test, and what is lost at any rate.
+    /// Update the sequential test and the path's own loss.
     fn count(&mut self, sample: &Sample) {
-        // While a loss is on trial, only more than it is a sign.
+        // While a loss is on trial, only greater loss is a sign.
         let own = self.trial.map_or(0.0, |trial| trial.part).max(self.own);
         let expected = sample.packets * (FORGIVEN + 2.0 * own);
         self.excess = (self.excess + sample.lost - expected).max(0.0);
@@ -240,15 +242,15 @@ impl Controller {
         }
         let Run { lost, seconds, .. } = self.window;
         if (lost >= OWN_LOST && seconds >= 0.5) || seconds >= OWN_LONGEST {
-            // Only a trial can raise it: with several senders congestion, too, is in every window.
+            // Only a trial can raise it: with several senders, every window contains loss from congestion too.
             self.own -= 0.5 * (self.own - self.window.part()).max(0.0);
             self.window = Run::default();
         }
     }
 
-    /// Whether something says that the rate is too high.
+    /// The sign, if there is one, that the rate is too high.
     fn sign(&self, sample: &Sample) -> Option<Cause> {
-        // Chance makes the number of lost packets differ by its root; four times that is no chance.
+        // The standard deviation of the number of lost packets is its root; four times that is not chance.
         let own = self.trial.map_or(0.0, |trial| trial.part).max(self.own);
         let a_second = own * sample.packets / sample.seconds.max(1e-6);
         let enough = LOST + 4.0 * a_second.sqrt();
@@ -265,7 +267,7 @@ impl Controller {
         (sample.waiting > self.patience(sample)).then_some(Cause::Queue)
     }
 
-    /// Waiting that means trouble: 2 ms at 1 Gb/s, less at higher rates, more where it cannot be told well.
+    /// Queueing delay that means congestion: 2 ms at 1 Gb/s, less at higher rates, more if the measurement is noisy.
     fn patience(&self, sample: &Sample) -> f64 {
         let scale = quarter_power(1e9 / self.rate);
         (2e-3 * scale).clamp(0.4e-3, 20e-3) + 4.0 * sample.jitter
@@ -291,14 +293,14 @@ impl Controller {
         }
         self.stats.last = Some(cause);
         let lost = self.run.lost - self.own * self.run.sent;
-        // What the first search costs is paid once: it is no reason to wait long.
+        // The first search happens once: its cost is no reason to wait long.
         self.patient = if climbing { TRIED } else { REPAY_MOST };
         self.repaid = now.plus(repayment(lost, sample).min(self.patient));
         let delivered = sample.delivered.min(self.rate);
         self.known = Some(delivered);
         (self.phase, self.stepped, self.gain, self.excess) = (Phase::Settle, now, 1.0, 0.0);
         self.run = Run::default();
-        // One report may be of a moment when the receiver did not run: half at most, the next will tell.
+        // The receiver may not have been running when it measured: fall to half at most, and see the next report.
         self.set((delivered * keep).max(self.rate * 0.5));
     }
 
@@ -312,7 +314,7 @@ impl Controller {
         }
     }
 
-    /// What was sent before the fall has come; wait until the queue is gone and a trial is over.
+    /// The packets sent before the fall have arrived; wait until the queue has drained and a trial is over.
     fn settle(&mut self, sample: &Sample, now: Nanos) {
         let settled = now.since(self.stepped);
         if let Some(trial) = self.trial {
@@ -321,7 +323,7 @@ impl Controller {
                 return;
             }
             self.trial = None;
-            // A queue that does not go away would lose packets at the lower rate too.
+            // A queue that does not drain would lose packets at the lower rate too.
             let calm = sample.waiting <= 3.0 * sample.jitter + 1e-4;
             if let (Verdict::Own(part), true) = (verdict, calm) {
                 self.take_back(trial, part, now);
@@ -336,7 +338,7 @@ impl Controller {
         }
     }
 
-    /// The fall was for nothing: what is lost is lost at any rate.
+    /// Undo the fall: the loss occurs at any rate.
     fn take_back(&mut self, trial: Trial, part: f64, now: Nanos) {
         (self.own, self.window) = (part, Run::default());
         self.stats.undone += 1;
@@ -361,7 +363,7 @@ impl Controller {
         {
             self.gain = (self.gain * (1.0 + 1.4 * seconds)).min(200.0);
         }
-        // What is sent too much before the answer comes grows with the square of the time that takes.
+        // The excess sent before the response grows with the square of the response time.
         let careful = 0.006 / (self.round + self.config.interval.0 as f64 / 1e9);
         let scale = (1e9 / self.rate).sqrt();
         let gentle = (0.07 * quarter_power(scale * scale * scale)).min(careful);
@@ -369,7 +371,7 @@ impl Controller {
         self.set(self.rate * (1.0 + (gentle * gain).min(FASTEST) * seconds));
     }
 
-    /// A rate that is not made use of says nothing about a higher one (RFC 7661).
+    /// A rate that is not used carries no information about a higher one (RFC 7661).
     fn is_used(&self, sample: &Sample) -> bool {
         sample.sent >= 0.75 * self.rate
     }
@@ -379,13 +381,13 @@ impl Controller {
     }
 }
 
-/// How long until so many lost packets are [`REPAY`] of those sent.
+/// The time until `lost` packets are [`REPAY`] of those sent.
 fn repayment(lost: f64, sample: &Sample) -> Nanos {
     let a_second = sample.packets / sample.seconds.max(1e-6);
     Nanos((lost.max(0.0) / (REPAY * a_second.max(1.0)) * 1e9) as u64)
 }
 
-/// Only roots: they are exact on every machine, so that a seed replays a world anywhere.
+/// Only square roots: they are exact on every machine, so a simulation gives the same result anywhere.
 fn quarter_power(x: f64) -> f64 {
     x.sqrt().sqrt()
 }

@@ -1,8 +1,8 @@
-//! The highest rate at which nothing is lost, found by trials where the receiver cannot answer while data flow.
+//! The highest rate at which nothing is lost, found by trials, for a receiver that cannot report while data flow.
 //!
-//! Somebody sends at the rate asked for, for a second or more, looks whether anything was lost (a report at the end, a
-//! counter read by hand), and says so. Doubling finds a rate at which something is, bisection comes close to the border,
-//! repeated trials confirm it, and a margin is left, for the border moves.
+//! The caller sends at the requested rate for a second or more, checks whether anything was lost (a report at the end, a
+//! counter read by hand), and passes the verdict. Doubling finds a rate with loss, bisection narrows the limit, and
+//! repeated trials confirm it. A margin is subtracted because the limit varies.
 //!
 //! ```
 //! use skyhaul_core::control::{Search, SearchConfig, Step};
@@ -17,9 +17,10 @@
 //! assert!((8_500_000_000..9_300_000_000).contains(&found));
 //! ```
 //!
-//! Limits: some 25 trials; at most 60 until it only looks for any rate that loses nothing. It finds a rate for now; only a [`Controller`](super::Controller) keeps it.
+//! Limits: about 25 trials; after 60 it accepts any rate without loss. The rate is valid for now; only a
+//! [`Controller`](super::Controller) follows changes.
 
-/// Trials after which any rate that loses nothing will do.
+/// Trials after which any rate without loss is accepted.
 const PATIENCE: u32 = 60;
 
 /// How to search. Rates are bits of datagram payload per second.
@@ -27,20 +28,20 @@ const PATIENCE: u32 = 60;
 pub struct SearchConfig {
     /// The first rate tried.
     pub start: u64,
-    /// The least rate of interest.
+    /// Minimum rate.
     pub least: u64,
-    /// The greatest.
+    /// Maximum rate.
     pub most: u64,
-    /// Stop when the border is known to this part of it.
+    /// Relative accuracy at which the search stops.
     pub resolution: f64,
-    /// So many trials in a row without loss confirm a rate.
+    /// Consecutive trials without loss that confirm a rate.
     pub confirmations: u32,
-    /// Stay this part below the rate confirmed.
+    /// Margin below the confirmed rate, as a fraction.
     pub margin: f64,
 }
 
 impl Default for SearchConfig {
-    /// From 1 Gb/s, between 1 Mb/s and 400 Gb/s, to 2 %, 3 confirmations, 5 % below.
+    /// Start at 1 Gb/s, between 1 Mb/s and 400 Gb/s, accuracy 2 %, 3 confirmations, margin 5 %.
     fn default() -> Self {
         Self {
             start: 1_000_000_000,
@@ -60,7 +61,7 @@ pub enum Step {
     Try(u64),
     /// Use this rate.
     Done(u64),
-    /// Even the least rate loses.
+    /// Even the minimum rate has loss.
     Nothing,
 }
 
@@ -68,7 +69,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Search {
     config: SearchConfig,
-    /// Greatest rate that lost nothing, least rate that lost something.
+    /// Highest rate without loss, lowest rate with loss.
     good: Option<u64>,
     bad: Option<u64>,
     now: Step,
@@ -77,7 +78,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// A search that has tried nothing yet. Bounds in the wrong order are put right.
+    /// A search before its first trial. Bounds in the wrong order are corrected.
     #[must_use]
     pub fn new(mut config: SearchConfig) -> Self {
         config.least = config.least.max(1);
@@ -88,7 +89,7 @@ impl Search {
         Self { good: None, bad: None, now: Step::Try(config.start), confirmed: 0, trials: 0, config }
     }
 
-    /// What to do next. The same until the next verdict.
+    /// What to do next. It does not change until the next verdict.
     #[must_use]
     pub fn step(&self) -> Step {
         self.now
@@ -100,7 +101,7 @@ impl Search {
         self.trials
     }
 
-    /// The trial that was asked for lost nothing (`true`), or something.
+    /// The verdict of the trial: `true` if nothing was lost.
     pub fn verdict(&mut self, lossless: bool) {
         let Step::Try(rate) = self.now else { return };
         self.trials += 1;
@@ -109,7 +110,7 @@ impl Search {
             self.good = Some(rate);
         } else {
             self.bad = Some(self.bad.map_or(rate, |bad| bad.min(rate)));
-            // A rate that once lost nothing now does: the border is lower, or not sharp.
+            // A rate that had no loss before has now: the limit is lower, or not sharp.
             if self.good.is_some_and(|good| good >= rate) {
                 self.good = None;
             }
@@ -119,13 +120,13 @@ impl Search {
 
     fn next(&self) -> Step {
         let SearchConfig { least, most, resolution, confirmations, margin, .. } = self.config;
-        // A border that is not sharp could be looked for for ever.
+        // If the limit is not sharp, the search might not end.
         let tired = self.trials >= PATIENCE;
         match (self.good, self.bad) {
             (None, None) => self.now,
             (Some(good), None) if good < most => Step::Try(good.saturating_mul(2).min(most)),
             (None, Some(bad)) if bad <= least => Step::Nothing,
-            // Just below what lost last: near, for the border was near; then further and further.
+            // Try just below the last rate with loss, because the limit was near; then further and further below.
             (None, Some(bad)) => {
                 let part = if self.confirmed == 0 || tired { 0.5 } else { 1.0 - 2.0 * resolution };
                 Step::Try(scaled(bad, part).clamp(least, most))

@@ -1,22 +1,22 @@
-//! From cumulative reports to what the law looks at: losses, rates and waiting times since the report before.
+//! Converts cumulative reports to the input of the law: losses, rates and delays since the previous report.
 //!
 //! ```text
 //!   marks          a      b      c      d            sent rate  = bytes sent from a to d / time they took to send
-//!   sender clock   ├──────┼──────┼──────┤            delivered  = bytes that came / time they took to come, or to
+//!   sender clock   ├──────┼──────┼──────┤            delivered  = bytes that came / time they took to arrive, or to
 //!   receiver clock   ├──────┼───────┼────────┤                    send, whichever is longer (BBR, rate samples)
 //!                    waiting time grows ▲            waiting    = least of the last one-way times above the base
 //! ```
 //!
 //! The two clocks need not agree: only differences count, and their drift (below 1e-4) is less than a queue's growth.
-//! One-way times are disturbed only upwards, by processes that do not run, so the least of three is taken; the base
-//! is the least of the last 10 to 20 s, as routes and clocks move (RFC 6817, 2.2 and 3.4.2).
+//! Scheduling can only increase a one-way time, so the least of three is taken; the base is the least of the last 10 to
+//! 20 s, because routes and clocks drift (RFC 6817, 2.2 and 3.4.2).
 
 use super::Report;
 use crate::placement::Nanos;
 
 /// Reports over which rates are measured.
 const SPAN: usize = 4;
-/// One-way times whose least is the waiting time.
+/// The delay is the least of this many one-way times.
 const WINDOW: usize = 3;
 /// How long one half of the base's history lasts.
 const BASE: Nanos = Nanos(10_000_000_000);
@@ -24,23 +24,23 @@ const BASE: Nanos = Nanos(10_000_000_000);
 /// What changed from one report to the next.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
-    /// When the earlier mark was sent: all counted here was sent after it.
+    /// When the earlier mark was sent: all packets counted here were sent after it.
     pub(super) since: Nanos,
     /// Seconds between the two marks, by the sender's clock.
     pub(super) seconds: f64,
     /// Packets sent.
     pub(super) packets: f64,
-    /// Packets lost or refused; negative where late ones came.
+    /// Packets lost or rejected; negative if late ones arrived.
     pub(super) lost: f64,
     /// Bits per second sent, over the last few reports.
     pub(super) sent: f64,
-    /// Bits per second that came, over the last few reports.
+    /// Bits per second delivered, over the last few reports.
     pub(super) delivered: f64,
-    /// Seconds that packets wait beyond the base.
+    /// Queueing delay in seconds: one-way time above the base.
     pub(super) waiting: f64,
     /// How uncertain `waiting` is.
     pub(super) jitter: f64,
-    /// The fuller of the receiver's buffers, of 1.
+    /// Fill level of the fuller of the receiver's buffers, 0 to 1.
     pub(super) socket: f64,
     pub(super) ring: f64,
 }
@@ -52,21 +52,21 @@ pub(super) struct Sense {
     reports: [Report; SPAN],
     count: usize,
     ways: [i64; WINDOW],
-    /// Least one-way times of the half before, and of this half, which began then.
+    /// Least one-way times of the previous half and of the current one, which began at the time after it.
     base: [i64; 2],
     base_from: Nanos,
     jitter: f64,
-    /// What the counts differed by when they were first compared.
+    /// Difference of the counts when they were first compared.
     gone_before: f64,
 }
 
 impl Sense {
-    /// Whether a report is no newer than the last.
+    /// Whether a report is not newer than the last.
     pub(super) fn is_stale(&self, report: &Report) -> bool {
         self.count > 0 && report.mark_time <= self.reports[SPAN - 1].mark_time
     }
 
-    /// What changed; `None` for the first report, and for the first of a receiver that began anew.
+    /// What changed; `None` for the first report, and for the first after a restart of the receiver.
     pub(super) fn take(&mut self, report: &Report) -> Option<Sample> {
         let last = self.reports[SPAN - 1];
         let restarted = report.packets < last.packets || report.sent_packets < last.sent_packets;
@@ -107,8 +107,8 @@ impl Sense {
         (gone(&self.reports[SPAN - 1]) - self.gone_before).max(0.0) as u64
     }
 
-    /// Take the present waiting time as the least there is: it does not fall though less is sent, so the way itself
-    /// became longer, or others keep its queue full.
+    /// Make the present delay the base: it does not fall at a lower rate, so the path became longer, or other senders
+    /// keep its queue full.
     pub(super) fn rebase(&mut self) {
         let least = self.ways.into_iter().min().unwrap_or_default();
         self.base = [least; 2];
@@ -128,7 +128,7 @@ impl Sense {
     }
 }
 
-/// Packets that did not come, or were refused. Below zero where a sender counts less than a receiver.
+/// Packets that did not arrive, or were rejected. Negative if the sender counts fewer than the receiver.
 fn gone(report: &Report) -> f64 {
     report.sent_packets as f64 - report.packets as f64 + report.refused as f64
 }

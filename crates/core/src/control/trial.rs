@@ -1,32 +1,32 @@
-//! Whether a small loss is the way's own: it goes on just the same at a lower rate.
+//! Tests whether a small loss is the path's own: then it is the same at a lower rate.
 //!
 //! ```text
-//!   rate  ────┐                         ┌────   taken back: the loss is the way's own
+//!   rate  ────┐                         ┌────   undone: the loss is the path's own
 //!             └───first───┬───second────┤
-//!             losses here and here      └────   or not: the rate was too high
+//!             losses here and here      └────   kept: the rate was too high
 //! ```
 //!
-//! Both halves must have losses, and not in bursts: a full queue loses many packets within a moment, chance one here and
-//! one there (the index of dispersion of a Poisson process is 1). So others who climb meanwhile, or a process that did
-//! not run, do not pass for a steady loss. How long the halves are follows from how many losses there are: at 1e-4 of 10,000 packets a second it takes
-//! seconds.
+//! Both halves must have losses, and not in bursts: a full queue loses many packets at once, while random losses are
+//! scattered (the index of dispersion of a Poisson process is 1). So the climb of another sender, or a process that was
+//! not scheduled, is not taken for steady loss. The length of the halves depends on the number of losses: at 1e-4 of 10
+//! 000 packets a second it is seconds.
 
 use super::sense::Sample;
 
-/// Loss above this is never held for the way's own.
+/// Loss above this is never taken for the path's own.
 pub(super) const OWN_MOST: f64 = 2e-3;
 /// Lost packets that make a half, and seconds it lasts at least and at most.
 const HALF: f64 = 4.0;
 const SHORTEST: f64 = 0.2;
 const LONGEST: f64 = 1.5;
 
-/// Packets sent, and lost of them, in some seconds.
+/// Packets sent and lost in some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Run {
     pub(super) sent: f64,
     pub(super) lost: f64,
     pub(super) seconds: f64,
-    /// Reports, and the sum of the squares of what each lost.
+    /// Reports, and the sum of the squares of their losses.
     pub(super) reports: f64,
     squares: f64,
 }
@@ -40,7 +40,7 @@ impl Run {
         self.squares += sample.lost * sample.lost;
     }
 
-    /// This and what came before or after.
+    /// The sum of two runs.
     fn with(self, other: Run) -> Run {
         Run {
             sent: self.sent + other.sent,
@@ -51,7 +51,7 @@ impl Run {
         }
     }
 
-    /// Lost one here and one there, not in bursts; `before` so many reports without loss.
+    /// Whether the losses are scattered, not in bursts; `before` reports without loss came first.
     pub(super) fn is_scattered(&self, before: f64) -> bool {
         let a_report = self.lost / (self.reports + before).max(1.0);
         self.squares / self.lost.max(1.0) <= 1.5 * (1.0 + a_report) + 0.5
@@ -66,26 +66,26 @@ impl Run {
     }
 }
 
-/// A fall for a loss so small that it may be the way's own.
+/// A fall for a loss so small that it may be the path's own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
     /// The rate before.
     pub(super) rate: f64,
-    /// The part lost before.
+    /// The fraction lost before.
     pub(super) part: f64,
     /// It was climbing.
     pub(super) climbing: bool,
     halves: [Run; 2],
 }
 
-/// What a trial says.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
     /// Not yet.
     Open,
-    /// This part is lost at any rate.
+    /// This fraction is lost at any rate.
     Own(f64),
-    /// The loss came from the rate.
+    /// The loss was caused by the rate.
     Rate,
 }
 
@@ -109,7 +109,7 @@ impl Trial {
         if !second.is_over() {
             return Verdict::Open;
         }
-        // What brought the trial about was a cluster, so the part before is rather too high.
+        // The trial was started by a cluster of losses, so the fraction before is probably too high.
         let both = first.lost >= 1.0 && second.lost >= 1.0 && all.lost >= 3.0;
         if both && all.is_scattered(0.0) && part <= OWN_MOST && part < 2.0 * self.part {
             Verdict::Own(part)

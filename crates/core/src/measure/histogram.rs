@@ -51,7 +51,7 @@ impl Histogram {
         self.record_many(value, 1);
     }
 
-    /// Count a value `n` times. Counts stop at [`u64::MAX`]: they may be read from a damaged file.
+    /// Count a value `n` times. Counts saturate at [`u64::MAX`]: they may be read from a damaged file.
     pub fn record_many(&mut self, value: u64, n: u64) {
         if n == 0 {
             return;
@@ -75,7 +75,7 @@ impl Histogram {
         self.min = self.min.min(other.min);
     }
 
-    /// How many values.
+    /// Number of values.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.total
@@ -113,13 +113,13 @@ impl Histogram {
         0
     }
 
-    /// The buckets that hold anything: the values that it is for, and its count. The last of all holds [`u64::MAX`], too.
+    /// The non-empty buckets: (range of values, count). The last bucket includes [`u64::MAX`].
     pub fn buckets(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         let end = |bucket| if bucket < BUCKETS { floor(bucket) } else { u64::MAX };
         self.counts.iter().enumerate().filter(|&(_, &n)| n > 0).map(move |(b, &n)| (floor(b)..end(b + 1), n))
     }
 
-    /// The buckets that hold anything: (smallest value, count).
+    /// The non-empty buckets: (smallest value, count).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().filter(|&(_, &n)| n > 0).map(|(b, &n)| (floor(b), n))
     }

@@ -1,8 +1,8 @@
-//! Reordering and gaps of a numbered stream, seen in the order of arrival.
+//! Reordering and gaps of a numbered stream, in order of arrival.
 
 use super::Histogram;
 
-/// Watches the numbers of one sender's packets as they come.
+/// Watches the sequence numbers of one sender's packets as they arrive.
 ///
 /// Loss is not decided here (a gap may still fill): the assembly decides it when an object retires, and reports
 /// each run of missing packets with [`SequenceMeter::lost_run`].
@@ -11,7 +11,7 @@ pub struct SequenceMeter {
     next: Option<u64>,
     /// Packets seen, duplicates included.
     pub packets: u64,
-    /// Packets whose number is below one that came before them (RFC 4737, 3.3).
+    /// Packets whose number is below that of an earlier one (RFC 4737, 3.3).
     pub reordered: u64,
     /// How far behind the highest number each reordered packet was.
     pub extent: Histogram,
@@ -22,7 +22,7 @@ pub struct SequenceMeter {
 }
 
 impl SequenceMeter {
-    /// Packet `number` came.
+    /// Packet `number` arrived.
     #[inline]
     pub fn arrived(&mut self, number: u64) {
         self.packets += 1;
@@ -35,7 +35,7 @@ impl SequenceMeter {
         }
     }
 
-    /// `count` packets came, numbered one after the other from `first` on.
+    /// `count` packets with consecutive numbers from `first` on arrived.
     #[inline]
     pub fn arrived_run(&mut self, first: u64, count: u64) {
         match self.next {
@@ -61,7 +61,7 @@ impl SequenceMeter {
         }
     }
 
-    /// Add what another meter saw.
+    /// Add the counts of another meter.
     pub fn merge(&mut self, other: &SequenceMeter) {
         self.packets += other.packets;
         self.reordered += other.reordered;

@@ -1,7 +1,7 @@
-//! The registry: one line for each family, and nothing else of the tree names them.
+//! The registry: one line for each family, and no other file names them.
 //!
-//! The line makes a family known to all cold work ([`FAMILIES`]) and compiles its layout into whatever is built of
-//! layouts ([`StreamFormat::visit`]). Decision 0010 has the reasons.
+//! The line makes a family known to everything off the data path ([`FAMILIES`]) and compiles its layout into whatever is
+//! generic over layouts ([`StreamFormat::visit`]). Decision 0010 has the reasons.
 
 use super::{
     ejfat,
@@ -17,29 +17,29 @@ use super::{
 use crate::placement::{Geometry, Layout, Reject};
 use std::{any::Any, fmt, str::FromStr};
 
-/// Something to be built of a layout, once for each family: the compiler makes a copy of it for each.
+/// Builds something generic over a layout; the compiler instantiates it for each family.
 pub trait Visit {
-    /// What is built.
+    /// The result.
     type Out;
 
-    /// Build it of this layout.
+    /// Build it for this layout.
     fn visit<L: Layout + fmt::Debug + Send + Sync + 'static>(self, layout: L) -> Self::Out;
 }
 
 macro_rules! families {
     ($($known:ty => $kind:ident),+ $(,)?) => {
-        /// All families, in the order in which they are shown.
+        /// All families, in the order in which they are listed.
         pub static FAMILIES: &[FamilyRef] = &[$(<$known as Known>::FAMILY),+];
 
         impl StreamFormat {
-            /// Give the layout of this stream's packets to `visitor`, as the type it is: what the visitor builds has
-            /// no more to choose.
+            /// Call `visitor` with the concrete layout of this stream's packets, so that nothing is left to dispatch at
+            /// run time.
             ///
             /// # Errors
-            /// [`Reject::Outside`] where an object has no room for one frame of each thread, [`Reject::WrongSize`]
-            /// where nothing of a packet is kept, [`Reject::BadField`] for an impossible frame rate,
-            /// [`Reject::UnknownThread`] for impossible threads, [`Reject::Unrecognised`] where what the layout needs
-            /// was not filled in, [`Reject::NotFrames`] for families whose objects are not frames.
+            /// [`Reject::Outside`] if an object has no room for one frame of each thread, [`Reject::WrongSize`] if no
+            /// octet of a packet is kept, [`Reject::BadField`] for an invalid frame rate, [`Reject::UnknownThread`] for
+            /// invalid threads, [`Reject::Unrecognised`] if a value that the layout needs is not set,
+            /// [`Reject::NotFrames`] for families whose objects are not frames.
             pub fn visit<V: Visit>(&self, visitor: V) -> Result<V::Out, Reject> {
                 let own: &dyn Any = &*self.own;
                 $(families!(@layout $kind, $known, own, self, visitor);)+
@@ -48,8 +48,8 @@ macro_rules! families {
         }
 
         impl FamilyRef {
-            /// Let `visitor` build for this family, as the type it is. `None`: it is a family of frames, whose streams
-            /// have a [layout](StreamFormat::visit).
+            /// Call `visitor` with the concrete type of this family. `None` for a family of frames, whose streams have a
+            /// [layout](StreamFormat::visit).
             pub fn visit_keyed<V: VisitKeyed>(self, visitor: V) -> Option<V::Out> {
                 $(families!(@wire $kind, $known, self, visitor);)+
                 None
@@ -79,14 +79,14 @@ families! {
     ejfat::EjfatStream => keyed,
 }
 
-/// All families in the order in which they are asked what a packet is: those that a magic number proves first.
+/// All families in the order in which they are tried on a packet: those with a magic number first.
 pub fn by_proof() -> impl Iterator<Item = FamilyRef> {
     let with = |magic| FAMILIES.iter().copied().filter(move |family| family.has_magic() == magic);
     with(true).chain(with(false))
 }
 
 impl StreamFormat {
-    /// How its packets are placed, where it does not matter how fast that is told.
+    /// The layout as a trait object, for use off the data path.
     ///
     /// # Errors
     /// As [`visit`](Self::visit).
@@ -118,17 +118,17 @@ impl StreamFormat {
 }
 
 impl Format {
-    /// All that can be asked for.
+    /// All formats that can be requested.
     pub fn all() -> impl Iterator<Item = Format> {
         std::iter::once(Format::Auto).chain(FAMILIES.iter().copied().map(Format::Of))
     }
 
-    /// The families that may be meant, in the order in which they are asked what a packet is.
+    /// The families of this format, in the order in which they are tried on a packet.
     pub fn families(self) -> impl Iterator<Item = FamilyRef> {
         by_proof().filter(move |family| self.family().is_none_or(|asked| asked == *family))
     }
 
-    /// What tells where a packet ends, of the first of these families whose packets say that.
+    /// The function that finds the end of a packet, of the first of these families whose packets state their length.
     #[must_use]
     pub fn packet_end(self) -> Option<PacketEnd> {
         struct End;
@@ -141,20 +141,20 @@ impl Format {
         self.families().filter(|family| family.packets().is_some()).find_map(|family| family.visit_keyed(End))
     }
 
-    /// Where the frame with which `bytes` begin ends, to the first of these families that knows.
+    /// Where the first frame of `bytes` ends, according to the first of these families that recognises it.
     #[must_use]
     pub fn framing(self, bytes: &[u8]) -> Framing {
         self.framed(bytes).1
     }
 
-    /// The same, and which family it was that knew, if one did.
+    /// The same, with the family that recognised it.
     #[must_use]
     pub fn framed(self, bytes: &[u8]) -> (Option<FamilyRef>, Framing) {
         let mut answer = Framing::Unknown;
         for family in self.families() {
             match family.frames().map_or(Framing::Unknown, |frames| frames.framing(bytes)) {
                 Framing::Unknown => {}
-                // Another family may know already.
+                // Another family may recognise it already.
                 Framing::Incomplete => answer = Framing::Incomplete,
                 known @ Framing::Length(_) => return (Some(family), known),
             }
@@ -162,16 +162,16 @@ impl Format {
         (None, answer)
     }
 
-    /// The frames of `file`, which stand one after the other, to be sent again with times that run on.
-    /// [`Format::Auto`] takes them for what the first looks like. `fps`, frames of one thread in a second, is needed
-    /// where neither headers nor the end of a second in the file tell it.
+    /// The consecutive frames of `file`, to be sent again with times that continue from loop to loop. [`Format::Auto`]
+    /// detects the format from the first frame. `fps`, frames of one thread per second, is needed if neither the headers
+    /// nor the end of a second in the file give it.
     ///
     /// # Errors
     /// See [`RestampError`].
     pub fn restamp(self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError> {
         let found = || match self.framed(file) {
             (found, Framing::Length(_)) => found,
-            // What says why it is no file of frames is the first that cannot rule that out by a magic number.
+            // The first family without a magic number reports why this is not a file of frames.
             _ => self.families().find(|family| family.frames().is_some() && !family.has_magic()),
         };
         let family = self.family().or_else(found).ok_or(RestampError::Empty)?;
@@ -179,7 +179,7 @@ impl Format {
     }
 }
 
-/// A name that no format has.
+/// A name that is not a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFormat(String);
 

@@ -1,5 +1,7 @@
-//! What a family of formats is to everything that is not on the data path: a folder beside this file, with its tables, its
-//! layout and all cold work, and a line in the [registry](super::families).
+//! The interface of a family of formats for everything off the data path.
+//!
+//! A family is a folder beside this file, with its tables, layout and the work off the data path, and a line in the
+//! [registry](super::families).
 //!
 //! ```text
 //!   first packets ──Family::shape, learn──▶ StreamFormat { what all streams have, own: Particulars }
@@ -7,8 +9,7 @@
 //!                                               ▼
 //!                                          L: Layout, compiled with whatever is built of it
 //! ```
-//!
-//! A [`Family`] is known from its name, the [`Particulars`] of a stream when its first packets were seen.
+//! A [`Family`] is known from its name, the [`Particulars`] of a stream only after its first packets.
 
 pub use super::same::Same;
 use super::{
@@ -25,30 +26,30 @@ use super::{
 use crate::placement::{Layout, Reject};
 use std::{any::Any, fmt, hash, ops::Deref, sync::Arc};
 
-/// A family of formats. Object safe: all cold work goes through the [registry](super::FAMILIES).
+/// A family of formats. Object safe: all work off the data path goes through the [registry](super::FAMILIES).
 pub trait Family: Sync {
-    /// Its name, as it is typed and reported.
+    /// Its name in options and reports.
     fn name(&self) -> &'static str;
 
-    /// Its name as the field writes it.
+    /// Its full name.
     fn title(&self) -> &'static str;
 
-    /// Other names that are understood; case and punctuation do not count.
+    /// Other names; case and punctuation are ignored.
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What its packets are parts of.
+    /// The kind of its objects.
     fn objects(&self) -> Objects {
         Objects::Frames
     }
 
-    /// Whether its packets carry a magic number: such a family is asked before those that have none.
+    /// Whether its packets carry a magic number; such a family is tried first.
     fn has_magic(&self) -> bool {
         false
     }
 
-    /// What a packet on its own looks like; `None` where it is not of this family.
+    /// The shape of a single packet; `None` if it is not of this family.
     fn shape(&self, packet: &[u8]) -> Option<Shape>;
 
     /// Whether more packets would hardly change what [`learn`](Self::learn) finds.
@@ -56,46 +57,46 @@ pub trait Family: Sync {
         true
     }
 
-    /// What the packets of one shape tell of their stream.
+    /// The format of a stream, from its packets of one shape.
     ///
     /// # Errors
-    /// Why they are no stream of this family that can be placed as was asked for.
+    /// The reason for which they are not a stream of this family that can be placed as requested.
     fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject>;
 
-    /// A stream again from the numbers that an index keeps of it; `None` where none are kept.
+    /// Restores a stream from the numbers in an index; `None` if the family keeps none.
     fn recall(&self, _number: &dyn Fn(&str) -> Option<u64>) -> Option<Recalled> {
         None
     }
 
-    /// Frames in files and in TCP, where it has them.
+    /// Frames in files and TCP streams, if it has any.
     fn frames(&self) -> Option<&'static dyn Frames> {
         None
     }
 
-    /// Packets of different lengths in files and in TCP, where it has them.
+    /// Packets of variable length in files and TCP streams, if it has any.
     fn packets(&self) -> Option<&'static dyn Packets> {
         None
     }
 
-    /// The fields of the packet in `reader`. The shape is `None` where the packet does not look like this family.
+    /// Show the fields of the packet in `reader`. The shape is `None` if the packet does not look like this family.
     fn inspect(&self, reader: &mut Reader<'_>, shape: Option<Shape>);
 
-    /// The frames of a file, to be sent again with times that run on.
+    /// The frames of a file, to be sent again with times that continue from loop to loop.
     ///
     /// # Errors
     /// See [`RestampError`].
     fn restamp(&self, file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampError>;
 
-    /// Makes streams of this family from nothing.
+    /// Generates streams of this family.
     fn generator(&self) -> Option<&'static dyn Generator> {
         None
     }
 
-    /// Its parsers, given any octets, return, and what they return is true. `choice` chooses what a packet does not tell.
+    /// Run its parsers on arbitrary octets, and check their results. `choice` selects what a packet does not state.
     #[doc(hidden)]
     fn fuzz(&self, choice: u8, packet: &[u8]);
 
-    /// Packets for [`fuzz`](Self::fuzz) that reach deep.
+    /// Seed packets for [`fuzz`](Self::fuzz).
     #[doc(hidden)]
     fn seeds(&self) -> Vec<Vec<u8>>;
 
@@ -112,12 +113,12 @@ pub trait Family: Sync {
     }
 }
 
-/// A family of the registry. Two are the same if their names are.
+/// A family of the registry. Two are equal if their names are.
 #[derive(Clone, Copy)]
 pub struct FamilyRef(&'static dyn Family);
 
 impl FamilyRef {
-    /// Of the family's own value.
+    /// A reference to this family.
     #[must_use]
     pub const fn new(family: &'static dyn Family) -> FamilyRef {
         FamilyRef(family)
@@ -158,10 +159,10 @@ impl fmt::Display for FamilyRef {
     }
 }
 
-/// The format that a user asks for, by name.
+/// A format requested by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// Whichever it turns out to be.
+    /// Detect it.
     #[default]
     Auto,
     /// Of this family.
@@ -175,7 +176,7 @@ impl Format {
         self.family().map_or("auto", |family| family.name())
     }
 
-    /// The family, where one was asked for.
+    /// The family, if one was requested.
     #[must_use]
     pub fn family(self) -> Option<FamilyRef> {
         match self {
@@ -184,7 +185,7 @@ impl Format {
         }
     }
 
-    /// What its packets are parts of, where it is known.
+    /// The kind of its objects, if known.
     #[must_use]
     pub fn objects(self) -> Option<Objects> {
         self.family().map(|family| family.objects())
@@ -203,76 +204,75 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a family knows of one stream beyond what all streams have, and what it does with that. Cold: nothing here is
-/// asked for each packet.
+/// The data of one stream that only its family has. Not on the data path: nothing here is called for each packet.
 pub trait Particulars: Any + Same + fmt::Debug + Send + Sync {
-    /// The format and what carries it.
+    /// The format and its transport header.
     fn title(&self, stream: &StreamFormat) -> String {
         let family = stream.family;
         if stream.sequence.is_some() { format!("{family} with sequence numbers") } else { family.to_string() }
     }
 
-    /// Which version of the format it is, where there are several.
+    /// The version of the format, if there are several.
     fn version(&self) -> Option<String> {
         None
     }
 
-    /// What more there is to say of it, behind the size of its frames.
+    /// Further details, reported after the size of its frames.
     fn details(&self, _stream: &StreamFormat) -> Vec<String> {
         Vec::new()
     }
 
-    /// What an index keeps of it, to [recall](super::Family::recall) it by: names and numbers.
+    /// Names and numbers for an index, from which it can be [recalled](super::Family::recall).
     fn numbers(&self) -> Vec<(&'static str, Option<u64>)> {
         Vec::new()
     }
 
-    /// How the packets are numbered before the frame.
+    /// The sequence number before the frame.
     fn numbering(&self, stream: &StreamFormat) -> Option<Numbering> {
         stream.sequence.map(Numbering::whole)
     }
 
-    /// Whether objects may end early without loss: placed by time with the frame rate unknown, the last object of a
-    /// second is as long as it is.
+    /// Whether objects may end early without loss: if frames are placed by time and the frame rate is unknown, the last
+    /// object of a second has any length.
     fn short_objects(&self, _stream: &StreamFormat) -> bool {
         false
     }
 
-    /// Whether seconds have a whole number of frames, and all the same: where they have not, none is learned.
+    /// Whether all seconds have the same whole number of frames. If not, no rate is learned.
     fn has_whole_rate(&self) -> bool {
         true
     }
 
-    /// The field of the frame's header that tells its thread, where there are threads to be told apart.
+    /// The header field with the thread, if there are several threads.
     fn thread_field(&self) -> Option<&'static Field> {
         None
     }
 
-    /// When the samples of `frame` were taken; `None` where it does not tell.
+    /// When the samples of `frame` were taken; `None` if it does not state that.
     fn frame_time(&self, _stream: &StreamFormat, _frame: &[u8]) -> Option<FrameTime> {
         None
     }
 
-    /// Whether `frame` begins with a header of this stream: fill does not.
+    /// Whether `frame` begins with a header of this stream; fill does not.
     fn has_header(&self, _stream: &StreamFormat, _frame: &[u8]) -> bool {
         false
     }
 
-    /// The header of a frame that was lost, as far as another tells it, and its length.
+    /// The header of a lost frame, predicted from another, and its length.
     fn predicted(&self, _ahead: &Ahead<'_>) -> Option<([u8; 32], usize)> {
         None
     }
 }
 
-/// What is known of a stream of this family.
+/// Particulars of a known family.
 pub trait Known: Particulars + Sized {
     /// The family.
     const FAMILY: FamilyRef;
 }
 
-/// A family of frames in the registry: the layout that is compiled for its streams.
+/// A family of frames in the registry, with the layout compiled for its streams.
 pub trait Framed: Known {
-    /// How the packets of such a stream are placed.
+    /// The layout type of such streams.
     type Layout: Layout + fmt::Debug + Send + Sync + 'static;
 
     /// The layout of this stream.
@@ -282,55 +282,55 @@ pub trait Framed: Known {
     fn layout(&self, stream: &StreamFormat) -> Result<Self::Layout, Reject>;
 }
 
-/// A family's part of a stream that is [recalled](super::Family::recall) from an index.
+/// The family's part of a stream [recalled](super::Family::recall) from an index.
 #[derive(Debug)]
 pub struct Recalled {
     /// Octets of a frame's header.
     pub header_bytes: usize,
     /// Packets that a frame is cut into.
     pub parts: usize,
-    /// The family's own.
+    /// The particulars.
     pub own: Arc<dyn Particulars>,
 }
 
 /// Everything known of one sender's stream.
 #[derive(Clone, Debug)]
 pub struct StreamFormat {
-    /// Of which family it is.
+    /// Its family.
     pub family: FamilyRef,
     /// Which octets of a datagram are kept.
     pub keep: Keep,
     /// How packets are placed; never [`Place::Auto`].
     pub place: Place,
-    /// Room for an object, octets.
+    /// Maximum size of an object, octets.
     pub object_bytes: u64,
     /// Octets of the network format before each frame.
     pub network_bytes: usize,
-    /// Byte order of the sequence number before each frame, where there is one.
+    /// Byte order of the sequence number before each frame, if there is one.
     pub sequence: Option<Order>,
-    /// Octets of a datagram; 0 where they differ.
+    /// Octets of a datagram; 0 if they differ.
     pub packet_bytes: usize,
-    /// Octets of a frame, or of the part of one that a packet has; 0 where there are none.
+    /// Octets of a frame, or of the part of one in a packet; 0 if there are no frames.
     pub frame_bytes: usize,
     /// Octets of the frame's header.
     pub header_bytes: usize,
     /// Packets that a frame is cut into; the first has its header.
     pub parts: usize,
-    /// The threads in the order of their ranks; one without number where the format has none.
+    /// The threads in the order of their ranks; a single one with number 0 if the format has none.
     pub threads: Vec<Thread>,
     /// Frames of one thread in a second.
     pub frames_per_second: Option<u32>,
-    /// Station, where the header tells.
+    /// Station, if the header states it.
     pub station: Option<String>,
-    /// What is odd about it.
+    /// Deviations from the standard.
     pub quirks: Vec<Quirk>,
-    /// A Unix time not more than 500 days from the data, to complete dates.
+    /// A Unix time within 500 days of the data, to complete dates.
     pub near: i64,
-    /// What only its family has.
+    /// The data that only its family has.
     pub own: Arc<dyn Particulars>,
 }
 
-/// What is known beforehand, and what is wanted.
+/// Known properties of a stream, and how to place it.
 #[derive(Clone, Debug)]
 pub struct LearnOptions {
     /// The format, or [`Format::Auto`].
@@ -339,13 +339,13 @@ pub struct LearnOptions {
     pub keep: Keep,
     /// How to place.
     pub place: Place,
-    /// Frames of one thread in a second, where known better than the headers tell.
+    /// Frames of one thread per second; overrides the headers.
     pub frames_per_second: Option<u32>,
-    /// The threads of a VDIF stream, in the order in which they are to lie in an object.
+    /// The threads of a VDIF stream, in the order in which an object stores them.
     pub threads: Option<Vec<u16>>,
-    /// Room for an object, octets.
+    /// Maximum size of an object, octets.
     pub object_bytes: u64,
-    /// A Unix time not more than 500 days from the data, to complete Mark 5B dates: usually now.
+    /// A Unix time within 500 days of the data, to complete Mark 5B dates; usually now.
     pub near: i64,
 }
 
@@ -364,10 +364,10 @@ impl Default for LearnOptions {
     }
 }
 
-/// What is kept of a packet.
+/// Octets kept of a packet.
 pub(super) const HEAD: usize = 64;
 
-/// The head of an observed packet.
+/// The first octets of an observed packet.
 #[derive(Clone, Debug)]
 pub struct Sample {
     pub(super) length: usize,
@@ -375,25 +375,25 @@ pub struct Sample {
     pub(super) shape: Option<Shape>,
 }
 
-/// What a packet on its own looks like. Packets of the same shape vote for the same stream.
+/// The shape of a single packet. Packets of the same shape vote for the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Of which family it is.
+    /// Its family.
     pub family: FamilyRef,
     /// Octets of the network format before the frame.
     pub network: usize,
-    /// Octets of the frame; 0 where packets of one stream differ.
+    /// Octets of the frame; 0 if packets of one stream differ.
     pub length: usize,
-    /// Tells apart what else packets of one stream share, in numbers of the family's own.
+    /// Other properties that packets of one stream share, encoded by the family.
     pub variant: u8,
 }
 
-/// The packets of one shape, as a family is given them to learn from.
+/// The packets of one shape from which a family learns.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What was known beforehand, and what is wanted.
+    /// Known properties, and how to place.
     pub options: &'a LearnOptions,
-    /// What they all look like.
+    /// Their common shape.
     pub shape: Shape,
     /// Their heads, in order of arrival.
     pub samples: &'a [&'a Sample],

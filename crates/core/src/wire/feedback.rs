@@ -1,24 +1,24 @@
-//! Feedback: what a receiver tells a sender, so that the sender can find the highest rate at which nothing is lost.
+//! Feedback from a receiver to a sender, so that the sender can find the highest rate at which nothing is lost.
 //!
-//! A sender that wants it puts *marks* among its data, every 10 ms or so, from the same socket. A mark says how much
-//! was sent before it. The receiver answers each with a *report*: what of it had come when the mark came. The mark
-//! takes the data's way and place in its queues, so the two counts are of the same packets: no loss is mistaken for a
-//! packet under way, none waits for a heap's time limit to be seen.
+//! A sender that uses it puts *marks* among its data, about every 10 ms, from the same socket. A mark states how much was
+//! sent before it. The receiver answers each with a *report* of how much had arrived when the mark arrived. The mark
+//! takes the same path and queues as the data, so the two counts are of the same packets: no packet under way is mistaken
+//! for a loss, and no loss is detected only when a heap times out.
 //!
 //! ```text
 //!   sender    data data data MARK data data data MARK ▶     sent before it: 700 packets
 //!   receiver  ◀ REPORT                                      of these came: 698; lost since the start: 2
 //! ```
 //!
-//! All counts are since the session began, so a mark or report that is lost costs nothing but its moment. Both are
-//! datagrams of [`LEN`] octets, big-endian, told from SPEAD by their first octets, with a CRC-32C (RFC 3720, B.4) at
-//! the end against strays. A receiver speaks only when spoken to, with no more octets than it was sent, to the address
-//! they came from: it cannot be made to flood somebody else.
+//! All counts are since the session began, so a lost mark or report only costs one measurement. Both are datagrams of
+//! [`LEN`] octets, big-endian, distinguished from SPEAD by their first octets, with a CRC-32C (RFC 3720, B.4) at the end.
+//! A receiver only answers marks, with as many octets as it received, to the address they came from: it cannot be used to
+//! flood another host.
 //!
-//! **Whom it protects against, and whom not.** A session is 64 random bits, chosen by the sender and echoed. Whoever
-//! does not see the sender's packets cannot guess it, so cannot steer the sender. Whoever does see them (on the path,
-//! or in the group of a multicast) can forge reports: there is no secret. The worst a forger does is to slow a sender
-//! to its least rate, or to make it send at most at its greatest.
+//! **Threat model.** A session is 64 random bits, chosen by the sender and echoed. An attacker who does not see the
+//! sender's packets cannot guess it, and so cannot steer the sender. One who sees them (on the path, or in the multicast
+//! group) can forge reports: there is no shared secret. The worst effect is that the sender falls to its minimum rate, or
+//! rises to its maximum.
 //!
 //! ```
 //! use skyhaul_core::wire::feedback::{Mark, Message, read};
@@ -27,12 +27,12 @@
 //! assert_eq!((read.session, read.packets, read.bytes), (7, 700, 1_000_000));
 //! ```
 //!
-//! Limits: unicast UDP, one receiver to a sender. Packets that overtake a mark count one report later.
+//! Limits: unicast UDP, one receiver for each sender. Packets that a mark overtakes are counted one report later.
 
 use crate::placement::Reject;
 
 crate::header! {
-    /// The first half of a mark; zeros follow, so that no answer is longer than its question.
+    /// The first half of a mark; zeros follow, so that a report is not longer than its mark.
     Mark [64] {
         be u32 @ 0 { /** [`MAGIC`]. Filled in by [`octets`](Mark::octets). */ magic }
         be u8 @ 4 { /** [`VERSION`]. Filled in by [`octets`](Mark::octets). */ version }
@@ -50,7 +50,7 @@ crate::header! {
 }
 
 crate::header! {
-    /// The first half of a report: the mark it answers, and what of the data before that mark had come.
+    /// The first half of a report: the mark it answers, and how much of the data before that mark had arrived.
     Echo [64] {
         be u32 @ 0 { /** [`MAGIC`]. Filled in by [`octets`](Report::octets). */ magic }
         be u8 @ 4 { /** [`VERSION`]. Filled in by [`octets`](Report::octets). */ version }
@@ -68,7 +68,7 @@ crate::header! {
 }
 
 crate::header! {
-    /// The second half of a report: the receiver's losses by cause, and how full it is. All counts since its start.
+    /// The second half of a report: the receiver's losses by cause, and its fill levels. All counts are since its start.
     State [64] {
         be u64 @ 0 { /** The mark's: octets sent before it. */ mark_bytes }
         be u64 @ 8 { /** When this report was sent, nanoseconds of the receiver's clock. */ time }
@@ -85,7 +85,7 @@ crate::header! {
 
 /// Octets of a mark, and of a report.
 pub const LEN: usize = 128;
-/// What both begin with: not SPEAD's 0x53, and no text.
+/// Magic number of both: not SPEAD's 0x53, and not text.
 pub const MAGIC: u32 = 0xF5A4_5B0C;
 /// The version written and read.
 pub const VERSION: u8 = 1;
@@ -96,22 +96,22 @@ const CHECKED: usize = LEN - 4;
 /// A whole report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// The mark it answers, and what had come.
+    /// The mark it answers, and what had arrived.
     pub echo: Echo,
-    /// Losses by cause, and how full the receiver is.
+    /// Losses by cause, and fill levels.
     pub state: State,
 }
 
-/// What a datagram of this channel is.
+/// A datagram of this channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// From a sender: what was sent up to here.
     Mark(Mark),
-    /// From a receiver: what came.
+    /// From a receiver: what arrived.
     Report(Report),
 }
 
-/// Whether a datagram claims to be of this channel: its length and its first octets. One comparison for data packets.
+/// Whether a datagram belongs to this channel, by its length and first octets. One comparison for data packets.
 #[inline]
 #[must_use]
 pub fn is_feedback(datagram: &[u8]) -> bool {

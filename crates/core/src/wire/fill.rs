@@ -1,7 +1,7 @@
-//! What stands where a frame was lost: what correlators recognise as no data.
+//! Fill for lost frames, which correlators recognise as no data.
 //!
-//! Best for every reader is a legal header with the predicted time, the same thread, station, size and extended data,
-//! marked invalid, before samples of 0x11223344: baseband looks at the invalid bit, DiFX at the last word.
+//! All readers accept a valid header with the predicted time, the same thread, station, size and extended data, marked
+//! invalid, before samples of 0x11223344: baseband checks the invalid bit, DiFX the last word.
 //!
 //! ```text
 //!   unit     0      1      2      3      4      5        two threads, unit 2 to 4 lost
@@ -9,13 +9,12 @@
 //!          A 17   B 17   A 18!  B 18!  A 19!  B 19       ! invalid, samples 44 33 22 11
 //! ```
 //!
-//! A header is predicted from the frame of the same thread before it (which may itself be predicted), or the next
-//! one after it, or, placed by time, from any frame and the thread's learned header. Where the frame rate is unknown
-//! it is taken from the block, if a second ends in it. What cannot be predicted is 0x11223344 altogether.
+//! A header is predicted from the previous frame of the same thread (which may itself be predicted), or the next one, or,
+//! if placed by time, from any frame and the thread's learned header. If the frame rate is unknown, it is taken from the
+//! block, if a second ends in it. A frame that cannot be predicted is filled with 0x11223344 entirely.
 //!
-//! Limits: placed by sequence number, threads are taken to alternate regularly. Where objects may be short
-//! ([`StreamFormat::short_objects`]), the caller must not ask to fill beyond the end of
-//! the second.
+//! Limits: if placed by sequence number, threads must alternate regularly. If objects may be short
+//! ([`StreamFormat::short_objects`]), the caller must not fill beyond the end of the second.
 
 use super::{
     family::StreamFormat,
@@ -25,16 +24,16 @@ use super::{
 };
 use std::ops::Range;
 
-/// Memory that is read and written part by part: a slice, or a block of which other parts are in use.
+/// Memory that is read and written in parts: a slice, or a block of which other parts are in use.
 pub trait Octets {
-    /// How many octets there are.
+    /// Number of octets.
     fn length(&self) -> usize;
-    /// Some of them; empty where they are not all there.
+    /// The octets in `range`; empty if not all of them exist.
     fn read(&self, range: Range<usize>) -> &[u8];
-    /// Some of them, to write to.
+    /// The octets in `range`, to write to.
     ///
     /// # Panics
-    /// If they are not all there.
+    /// If not all of them exist.
     fn write(&mut self, range: Range<usize>) -> &mut [u8];
 }
 
@@ -53,21 +52,21 @@ impl Octets for [u8] {
 /// What was filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filled {
-    /// Units with a legal header (or, as second half frames, none to have).
+    /// Units with a valid header (or second half frames, which have none).
     pub predicted: u64,
     /// Units of fill only.
     pub unpredicted: u64,
 }
 
 impl StreamFormat {
-    /// What fills the holes of its objects.
+    /// A filler for its objects.
     #[must_use]
     pub fn filler(&self) -> Filler {
         Filler::new(self.clone())
     }
 }
 
-/// Fills the holes of one stream's objects.
+/// Fills the gaps in one stream's objects.
 #[derive(Clone, Debug)]
 pub struct Filler {
     format: StreamFormat,
@@ -80,8 +79,8 @@ impl Filler {
         Filler { format }
     }
 
-    /// Fill the units `missing` (ascending) of `block`, an object's octets. What lies outside the block is ignored.
-    /// Streams without units (heaps, events) have octets in their place, which become zero.
+    /// Fill the units `missing` (ascending) of `block`, an object's octets. Units outside the block are ignored. For
+    /// streams without units (heaps, events), `missing` are octets, which are set to zero.
     pub fn fill(&self, block: &mut (impl Octets + ?Sized), missing: &[Range<u32>]) -> Filled {
         let mut filled = Filled::default();
         let unit = self.format.unit_bytes();
@@ -118,7 +117,7 @@ impl Filler {
     }
 }
 
-/// A block while its holes are filled.
+/// A block while its gaps are filled.
 struct Holes<'a, O: ?Sized> {
     format: &'a StreamFormat,
     block: &'a mut O,
@@ -127,7 +126,7 @@ struct Holes<'a, O: ?Sized> {
     units: usize,
     group: usize,
     fps: Option<u32>,
-    /// For each rank the next unit that has a header, as far as it was looked for; `units` if none.
+    /// For each rank the next unit that has a header, as far as searched; `units` if there is none.
     ahead: Vec<usize>,
 }
 
@@ -136,7 +135,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         self.block.read(index * self.unit..(index + 1) * self.unit)
     }
 
-    /// The frame in a unit, where its header was kept.
+    /// The frame in a unit, if its header was kept.
     fn frame(&self, index: usize) -> &[u8] {
         self.format.header_at().and_then(|at| self.unit(index).get(at..)).unwrap_or_default()
     }
@@ -146,7 +145,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         self.missing.get(after).is_some_and(|range| range.start as usize <= index)
     }
 
-    /// Whether a unit begins with a header of this stream: fill does not.
+    /// Whether a unit begins with a header of this stream; fill does not.
     fn has_header(&self, index: usize) -> bool {
         self.format.own.has_header(self.format, self.frame(index))
     }
@@ -157,7 +156,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         before.or_else(|| {
             let rank = index % self.group;
             let mut ahead = self.ahead[rank];
-            // Looked for once: a rank of which nothing arrived must not cost a search for each unit.
+            // Searched once: a rank of which nothing arrived must not cost a search for each unit.
             if ahead <= index {
                 ahead = index + self.group;
                 while ahead < self.units && (self.is_missing(ahead) || !self.has_header(ahead)) {
@@ -180,7 +179,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         })
     }
 
-    /// Write fill into a unit; whether its header could be predicted.
+    /// Write fill into a unit. Returns whether its header could be predicted.
     fn fill(&mut self, index: usize) -> bool {
         let header = self.header(index);
         let prefix = self.prefix(index);
@@ -192,7 +191,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
             at = prefix.len();
         }
         if let Some(((octets, length), header_at)) = header.as_ref().zip(header_at) {
-            // Without a sequence number to write, what precedes the frame is zero.
+            // Without a sequence number, the octets before the frame are zero.
             unit[at..at.max(header_at)].fill(0);
             unit[header_at..header_at + length].copy_from_slice(&octets[..*length]);
             at = header_at + length;
@@ -204,7 +203,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         header.is_some()
     }
 
-    /// What precedes the frame, where it is kept and counts packets.
+    /// The octets before the frame, if they are kept and have a sequence number.
     fn prefix(&mut self, index: usize) -> Option<[u8; PREFIX]> {
         if self.format.header_at() != Some(PREFIX) {
             return None;
@@ -233,7 +232,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         header.filter(|(_, length)| header_at + length <= self.unit)
     }
 
-    /// `like` at the time of unit `index`, as the unit `from` tells it, less the difference of their clocks.
+    /// The header `like` at the time of unit `index`, extrapolated from unit `from`, less the difference of their clocks.
     fn predicted(&self, like: &[u8], shift: i64, from: usize, index: usize) -> Option<([u8; 32], usize)> {
         self.format.own.predicted(&Ahead {
             like,
@@ -245,7 +244,7 @@ impl<O: Octets + ?Sized> Holes<'_, O> {
         })
     }
 
-    /// Of a thread none of whose frames are in the block: its learned header, at the time of any other thread.
+    /// For a thread without frames in the block: its learned header, at the time of any other thread.
     fn of_template(&mut self, index: usize) -> Option<([u8; 32], usize)> {
         let from = self.neighbour(index)?;
         let thread = self.format.threads.get(index % self.group)?;

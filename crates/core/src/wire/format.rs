@@ -1,7 +1,7 @@
-//! What is known of one sender's stream: plain data, from which its layout, its fill and its times follow.
+//! The format of one sender's stream: plain data, from which its layout, its fill and its times follow.
 //!
-//! A [`Learner`](super::Learner) finds it from the first packets; everything in it may be changed before the layout
-//! is made (a known frame rate, another way to place). What only one family has stands behind [`Particulars`].
+//! A [`Learner`](super::Learner) finds it from the first packets; every field may be changed before the layout is made (a
+//! known frame rate, another way to place). Data of one family only are in its [`Particulars`].
 
 use super::{
     family::{Particulars, StreamFormat},
@@ -29,20 +29,20 @@ impl PartialEq for StreamFormat {
 impl Eq for StreamFormat {}
 
 impl StreamFormat {
-    /// What its family knows of it, if that is a `T`.
+    /// The particulars of its family, if they are a `T`.
     #[must_use]
     pub fn own<T: Particulars>(&self) -> Option<&T> {
         let own: &dyn Any = &*self.own;
         own.downcast_ref()
     }
 
-    /// Where in a kept unit the frame's header starts; `None` where it was stripped.
+    /// Where in a kept unit the frame's header starts; `None` if it was stripped.
     #[must_use]
     pub fn header_at(&self) -> Option<usize> {
         self.network_bytes.checked_sub(self.keep.stripped(self.network_bytes))
     }
 
-    /// Octets kept of each packet; 0 where packets differ in size.
+    /// Octets kept of each packet; 0 if packets differ in size.
     #[must_use]
     pub fn unit_bytes(&self) -> usize {
         self.packet_bytes.saturating_sub(self.keep.stripped(self.network_bytes))
@@ -54,7 +54,7 @@ impl StreamFormat {
         self.threads.len().max(1) * self.parts.max(1)
     }
 
-    /// How its packets are cut into objects, where they have one size.
+    /// How its packets are divided into objects, if they have one size.
     ///
     /// # Errors
     /// As [`Blocks::new`].
@@ -67,13 +67,13 @@ impl StreamFormat {
         )
     }
 
-    /// Byte order of the sequence number by which its packets are placed; `None` where they are placed by time.
+    /// Byte order of the sequence number by which its packets are placed; `None` if they are placed by time.
     #[must_use]
     pub fn placed_by(&self) -> Option<Order> {
         self.sequence.filter(|_| self.place != Place::Time)
     }
 
-    /// How its packets are numbered before the frame.
+    /// The sequence number before the frame.
     #[must_use]
     pub fn numbering(&self) -> Option<Numbering> {
         self.own.numbering(self)
@@ -85,7 +85,7 @@ impl StreamFormat {
         self.own.short_objects(self)
     }
 
-    /// Take this as the frames of one thread in a second.
+    /// Set the frames of one thread per second.
     ///
     /// # Errors
     /// As [`visit`](Self::visit); the format is then unchanged.
@@ -94,14 +94,14 @@ impl StreamFormat {
         self.geometry().map(|_| ()).inspect_err(|_| self.frames_per_second = before)
     }
 
-    /// When the samples of `unit` (what is kept of a packet) were taken; `None` where its header does not tell, or
-    /// was stripped. A thread's wrong clock is set right.
+    /// When the samples of `unit` (the kept octets of a packet) were taken; `None` if its header does not state it, or
+    /// was stripped. The wrong clock of a thread is corrected.
     #[must_use]
     pub fn frame_time(&self, unit: &[u8]) -> Option<FrameTime> {
         self.own.frame_time(self, unit.get(self.header_at()?..)?)
     }
 
-    /// One line for a human.
+    /// A description in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         let mut parts = vec![self.own.title(self)];

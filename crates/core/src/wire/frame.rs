@@ -1,9 +1,9 @@
-//! Frames: their times, their ends, what is wrong with them, what stands where one was lost.
+//! Frames: their times, their ends, their validity, and fill for lost ones.
 
 use crate::placement::{Placement, Reject};
 use std::fmt;
 
-/// What the packets of a family are parts of.
+/// The kind of a family's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Objects {
     /// Frames of one size in a stream, each with its time.
@@ -29,58 +29,58 @@ impl Objects {
 /// Where a frame ends among bytes that begin with one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
-    /// More bytes are needed to tell.
+    /// More bytes are needed.
     Incomplete,
     /// After this many bytes.
     Length(usize),
-    /// It is no frame of this family.
+    /// It is not a frame of this family.
     Unknown,
 }
 
-/// What a frame is held against.
+/// The properties that a frame is checked for.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// Octets of a frame of its stream.
     pub frame_bytes: usize,
-    /// A Unix time not more than 500 days from the data.
+    /// A Unix time within 500 days of the data.
     pub near: i64,
-    /// Whether the payload is to be the [pattern](crate::pattern) of its time.
+    /// Whether the payload must be the [pattern](crate::pattern) of its time.
     pub pattern: bool,
 }
 
-/// Frames that stand one after the other in files and in TCP.
+/// Consecutive frames in files and TCP streams.
 pub trait Frames: Sync {
-    /// Where the frame with which `bytes` begin ends.
+    /// Where the first frame of `bytes` ends.
     fn framing(&self, bytes: &[u8]) -> Framing;
-    /// Whether a frame is legal, and what it tells.
+    /// Check a frame, and read its time.
     fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen;
 }
 
-/// Packets of different lengths that stand one after the other, in files and in TCP: each tells its own end.
+/// Consecutive packets of variable length in files and TCP streams; each states its length.
 pub trait Packets: Sync {
-    /// The place of the packet with which `bytes` begin; it ends `start + length` octets on. `None`: more octets are
-    /// needed to tell, never more than half a megabyte.
+    /// The place of the first packet of `bytes`, which has `start + length` octets. `None`: more octets are needed, never
+    /// more than half a megabyte.
     ///
     /// # Errors
-    /// It is no packet of this family.
+    /// If it is not a packet of this family.
     fn place(&self, bytes: &[u8]) -> Result<Option<Placement>, Reject>;
 
-    /// Whether the payload of a packet with this head may be the [pattern](crate::pattern) of its object: it is data, and
-    /// no description of any.
+    /// Whether the payload of a packet with this head may be the [pattern](crate::pattern) of its object: it is data, not
+    /// a descriptor.
     fn is_data(&self, head: &[u8]) -> bool;
 
-    /// The stored packet with this head in packets of at most `most` octets: write the head of the one behind what is `done`
-    /// to the end of `to`, and say what is done with it; its payload goes on where that of the one before ended. `None` when
-    /// nothing is left. A packet too small for any head is made as small as can be.
+    /// Divide the stored packet with this head into packets of at most `most` octets: append the head of the next one
+    /// after `done` to `to`, and return what is done then; its payload continues where that of the previous one ended.
+    /// `None` when nothing is left. If `most` is too small for a head, packets are as small as possible.
     fn divide(&self, head: &[u8], done: Divided, most: usize, to: &mut Vec<u8>) -> Option<Divided>;
 }
 
-/// How much of a stored packet lies in the packets that were made of it.
+/// How much of a stored packet has been divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Divided {
     /// Packets.
     pub packets: u64,
-    /// Items of its head that are of its object.
+    /// Items of its head that belong to its object.
     pub items: usize,
     /// Octets of its payload.
     pub payload: u64,
@@ -93,14 +93,14 @@ pub struct FrameTime {
     pub unix_seconds: i64,
     /// Frame in that second.
     pub frame: u32,
-    /// Thread; 0 where the format has none.
+    /// Thread; 0 if the format has none.
     pub thread: u16,
 }
 
-/// What one frame is, to who knows its format.
+/// The result of checking a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameSeen {
-    /// Why it is no legal frame.
+    /// Why the frame is invalid.
     pub illegal: Option<&'static str>,
     /// It is marked as invalid: fill.
     pub filled: bool,
@@ -109,7 +109,7 @@ pub struct FrameSeen {
 }
 
 impl FrameSeen {
-    /// A frame that is not legal.
+    /// An invalid frame.
     #[must_use]
     pub fn illegal(why: &'static str) -> FrameSeen {
         FrameSeen { illegal: Some(why), ..FrameSeen::default() }
@@ -119,21 +119,20 @@ impl FrameSeen {
 /// A thread of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Its number; 0 where the format has none.
+    /// Its number; 0 if the format has none.
     pub id: u16,
     /// Seconds to add to its clock.
     pub shift: i64,
-    /// The header of one of its frames; empty where none was seen.
+    /// The header of one of its frames; empty if none was seen.
     pub header: Vec<u8>,
 }
 
-/// Something about a stream that its standard does not allow, or that makes it harder to use, in words. It is
-/// survived.
+/// A deviation of a stream from its standard, or a property that makes it harder to use, in words. It is tolerated.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Quirk(String);
 
 impl Quirk {
-    /// In these words.
+    /// A quirk with this text.
     #[must_use]
     pub fn new(words: &dyn fmt::Display) -> Quirk {
         Quirk(words.to_string())
@@ -146,28 +145,28 @@ impl fmt::Display for Quirk {
     }
 }
 
-/// Payload word by which correlators know data that was never recorded.
+/// Payload word by which correlators recognise data that were never recorded.
 pub const FILL: [u8; 4] = 0x1122_3344u32.to_le_bytes();
 
-/// Which frame's header is to be predicted, and from what.
+/// Input for the prediction of a lost frame's header.
 #[derive(Clone, Copy, Debug)]
 pub struct Ahead<'a> {
-    /// The frame whose header it is like but for the time.
+    /// A frame with the same header except for the time.
     pub like: &'a [u8],
-    /// The frame whose time is known.
+    /// A frame whose time is known.
     pub clock: &'a [u8],
-    /// Seconds that the lost frame's thread tells more than the thread of `clock`.
+    /// Seconds by which the clock of the lost frame's thread is ahead of that of `clock`.
     pub shift: i64,
     /// Packets from `clock` to the lost frame.
     pub packets: i64,
     /// Frames of one thread from `clock` to the lost frame.
     pub frames: i64,
-    /// Frames of one thread in a second, where that is known.
+    /// Frames of one thread per second, if known.
     pub fps: Option<u32>,
 }
 
-/// Second and frame number of the frame `steps` further on, of the same thread. Where the rate is unknown the second
-/// stays; `None` where that cannot be, or no such time is.
+/// Second and frame number of the frame `steps` further on, of the same thread. If the rate is unknown, the second stays;
+/// `None` if that is impossible or the time does not exist.
 #[must_use]
 pub(crate) fn step(second: u64, frame: u32, steps: i64, fps: Option<u32>) -> Option<(u64, u32)> {
     let Some(fps) = fps.filter(|&fps| fps > 0).map(u64::from) else {

@@ -1,6 +1,6 @@
-//! One entry for each parser, to be given any octets: it must return, and what it returns must be true.
+//! One fuzzing entry point for each parser: given any octets, it must return, and its result must be consistent.
 //!
-//! The fuzz targets call these and nothing else, so that a failing input is a line in a test here.
+//! The fuzz targets call only these, so a failing input becomes one line in a test here.
 
 pub mod parser;
 pub mod placed;
@@ -14,15 +14,15 @@ use super::{
 };
 use placed::place;
 
-/// The parsers of the family with this number in the registry; the first octet chooses what a packet does not tell.
+/// The parsers of the family with this number in the registry; the first octet chooses what a packet does not state.
 pub fn family(number: usize, input: &[u8]) {
     if let Some((&choice, packet)) = input.split_first() {
         FAMILIES[number].fuzz(choice, packet);
     }
 }
 
-/// All packets that `input` divides into are inspected and learned, in every format; what is learned places and
-/// fills. The first octet is the length of the packets.
+/// Divide `input` into packets, inspect and learn them in every format, and place and fill with the result. The first
+/// octet is the length of the packets.
 pub fn learn(input: &[u8]) {
     let Some((&length, input)) = input.split_first() else { return };
     let packets = input.chunks(usize::from(length).max(1));
@@ -44,7 +44,7 @@ pub fn learn(input: &[u8]) {
     }
 }
 
-/// Any octets, shown.
+/// Inspect any octets.
 pub fn inspect(packet: &[u8]) {
     for format in Format::all() {
         let seen = inspect_packet(format, packet);
@@ -53,7 +53,7 @@ pub fn inspect(packet: &[u8]) {
     }
 }
 
-/// Any file, sent again.
+/// Restamp any file.
 pub fn restamp(file: &[u8]) {
     for format in Format::all() {
         let Ok(restamper) = format.restamp(file, Some(1600)) else { continue };

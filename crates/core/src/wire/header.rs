@@ -1,4 +1,4 @@
-//! A header is a plain struct, and its definition is the standard's figure.
+//! A header is a plain struct, defined like the standard's figure.
 //!
 //! Standards draw headers as words with bit ranges, so that is how they are written here: one row per word, fields
 //! with their `[high:low]` bits (nothing: the whole word), byte order in front. The table gives
@@ -41,8 +41,8 @@
 //! skyhaul_core::header! { /** Overflow. */ Bad [4] { le u32 @ 0 { field[32:1] } } }
 //! ```
 //!
-//! Limits: words of 1, 2, 4 or 8 octets; headers of at most 512 bits. A value wider than its field is cut to it by
-//! `write`. Meaning (units, validity) stays out of the table: it belongs in a short `impl` beneath.
+//! Limits: words of 1, 2, 4 or 8 octets; headers of at most 512 bits. `write` truncates a value wider than its field.
+//! Meaning (units, validity) does not belong in the table but in a short `impl` below it.
 
 /// Byte order of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,11 +64,11 @@ pub struct Field {
     pub width: usize,
     /// Its lowest bit in the word.
     pub lsb: u32,
-    /// How many bits it has.
+    /// Number of bits.
     pub bits: u32,
     /// Byte order of the word.
     pub order: Order,
-    /// What the table says about it; may be empty.
+    /// Its description in the table; may be empty.
     pub doc: &'static str,
 }
 
@@ -79,7 +79,7 @@ impl Field {
         u64::MAX >> (64 - self.bits)
     }
 
-    /// Its value in `header`, or `None` where `header` ends before it.
+    /// Its value in `header`, or `None` if `header` ends before it.
     #[must_use]
     pub fn value(&self, header: &[u8]) -> Option<u64> {
         let word = header.get(self.byte..self.byte + self.width)?;
@@ -92,7 +92,7 @@ impl Field {
     }
 }
 
-/// Refuses, at compile time, a table whose fields overlap or leave the header.
+/// Rejects, at compile time, a table whose fields overlap or exceed the header.
 pub const fn check(fields: &[Field], len: usize) {
     assert!(len <= 64, "header longer than 512 bits");
     let mut used = [false; 512];
@@ -103,7 +103,7 @@ pub const fn check(fields: &[Field], len: usize) {
         assert!(field.lsb + field.bits <= field.width as u32 * 8, "a field leaves its word");
         let mut bit = 0;
         while bit < field.bits {
-            // Number bits by significance in the octets they lie in, so that words that overlap are found too.
+            // Bits are numbered by significance within their octets, so that overlapping words are found too.
             let at = field.lsb + bit;
             let octet = match field.order {
                 Order::Little => field.byte + at as usize / 8,
@@ -158,7 +158,7 @@ macro_rules! header {
                 }
             }),+),+];
 
-            /// Split this header off the front of `packet`; `None` where `packet` is shorter.
+            /// Split this header off the front of `packet`; `None` if `packet` is shorter.
             #[inline(always)]
             #[must_use]
             pub fn read(packet: &[u8]) -> Option<(Self, &[u8])> {
@@ -174,7 +174,7 @@ macro_rules! header {
                 Some((this, rest))
             }
 
-            /// The octets of this header; values wider than their field are cut to it.
+            /// The octets of this header; values wider than their field are truncated.
             #[inline]
             #[must_use]
             pub fn write(&self) -> [u8; $len] {
@@ -226,7 +226,7 @@ pub(crate) mod tests {
     }
     pub(crate) use round_trip;
 
-    // A table's items are public; this one is only seen here.
+    // A table's items are public; the module keeps this one private.
     #[allow(unreachable_pub)]
     mod mixed {
         crate::header! {

@@ -1,8 +1,7 @@
-//! Packets field by field, for the human who asks what is in them.
+//! Packets field by field, for people.
 //!
-//! The rows come from the header tables, so what is shown is what is read. Where a packet ends early or lies, the
-//! [`Problem`] says in which layer, at which octet, how much was needed and how much there was; the rows before it
-//! are still given.
+//! The rows come from the header tables that the parsers use. If a packet is truncated or inconsistent, the [`Problem`]
+//! states the layer, the octet, and the needed and available length; the rows before it are still given.
 
 pub mod reader;
 
@@ -11,21 +10,21 @@ pub use reader::{Meaning, Problem, Reader, Row, number};
 use super::family::{Format, Shape};
 use crate::placement::Reject;
 
-/// What a packet says.
+/// The fields of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// What it was taken for; [`Format::Auto`] where it is none that is known.
+    /// The detected format; [`Format::Auto`] if it is unknown.
     pub format: Format,
     /// Its fields, in order.
     pub rows: Vec<Row>,
-    /// The first thing that is wrong.
+    /// The first problem.
     pub problem: Option<Problem>,
-    /// Where its payload starts; its length if there is none.
+    /// Where its payload starts; the packet's length if there is none.
     pub payload: usize,
 }
 
-/// The fields of `packet`. [`Format::Auto`] takes it for what it looks like; a packet alone does not tell everything
-/// (the byte order of a sequence number is shown as little-endian unless that is absurd).
+/// The fields of `packet`. [`Format::Auto`] detects the format; a single packet does not determine everything (a sequence
+/// number is shown as little-endian unless that is implausible).
 #[must_use]
 pub fn inspect(format: Format, packet: &[u8]) -> Inspection {
     let mut reader = Reader::new(packet);

@@ -1,23 +1,23 @@
-//! Several packets in one record: trains that a capture took before the card cut them (GSO), or after the kernel had put
-//! them together (GRO).
+//! Several packets in one record: trains captured before the card segmented them (GSO), or after the kernel had merged
+//! them (GRO).
 //!
 //! ```text
-//!   record   │ head │ payload │ head │ payload │ head │ pay │      each packet says its own length
+//!   record   │ head │ payload │ head │ payload │ head │ pay │      each packet states its length
 //! ```
 
 use super::keyed::{Head, Keyed};
 
-/// Tells how many octets the packet at the front of a record has. `None`: there is none of this family.
+/// Returns the length of the packet at the front of a record. `None`: there is no packet of this family.
 pub type PacketEnd = fn(&[u8]) -> Option<usize>;
 
-/// As the packets of this family tell it.
+/// The length according to this family.
 pub fn end_of<W: Keyed>(bytes: &[u8]) -> Option<usize> {
     let place = W::peek(bytes).ok()??.placement(0);
     usize::try_from(place.length).ok()?.checked_add(place.start as usize)
 }
 
-/// The packets of `record`, where these are several of one kind, one behind the other and nothing else: all begin with the
-/// same four octets. `None`: it is one packet, or what its first packet does not explain.
+/// The packets of `record`, if it consists of several packets that all begin with the same four octets. `None`: it is one
+/// packet, or has other content.
 #[must_use]
 pub fn packets(record: &[u8], end: PacketEnd) -> Option<impl Iterator<Item = &[u8]>> {
     let split = move |bytes| split(bytes, end);
@@ -40,7 +40,7 @@ pub fn packets(record: &[u8], end: PacketEnd) -> Option<impl Iterator<Item = &[u
     }))
 }
 
-/// The packet at the front, and what is behind it.
+/// The packet at the front, and the rest.
 fn split(bytes: &[u8], end: PacketEnd) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(end(bytes)?)
 }

@@ -1,175 +1,173 @@
 //! Families whose objects have keys: heaps, events, messages.
 //!
-//! Their packets come in any order, from any port, and each says of which object it is a part. So a receiver reads the whole
-//! head of a packet at once, and asks it whatever else it needs.
+//! Their packets arrive in any order, from any port, and each states the object it is part of. So a receiver reads the
+//! whole head of a packet at once, and takes everything else from it.
 //!
 //! ```text
 //!   packet ──read──▶ Head ──placement──▶ Placement           where its payload belongs
-//!                      ├── sequel ─────▶ Following           which packets go on where it ends: looked up once
-//!                      └── keep ───────▶ Kept                what its object remembers of it: item pointers, nothing
+//!                      ├── sequel ─────▶ Following           which packets continue where it ends: looked up once
+//!                      └── keep ───────▶ Kept                what its object keeps of it: item pointers, or nothing
 //! ```
 
 use super::family::Known;
 use crate::placement::{Key, Placement, Reject};
 use std::{fmt, ops::Range};
 
-/// How the packets of such a family are read. Nothing is known of a stream beforehand: every packet says all.
+/// How the packets of such a family are read. Every packet is self-contained: nothing is learned of a stream first.
 pub trait Keyed: fmt::Debug + Send + Sync + 'static {
-    /// All that a packet says about itself, read in one pass.
+    /// The head of a packet, read in one pass.
     type Head<'a>: Head<'a>;
-    /// What an object keeps of the heads of its packets.
+    /// The data that an object keeps from the heads of its packets.
     type Kept: fmt::Debug + Send;
 
-    /// The octets with which every packet begins; empty where there are none.
+    /// The octets with which every packet begins; empty if there are none.
     const MAGIC: &'static [u8];
-    /// Octets of the longest head.
+    /// Maximum length of a head in octets.
     const LONGEST_HEAD: usize;
-    /// Each sender counts its objects by itself. Otherwise a source does, whatever addresses and ports its packets come from
-    /// and go to.
+    /// Each sender counts its own objects. If `false`, each source does, regardless of the addresses and ports of its
+    /// packets.
     const COUNTED_BY_SENDER: bool = true;
 
-    /// The head of a datagram, which is exactly one packet.
+    /// Read the head of a datagram, which is exactly one packet.
     ///
     /// # Errors
-    /// Why it is not a packet of this family, or not a whole one.
+    /// The reason for which it is not a complete packet of this family.
     fn read(packet: &[u8]) -> Result<Self::Head<'_>, Reject>;
 
-    /// The head of the packet at the front of a stream of bytes; its payload need not be there yet. `None`: the head is not
-    /// all there.
+    /// Read the head of the first packet of a byte stream; its payload may be missing. `None`: the head is incomplete.
     ///
     /// # Errors
-    /// Why it is not a packet of this family. Where packets do not tell their length, none is.
+    /// The reason for which it is not a packet of this family. If packets do not state their length, always an error.
     fn peek(stream: &[u8]) -> Result<Option<Self::Head<'_>>, Reject>;
 
-    /// Octets that [`peek`](Self::peek) looks at, of what is no packet: what a search for the next one costs.
+    /// Octets that [`peek`](Self::peek) examines before it rejects: the cost of a search for the next packet.
     fn examined(_stream: &[u8]) -> usize {
         0
     }
 
-    /// Which octets of an object are data: the payload has `bytes` of them, and came whole or not.
+    /// Which octets of an object are data. The payload has `bytes` octets, and is complete or not.
     fn data(_kept: &Self::Kept, _bytes: u64, _is_whole: bool) -> Data {
         Data::All
     }
 
-    /// What objects with such heads are, in a word or two.
+    /// A description of objects with such heads, in a word or two.
     fn describe(kept: &Self::Kept) -> String;
 
-    /// Octets of the heads of an object that is stored in so many parts, about; 0 where objects have no form on disks.
+    /// Approximate size of the heads of an object stored in `parts` parts; 0 if objects of this family cannot be stored.
     fn heads_bytes(_kept: &Self::Kept, _parts: usize) -> usize {
         0
     }
 
-    /// Write the head of a packet that holds as much of what is `left` as there is room for. `None`: there is room for
-    /// nothing.
+    /// Write the head of a packet that holds as much of what is `left` as fits. `None`: nothing fits.
     fn store(_kept: &Self::Kept, _left: &Left, _to: &mut Vec<u8>) -> Option<Stored> {
         None
     }
 
-    /// The packet of a part of an object, as simulated senders send it; `form` chooses what all packets of a stream share.
-    /// `None`: there is no such form, or no such packet in it.
+    /// A packet of a part of an object, as simulated senders send it; `form` selects what all packets of a stream share.
+    /// `None` if the family has no such form, or no such packet in it.
     #[doc(hidden)]
     fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>>;
 
-    /// What an object keeps before it has any payload.
+    /// The data kept of an object that begins with this head.
     fn begin(head: &Self::Head<'_>) -> Self::Kept;
 
-    /// A packet of the object came. Returns how many of its items are more than an object may have.
+    /// Add a packet of the object. Returns how many of its items exceed the limit of an object.
     ///
     /// # Errors
-    /// It does not belong to this object after all.
+    /// If the packet does not belong to this object.
     fn keep(kept: &mut Self::Kept, head: &Self::Head<'_>) -> Result<u64, Reject>;
 
-    /// The same of a part of the object that was put together elsewhere.
+    /// Add a part of the object that was assembled elsewhere.
     ///
     /// # Errors
-    /// They do not belong together after all.
+    /// If the parts do not belong to one object.
     fn join(into: &mut Self::Kept, from: &Self::Kept) -> Result<u64, Reject>;
 }
 
 /// Which octets of an object's payload are data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// None: it says something of the stream.
+    /// None: it describes or controls the stream.
     None,
     /// All.
     All,
-    /// These, ascending; the others describe them, or are padding.
+    /// These, ascending; the others are descriptors or padding.
     Parts(Vec<Range<u64>>),
 }
 
-/// A part of an object, of which a packet is to be made.
+/// A part of an object to make a packet of.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part<'a> {
-    /// What the packet itself says of its source, where it says that.
+    /// The source that the packet states, if packets state one.
     pub own: u16,
-    /// The object's number; a packet tells as many of its bits as it can.
+    /// The object's number, truncated to the bits that a packet can state.
     pub number: u64,
-    /// Octets of the whole object, if this packet tells them.
+    /// Octets of the whole object, if this packet states them.
     pub size: Option<u64>,
     /// Where its payload belongs.
     pub offset: u64,
     /// Its payload.
     pub payload: &'a [u8],
-    /// It tells what is in the object.
+    /// Whether it lists the object's items.
     pub items: bool,
-    /// It says something of the stream.
+    /// What it states of the stream.
     pub control: Option<Control>,
 }
 
-/// What a packet may say of its stream.
+/// What a packet may state of its stream.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// It begins anew.
+    /// The stream begins again.
     Start,
-    /// It ends.
+    /// The stream ends.
     Stop,
 }
 
-/// What is left of an object to be stored, and for how much there is room.
+/// The part of an object that is still to be stored, and the room for it.
 #[derive(Clone, Debug)]
 pub struct Left {
     /// The object's number.
     pub number: u64,
-    /// Octets of the whole object, where they are known.
+    /// Octets of the whole object, if known.
     pub size: Option<u64>,
-    /// Octets of its payload: a range that came, less what is stored of it.
+    /// Octets of its payload: a received range, less the part already stored.
     pub payload: Range<usize>,
-    /// Items of its that are stored.
+    /// Items of the object already stored.
     pub items: usize,
-    /// Octets that there is room for.
+    /// Octets of room.
     pub room: usize,
 }
 
-/// What a stored packet holds.
+/// The content of a stored packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     /// Items of the object that are stored now.
     pub items: usize,
     /// Octets of payload that follow the head.
     pub payload: usize,
-    /// Nothing is left of what was to be stored.
+    /// Nothing is left to be stored.
     pub is_all: bool,
 }
 
-/// What a packet of a keyed family says about itself.
+/// The head of a packet of a keyed family.
 pub trait Head<'a>: Copy {
-    /// Recognises the packets that go on with its object.
+    /// Recognises the packets that continue its object.
     type Following: Following;
 
-    /// Where its payload belongs, of the objects of sender number `source`.
+    /// Where its payload belongs, among the objects of sender number `source`.
     fn placement(&self, source: u64) -> Placement;
 
-    /// How packets look that go on with this object where this one, which is `packet`, ends. `None`: no packet does.
+    /// Recogniser of the packets that continue this object after this one, which is `packet`. `None`: no packet can.
     fn following(&self, packet: &'a [u8]) -> Option<Self::Following>;
 
-    /// Whether it says something of the stream, and so need not count as the others do.
+    /// Whether it describes or controls the stream, so that its counter may be out of sequence.
     fn is_control(&self) -> bool {
         false
     }
 
-    /// Whether it says that the stream begins anew.
+    /// Whether it marks a start of the stream.
     fn is_start(&self) -> bool {
         false
     }
@@ -180,9 +178,9 @@ pub trait Head<'a>: Copy {
     }
 }
 
-/// Tells the packets that go on with an object, one after the other. To see that is cheaper than to read them.
+/// Recognises consecutive packets of an object, which is cheaper than parsing them.
 pub trait Following {
-    /// Whether `packet` is the `n`th after the first, which must be as long.
+    /// Whether `packet` is the `n`th after the first; the caller checks that it has the same length.
     fn is(&self, n: u64, packet: &[u8]) -> bool;
 }
 
@@ -192,23 +190,23 @@ pub trait KnownKeyed: Known {
     type Wire: Keyed;
 }
 
-/// Something to be built for a keyed family: the compiler makes a copy of it for each.
+/// Builds something generic over a keyed family; the compiler instantiates it for each.
 pub trait VisitKeyed {
-    /// What is built.
+    /// The result.
     type Out;
 
     /// Build it for this family.
     fn visit<W: Keyed>(self) -> Self::Out;
 }
 
-/// Which of the sources that use the same numbers: a sender's number, and what the packet itself says.
+/// The source of a key, from a sender's number and the source that the packet states.
 #[inline]
 #[must_use]
 pub fn source_of(sender: u64, own: u16) -> u64 {
     sender << 16 | u64::from(own)
 }
 
-/// What the packet itself said of its source.
+/// The source that the packet stated.
 #[must_use]
 pub fn own_source(key: Key) -> u16 {
     key.source as u16

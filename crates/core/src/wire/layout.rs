@@ -1,6 +1,6 @@
 //! Streams of equal packets divided into objects.
 //!
-//! A frame stream has no objects of its own, so blocks of consecutive frames are made: with room for `capacity`
+//! A frame stream has no objects of its own, so it is divided into blocks of consecutive frames: with room for `capacity`
 //! octets and `unit` octets kept of each packet, an object is the K units that fit, K a multiple of the threads.
 //!
 //! ```text
@@ -15,9 +15,9 @@ use crate::placement::{Geometry, Grain, Key, Placement, Reject};
 /// Which octets of a datagram are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Keep {
-    /// All of them, the transport's sequence number too.
+    /// All of them, including the transport's sequence number.
     All,
-    /// The frame with its own header; what the network format put before it goes.
+    /// The frame with its own header, without the network header before it.
     #[default]
     StripNetwork,
     /// All but this many at the front.
@@ -25,7 +25,7 @@ pub enum Keep {
 }
 
 impl Keep {
-    /// How many octets go, where `network` of them are the network format's.
+    /// Number of octets stripped, if `network` of them are the network header.
     #[must_use]
     pub fn stripped(self, network: usize) -> usize {
         match self {
@@ -36,10 +36,10 @@ impl Keep {
     }
 }
 
-/// What to take as the position of a packet in its stream.
+/// What gives the position of a packet in its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// The sequence number where there is one, else the time.
+    /// The sequence number if there is one, else the time.
     #[default]
     Auto,
     /// The transport's sequence number: no wrong header field can misplace a packet.
@@ -48,7 +48,7 @@ pub enum Place {
     Time,
 }
 
-/// Division by a number that is known when the stream starts: two multiplications instead of a division.
+/// Division by a number known at the start of the stream: two multiplications instead of a division.
 #[derive(Clone, Copy, Debug)]
 struct Divisor {
     by: u64,
@@ -70,12 +70,12 @@ impl Divisor {
     }
 }
 
-/// How a stream of equal packets is cut into objects.
+/// How a stream of equal packets is divided into objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks {
     /// Octets of each datagram.
     pub packet_bytes: u32,
-    /// Octets that go at its front.
+    /// Octets stripped at its front.
     pub start: u32,
     /// Units in an object.
     pub units: u64,
@@ -87,7 +87,7 @@ impl Blocks {
     /// each thread, two halves of a frame) that are never divided.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where nothing of a packet is kept; [`Reject::Outside`] where no group fits.
+    /// [`Reject::WrongSize`] if no octet of a packet is kept; [`Reject::Outside`] if no group fits.
     pub fn new(packet_bytes: usize, start: usize, group: usize, capacity: u64) -> Result<Blocks, Reject> {
         let packet = u32::try_from(packet_bytes).map_err(|_| Reject::WrongSize)?;
         let unit = packet_bytes.checked_sub(start).filter(|&unit| unit > 0).ok_or(Reject::WrongSize)? as u64;
@@ -135,18 +135,18 @@ impl Blocks {
     }
 }
 
-/// The number of a second, in object numbers: how many objects a second has where the frame rate is unknown, so
-/// that each second starts an object of its own and object numbers still ascend.
+/// Objects per second. If the frame rate is unknown, each second starts a new object, and a fixed stride keeps object
+/// numbers ascending.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rate {
     /// Frames of one thread in a second.
     Known(u32),
-    /// Objects from the start of one second to the start of the next; most of them never exist.
+    /// Object numbers from the start of one second to the start of the next; most of them are unused.
     Stride(u64),
 }
 
 impl Rate {
-    /// `frames` is the first frame number that cannot be, `threads` the frames that share a number.
+    /// `frames` is the lowest impossible frame number, `threads` the number of frames that share a number.
     ///
     /// # Errors
     /// [`Reject::BadField`] for a rate of 0, or so high that positions might not fit 64 bits: more than 2^30 frames
@@ -184,7 +184,7 @@ impl Rate {
         }
     }
 
-    /// Units between two objects; unknown across seconds where the rate is.
+    /// Units between two objects; unknown across seconds if the rate is unknown.
     pub(crate) fn between(self, blocks: &Blocks, from: u64, to: u64) -> Option<u64> {
         match self {
             Rate::Stride(objects) if from / objects != to / objects => None,
@@ -193,7 +193,7 @@ impl Rate {
     }
 }
 
-/// Why a datagram that has not the stream's size is refused.
+/// The reason for which a datagram of the wrong size is rejected.
 #[cold]
 pub(crate) fn wrong_size(headers: usize, claimed: impl Fn() -> Option<usize>, packet: &[u8]) -> Reject {
     let short = packet.len() < headers || claimed().is_some_and(|length| length > packet.len());

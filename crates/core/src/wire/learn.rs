@@ -1,8 +1,8 @@
-//! What one sender sends, found from its first packets.
+//! Learns the format of one sender from its first packets.
 //!
-//! Nothing announces a VDIF stream: whether a sequence number precedes the frame and in which byte order, how long
-//! frames are, how many threads there are, which half of a frame a FILA10G datagram is, all has to be seen. So the
-//! [`Learner`] keeps the heads of the first packets and lets them vote. A broken or hostile packet is one vote.
+//! Streams are not announced: whether a sequence number precedes the frame and in which byte order, how long frames are,
+//! how many threads there are, and which half of a frame a FILA10G datagram is must be found from the packets. So the
+//! [`Learner`] keeps the heads of the first packets and lets them vote. A damaged or hostile packet is one vote.
 //!
 //! ```
 //! use skyhaul_core::wire::{Learner, LearnOptions, vdif::Vdif, vtp, Order};
@@ -20,8 +20,8 @@
 //! assert_eq!((format.family.name(), format.sequence, format.threads.len()), ("vdif", Some(Order::Big), 2));
 //! ```
 //!
-//! Limits: it keeps 64 octets of at most [`Learner::MOST`] packets. Threads that do not show in these (more than
-//! about 50, or sent in long runs one after the other) have to be given in [`LearnOptions::threads`].
+//! Limits: it keeps 64 octets of at most [`Learner::MOST`] packets. Threads that do not occur in these (more than about
+//! 50, or sent in long runs) must be given in [`LearnOptions::threads`].
 
 use super::{
     family::{Format, HEAD, Known, LearnOptions, Sample, Seen, Shape, StreamFormat},
@@ -34,13 +34,13 @@ use crate::placement::Reject;
 use std::sync::Arc;
 
 impl Sample {
-    /// The octets that are kept of it.
+    /// The octets kept.
     #[must_use]
     pub fn head(&self) -> &[u8] {
         &self.head[..self.length.min(HEAD)]
     }
 
-    /// What follows the network format's octets.
+    /// The octets after the network header.
     #[must_use]
     pub fn frame(&self, network: usize) -> &[u8] {
         self.head().get(network..).unwrap_or_default()
@@ -48,8 +48,8 @@ impl Sample {
 }
 
 impl Shape {
-    /// The shape of a packet, the most telling signs first. A shape is not told by one packet alone: any octets of
-    /// the right length may be samples.
+    /// The shape of a packet, by the most specific signs first. A single packet is no proof: any octets of the right
+    /// length may be samples.
     #[must_use]
     pub fn of(packet: &[u8], asked: Format) -> Option<Shape> {
         asked.families().find_map(|family| family.shape(packet))
@@ -62,7 +62,7 @@ impl<'a> Seen<'a> {
         self.samples.iter().map(move |sample| sample.frame(self.shape.network))
     }
 
-    /// What the options tell, and nothing else.
+    /// A format with the values of the options only.
     #[must_use]
     pub fn blank<K: Known>(self, own: K) -> StreamFormat {
         StreamFormat {
@@ -85,15 +85,15 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// The byte order of the sequence number before the frames, and the way to place that follows.
+    /// The byte order of the sequence number before the frames, and the resulting way to place.
     ///
     /// # Errors
-    /// [`Reject::Unrecognised`] where there is none and it was asked for.
+    /// [`Reject::Unrecognised`] if there is no sequence number and one was requested.
     pub fn sequence(self) -> Result<(Option<Order>, Place), Reject> {
         let found = if self.shape.network == 0 {
             None
         } else if let [only] = self.samples {
-            // One number has no neighbour: counters are small.
+            // A single number has no neighbour to compare; counters are small.
             Some(vtp::likely_order(only.head()))
         } else {
             vtp::detect(self.samples.iter().map(|sample| sample.head()))
@@ -106,7 +106,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Finds what one sender sends.
+/// Learns the format of one sender.
 #[derive(Clone, Debug)]
 pub struct Learner {
     options: LearnOptions,
@@ -114,20 +114,20 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// Packets that are needed before anything is concluded.
+    /// Packets needed before a conclusion.
     pub const LEAST: usize = 32;
-    /// Packets that are needed where each says all, and all do.
+    /// Packets needed if each is self-contained.
     const ENOUGH: usize = 3;
-    /// Packets that are kept; then it is concluded from what there is.
+    /// Maximum number of packets kept; then a conclusion is drawn from these.
     pub const MOST: usize = 512;
 
-    /// A learner that has seen nothing.
+    /// A learner without packets.
     #[must_use]
     pub fn new(options: LearnOptions) -> Learner {
         Learner { options, samples: Vec::new() }
     }
 
-    /// Take a packet into account; those after the first [`MOST`](Self::MOST) are not.
+    /// Add a packet; those after the first [`MOST`](Self::MOST) are ignored.
     pub fn observe(&mut self, packet: &[u8]) {
         if self.samples.len() < Self::MOST {
             let mut head = [0; HEAD];
@@ -137,10 +137,9 @@ impl Learner {
         }
     }
 
-    /// What the packets agree on. `None`: more are needed, which `force` forbids (but one is needed even then).
+    /// The format that the packets agree on. `None`: more packets are needed; with `force`, one is enough.
     ///
-    /// The error is [`Reject::Unrecognised`] where no format that was asked for has a majority, or one of those of
-    /// [`StreamFormat::visit`].
+    /// The error is [`Reject::Unrecognised`] if no requested format has a majority, or one of [`StreamFormat::visit`].
     #[must_use]
     pub fn conclude(&self, force: bool) -> Option<Result<StreamFormat, Reject>> {
         let seen = self.samples.len();
@@ -161,7 +160,7 @@ impl Learner {
             return None;
         }
         let format = shape.family.learn(&seen);
-        // What is no stream of frames has no layout that could fail.
+        // A stream that is not of frames has no layout that could fail.
         let checked = |format: StreamFormat| match format.geometry() {
             Ok(_) | Err(Reject::NotFrames) => Ok(format),
             Err(why) => Err(why),
@@ -169,8 +168,8 @@ impl Learner {
         Some(format.and_then(checked))
     }
 
-    /// Whether nothing more has to be found out: all packets are parts of objects with keys, of which each packet says all.
-    /// To hold more of them would keep their objects from being completed by what comes of other senders.
+    /// Whether nothing more must be learned: all packets are parts of keyed objects, and each is self-contained. Holding
+    /// back more of them would keep their objects from being completed by packets of other senders.
     fn says_all(&self) -> bool {
         let is_keyed =
             |sample: &Sample| sample.shape.is_some_and(|shape| shape.family.objects() != Objects::Frames);
@@ -186,7 +185,7 @@ impl Learner {
                 None => votes.push((shape, 1)),
             }
         }
-        // On a tie the first seen.
+        // On a tie, the first seen wins.
         votes.into_iter().rev().max_by_key(|(_, count)| *count)
     }
 }

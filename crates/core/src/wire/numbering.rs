@@ -1,4 +1,4 @@
-//! The number that a network format counts in each packet, before the frame.
+//! The sequence number before the frame in each packet.
 //!
 //! ```text
 //!   VTP       ┌ number, 8 octets, either order ┐
@@ -7,10 +7,10 @@
 
 use super::header::Order;
 
-/// Octets before the frame in which a number is.
+/// Octets before the frame that contain the number.
 pub const PREFIX: usize = 8;
 
-/// Where in these octets the number is, and how it is written.
+/// Position and byte order of the number in these octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbering {
     at: usize,
@@ -31,14 +31,14 @@ impl Numbering {
         Numbering { at: 4, bytes: 4, order }
     }
 
-    /// The octets of packet `number`, zero where they have no meaning.
+    /// The octets of packet `number`; those without meaning are zero.
     #[inline]
     #[must_use]
     pub fn write(self, number: u64) -> [u8; PREFIX] {
         self.rewrite([0; PREFIX], number)
     }
 
-    /// The octets of the packet that is `packets` further on than the one with this prefix.
+    /// The octets of the packet `packets` after the one with this prefix.
     #[must_use]
     pub fn advanced(self, prefix: [u8; PREFIX], packets: i64) -> [u8; PREFIX] {
         self.rewrite(prefix, self.read(prefix).wrapping_add_signed(packets))

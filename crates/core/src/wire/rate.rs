@@ -1,7 +1,7 @@
-//! The frame rate of a stream whose headers do not tell it, seen where seconds end.
+//! Measures the frame rate of a stream whose headers do not state it, at the ends of seconds.
 //!
-//! A second that was seen from its start to its end has as many frames as its highest frame number, and one. Loss can
-//! only make that smaller, so the rate is what two seconds in a row agree on. It takes three to four seconds of data.
+//! A second received from start to end has its highest frame number plus one frames. Loss can only make that smaller, so
+//! the rate is the value on which two consecutive seconds agree. It takes three to four seconds of data.
 //!
 //! ```
 //! use skyhaul_core::wire::{FrameTime, RateWatch};
@@ -13,25 +13,25 @@
 
 use super::frame::FrameTime;
 
-/// How many more frames must be of quite another second than of this before they are followed.
+/// How many more frames must be of another second than of this before the stream is followed there.
 const STRAYS: u32 = 64;
 
-/// Watches seconds end.
+/// Watches the ends of seconds.
 #[derive(Clone, Debug, Default)]
 pub struct RateWatch {
     second: Option<i64>,
-    /// Highest frame number of this second, of the one before (whose last frames may still come), and the number of
+    /// Highest frame number of this second, of the previous one (whose last frames may still arrive), and the number of
     /// frames of the one before that.
     highest: u32,
     before: Option<u32>,
     ended: Option<u32>,
-    /// How many seconds have begun since the stream was followed; the first was not seen from its start.
+    /// Seconds begun since the stream is followed; the first was not received from its start.
     begun: u32,
     strays: u32,
 }
 
 impl RateWatch {
-    /// Take a frame into account; the rate, once it is certain.
+    /// Add a frame. Returns the rate once it is certain.
     pub fn observe(&mut self, time: FrameTime) -> Option<u32> {
         let ahead = self.second.and_then(|second| time.unix_seconds.checked_sub(second));
         match ahead {
@@ -51,7 +51,7 @@ impl RateWatch {
         None
     }
 
-    /// A new second begins: the one before the last is now certainly over.
+    /// A new second begins: the one before the last is now complete.
     fn begin(&mut self, time: FrameTime) -> Option<u32> {
         let frames = self.before.and_then(|highest| highest.checked_add(1));
         let agreed = frames.filter(|_| self.ended == frames);

@@ -1,7 +1,7 @@
-//! A recording sent again and again, its time running on.
+//! Sends a recording in a loop, with times that continue.
 //!
-//! The frames of a file are taken as they lie there; frame *i* of each thread in loop *n* gets the time that follows
-//! on loop *n* − 1. Payloads stay where they are, so a sender gathers `[sequence number | new header] + payload`.
+//! The frames of a file are used in place; frame *i* of each thread in loop *n* gets the time that follows loop *n* − 1.
+//! Payloads are not copied: a sender gathers `[sequence number | new header] + payload`.
 //!
 //! ```text
 //!   file       A0 B0 A1 B1           frames in the second 0, 1 of threads A, B
@@ -9,7 +9,7 @@
 //!   loop 1     A2 B2 A3 B3           then the second rolls over at the frame rate
 //! ```
 //!
-//! Times are counted, not copied: holes in the file close, and a thread whose clock was wrong is right again.
+//! Times are counted, not copied: gaps in the file close, and a thread with a wrong clock is corrected.
 
 use super::{frame::step, numbering::Numbering};
 use crate::placement::Reject;
@@ -18,7 +18,7 @@ use std::{fmt, ops::Range};
 /// Why the frames of a file cannot be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestampError {
-    /// There is no frame in it.
+    /// The file has no frame.
     Empty,
     /// The frame that starts at this octet cannot be read.
     Broken {
@@ -27,9 +27,9 @@ pub enum RestampError {
         /// What is wrong with it.
         reason: Reject,
     },
-    /// Neither the headers nor the file tell how many frames a second has; give it.
+    /// Neither the headers nor the file give the frames per second; it must be specified.
     RateUnknown,
-    /// A rate that no header can count.
+    /// A rate outside the range of the header.
     BadRate,
     /// Files of this format have no frames.
     NoFrames(&'static str),
@@ -43,7 +43,7 @@ impl fmt::Display for RestampError {
                 write!(f, "frame at octet {at} cannot be read: {}", reason.name())
             }
             RestampError::RateUnknown => {
-                f.write_str("frames per second are not told by the headers: give them")
+                f.write_str("the headers do not state the frames per second: specify them")
             }
             RestampError::BadRate => {
                 f.write_str("frames per second must be 1 to 16777216 (65536 for mark5b)")
@@ -64,10 +64,10 @@ pub struct Frame {
     pub number: u32,
 }
 
-/// The time that a frame gets.
+/// The new time of a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Stamped {
-    /// Frames of all threads in the loops before.
+    /// Frames of all threads in the previous loops.
     pub packets: i64,
     /// Second, in the header's own count.
     pub second: u64,
@@ -77,9 +77,9 @@ pub struct Stamped {
     pub fps: u32,
 }
 
-/// The headers of a file's frames, to be written with other times.
+/// The headers of a file's frames, to be written with new times.
 pub trait Stamps: fmt::Debug + Send + Sync {
-    /// The second of this time in the header's own count; `None` for times that it cannot tell.
+    /// The second of this time in the header's own count; `None` for times that it cannot represent.
     fn starting_at(&mut self, unix_seconds: i64) -> Option<u64>;
     /// The header of frame `index` at this time, and its length.
     fn header(&self, index: usize, at: &Stamped) -> Option<([u8; 32], usize)>;
@@ -100,7 +100,7 @@ pub struct Restamper {
 }
 
 impl Restamper {
-    /// Of frames whose headers are known. The first loop starts with this second (in the headers' own count) and
+    /// A restamper for frames with known headers. The first loop starts with this second (in the headers' own count) and
     /// frame; there is at least one frame, and `length` of each thread in a loop.
     #[must_use]
     pub fn new(
@@ -113,7 +113,7 @@ impl Restamper {
         Restamper { frames, fps, length, start, stamps, parts: 1, numbering: None }
     }
 
-    /// Each frame cut into so many packets of one size, numbered in this way.
+    /// Cut each frame into `parts` packets of one size, numbered in this way.
     #[must_use]
     pub fn in_parts(self, parts: usize, numbering: Numbering) -> Restamper {
         Restamper { parts: parts.max(1), numbering: Some(numbering), ..self }
@@ -125,13 +125,13 @@ impl Restamper {
         self.parts
     }
 
-    /// How the packets are numbered, where the format leaves no choice.
+    /// How the packets are numbered, if the format prescribes it.
     #[must_use]
     pub fn numbering(&self) -> Option<Numbering> {
         self.numbering
     }
 
-    /// Let the first loop start with this second, at frame 0. Times that the format cannot tell are left alone.
+    /// Let the first loop start with this second, at frame 0. No change for times that the format cannot represent.
     #[must_use]
     pub fn starting_at(mut self, unix_seconds: i64) -> Restamper {
         if let Some(second) = self.stamps.starting_at(unix_seconds) {
@@ -158,14 +158,14 @@ impl Restamper {
         (self.length, self.fps)
     }
 
-    /// Where in the file the payload of frame `index` lies; empty beyond the last.
+    /// Where the payload of frame `index` is in the file; empty beyond the last.
     #[must_use]
     pub fn payload(&self, index: usize) -> Range<usize> {
         self.frames.get(index).map_or(0..0, |frame| frame.payload.clone())
     }
 
     /// Write the header of frame `index` in this loop to the front of `out`, and return its length: 0 beyond the last
-    /// frame, or where `out` is shorter than the header (at most 32 octets).
+    /// frame, or if `out` is shorter than the header (at most 32 octets).
     pub fn header(&self, iteration: u64, index: usize, out: &mut [u8]) -> usize {
         let Some(frame) = self.frames.get(index) else { return 0 };
         let steps = iteration.wrapping_mul(self.length).wrapping_add(u64::from(frame.number)) as i64;

@@ -1,8 +1,8 @@
-//! Equality of what is known by a trait only.
+//! Equality of trait objects.
 
 use std::any::Any;
 
-/// Comparison of values of which only a trait is known.
+/// Comparison of trait objects.
 pub trait Same {
     /// Whether `other` is of the same type and equal.
     fn same(&self, other: &dyn Any) -> bool;

@@ -6,9 +6,9 @@
 //!   └────────────────┴────────────────────────────┘
 //! ```
 //!
-//! FILA10G, DBBC3 and jive5ab write the number little-endian, some other programs big-endian. [`Order`] is therefore
-//! learned: it is the one in which neighbouring packets are close.
-//! The number belongs to one sender (address and port) and falls back to 0 when the board is restarted.
+//! FILA10G, DBBC3 and jive5ab write the number little-endian, some other programs big-endian. So the [`Order`] is
+//! learned: the one in which the numbers of neighbouring packets are close. The number belongs to one sender (address and
+//! port) and falls back to 0 when the board is restarted.
 
 use super::header::Order;
 
@@ -25,7 +25,7 @@ crate::header! {
     }
 }
 
-/// How far two packets that arrive one after the other may be apart: loss bursts and reordering.
+/// Maximum distance of two packets that arrive consecutively: loss bursts and reordering.
 const NEAR: u64 = 4096;
 
 /// The sequence number in front of `packet`.
@@ -47,18 +47,18 @@ pub fn write(psn: u64, order: Order) -> [u8; 8] {
     }
 }
 
-/// The byte order in which the number before one packet's frame is the smaller one.
+/// The byte order in which the number of one packet is smaller.
 #[must_use]
 pub fn likely_order(packet: &[u8]) -> Order {
     if psn(packet, Order::Big) < psn(packet, Order::Little) { Order::Big } else { Order::Little }
 }
 
-/// Said of a stream with eight octets before each frame that are no number.
-pub const NO_SEQUENCE: &str = "eight octets before the frame are no sequence number";
+/// Quirk of a stream with eight octets before each frame that are not a number.
+pub const NO_SEQUENCE: &str = "the eight octets before the frame are not a sequence number";
 
-/// The byte order of the sequence numbers with which `packets` begin, in order of arrival: the one in which more
-/// than half of the neighbours that differ are near each other. `None` when neither is (a constant, noise), or with
-/// fewer than two packets.
+/// The byte order of the sequence numbers at the front of `packets`, in order of arrival: the one in which more than half
+/// of the differing neighbours are close. `None` if this holds for neither (a constant, noise), or with fewer than two
+/// packets.
 pub fn detect<'a>(packets: impl IntoIterator<Item = &'a [u8]>) -> Option<Order> {
     let mut before = None;
     let (mut pairs, mut little, mut big) = (0u32, 0u32, 0u32);

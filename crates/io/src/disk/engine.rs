@@ -1,11 +1,11 @@
-//! How a disk is to be written, and what became of that.
+//! Options of a disk's writer, and the means in use.
 
 use super::Faults;
 
 /// How to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
-    /// io_uring, or plain calls if it is not permitted.
+    /// io_uring, or plain calls if that is not permitted.
     #[default]
     Auto,
     /// io_uring only.
@@ -23,7 +23,7 @@ pub struct DiskOptions {
     pub direct: bool,
     /// Bytes of one write; a multiple of 4096.
     pub write_bytes: usize,
-    /// Most writes in flight.
+    /// Maximum number of writes in flight.
     pub depth: usize,
     /// Faults to inject, for tests.
     pub faults: Faults,
@@ -35,14 +35,14 @@ impl Default for DiskOptions {
     }
 }
 
-/// What is used, and why nothing better.
+/// The means in use, and why better ones are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Means {
     /// `io_uring` or `pwrite`.
     pub engine: &'static str,
     /// Past the page cache.
     pub direct: bool,
-    /// The pool is registered with the kernel: no page table walk for each write.
+    /// The pool is registered with the kernel, which saves a page table walk for each write.
     pub registered: bool,
     /// What was refused, with the remedy.
     pub notes: Vec<String>,

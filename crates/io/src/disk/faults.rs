@@ -1,4 +1,4 @@
-//! Disks that go wrong on demand, so that every failure path runs in tests and can be shown to a user.
+//! Injected disk faults, so that every failure path can be tested and demonstrated.
 //!
 //! Written as text: `slow=200,latency=50ms,enospc=64MiB,eio=16MiB,eagain=3`.
 
@@ -6,7 +6,7 @@ use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// What shall go wrong on a disk.
+/// Faults of a disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Faults {
     /// Every write takes this many times as long as it did.
@@ -17,18 +17,18 @@ pub struct Faults {
     pub enospc: Option<u64>,
     /// After this many bytes: "input/output error", for ever.
     pub eio: Option<u64>,
-    /// Every write is put off so many times ("try again") before it is taken.
+    /// Every write is deferred this many times ("try again") before it is accepted.
     pub eagain: Option<u32>,
 }
 
 impl Faults {
-    /// Whether nothing goes wrong.
+    /// Whether there are no faults.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Faults::default()
     }
 
-    /// The error for a write that ends at byte `total` of all that this disk was given.
+    /// The error for a write that ends at byte `total` of all bytes given to this disk.
     pub(super) fn error_at(&self, total: u64) -> Option<io::Error> {
         if self.eio.is_some_and(|limit| total > limit) {
             return Some(rustix::io::Errno::IO.into());
@@ -36,12 +36,12 @@ impl Faults {
         self.enospc.is_some_and(|limit| total > limit).then(|| rustix::io::Errno::NOSPC.into())
     }
 
-    /// The error for a write that was put off so often by now.
+    /// The error for a write that has been deferred this often.
     pub(super) fn puts_off(&self, times: u32) -> Option<io::Error> {
         self.eagain.is_some_and(|most| times < most).then(|| rustix::io::Errno::AGAIN.into())
     }
 
-    /// How much longer a write that took `time` shall seem to take.
+    /// The delay added to a write that took `time`.
     pub(super) fn delay(&self, time: Duration) -> Duration {
         let slow = self.slow.map_or(Duration::ZERO, |factor| time.mul_f64((factor - 1.0).clamp(0.0, 1e6)));
         slow + self.latency.unwrap_or_default()

@@ -1,8 +1,8 @@
-//! An append-only file that is locked as long as its writer lives.
+//! An append-only file that is locked while its writer lives.
 //!
-//! Space is taken ahead of need, so that a full disk can still say what is on it. The lock (`flock`) goes with
-//! the process, however it ends: [`is_locked`] tells a reader whether the writer is still there. After a kill the
-//! kernel takes some milliseconds to end the writes that were in a ring, and gives up the lock after that.
+//! Space is allocated in advance, so that the index of a full disk can still be completed. The kernel releases the lock
+//! (`flock`) when the process ends in any way: [`is_locked`] shows a reader whether the writer lives. After a kill the
+//! kernel takes some milliseconds to end the writes in a ring before it releases the lock.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation};
 
-/// Taken at a time, ahead of what is needed.
+/// Bytes allocated in advance at a time.
 const AHEAD: u64 = 256 << 10;
 
 /// An append-only file.
@@ -23,10 +23,11 @@ pub struct Log {
 }
 
 impl Log {
-    /// A new file; `existing` opens one that is there, to append to it.
+    /// Create a file, or with `existing` open one to append to it.
     ///
     /// # Errors
-    /// The file exists (or does not, or is not a regular file), another process is writing it (`WouldBlock`), or a system error.
+    /// If the file exists (or, with `existing`, does not, or is not a regular file), if another process is writing it
+    /// (`WouldBlock`), or a system error.
     pub fn open(path: &Path, existing: bool) -> io::Result<Log> {
         let mut options = File::options();
         options.append(true).read(true);
@@ -34,7 +35,7 @@ impl Log {
             super::read::only_regular(std::fs::metadata(path)?.file_type())?;
         }
         let file = if existing { options.open(path) } else { options.create_new(true).open(path) }?;
-        // `is_locked` holds the lock for a moment, too: ask more than once.
+        // `is_locked` holds the lock for a moment too: try more than once.
         let locked = (0..20).any(|attempt| {
             if attempt > 0 {
                 std::thread::sleep(std::time::Duration::from_millis(5));
@@ -51,10 +52,10 @@ impl Log {
         Ok(Log { file: Arc::new(file), length, allocated: length })
     }
 
-    /// Make room on the disk for `bytes` more.
+    /// Allocate space on the disk for `bytes` more.
     ///
     /// # Errors
-    /// No space is left.
+    /// If no space is left.
     pub fn reserve(&mut self, bytes: u64) -> io::Result<()> {
         if self.length + bytes <= self.allocated {
             return Ok(());
@@ -69,7 +70,7 @@ impl Log {
         }
     }
 
-    /// Append; durable only after the file is synced.
+    /// Append `bytes`; they are durable only after the file is synced.
     ///
     /// # Errors
     /// A system error; part of the bytes may have been written.
@@ -85,7 +86,7 @@ impl Log {
         self.length
     }
 
-    /// Whether nothing is in it.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
@@ -97,7 +98,7 @@ impl Log {
         &self.file
     }
 
-    /// Wait until all of it is durable, and give back the space that was taken ahead.
+    /// Wait until the file is durable, and free the space allocated in advance.
     ///
     /// # Errors
     /// A system error.
@@ -110,7 +111,7 @@ impl Log {
     }
 }
 
-/// Whether a living process writes the log at `path`. A file that is not there is not written.
+/// Whether a process is writing the log at `path`; `false` if the file does not exist.
 #[must_use]
 pub fn is_locked(path: &Path) -> bool {
     let Ok(file) = super::read::open_regular(path) else { return false };

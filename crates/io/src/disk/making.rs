@@ -1,4 +1,4 @@
-//! A file in the making.
+//! A file being written.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::memory::{ALIGN, View};
 
-/// A file in the making.
+/// A file being written.
 #[derive(Debug)]
 pub(super) struct Making {
     pub(super) file: Arc<File>,
@@ -17,7 +17,7 @@ pub(super) struct Making {
     /// Bytes to write: those of the view, to the end of the last page if the file is `direct`.
     pub(super) bytes: usize,
     pub(super) direct: bool,
-    /// First byte that was not given to the engine.
+    /// First byte not yet passed to the engine.
     pub(super) next: usize,
     pub(super) in_flight: usize,
     pub(super) begun: Instant,
@@ -26,7 +26,7 @@ pub(super) struct Making {
 }
 
 impl Making {
-    /// All pieces are back: cut and name it, or say what went wrong.
+    /// All pieces are finished: truncate and rename the file, or return the error.
     pub(super) fn complete(&mut self) -> io::Result<()> {
         if let Some(error) = self.error.take() {
             return Err(error);

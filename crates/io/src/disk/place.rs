@@ -23,7 +23,7 @@ const PSEUDO: [(u64, &str); 14] = [
     (0x6e73_6673, "nsfs"),
 ];
 
-/// What two names of one directory have in common.
+/// Identity of a directory, equal for two names of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     device: u64,
@@ -31,8 +31,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The directory at `path`, which must exist, lie on a file system for files, and may be written to. Nothing is
-    /// made there.
+    /// The directory at `path`, which must exist, be on a disk file system, and be writable. Nothing is created there.
     ///
     /// # Errors
     /// The reason why the directory cannot be recorded to, and a hint.

@@ -1,4 +1,4 @@
-//! The twin of the ring: the same work by plain calls, one at a time.
+//! The alternative to the ring: the same work by plain system calls, one at a time.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -37,7 +37,7 @@ impl Plain {
     }
 }
 
-/// Write `bytes` from the first of `view` on: all of it, and with `O_DIRECT` what follows it in its last page.
+/// Write `bytes` from the start of `view`: the view, and with `O_DIRECT` the rest of its last page.
 fn write(file: &File, view: &View, bytes: usize, offset: u64) -> io::Result<usize> {
     let at = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
     // SAFETY: the kernel only reads, from memory that is mapped as long as `view` lives: `Work::Write` is made of a view

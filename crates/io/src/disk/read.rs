@@ -1,7 +1,7 @@
-//! Reading files past the page cache, so that reading a recording does not push out what others need.
+//! Reading files past the page cache, so that reading a recording does not evict the pages of other programs.
 //!
-//! What lies on a disk is a stranger's: a FIFO, a device or a socket in the place of a file would hold up who opens
-//! it, or do something when it is opened. [`open_regular`] opens regular files only, and never waits.
+//! The content of a disk is untrusted: opening a FIFO, a device or a socket in place of a file might block, or have side
+//! effects. [`open_regular`] opens regular files only, and never waits.
 
 use std::fs::{File, FileType};
 use std::io;
@@ -21,7 +21,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// Open `path`, with `O_DIRECT` where the file system allows it.
+    /// Open `path`, with `O_DIRECT` if the file system allows it.
     ///
     /// # Errors
     /// As [`open_regular`].
@@ -47,7 +47,7 @@ impl Source {
         self.length == 0
     }
 
-    /// Fill `block` from byte `offset` (a multiple of 4096) on; less than a block only at the end of the file.
+    /// Fill `block` from byte `offset` (a multiple of 4096) on. Returns less than a block only at the end of the file.
     ///
     /// # Errors
     /// A system error; `InvalidInput` if the offset is not aligned.
@@ -63,7 +63,7 @@ impl Source {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             }
-            // The end of a file comes as a short read; O_DIRECT cannot go on from an odd place.
+            // A short read is the end of the file; O_DIRECT cannot continue at an unaligned offset.
             if self.direct && !filled.is_multiple_of(ALIGN) {
                 break;
             }
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-/// Open the regular file at `path` (or at the end of its links) for reading, without waiting for anybody.
+/// Open the regular file at `path` (or the target of its links) for reading, without blocking.
 ///
 /// # Errors
 /// A system error; `InvalidInput`, naming the file type, if it is not a regular file, which is then not opened.
@@ -81,8 +81,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
-    // Asked before it is opened, because opening a device may do something to it; and after, because another file
-    // may have taken the name in between.
+    // Checked before opening, because opening a device may have side effects; and after, because the name may refer to
+    // another file by then.
     only_regular(std::fs::metadata(path)?.file_type())?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY | more;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -90,7 +90,7 @@ fn open_with(path: &Path, more: OFlags) -> io::Result<File> {
     Ok(file)
 }
 
-/// Refuse anything but a regular file, by its type.
+/// Check that a file type is that of a regular file.
 ///
 /// # Errors
 /// `InvalidInput`, naming the file type.

@@ -1,4 +1,4 @@
-//! The ring: writes and syncs in flight together, without a system call for each.
+//! The ring: many writes and syncs in flight, without a system call for each.
 //!
 //! The kernel reads the memory of a write until its completion; the ring therefore owns each request (file and
 //! [`View`](crate::memory::View)) from submission to completion, and waits for all of them when dropped.
@@ -16,16 +16,16 @@ use crate::memory::{Pool, View};
 
 /// User data of the request that watches the waker.
 const WAKE: u64 = u64::MAX;
-/// How long a dropped ring waits for a disk that does not answer.
+/// How long a dropped ring waits for a disk that does not respond.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A ring and all requests the kernel still works on.
+/// A ring with its requests in flight.
 pub(super) struct Ring {
     ring: IoUring,
     flying: HashMap<u64, (Work, Instant)>,
     spans: Vec<(usize, usize)>,
     pool: Option<Pool>,
-    /// To be registered when all of it is touched.
+    /// The pool to register when all of it is touched.
     wanted: Option<Pool>,
     watching: bool,
 }
@@ -37,10 +37,10 @@ impl std::fmt::Debug for Ring {
 }
 
 impl Ring {
-    /// A ring for `entries` requests; `pool` is registered with it if the kernel lets us.
+    /// A ring for `entries` requests; `pool` is registered with it if the kernel permits that.
     ///
     /// # Errors
-    /// io_uring is not available (forbidden by sysctl or seccomp, or the kernel is too old).
+    /// If io_uring is not available (forbidden by sysctl or seccomp, or the kernel is too old).
     pub(super) fn new(entries: u32, pool: Option<&Pool>) -> io::Result<Ring> {
         let ring =
             IoUring::builder().setup_coop_taskrun().build(entries).or_else(|_| IoUring::new(entries))?;
@@ -59,7 +59,7 @@ impl Ring {
         Ok(ring)
     }
 
-    /// Register the pool once all of it is touched: the kernel would have to give every page at once.
+    /// Register the pool once all of it is touched: earlier, the kernel would have to provide every page at once.
     fn register_when_touched(&mut self) {
         if self.flying.is_empty()
             && let Some(pool) = self.wanted.take_if(|pool| pool.is_touched())
@@ -85,7 +85,7 @@ impl Ring {
         }
     }
 
-    /// Whether writes come from registered memory, or will as soon as all of it is touched.
+    /// Whether writes use registered memory, or will as soon as all of it is touched.
     pub(super) fn is_registered(&self) -> bool {
         self.pool.is_some() || self.wanted.is_some()
     }
@@ -112,7 +112,7 @@ impl Ring {
         pushed
     }
 
-    /// The registered buffer that holds `bytes` from the first of `view` on.
+    /// The registered buffer that holds `bytes` from the start of `view`.
     fn fixed(&self, view: &View, bytes: usize) -> Option<u16> {
         if !self.pool.as_ref()?.same(view.pool()) {
             return None;
@@ -134,7 +134,7 @@ impl Ring {
         pushed.map_err(|_| io::Error::other("the io_uring submission queue is full"))
     }
 
-    /// Submit what was pushed, wait at most `time` for a completion or the waker, and take what is finished.
+    /// Submit the pushed entries, wait at most `time` for a completion or the waker, and collect the finished requests.
     pub(super) fn wait(
         &mut self,
         time: Duration,
@@ -179,7 +179,7 @@ impl Ring {
 
 /// The bytes of `pool`, for registration.
 fn spans(pool: &Pool) -> Vec<(usize, usize)> {
-    // The kernel takes at most 1 GiB in one registered buffer; blocks must not cross two.
+    // The kernel accepts at most 1 GiB in one registered buffer; a block must not cross two.
     const MOST: usize = 1 << 30;
     let per_span = (MOST / pool.block_bytes()).max(1) * pool.block_bytes();
     if pool.block_bytes() > MOST {
@@ -198,8 +198,7 @@ impl Drop for Ring {
                 break;
             }
         }
-        // A disk that still does not answer keeps its memory: leaking a block is better than handing out one
-        // that the kernel reads.
+        // Memory of a disk that does not respond is leaked, because it must not be reused while the kernel may read it.
         if !self.flying.is_empty() {
             std::mem::forget(std::mem::take(&mut self.flying));
             std::mem::forget(self.pool.take());

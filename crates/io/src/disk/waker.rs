@@ -1,4 +1,4 @@
-//! An end to a disk's wait, from any thread.
+//! Ends a disk's wait, from any thread.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ impl Waker {
     /// End the current or the next wait.
     pub fn wake(&self) {
         use io::Write;
-        // The counter can only be full if it was woken 2⁶⁴ times: then it is awake.
+        // The write can only fail if the counter is full: then it is awake.
         let _ = (&*self.0).write(&1u64.to_ne_bytes());
     }
 

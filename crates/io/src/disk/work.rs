@@ -1,4 +1,4 @@
-//! What an engine is given to do, and how that ends.
+//! Requests to an engine, and their results.
 
 use std::fs::File;
 use std::io;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::memory::View;
 
-/// A request to an engine. It owns what the kernel uses.
+/// A request to an engine. It owns the memory and file that the kernel uses.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// `bytes` from the first of `view` on: the view, or with it the rest of its last page, whatever lies there
-    /// (`O_DIRECT` writes whole pages, and the file is cut afterwards).
+    /// Write `bytes` from the start of `view`: the view, or also the rest of its last page with arbitrary content
+    /// (`O_DIRECT` writes whole pages, and the file is truncated afterwards).
     Write {
         file: Arc<File>,
         view: View,
@@ -23,7 +23,7 @@ pub(super) enum Work {
     },
 }
 
-/// A request's end.
+/// A finished request.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) id: u64,

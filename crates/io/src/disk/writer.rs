@@ -1,4 +1,4 @@
-//! A disk's files in the making, over either engine.
+//! The files of a disk that are being written, with either engine.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -20,12 +20,12 @@ enum Queue {
     Plain(Plain),
 }
 
-/// What became of a file.
+/// The result for a file.
 #[derive(Debug)]
 pub enum Done {
-    /// All of it is written, cut to length and has its name (or why not). Time since [`Disk::start`].
+    /// It is written, truncated to its length and renamed, or the error. Time since [`Disk::start`].
     Written(u64, io::Result<Duration>),
-    /// It is durable, or why not.
+    /// It is durable, or the error.
     Synced(u64, io::Result<()>),
 }
 
@@ -36,14 +36,14 @@ enum Purpose {
     Sync { token: u64, file: Arc<File> },
 }
 
-/// A request, and how often the kernel put it off.
+/// A request, and how often the kernel deferred it.
 #[derive(Debug)]
 struct Request {
     purpose: Purpose,
     put_off: u32,
 }
 
-/// A request is given to the kernel again so often, after 1 ms, 2 ms, 4 ms …: a second in all. Then it has failed.
+/// A deferred request is submitted again this many times, after 1 ms, 2 ms, 4 ms …, a second in all. Then it has failed.
 const AGAIN: u32 = 10;
 
 /// One disk, written to by one thread.
@@ -54,23 +54,23 @@ pub struct Disk {
     means: Means,
     waker: Waker,
     files: HashMap<u64, Making>,
-    /// Files with pieces that were not given to the engine, oldest first.
+    /// Files with pieces not yet passed to the engine, oldest first.
     order: VecDeque<u64>,
     requests: HashMap<u64, Request>,
-    /// Requests that the kernel put off, with the time they are given to it again.
+    /// Requests that the kernel deferred, with the time to submit them again.
     later: Vec<(Instant, Request)>,
     next_id: u64,
     finished: Vec<Finished>,
-    /// Finished requests that a fault holds back, with the time they may be seen.
+    /// Finished requests delayed by a fault, with the time to report them.
     held: Vec<(Instant, Finished)>,
     given: u64,
 }
 
 impl Disk {
-    /// Try what `options` ask for; with a `pool`, register it for faster writes.
+    /// A writer with the requested `options`; a `pool` is registered for faster writes.
     ///
     /// # Errors
-    /// The engine requested by name is not available.
+    /// If the engine requested by name is not available.
     pub fn new(options: &DiskOptions, pool: Option<&Pool>) -> io::Result<Disk> {
         let mut options = options.clone();
         options.write_bytes = options.write_bytes.clamp(ALIGN, 1 << 30).next_multiple_of(ALIGN);
@@ -88,7 +88,9 @@ impl Disk {
                 }
                 Err(error) if engine == Engine::Uring => return Err(error),
                 Err(error) => {
-                    notes.push(format!("io_uring refused ({error}): see /proc/sys/kernel/io_uring_disabled"));
+                    notes.push(format!(
+                        "io_uring not permitted ({error}): see /proc/sys/kernel/io_uring_disabled"
+                    ));
                     Queue::Plain(Plain::default())
                 }
             },
@@ -114,13 +116,13 @@ impl Disk {
         })
     }
 
-    /// What is used.
+    /// The means in use.
     #[must_use]
     pub fn means(&self) -> &Means {
         &self.means
     }
 
-    /// To end [`Disk::poll`]'s wait from another thread.
+    /// A waker that ends the wait in [`Disk::poll`] from another thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.waker.clone()
@@ -133,16 +135,16 @@ impl Disk {
         unsent == 0 || (unsent == 1 && self.requests.len() + 1 >= self.options.depth)
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.requests.is_empty() && self.later.is_empty() && self.order.is_empty() && self.held.is_empty()
     }
 
-    /// Begin to write `view` as the new file `name`; `token` names it from here on and is not in use.
+    /// Begin to write `view` as the new file `name`. `token` identifies it from here on, and must not be in use.
     ///
     /// # Errors
-    /// The file cannot be created or its space not be allocated: nothing of it remains, and the token is free.
+    /// If the file cannot be created or its space cannot be allocated: no file remains, and the token is free.
     pub fn start(&mut self, token: u64, name: &Path, view: View) -> io::Result<()> {
         if let Some(error) = self.options.faults.error_at(self.given) {
             return Err(error);
@@ -182,17 +184,17 @@ impl Disk {
         }
     }
 
-    /// Make any file or directory durable; [`Done::Synced`] comes with `token`.
+    /// Make any file or directory durable; reported as [`Done::Synced`] with `token`.
     pub fn sync_file(&mut self, token: u64, file: Arc<File>) {
         self.push(Request { purpose: Purpose::Sync { token, file }, put_off: 0 });
     }
 
-    /// A durable file needs nothing any more.
+    /// Release a durable file and its token.
     pub fn close(&mut self, token: u64) {
         self.files.remove(&token);
     }
 
-    /// Forget a file and remove what is on the disk of it, if the disk still lets us.
+    /// Discard a file, and remove it from the disk if possible.
     pub fn discard(&mut self, token: u64) {
         self.order.retain(|&other| other != token);
         if let Some(making) = self.files.remove(&token) {
@@ -201,15 +203,15 @@ impl Disk {
         }
     }
 
-    /// Go on; wait at most `wait` for something to be finished. What is finished is added to `done`.
+    /// Submit requests, wait at most `wait` for a result, and add the results to `done`.
     ///
     /// # Errors
-    /// The ring itself failed: no file can be assumed to be finished.
+    /// If the ring itself fails: no file can be assumed to be finished.
     pub fn poll(&mut self, wait: Duration, done: &mut Vec<Done>) -> io::Result<()> {
         self.push_again();
         self.pump();
         let mut finished = std::mem::take(&mut self.finished);
-        // The refused requests are here already: do not wait for others.
+        // The rejected requests are results already: do not wait for others.
         let wait = if finished.is_empty() { self.until_held(wait) } else { Duration::ZERO };
         match &mut self.queue {
             Queue::Ring(ring) => ring.wait(wait, Some(&self.waker), &mut finished)?,
@@ -226,7 +228,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Give pieces to the engine while it has room.
+    /// Pass pieces to the engine while it has room.
     fn pump(&mut self) {
         while self.requests.len() < self.options.depth {
             let Some(&token) = self.order.front() else { return };
@@ -264,7 +266,7 @@ impl Disk {
                 .faults
                 .error_at(self.given)
                 .or_else(|| self.options.faults.puts_off(request.put_off)),
-            // A broken disk syncs nothing either; a full one does.
+            // A failed disk cannot sync either; a full one can.
             Purpose::Sync { .. } => {
                 Faults { enospc: None, ..self.options.faults.clone() }.error_at(self.given)
             }
@@ -283,7 +285,7 @@ impl Disk {
         }
     }
 
-    /// What an engine needs for it; nothing if its file was discarded.
+    /// The work of a request; `None` if its file was discarded.
     fn work(&self, purpose: &Purpose) -> Option<Work> {
         match purpose {
             Purpose::Piece { token, offset, len } => {
@@ -296,7 +298,7 @@ impl Disk {
         }
     }
 
-    /// Give the kernel again what it put off, when its time has come.
+    /// Submit deferred requests again when they are due.
     fn push_again(&mut self) {
         let now = Instant::now();
         while let Some(at) = self.later.iter().position(|(when, _)| *when <= now) {
@@ -305,7 +307,7 @@ impl Disk {
         }
     }
 
-    /// Whether the kernel is asked again: it had no time or no memory for the request, and may have them soon.
+    /// Defer a request that the kernel had no resources for; returns the error if it must not be repeated.
     fn put_off(&mut self, mut request: Request, error: io::Error) -> Result<(), (Purpose, io::Error)> {
         if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) {
             return Err((request.purpose, error));
@@ -320,7 +322,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Keep back what a slow disk would not have finished yet; give out what is due.
+    /// Hold back results that a slow disk would not have yet; release those that are due.
     fn hold(&mut self, finished: &mut Vec<Finished>) {
         if self.options.faults.slow.is_none() && self.options.faults.latency.is_none() {
             return;
@@ -365,12 +367,12 @@ impl Disk {
         result: io::Result<usize>,
         done: &mut Vec<Done>,
     ) {
-        // A discarded file's pieces end unheard.
+        // Results for a discarded file are ignored.
         let Some(making) = self.files.get_mut(&token) else { return };
         making.in_flight -= 1;
         match result {
             Ok(written) if written < len => {
-                // A short write: go on where it stopped, if O_DIRECT can. Nothing at all means no space.
+                // A short write: continue where it stopped, if O_DIRECT permits. A write of 0 bytes means no space.
                 let step = if making.direct { written / ALIGN * ALIGN } else { written };
                 if step > 0 && making.error.is_none() {
                     self.write_piece(token, offset + step, len - step);

@@ -1,15 +1,15 @@
-//! Holding back what is late, until its place has come.
+//! Holds back late packets until it is their turn.
 
 use super::{Damage, Fate, FaultPlan, Faults, Injected};
 
-/// Packets, or their numbers, passing through the faults.
+/// Passes packets, or their numbers, through the faults.
 ///
-/// A packet that is `n` places late comes after the `n`th packet following it. Bounded: at most two packets are
-/// held for each place of depth.
+/// A packet that is `n` places late is delivered after the `n`th packet following it. At most two packets are held for
+/// each place of depth.
 #[derive(Debug)]
 pub struct Line<T> {
     plan: FaultPlan,
-    /// What comes after packet number `n`, at `n` modulo the length.
+    /// Packets to deliver after packet number `n`, at `n` modulo the length.
     due: Vec<Vec<(T, Damage)>>,
     now: usize,
     held: usize,
@@ -24,7 +24,7 @@ impl<T: Clone> Line<T> {
         Self { plan: FaultPlan::new(faults), due: (0..places).map(|_| Vec::new()).collect(), now: 0, held: 0 }
     }
 
-    /// Offer one packet; whatever comes out now goes to `out`: nothing, it, and others that were late.
+    /// Offer one packet. Packets delivered now go to `out`: none, this one, and others that were late.
     pub fn pass(&mut self, item: T, out: &mut impl FnMut(T, Damage)) {
         let fate = self.decide();
         if !self.keep(fate, || item.clone()) {
@@ -40,7 +40,7 @@ impl<T: Clone> Line<T> {
         self.plan.next_fate()
     }
 
-    /// Keep as many copies as come later; returns whether the packet itself comes now.
+    /// Keep the copies that are delivered later; returns whether the packet itself is delivered now.
     pub(super) fn keep(&mut self, fate: Fate, copy: impl Fn() -> T) -> bool {
         if fate.lost {
             return false;
@@ -54,7 +54,7 @@ impl<T: Clone> Line<T> {
         fate.late == 0
     }
 
-    /// Whether something that was late comes right after the packet at hand.
+    /// Whether a late packet is delivered directly after the current one.
     pub(super) fn is_due(&self) -> bool {
         self.held > 0 && !self.due[self.now].is_empty()
     }
@@ -65,7 +65,7 @@ impl<T: Clone> Line<T> {
         self.held += 1;
     }
 
-    /// Deliver what is due after this packet.
+    /// Deliver the packets that are due after this one.
     pub(super) fn step(&mut self, out: &mut impl FnMut(T, Damage)) {
         if self.held > 0 {
             self.held -= self.due[self.now].len();
@@ -76,7 +76,7 @@ impl<T: Clone> Line<T> {
         self.now = (self.now + 1) % self.due.len();
     }
 
-    /// Nothing more comes (for now): deliver all that is held back, in its order.
+    /// The input has ended (for now): deliver all packets held back, in order.
     pub fn flush(&mut self, out: &mut impl FnMut(T, Damage)) {
         for _ in 0..self.due.len() {
             if self.held == 0 {
@@ -86,13 +86,13 @@ impl<T: Clone> Line<T> {
         }
     }
 
-    /// How many packets are held back.
+    /// Number of packets held back.
     #[must_use]
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// What was done so far.
+    /// The faults injected so far.
     #[must_use]
     pub fn injected(&self) -> &Injected {
         self.plan.injected()

@@ -14,9 +14,8 @@
 //! | `truncate=P` | with probability P the packet is cut short |
 //! | `seed=S` | the same seed and the same packets give the same faults |
 //!
-//! One engine serves both ends: [`FaultPlan`] says what becomes of packet after packet, [`Line`] holds back what is
-//! late, [`FaultSource`] does it to any [`Source`](crate::source::Source). A sender does it to itself with a `Line`
-//! of packet numbers:
+//! One engine serves both ends: [`FaultPlan`] decides the fate of each packet, [`Line`] holds back late ones, and
+//! [`FaultSource`] applies them to any [`Source`](crate::source::Source). A sender uses a `Line` of packet numbers:
 //!
 //! ```
 //! use skyhaul_io::fault::{Faults, Line};
@@ -34,8 +33,8 @@
 //! # Ok::<(), skyhaul_io::fault::NotFaults>(())
 //! ```
 //!
-//! Limits: what is late is held back in at most 2 × (N + 1) packets, N at most 65,536; the list of what was lost
-//! has at most a million ranges, and says when there were more.
+//! Limits: at most 2 × (N + 1) late packets are held, N at most 65 536; the list of lost packets has at most a million
+//! ranges, and counts the packets beyond them.
 
 mod line;
 mod plan;
@@ -56,23 +55,23 @@ pub struct Faults {
     pub burst: u32,
     /// A packet begins a burst.
     pub burst_chance: f64,
-    /// Most places a packet is late.
+    /// Maximum number of places that a packet is late.
     pub reorder: u32,
     /// A packet is late.
     pub reorder_chance: f64,
-    /// A packet comes twice.
+    /// A packet is duplicated.
     pub duplicate: f64,
     /// One bit of a packet is flipped.
     pub corrupt: f64,
     /// A packet is cut short.
     pub truncate: f64,
-    /// Where the random numbers start.
+    /// Seed of the random numbers.
     pub seed: u64,
 }
 
-/// Most places a packet may be late.
+/// Maximum of `reorder`.
 pub const DEEPEST: u32 = 65_536;
-/// How likely a packet is late, if only the depth was said.
+/// Probability of a late packet, if only the depth is given.
 const REORDER_CHANCE: f64 = 0.1;
 
 impl Faults {
@@ -102,7 +101,7 @@ impl Default for Faults {
     }
 }
 
-/// Text that does not describe faults, and what would.
+/// Text that does not describe faults, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotFaults(String);
 

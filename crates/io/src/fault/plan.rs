@@ -1,22 +1,22 @@
-//! What becomes of packet after packet: the same seed always says the same.
+//! Decides the fate of each packet; the same seed gives the same fates.
 
 use super::Faults;
 use std::ops::Range;
 
-/// What becomes of one packet.
+/// The fate of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// It never arrives.
     pub lost: bool,
-    /// How many places late it comes.
+    /// Number of places it is late.
     pub late: u32,
-    /// If it comes twice: how many places after itself the second comes.
+    /// If it is duplicated: the number of places by which the duplicate follows.
     pub again: Option<u32>,
-    /// What happens to its bytes.
+    /// Damage to its bytes.
     pub damage: Damage,
 }
 
-/// What happens to a packet's bytes.
+/// Damage to a packet's bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Damage {
     /// Flip this bit, counted modulo the packet's bits.
@@ -26,10 +26,10 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// Nothing happens.
+    /// No damage.
     pub const NONE: Damage = Damage { flip: None, cut: None };
 
-    /// Do it; returns how many bytes are left.
+    /// Apply it; returns the number of bytes left.
     pub fn apply(&self, packet: &mut [u8]) -> usize {
         let length = packet.len() as u64;
         if length == 0 {
@@ -43,7 +43,7 @@ impl Damage {
     }
 }
 
-/// What was done so far.
+/// The faults injected so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Injected {
     /// Packets that were offered.
@@ -60,7 +60,7 @@ pub struct Injected {
     pub corrupted: u64,
     /// Delivered cut short.
     pub truncated: u64,
-    /// Which were lost, by number, from 0.
+    /// Numbers of the lost packets, from 0.
     pub lost_packets: LostPackets,
 }
 
@@ -80,16 +80,16 @@ pub struct LostPackets {
 }
 
 impl LostPackets {
-    /// Most ranges listed: 16 MiB of them.
+    /// Maximum number of ranges listed: 16 MiB of them.
     pub const LIMIT: usize = 1 << 20;
 
-    /// In ascending order, none touching the next.
+    /// In ascending order, never adjacent.
     #[must_use]
     pub fn ranges(&self) -> &[Range<u64>] {
         &self.ranges
     }
 
-    /// Lost packets that are not listed, for the list was full.
+    /// Lost packets not listed because the list was full.
     #[must_use]
     pub fn unlisted(&self) -> u64 {
         self.unlisted
@@ -105,7 +105,7 @@ impl LostPackets {
     }
 }
 
-/// Says for packet after packet what becomes of it, and keeps the account.
+/// Decides the fate of each packet, and counts the faults.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     faults: Faults,
@@ -115,7 +115,7 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// A plan that follows from `faults` alone.
+    /// A plan that depends only on `faults`.
     #[must_use]
     pub fn new(faults: &Faults) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl FaultPlan {
         fate
     }
 
-    /// What was done so far.
+    /// The faults injected so far.
     #[must_use]
     pub fn injected(&self) -> &Injected {
         &self.injected
@@ -181,7 +181,7 @@ struct XorShift(u64);
 
 impl XorShift {
     fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not give neighbouring streams, and the state must never be zero.
+        // Neighbouring seeds must give unrelated streams, and the state must never be zero.
         let mixed = (seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         Self((mixed ^ (mixed >> 31)).max(1))
     }
@@ -195,7 +195,7 @@ impl XorShift {
 
     /// True with probability `p`. Draws nothing for 0, so that a fault left out changes no other.
     fn chance(&mut self, p: f64) -> bool {
-        // 53 bits: what a double holds.
+        // 53 bits: the precision of a double.
         p > 0.0 && ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
     }
 

@@ -1,14 +1,14 @@
-//! Faults between any source and whoever reads it.
+//! Faults between a source and its reader.
 
 use super::{Damage, Fate, Faults, Injected, Line};
 use crate::source::{Source, SourceStats, Train};
 use skyhaul_core::placement::Nanos;
 use std::{io, net::SocketAddr, time::Duration};
 
-/// A [`Source`] whose packets are lost, repeated, reordered and damaged on their way.
+/// A [`Source`] with injected loss, duplication, reordering and damage.
 ///
-/// Packets nothing happens to stay in their trains, uncopied. What is late is let go when packets follow, or when
-/// the source falls silent.
+/// Unaffected packets stay in their trains, uncopied. Late packets are delivered when packets follow, or when the source
+/// falls silent.
 pub struct FaultSource<S> {
     inner: S,
     line: Line<Kept>,
@@ -17,7 +17,7 @@ pub struct FaultSource<S> {
     trains: u64,
 }
 
-/// A packet that comes later.
+/// A packet that is delivered later.
 #[derive(Clone, Debug)]
 struct Kept {
     bytes: Box<[u8]>,
@@ -39,7 +39,7 @@ impl<S: Source> FaultSource<S> {
         Self { inner, line: Line::new(faults), packets: 0, bytes: 0, trains: 0 }
     }
 
-    /// The faults injected so far. Packets are numbered in the order in which they came from the source.
+    /// The faults injected so far. Packets are numbered in the order of the source.
     #[must_use]
     pub fn injected(&self) -> &Injected {
         self.line.injected()
@@ -52,7 +52,7 @@ impl<S: Source> FaultSource<S> {
     }
 }
 
-/// One train through the line: whole stretches to which nothing happens are handed on as trains.
+/// Pass one train through the line: stretches without faults are passed on as trains.
 fn pass_train(line: &mut Line<Kept>, train: &Train<'_>, each: &mut dyn FnMut(Train<'_>)) {
     let (mut clean, mut at, mut dropped) = (0, 0, train.dropped);
     let mut stretch = |from: usize, to: usize, each: &mut dyn FnMut(Train<'_>)| {

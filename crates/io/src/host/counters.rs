@@ -1,7 +1,8 @@
 //! The kernel's own UDP counters, for IPv4 and IPv6 together.
 //!
-//! They stand between the interface and the socket: a datagram that the interface counted and no socket got is
-//! here with its reason. They are of the whole network namespace, so compare two readings around a run.
+//! They explain losses between the interface and the socket: a datagram that the interface counted, but no socket
+//! received, is counted here by reason. They cover the whole network namespace, so compare readings before and after a
+//! run.
 //!
 //! ```
 //! use skyhaul_io::host::counters::UdpCounters;
@@ -10,29 +11,29 @@
 //! let lost = UdpCounters::read().since(&before).receive_buffer_errors;
 //! ```
 
-/// Datagrams, or trains where the kernel handles a train as one.
+/// Datagrams, or trains if the kernel handles a train as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
     /// Delivered to sockets.
     pub in_datagrams: u64,
     /// To a port without a listener.
     pub no_ports: u64,
-    /// Not delivered, for any reason but the port.
+    /// Not delivered, for any other reason.
     pub in_errors: u64,
     /// Sent.
     pub out_datagrams: u64,
-    /// Dropped since the socket's receive buffer was full.
+    /// Dropped because the socket's receive buffer was full.
     pub receive_buffer_errors: u64,
-    /// Not sent since the send buffer or device queue was full.
+    /// Not sent because the send buffer or device queue was full.
     pub send_buffer_errors: u64,
     /// With a wrong checksum.
     pub checksum_errors: u64,
-    /// Dropped since all UDP sockets together used the memory they may (`net.ipv4.udp_mem`).
+    /// Dropped because all UDP sockets together reached their memory limit (`net.ipv4.udp_mem`).
     pub memory_errors: u64,
 }
 
 impl UdpCounters {
-    /// Read them for this thread's network namespace; zero where the kernel gives no value.
+    /// Read them for this thread's network namespace; a counter that the kernel does not report is 0.
     #[must_use]
     pub fn read() -> Self {
         let text =
@@ -43,7 +44,7 @@ impl UdpCounters {
         counters
     }
 
-    /// What was counted after `earlier`.
+    /// The difference from `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Network interfaces: which one an address belongs to, and what has passed through it.
+//! Network interfaces: which one has an address, and its counters.
 //!
 //! ```
 //! use skyhaul_io::host::interface::{InterfaceCounters, interface_of};
@@ -7,9 +7,9 @@
 //! # Ok::<(), std::net::AddrParseError>(())
 //! ```
 //!
-//! Counters are read from `/proc/thread-self/net/dev`, which follows the thread's network namespace. Its `drop`
-//! column is the kernel's `rx_dropped` plus `rx_missed_errors`: what the driver or the protocol layer threw away,
-//! plus what the device had no room for.
+//! Counters are read from `/proc/thread-self/net/dev`, which follows the thread's network namespace. Its `drop` column is
+//! the kernel's `rx_dropped` plus `rx_missed_errors`: packets discarded by the driver or the protocol layer, plus those
+//! the device had no room for.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use std::{
     ptr,
 };
 
-/// What an interface has received since it was brought up.
+/// Receive counters of an interface since it was brought up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
     /// Packets received.
@@ -26,7 +26,7 @@ pub struct InterfaceCounters {
     pub bytes: u64,
     /// Bad packets, all causes.
     pub errors: u64,
-    /// Thrown away by driver or kernel, or missed by the device for lack of room.
+    /// Discarded by driver or kernel, or missed by the device for lack of room.
     pub dropped: u64,
     /// Lost in the device because its queue was full.
     pub fifo: u64,
@@ -59,7 +59,7 @@ impl InterfaceCounters {
         }))
     }
 
-    /// What was counted after `earlier`.
+    /// The difference from `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -73,7 +73,7 @@ impl InterfaceCounters {
     }
 }
 
-/// The interface that has `address`; for a group, the one the routes lead to. None for the unspecified address.
+/// The interface that has `address`; for a multicast group, the one of its route. `None` for the unspecified address.
 #[must_use]
 pub fn interface_of(address: IpAddr) -> Option<String> {
     if address.is_unspecified() {
@@ -83,7 +83,7 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
     addresses().ok()?.into_iter().find(|(_, a)| *a == address).map(|(name, _)| name)
 }
 
-/// The address this host would send from to reach `target`.
+/// The local address from which this host reaches `target`.
 fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
     let any: IpAddr =
         if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
@@ -92,7 +92,7 @@ fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
     socket.local_addr().ok().map(|a| a.ip())
 }
 
-/// The number of the interface called `name`, or that has the address `name`.
+/// The index of the interface with the name or the address `name`.
 ///
 /// # Errors
 /// `ENODEV` if the interface does not exist.

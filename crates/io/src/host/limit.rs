@@ -1,19 +1,19 @@
-//! A share of one processor: what a program does on half of this one shows what it would do at twice the rate.
+//! A share of one processor: a program's performance on half a processor shows what it would do at twice the rate.
 //!
 //! ```text
 //!   control group   ██░░██░░██░░██░░   runs for its share of each period, then waits for the next
 //!   competing load  █░█░██░░█░█░       a busy thread of the same priority has the other half
 //! ```
 //!
-//! A control group needs the right to make one (root, or a session to which the controller was delegated). Periods are
-//! as short as the kernel takes, 4 ms for shares from 25 % on: what arrives while the program waits must fit its socket's
-//! buffer. The kernel looks only at its own ticks whether a share is used up, so a wait may be one or two ticks longer; what
-//! was taken too much is taken off the next periods.
+//! A control group needs a privilege (root, or a session to which the controller was delegated). Periods are as short as
+//! the kernel allows, 4 ms for shares from 25 % on: packets that arrive while the program waits must fit its socket's
+//! buffer. The kernel enforces the share only at its ticks, so a wait may be one or two ticks longer; excess time is
+//! subtracted from the next periods.
 //!
-//! Without that right half a processor is still to be had: one busy thread beside the program, on the same processor and
-//! of the same priority. A program with two busy threads has two thirds then.
+//! Without that privilege, half a processor is still possible: one busy thread competes with the program on the same
+//! processor with the same priority. A program with two busy threads then gets two thirds.
 //!
-//! Limits: the program must stay on the one CPU ([`super::program`] sees to it).
+//! Limits: the program must stay on that CPU ([`super::program`] ensures it).
 
 mod cgroup;
 
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-/// A limit that a program can be put under. It ends when this is dropped.
+/// A limit for a program. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Limit {
     share: Share,
@@ -44,10 +44,10 @@ enum By {
 }
 
 impl Limit {
-    /// A share of processor `cpu`, by the best means there is. It holds from [`begin`](Self::begin) on.
+    /// A share of processor `cpu`, by the best means available. It applies from [`begin`](Self::begin) on.
     ///
     /// # Errors
-    /// No control group can be made here, and the share is not a half.
+    /// If no control group can be made, and the share is not a half.
     pub fn new(share: Share, cpu: usize) -> io::Result<Self> {
         Self::by(share, cpu, Cgroup::new)
     }
@@ -70,10 +70,10 @@ impl Limit {
         Ok(Self { share, cpu, by })
     }
 
-    /// From here on it holds.
+    /// Apply the limit from here on.
     ///
     /// # Errors
-    /// The kernel refuses the share or the CPU.
+    /// If the kernel rejects the share or the CPU.
     pub fn begin(&mut self) -> io::Result<()> {
         match &mut self.by {
             By::Nothing => Ok(()),
@@ -85,7 +85,7 @@ impl Limit {
         }
     }
 
-    /// The file through which a process enters, by writing `0`, if there is something to enter.
+    /// The file to which a process writes `0` to enter the control group, if there is one.
     pub(super) fn entrance(&self) -> io::Result<Option<File>> {
         match &self.by {
             By::Group(group) => group.entrance().map(Some),
@@ -93,13 +93,13 @@ impl Limit {
         }
     }
 
-    /// Whether the kernel itself holds the program to its share, however many threads it has.
+    /// Whether the kernel enforces the share, regardless of the number of threads.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !matches!(self.by, By::Load(_))
     }
 
-    /// How it is done, in words.
+    /// A description of the means.
     #[must_use]
     pub fn describe(&self) -> String {
         match &self.by {
@@ -110,7 +110,7 @@ impl Limit {
     }
 }
 
-/// A thread that is always busy.
+/// A busy thread.
 #[derive(Debug)]
 struct Load {
     stop: Arc<AtomicBool>,

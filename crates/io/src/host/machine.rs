@@ -1,11 +1,11 @@
-//! The machine that a figure was measured on, and its energy meter.
+//! The machine of a measurement, and its energy meter.
 
 use std::{fmt, fs, time::Duration};
 
-/// What stands beside every measured figure.
+/// Description of the machine, reported with every measured figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// CPU model as the kernel names it.
+    /// CPU model, from the kernel.
     pub cpu: String,
     /// CPUs this process may use.
     pub cores: usize,
@@ -20,7 +20,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     #[must_use]
     pub fn this() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -43,7 +43,7 @@ impl Machine {
     }
 }
 
-/// As it stands beside figures.
+/// As reported with figures.
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gib = self.memory as f64 / f64::from(1 << 30);
@@ -51,10 +51,10 @@ impl fmt::Display for Machine {
     }
 }
 
-/// Joules used by the CPU packages, where they are metered (RAPL) and may be read.
+/// Joules used by the CPU packages, if they are metered (RAPL) and readable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Energy {
-    /// For each package: its name, microjoules at start, and the value after which the meter starts again.
+    /// For each package: its name, microjoules at start, and the value at which the meter wraps around.
     packages: Vec<(String, u64, u64)>,
 }
 
@@ -82,7 +82,7 @@ impl Energy {
         (!packages.is_empty()).then_some(Self { packages })
     }
 
-    /// Joules since the start. A meter that started again is seen once; poll it at least every few minutes.
+    /// Joules since the start. Only one wrap-around of a meter is detected; poll it at least every few minutes.
     #[must_use]
     pub fn joules(&self) -> f64 {
         let used = |(path, start, range): &(String, u64, u64)| {

@@ -1,17 +1,16 @@
-//! What this host is and does: its interfaces, counters, CPU time, and what a thread may ask of it.
+//! Properties of this host: interfaces, counters, CPU time, scheduling.
 //!
-//! | module | answers |
+//! | module | content |
 //! |---|---|
-//! | [`interface`] | which interface has an address, what passed through it |
-//! | [`counters`] | the kernel's UDP counters: what was lost above the interface |
-//! | [`sockets`] | what waits at a port, and what was dropped there |
+//! | [`interface`] | which interface has an address, its counters |
+//! | [`counters`] | the kernel's UDP counters: losses above the interface |
+//! | [`sockets`] | bytes queued at a port, and datagrams dropped there |
 //! | [`thread`] | CPU seconds used, affinity, real-time priority |
-//! | [`machine`] | CPU, cores, memory, kernel, and energy where the CPU meters it |
-//! | [`limit`] | a share of one processor: control groups, or a load that competes |
+//! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
+//! | [`limit`] | a share of one processor: control groups, or a competing load |
 //! | [`program`] | another program on one CPU, with such a share |
 //!
-//! Everything here is a question or a request that may be refused; nothing needs privilege to be asked. A refusal
-//! names the remedy.
+//! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
 pub mod counters;
 pub mod interface;

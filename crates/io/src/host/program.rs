@@ -1,4 +1,4 @@
-//! Another program on one processor, with a share of it: what it uses, and that it ends with whoever started it.
+//! Another program on one processor, with a share of it and its CPU time; it ends with the thread that started it.
 //!
 //! ```no_run
 //! use skyhaul_io::host::{limit::Limit, program::{Place, Program}};
@@ -13,8 +13,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Limits: a program that starts others and lets them work has its CPU time counted wrong, and one that makes them leave
-//! its process group leaves them behind.
+//! Limits: the CPU time of child processes is not counted, and children that leave the process group outlive the program.
 
 use super::limit::Limit;
 use super::thread;
@@ -30,7 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is kept of what a program says, from its end.
+/// Bytes kept of a program's output, from the end.
 const SAID: usize = 1 << 20;
 
 /// Where a program runs.
@@ -42,32 +41,32 @@ pub struct Place<'a> {
     pub network: Option<&'a str>,
 }
 
-/// A program that runs. It is killed when this is dropped.
+/// A running program. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Program {
     child: Child,
     stdout: Said,
     stderr: Said,
-    /// Behind the child: a group goes when nobody is in it.
+    /// Dropped after the child: a group can be removed only when it is empty.
     limit: Limit,
 }
 
-/// What it has said when it had ended.
+/// The result of a program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// How; `None`: it had to be killed.
+    /// Exit status; `None`: it had to be killed.
     pub status: Option<ExitStatus>,
     /// Standard output.
     pub stdout: Vec<u8>,
 }
 
 impl Program {
-    /// Start `command` there, within `limit`, which does not hold yet.
+    /// Start `command` at `place`, within `limit`, which does not apply yet.
     ///
-    /// It is killed when the thread that called this ends, however that comes about.
+    /// It is killed when the calling thread ends for any reason.
     ///
     /// # Errors
-    /// There is no such program, processor or network, or the privilege is missing.
+    /// If the program, processor or network does not exist, or the privilege is missing.
     pub fn start(mut command: Command, place: &Place<'_>, limit: Limit) -> io::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error: io::Error| {
@@ -84,8 +83,9 @@ impl Program {
         let network = place.network.map(|name| File::open(format!("/run/netns/{name}"))).transpose();
         let network = network.map_err(|error| {
             let (name, why) = (place.network.unwrap_or_default(), system_text(&error));
-            let text =
-                format!("open network namespace {name}: {why}; hint: `ip netns list` shows those there are");
+            let text = format!(
+                "open network namespace {name}: {why}; hint: `ip netns list` shows the existing ones"
+            );
             io::Error::new(error.kind(), text)
         })?;
         let entrance = limit.entrance()?;
@@ -108,35 +108,35 @@ impl Program {
         Ok(Self { child, stdout, stderr, limit })
     }
 
-    /// From here on it is held to its share.
+    /// Apply its limit from here on.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// If the kernel refuses.
     pub fn begin_limit(&mut self) -> io::Result<()> {
         self.limit.begin()
     }
 
-    /// What holds it to its share.
+    /// Its limit.
     #[must_use]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// Its number.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// CPU time of its threads that run now, in nanoseconds where the kernel counts them, else in ticks of 10 ms.
+    /// CPU time of its current threads, in nanoseconds if the kernel counts them, else in ticks of 10 ms.
     ///
     /// # Errors
-    /// It has ended.
+    /// If it has ended.
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let pid = self.id();
         let mut nanos = 0;
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread that has just ended is no error.
+            // A thread that has just ended is not an error.
             let text = fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
             nanos += text.split(' ').next().and_then(|first| first.parse::<u64>().ok()).unwrap_or(0);
         }
@@ -148,23 +148,23 @@ impl Program {
         Ok(Duration::from_nanos(ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)))
     }
 
-    /// Whether it has ended by itself, and what it said about it.
+    /// If it has ended by itself, how, with the last line of its output.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// A system error.
     pub fn ended(&mut self) -> io::Result<Option<String>> {
         let Some(status) = self.child.try_wait()? else { return Ok(None) };
         self.kill();
         let said = self.stderr.whole();
         let said = String::from_utf8_lossy(&said);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("no output");
         Ok(Some(format!("{status}: {last}")))
     }
 
-    /// End it as Ctrl-C does; kill it where it takes longer than `patience`.
+    /// End it as Ctrl-C does; kill it if that takes longer than `patience`.
     ///
     /// # Errors
-    /// What the system refuses.
+    /// A system error.
     pub fn finish(mut self, patience: Duration) -> io::Result<Ended> {
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
         let asked = Instant::now();
@@ -181,7 +181,7 @@ impl Program {
         Ok(Ended { status, stdout: self.stdout.whole() })
     }
 
-    /// It, and what it has started: that would keep its pipes open, and its group from being removed.
+    /// Kill it and its children, which would keep its pipes open and its group from being removed.
     fn kill(&mut self) {
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
@@ -194,13 +194,13 @@ impl Drop for Program {
     }
 }
 
-/// Whether this process may use that CPU, asked by a thread that then goes.
+/// Whether this process may use that CPU, tested by a short-lived thread.
 fn usable(cpu: usize) -> io::Result<()> {
     std::thread::spawn(move || thread::pin(cpu)).join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
 }
 
-/// User and system time of `/proc/PID/stat`, the 14th and the 15th field. The second is a name in brackets, which may
-/// hold anything.
+/// User and system time of `/proc/PID/stat`, the 14th and 15th field. The second field is a name in parentheses with
+/// arbitrary content.
 fn ticks(text: &str) -> Option<u64> {
     let (_, rest) = text.rsplit_once(')')?;
     let mut fields = rest.split_whitespace().skip(11);
@@ -208,7 +208,7 @@ fn ticks(text: &str) -> Option<u64> {
     Some(next()? + next()?)
 }
 
-/// The end of what comes out of a pipe, read so that it is never full.
+/// The end of a pipe's content; a thread reads it so that the pipe never fills.
 #[derive(Debug)]
 struct Said {
     end: Arc<Mutex<Vec<u8>>>,
@@ -233,7 +233,7 @@ impl Said {
         Self { end, reader }
     }
 
-    /// All of it, when nobody writes any more.
+    /// The content, once all writers have closed the pipe.
     fn whole(&mut self) -> Vec<u8> {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();

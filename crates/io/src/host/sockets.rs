@@ -1,6 +1,6 @@
-//! What waits at a UDP port, and what the kernel dropped there since the socket was opened.
+//! Bytes queued at a UDP port, and datagrams that the kernel dropped there since the socket was opened.
 //!
-//! The same for every program: a benchmark need not ask the program what it lost.
+//! This works for every program: a benchmark need not rely on the program's own counts.
 //!
 //! ```
 //! use skyhaul_io::host::sockets::UdpPort;
@@ -10,13 +10,13 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Limits: all sockets of the port together, whoever has them and whatever their address. The kernel drops, and counts, a
-//! train as one datagram.
+//! Limits: all sockets of the port are counted together, regardless of process and address. The kernel drops, and counts,
+//! a train as one datagram.
 
 /// All UDP sockets of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpPort {
-    /// Memory of what waits to be read, in bytes, the kernel's own included.
+    /// Memory of queued datagrams in bytes, including the kernel's overhead.
     pub waiting: u64,
     /// Datagrams, or trains, dropped since the sockets were opened: the buffer was full.
     pub drops: u64,
@@ -39,7 +39,7 @@ impl UdpPort {
     }
 }
 
-/// Bytes of socket buffer that a program gets without privilege (`net.core.rmem_max`); 0 where the kernel does not tell.
+/// Maximum socket buffer without privilege (`net.core.rmem_max`) in bytes; 0 if the kernel does not report it.
 #[must_use]
 pub fn largest_buffer() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();

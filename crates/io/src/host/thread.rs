@@ -1,6 +1,6 @@
-//! What a thread used, and what it asks of the scheduler.
+//! CPU time of threads, and requests to the scheduler.
 //!
-//! CPU seconds per gigabyte stand beside every throughput, so each data thread reads its own CPU clock.
+//! CPU seconds per gigabyte are reported with every throughput, so each data thread reads its own CPU clock.
 //!
 //! ```
 //! use skyhaul_io::host::thread;
@@ -18,13 +18,13 @@ use rustix::{
 };
 use std::{io, mem, time::Duration};
 
-/// CPU time, user and system, this thread has used.
+/// CPU time of this thread, user and system.
 #[must_use]
 pub fn cpu_time() -> Duration {
     duration(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time, user and system, this process has used.
+/// CPU time of this process, user and system.
 #[must_use]
 pub fn process_cpu_time() -> Duration {
     duration(clock_gettime(ClockId::ProcessCPUTime))
@@ -34,22 +34,22 @@ fn duration(time: rustix::time::Timespec) -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// What this process used so far.
+/// Resources used by this process so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time in its own code.
     pub user: Duration,
     /// CPU time in the kernel on its behalf.
     pub system: Duration,
-    /// Most memory it held, in bytes.
+    /// Peak memory in bytes.
     pub peak_memory: u64,
-    /// Times it gave up the CPU to wait.
+    /// Times it yielded the CPU to wait.
     pub voluntary_switches: u64,
     /// Times the CPU was taken from it.
     pub involuntary_switches: u64,
 }
 
-/// What this process used so far.
+/// Resources used by this process so far.
 #[must_use]
 pub fn usage() -> Usage {
     // SAFETY: rusage is integers, for which zero is a value.
@@ -75,7 +75,7 @@ pub fn usage() -> Usage {
 /// Keep this thread on one CPU.
 ///
 /// # Errors
-/// The CPU does not exist, or is not allowed for this process.
+/// If the CPU does not exist, or is not allowed for this process.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let refused = |error: io::Error| {
         let allowed = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -94,10 +94,10 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     sched_setaffinity(None, &set).map_err(|e| refused(e.into()))
 }
 
-/// Give this thread real-time priority (`SCHED_FIFO`, 1 to 99): it then runs before all ordinary work.
+/// Give this thread real-time priority (`SCHED_FIFO`, 1 to 99): it then runs before all ordinary threads.
 ///
 /// # Errors
-/// The privilege is missing; the error has the remedy.
+/// If the privilege is missing; the error has the remedy.
 pub fn real_time(priority: u8) -> io::Result<()> {
     let parameter = libc::sched_param { sched_priority: i32::from(priority) };
     // SAFETY: `parameter` is readable during the call; 0 means this thread.

@@ -1,17 +1,17 @@
-//! A block's two faces: the owner that writes, and the views that read what is finished.
+//! The two handles of a block: the owner writes, and views read the finished parts.
 //!
-//! A sender's thread may read a block that the receive thread still fills, since *what a [`View`] shows is never
-//! written again while the block is owned*: the owner, the only writer, keeps the ranges that it has shown and holds
-//! every [`Block::place`] and [`Block::part_mut`] against them, in every build. A stream in order costs one comparison
-//! for that, a frame that fills an older hole a binary search.
+//! A sender's thread may read a block that the receive thread still fills, because *the bytes of a [`View`] are never
+//! written again while the block is owned*: the owner, the only writer, keeps the ranges shown by views and checks every
+//! [`Block::place`] and [`Block::part_mut`] against them, in every build. For a stream in order that costs one
+//! comparison, for a frame that fills an older gap a binary search.
 //!
 //! ```text
 //!   block   ┌███████████┬░░░░┬███┬░░░░░░░░░░░░░░┐      █ shown: readable on any thread, never written
 //!   shown    0..11           16..19                    ░ not shown: the owner writes
 //! ```
 //!
-//! The owner shows parts with [`Block::view`] and [`Block::extend`], or ends and shows the block with
-//! [`Block::into_view`]. At most one range for each page of the block is kept: a block in more pieces shows no more.
+//! The owner shows parts with [`Block::view`] and [`Block::extend`], or finishes the block with [`Block::into_view`]. At
+//! most one range per page of the block is kept; beyond that, no more views are made.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::slice;
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use super::{ALIGN, Pool, peek::Label};
 use crate::copy;
 
-/// One block, owned: goes back to its pool when dropped and no [`View`] of it is left.
+/// An owned block. It returns to its pool when it and all its [`View`]s are dropped.
 #[derive(Debug)]
 pub struct Block {
     pool: Pool,
@@ -35,7 +35,7 @@ unsafe impl Send for Block {}
 unsafe impl Sync for Block {}
 
 impl Pool {
-    /// A free block, or `None`: never waits. Its bytes are whatever was last in it.
+    /// A free block, or `None`, without waiting. It contains the bytes of its last use.
     #[must_use]
     pub fn take(&self) -> Option<Block> {
         let index = self.0.free.pop()?;
@@ -55,13 +55,13 @@ impl Block {
         Block { pool, index, start, shown: Shown::default() }
     }
 
-    /// Which block of its pool this is.
+    /// Its index in the pool.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index as usize
     }
 
-    /// How often this block was taken: two uses of one index differ in it.
+    /// Number of times this block was taken; it distinguishes two uses of one index.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.pool.slot(self.index).generation.load(Ordering::Relaxed)
@@ -73,29 +73,29 @@ impl Block {
         &self.pool
     }
 
-    /// Write `bytes` at `offset`, past the caches; other parts may be in use by [`View`]s. The bytes are there for
-    /// other threads after [`copy::fence`](crate::copy::fence), to be called once for each train.
+    /// Write `bytes` at `offset`, past the caches; other parts may be in use by [`View`]s. The bytes are visible to other
+    /// threads after [`copy::fence`](crate::copy::fence), which is called once per train.
     ///
     /// # Panics
-    /// If the bytes do not fit into the block, as with a slice, or a view covers part of their place.
+    /// If the bytes do not fit into the block, or a view covers part of the range.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
         copy::place(self.part_mut(offset..offset + bytes.len()), bytes);
     }
 
-    /// Write payloads of `each` bytes, of which one begins every `stride` bytes of `src`, from `offset` on, one behind the
-    /// other, as [`place`](Self::place) does.
+    /// Write payloads of `each` bytes, which begin every `stride` bytes of `src`, contiguously from `offset` on, as
+    /// [`place`](Self::place) does.
     ///
     /// # Panics
-    /// If the payloads do not fit into the block, `src` does not begin and end with a payload, or a view covers part of their
-    /// place.
+    /// If the payloads do not fit into the block, `src` does not begin and end with a payload, or a view covers part of
+    /// the range.
     #[inline]
     pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
         let bytes = src.len().div_ceil(stride) * each;
         copy::place_run(self.part_mut(offset..offset + bytes), src, stride, each);
     }
 
-    /// A part of the block to write to, which no [`View`] shows; other parts may be in use by views.
+    /// A part of the block to write to, which must not overlap a [`View`]; other parts may be in use by views.
     ///
     /// # Panics
     /// If the range is outside the block, as with a slice, or a view covers part of it.
@@ -109,8 +109,8 @@ impl Block {
         unsafe { slice::from_raw_parts_mut(start, range.len()) }
     }
 
-    /// A handle to bytes that stay as they are from here on. `None` if the block is shown in too many separate parts
-    /// (one for each of its pages): what is in small pieces is not handed on.
+    /// A handle to bytes that do not change from here on. `None` if the block already has views of too many separate
+    /// parts (one per page).
     ///
     /// # Panics
     /// If the range is outside the block, as with a slice.
@@ -121,8 +121,8 @@ impl Block {
         self.shown.add(range.clone(), most).then(|| self.hold(range))
     }
 
-    /// Lengthen a view by `bytes` that lie directly behind it and stay as they are from here on; false, and nothing is
-    /// done, if it is no view of this block.
+    /// Extend a view by the `bytes` directly after it, which do not change from here on. Returns `false`, without effect,
+    /// if it is not a view of this block.
     ///
     /// # Panics
     /// If the bytes are outside the block.
@@ -140,7 +140,7 @@ impl Block {
         added
     }
 
-    /// A handle to `range`, for a block in which nothing is written any more.
+    /// Finish the block, and return a handle to `range`.
     ///
     /// # Panics
     /// If the range is outside the block, as with a slice.
@@ -159,20 +159,20 @@ impl Block {
         );
     }
 
-    /// A view of a range that was checked, and entered in `shown` unless the owner goes.
+    /// A view of a range that was checked, and entered in `shown` unless the owner ends.
     fn hold(&self, range: Range<usize>) -> View {
         self.pool.slot(self.index).holders.fetch_add(1, Ordering::Relaxed);
         let start = self.start.wrapping_add(range.start);
         View { pool: self.pool.clone(), index: self.index, start, len: range.len() }
     }
 
-    /// How many [`View`]s hold it now.
+    /// Number of [`View`]s of it.
     #[must_use]
     pub fn views(&self) -> usize {
         self.pool.slot(self.index).holders.load(Ordering::Acquire).saturating_sub(1) as usize
     }
 
-    /// Tell other processes (of a shared pool) what the block now holds. Nothing may be written after this.
+    /// Announce the content of the block to other processes (of a shared pool). Nothing may be written after this.
     pub fn publish(&self, label: Label) {
         self.pool.publish(self.index, label);
     }
@@ -189,7 +189,7 @@ impl Deref for Block {
 }
 
 impl DerefMut for Block {
-    /// The whole block to write to: for owners that showed nothing of it ([`Block::part_mut`] is for the others).
+    /// The whole block to write to, for owners without views of it (others use [`Block::part_mut`]).
     fn deref_mut(&mut self) -> &mut [u8] {
         let bytes = self.pool.block_bytes();
         self.part_mut(0..bytes)
@@ -202,7 +202,7 @@ impl Drop for Block {
     }
 }
 
-/// Finished bytes of a block, readable on any thread; keeps the block from being taken again.
+/// Finished bytes of a block, readable on any thread; keeps the block from being reused.
 #[derive(Debug)]
 pub struct View {
     pool: Pool,
@@ -218,7 +218,7 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// A part of this view, holding the block on its own.
+    /// A part of this view, as an independent handle.
     ///
     /// # Panics
     /// If the range is outside the view, as with a slice.
@@ -246,8 +246,8 @@ impl View {
         &self.pool
     }
 
-    /// Its first byte, for the kernel: with the provenance of the whole pool, since the kernel may be told to read on to
-    /// the end of the last page, whatever is there. No reference is made to that.
+    /// Its first byte, for the kernel: with the provenance of the whole pool, because the kernel may read to the end of
+    /// the last page. No reference to those bytes is made.
     pub(crate) fn start(&self) -> *const u8 {
         self.start
     }
@@ -290,15 +290,15 @@ impl Drop for View {
     }
 }
 
-/// The parts of a block that its views show, or have shown: ascending, none touching another.
+/// The parts of a block that its views show, or have shown: ascending, never adjacent.
 #[derive(Debug, Default)]
 struct Shown(Vec<Range<usize>>);
 
 impl Shown {
-    /// Whether some byte of `range` is shown.
+    /// Whether a byte of `range` is shown.
     #[inline]
     fn overlaps(&self, range: &Range<usize>) -> bool {
-        // Streams come mostly in order: behind all that is shown.
+        // Streams are mostly in order: after all parts shown.
         self.0.last().is_some_and(|last| range.start < last.end) && self.overlaps_one(range)
     }
 
@@ -308,7 +308,7 @@ impl Shown {
         !range.is_empty() && self.0.get(at).is_some_and(|part| part.start < range.end)
     }
 
-    /// Enter `range`; false if there would be more than `most` parts.
+    /// Add `range`; `false` if there would be more than `most` parts.
     #[inline]
     fn add(&mut self, range: Range<usize>, most: usize) -> bool {
         match self.0.last_mut() {
@@ -321,7 +321,7 @@ impl Shown {
 
     #[inline(never)]
     fn insert(&mut self, range: Range<usize>, most: usize) -> bool {
-        // Parts that it overlaps or touches become one with it.
+        // Merge it with the parts that it overlaps or touches.
         let from = self.0.partition_point(|part| part.end < range.start);
         let to = self.0.partition_point(|part| part.start <= range.end);
         if from == to && self.0.len() >= most {

@@ -1,18 +1,19 @@
-//! Memory for objects of many sizes: a fixed total, divided as the heaps come.
+//! Memory for objects of many sizes: a fixed total, divided on demand.
 //!
-//! A [`Pool`](super::Pool) has blocks of one size, which suits streams of frames. SPEAD heaps are of any size, from
-//! some hundred bytes at millions a second to gigabytes; each gets memory of its own *class*.
+//! A [`Pool`](super::Pool) has blocks of one size, which suits streams of frames. SPEAD heaps have any size, from some
+//! hundred bytes at millions a second to gigabytes; each gets memory of a size *class*.
 //!
 //! ```text
-//!   classes   … 1024  1280  1536  1792  2048  2560 …        four to each doubling: at most a fifth is left over
+//!   classes   … 1024  1280  1536  1792  2048  2560 …        four per doubling: at most a fifth is unused
 //!                │
-//!                ├─ reserve   ▢─▢─▢─▢      one lock, never shared with those who return
+//!                ├─ reserve   ▢─▢─▢─▢      one lock, only for taking
 //!                ├─ returned  ▢─▢          lock-free: any thread that drops a heap
 //!                └─ spans     ███████ ███████   2 MiB (small heaps), 16 MiB (from 1 MiB on), or one heap; huge pages
 //! ```
 //!
-//! Memory is touched once and used again and again; [`HeapMemory::keep_ahead`] touches it before it is needed. When the total is reached, spans of other classes of which every
-//! block is free are given back to the system; when there is none, the answer is `None`, and counted.
+//! Memory is touched once and reused; [`HeapMemory::keep_ahead`] touches it before it is needed. When the total is
+//! reached, spans of other classes that are entirely free are returned to the system; if there are none, the result is
+//! `None`, and counted.
 //!
 //! ```
 //! use skyhaul_io::memory::heap::HeapMemory;
@@ -25,9 +26,9 @@
 //! assert_eq!(memory.refused(), 1);
 //! ```
 //!
-//! Limits: blocks are multiples of 64 bytes and aligned to 64; below 256 bytes more than a fifth may be left over.
-//! New memory holds zeros, reused memory whatever was last in it. The bytes of a heap stay valid as long as it is
-//! kept, also when the last handle of the memory is gone.
+//! Limits: blocks are multiples of 64 bytes and aligned to 64; below 256 bytes more than a fifth may be unused. New
+//! memory is zero, reused memory has its last content. The bytes of a heap stay valid as long as the heap, even after the
+//! last handle of the memory.
 
 mod cache;
 mod class;
@@ -49,11 +50,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use supply::Supply;
 
-/// A fixed amount of memory for heaps of any size. Cloning it is cheap and names the same memory.
+/// A fixed amount of memory for heaps of any size. A clone refers to the same memory.
 #[derive(Clone, Debug)]
 pub struct HeapMemory(Arc<Handle>);
 
-/// The last of these to go closes the memory.
+/// The last handle closes the memory when it is dropped.
 #[derive(Debug)]
 struct Handle(NonNull<Inner>);
 
@@ -62,7 +63,7 @@ unsafe impl Send for Handle {}
 // SAFETY: as above.
 unsafe impl Sync for Handle {}
 
-/// Everything, freed by the last handle, or after it by the last heap.
+/// All state, freed by the last handle, or after it by the last heap.
 #[derive(Debug)]
 struct Inner {
     supply: Arc<Supply>,
@@ -70,25 +71,24 @@ struct Inner {
     refused: AtomicU64,
     given_back: AtomicU64,
     growth: Mutex<Growth>,
-    /// Heaps still out after the last handle went.
+    /// Heaps in use after the last handle was dropped.
     left: Out,
 }
 
-/// At the limit a search for idle spans that found none is not repeated at once: it walks every free block.
+/// At the limit, a failed search for idle spans is not repeated at once, because it visits every free block.
 #[derive(Debug, Default)]
 struct Growth {
     not_before: Option<Instant>,
 }
 
-/// More than any machine has, and sums of it and of some heaps are numbers.
+/// More than any machine has, without overflow when some heaps are added.
 const MOST: u64 = 1 << 62;
 
-/// A vain search is repeated only after so many times the time that it took: it then costs at most so small a part of
-/// a thread.
+/// A failed search is repeated only after this multiple of its duration, which bounds its share of CPU time.
 const PAUSE: u32 = 20;
 
 impl HeapMemory {
-    /// At most `limit` bytes; nothing is taken from the system yet.
+    /// Memory of at most `limit` bytes; none is taken from the system yet.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         let limit = limit.clamp(class::SMALLEST as u64, MOST);
@@ -112,7 +112,7 @@ impl HeapMemory {
         unsafe { self.0.0.as_ref() }
     }
 
-    /// Memory for a heap of `bytes`, or `None` (counted): never waits. Its bytes are whatever was last in it.
+    /// Memory for a heap of `bytes`, or `None` (counted), without waiting. It contains the bytes of its last use.
     #[must_use]
     pub fn take(&self, bytes: usize) -> Option<HeapBytes> {
         let inner = self.inner();
@@ -129,7 +129,7 @@ impl HeapMemory {
         self.inner().classes.get(class::index_of(bytes)).filter(|class| class.bytes() >= bytes)
     }
 
-    /// A block that was taken, as what it is outside.
+    /// A taken block as [`HeapBytes`].
     #[inline]
     fn bytes(&self, node: NonNull<Node>, len: usize) -> HeapBytes {
         // SAFETY: a node on a free list is valid, and whoever took it has it alone.
@@ -137,8 +137,8 @@ impl HeapMemory {
         HeapBytes { node, inner: self.0.0, data: block.data(), len, warm: block.is_warm() }
     }
 
-    /// Have memory for `count` heaps of `bytes` ready and touched, so that the first of them wait for no page.
-    /// Returns how many there is room for.
+    /// Touch memory for `count` heaps of `bytes`, so that the first of them cause no page faults. Returns for how many
+    /// there is room.
     pub fn prepare(&self, bytes: usize, count: usize) -> usize {
         let inner = self.inner();
         let Some(class) = self.class_for(bytes) else { return 0 };
@@ -149,37 +149,37 @@ impl HeapMemory {
         class.blocks().min(count)
     }
 
-    /// Keep up to `bytes` touched ahead from now on, whatever sizes the heaps will be: a thread of its own takes them
-    /// from the system at once, and more when some are used. Of this memory at most a quarter; of all memories of the
-    /// process at most an eighth of [`default_bytes`].
+    /// Keep up to `bytes` touched in advance from now on, for heaps of any size: a separate thread takes them from the
+    /// system at once, and more when some are used. At most a quarter of this memory; for all memories of the process
+    /// together at most an eighth of [`default_bytes`].
     pub fn keep_ahead(&self, bytes: u64) {
         self.inner().supply.keep_ahead(bytes);
     }
 
-    /// Wait until what is [kept ahead](Self::keep_ahead) is there.
+    /// Wait until the memory [kept ahead](Self::keep_ahead) is ready.
     pub fn wait_ahead(&self) {
         self.inner().supply.wait_ahead();
     }
 
-    /// Most bytes it may take from the system.
+    /// Maximum number of bytes taken from the system.
     #[must_use]
     pub fn limit(&self) -> u64 {
         self.inner().supply.limit()
     }
 
-    /// Bytes taken from the system by now: in use, free for heaps of their class, or ready for any.
+    /// Bytes taken from the system: in use, free for heaps of their class, or ready for any.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.inner().supply.used()
     }
 
-    /// How often there was no memory for a heap.
+    /// Number of times there was no memory for a heap.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.inner().refused.load(Ordering::Relaxed)
     }
 
-    /// How often a class gave a span back so that another could grow.
+    /// Number of times a class returned a span so that another could grow.
     #[must_use]
     pub fn given_back(&self) -> u64 {
         self.inner().given_back.load(Ordering::Relaxed)
@@ -194,7 +194,7 @@ impl Default for HeapMemory {
 }
 
 impl Inner {
-    /// More blocks of a class that has none free: one of them, the others go to its reserve.
+    /// Add blocks to a class that has none free. Returns one; the others go to its reserve.
     #[cold]
     fn grow(&self, class: &Class) -> Option<NonNull<Node>> {
         self.grow_by(class, usize::MAX, false)
@@ -202,7 +202,7 @@ impl Inner {
 
     fn grow_by(&self, class: &Class, most: usize, touch: bool) -> Option<NonNull<Node>> {
         let mut growth = self.growth.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another thread may have grown it meanwhile.
+        // Another thread may have added blocks meanwhile.
         if !touch && let Some(node) = class.pop() {
             return Some(node);
         }
@@ -226,7 +226,7 @@ impl Inner {
         Some(class.add(span))
     }
 
-    /// Give spans of other classes back to the system, until `bytes` are free or no more is idle.
+    /// Return idle spans of other classes to the system, until `bytes` are free or no span is idle.
     fn give_back(&self, but: &Class, bytes: u64) {
         for class in self.classes.iter().filter(|&class| !std::ptr::eq(class, but)) {
             let want = bytes.saturating_sub(self.supply.free());
@@ -253,20 +253,20 @@ impl Drop for Handle {
     }
 }
 
-/// The last heap, or the last handle if no heap is out, frees everything.
+/// The last heap, or the last handle if no heap is in use, frees everything.
 fn free(inner: NonNull<Inner>) {
     // SAFETY: it came from a leaked box; handles are gone and every block is accounted for, so this is the last use.
     drop(unsafe { Box::from_raw(inner.as_ptr()) });
 }
 
-/// The bytes of one heap, owned: back to its class when dropped, on any thread.
+/// The bytes of one heap, owned; they return to their class when dropped, on any thread.
 #[derive(Debug)]
 pub struct HeapBytes {
     node: NonNull<Node>,
     inner: NonNull<Inner>,
     data: NonNull<u8>,
     len: usize,
-    /// Its bytes are likely in the cache: see [`HeapBytes::place`].
+    /// Its bytes are probably in the cache: see [`HeapBytes::place`].
     warm: bool,
 }
 
@@ -276,11 +276,11 @@ unsafe impl Send for HeapBytes {}
 unsafe impl Sync for HeapBytes {}
 
 impl HeapBytes {
-    /// Write `bytes` at `offset`: past the caches, or into them where this memory was in use just before. They are there
-    /// for other threads after [`copy::fence`], to be called once for each train.
+    /// Write `bytes` at `offset`: past the caches, or into them if this memory was used recently. They are visible to
+    /// other threads after [`copy::fence`], which is called once per train.
     ///
     /// # Panics
-    /// If the bytes do not fit, as with a slice.
+    /// If the bytes do not fit.
     #[inline]
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
         let warm = self.warm;
@@ -288,11 +288,11 @@ impl HeapBytes {
         if warm { part.copy_from_slice(bytes) } else { copy::place(part, bytes) }
     }
 
-    /// Write payloads of `each` bytes, of which one begins every `stride` bytes of `src`, from `offset` on, one behind the
-    /// other, as [`place`](Self::place) does.
+    /// Write payloads of `each` bytes, which begin every `stride` bytes of `src`, contiguously from `offset` on, as
+    /// [`place`](Self::place) does.
     ///
     /// # Panics
-    /// If the payloads do not fit, as with a slice, or `src` does not begin and end with a payload.
+    /// If the payloads do not fit, or `src` does not begin and end with a payload.
     pub fn place_run(&mut self, offset: usize, src: &[u8], stride: usize, each: usize) {
         let warm = self.warm;
         let part = self.part_mut(offset..offset + src.len().div_ceil(stride) * each);
@@ -313,17 +313,17 @@ impl HeapBytes {
         &mut self[range]
     }
 
-    /// Bytes it could hold without another place.
+    /// Bytes it can hold without reallocation.
     #[must_use]
     pub fn capacity(&self) -> usize {
         // SAFETY: the node is ours while we live.
         unsafe { self.node.as_ref() }.capacity()
     }
 
-    /// Make it `len` bytes long; what is added is whatever was last there.
+    /// Make it `len` bytes long; added bytes have their last content.
     ///
     /// # Panics
-    /// If there is no room for so many bytes.
+    /// If `len` exceeds the [capacity](Self::capacity).
     pub fn set_len(&mut self, len: usize) {
         let capacity = self.capacity();
         assert!(len <= capacity, "{len} bytes do not fit into {capacity}");

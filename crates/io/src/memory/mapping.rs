@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Unit of alignment: what `O_DIRECT` and the page tables want, in bytes.
+/// Unit of alignment in bytes, required by `O_DIRECT` and the page tables.
 pub const ALIGN: usize = 4096;
 
 pub(super) const HUGE: usize = 2 << 20;
@@ -21,7 +21,7 @@ pub(super) const HUGE: usize = 2 << 20;
 /// Which pages back a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Huge pages set aside by the administrator (2 MiB).
+    /// Huge pages reserved by the administrator (2 MiB).
     Huge,
     /// Transparent huge pages (2 MiB), at least for half of the pool.
     Transparent,
@@ -40,7 +40,7 @@ impl Pages {
         }
     }
 
-    /// What the user can do to get better ones, for a pool of `bytes`.
+    /// Commands with which the user gets larger pages, for a pool of `bytes`.
     #[must_use]
     pub fn remedy(self, bytes: u64) -> Option<String> {
         let pages = bytes.div_ceil(HUGE as u64);
@@ -57,10 +57,10 @@ impl Pages {
 /// A mapping that is unmapped when dropped. Its bytes are reached through raw pointers only.
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// What the kernel gave, to be given back.
+    /// The mapping from the kernel, to be unmapped.
     raw: NonNull<c_void>,
     raw_len: usize,
-    /// The aligned part of it that is used.
+    /// The aligned part in use.
     base: NonNull<u8>,
     len: usize,
     pages: Pages,
@@ -77,7 +77,7 @@ impl Mapping {
     pub(super) fn anonymous(len: usize) -> io::Result<Mapping> {
         let whole = len.next_multiple_of(HUGE);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // Miri, which proves what is done with the memory, knows one kind of mapping and no advice.
+        // Miri, which checks the use of the memory, supports one kind of mapping and no advice.
         if !cfg!(miri) {
             let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
             // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
@@ -86,7 +86,7 @@ impl Mapping {
                 return Self::finish(raw, whole, len, Pages::Huge, None);
             }
         }
-        // Ask for 2 MiB more, so that an aligned part of `len` bytes is in it.
+        // Map 2 MiB more, so that it contains an aligned part of `len` bytes.
         let raw_len = whole + HUGE;
         // SAFETY: a fresh anonymous mapping where the kernel likes overlaps nothing.
         let raw =
@@ -125,7 +125,7 @@ impl Mapping {
         pages: Pages,
         file: Option<OwnedFd>,
     ) -> io::Result<Mapping> {
-        // A file's mapping is exactly `raw_len` long: it is used from its first byte.
+        // A file's mapping is exactly `raw_len` long, and used from its first byte.
         let skip = if file.is_some() { 0 } else { (raw as usize).next_multiple_of(HUGE) - raw as usize };
         let base = NonNull::new(raw.cast::<u8>().wrapping_add(skip)).ok_or(io::ErrorKind::OutOfMemory)?;
         let raw = NonNull::new(raw).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -137,7 +137,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Make the kernel give every page of `range` now, large ones if it can. Nothing of it may be in use yet.
+    /// Make the kernel provide every page of `range` now, large ones if possible. No byte of it may be in use yet.
     pub(super) fn touch(&self, range: Range<usize>) -> io::Result<()> {
         if cfg!(miri) {
             return Ok(());
@@ -152,7 +152,7 @@ impl Mapping {
         let done = unsafe { rustix::mm::madvise(start, to - from, Advice::LinuxPopulateWrite) };
         match done {
             Ok(()) => Ok(()),
-            // Kernels before 5.14 do not know it: write a byte to each page.
+            // Kernels before 5.14 do not support it: write a byte to each page.
             Err(rustix::io::Errno::INVAL) => {
                 for at in range.step_by(ALIGN) {
                     let page = self.base.as_ptr().wrapping_add(at);
@@ -168,14 +168,14 @@ impl Mapping {
         }
     }
 
-    /// Cut off the first `whole` bytes, a multiple of 2 MiB, as a mapping of its own of which `len` are used.
-    /// Of private memory only.
+    /// Split off the first `whole` bytes, a multiple of 2 MiB, as a separate mapping of which `len` are used. For private
+    /// memory only.
     ///
     /// # Panics
     /// If the mapping is shorter.
     pub(super) fn split_front(&mut self, whole: usize, len: usize) -> Mapping {
         assert!(whole.is_multiple_of(HUGE) && len <= whole && whole <= self.len && self.file.is_none());
-        // What lies before the aligned part goes with the front.
+        // The bytes before the aligned part belong to the front.
         let skip = self.base.as_ptr() as usize - self.raw.as_ptr() as usize;
         let front = Mapping {
             raw: self.raw,
@@ -193,11 +193,11 @@ impl Mapping {
         front
     }
 
-    /// Ask for huge pages outright: memory files get none by advice where `shmem_enabled` says `never`, the usual
-    /// setting. Kernels before 6.1 refuse.
+    /// Request huge pages directly: memory files get none by advice if `shmem_enabled` is `never`, the usual setting.
+    /// Kernels before 6.1 refuse.
     fn collapse(&self, range: Range<usize>) {
         let range = range.start.next_multiple_of(HUGE)..range.end.min(self.len) / HUGE * HUGE;
-        // One small page in each, so that there is something to collapse; the rest is never faulted in twice.
+        // Touch one small page in each, so that there is something to collapse, and the rest is not faulted in twice.
         for at in range.clone().step_by(HUGE) {
             let page = self.base.as_ptr().wrapping_add(at);
             // SAFETY: `at` is in the mapping, and by the caller's word nobody uses it yet.

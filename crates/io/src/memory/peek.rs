@@ -1,17 +1,17 @@
 //! Reading chunks out of another process's pool.
 //!
-//! A shared pool begins with a table of what each block holds, guarded as a sequence lock: an odd sequence says
-//! "being written". A reader opens `/proc/<pid>/fd/<n>` (the kernel lets only the same user), maps it read only,
-//! copies a block out and asks afterwards whether the sequence is still the same. The writer's cost is two
-//! stores per chunk; a reader can be slow, stop or die and the writer never knows.
+//! A shared pool begins with a table of the content of each block, guarded by a sequence lock: an odd sequence means
+//! "being written". A reader opens `/proc/<pid>/fd/<n>` (the kernel permits only the same user), maps it read only,
+//! copies a block and then checks that the sequence is unchanged. The writer's cost is two stores per chunk; a slow,
+//! stopped or killed reader does not affect it.
 //!
 //! ```text
 //!   ┌ head ┬ entry 0 ┬ entry 1 ┬ …  (padded) ┬ block 0 ┬ block 1 ┬ …
 //!            sequence · stream · number · start · length
 //! ```
 //!
-//! The copy races with a writer that takes the block again, so a caller must hold the bytes against a checksum
-//! before it believes them; the sequence makes the race rare, the checksum makes it harmless.
+//! The copy races with a writer that reuses the block, so the caller must verify the bytes with a checksum; the sequence
+//! makes the race rare, the checksum makes it harmless.
 
 use std::fs::File;
 use std::io;
@@ -27,10 +27,10 @@ const ENTRY_WORDS: usize = 8;
 const HEAD_WORDS: usize = 8;
 const PADDING: usize = 2 << 20;
 
-/// What a block holds.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// The stream it is part of: a number both sides know.
+    /// The stream it is part of, as a number known to both sides.
     pub stream: u64,
     /// The chunk's number in the stream.
     pub number: u64,
@@ -88,7 +88,7 @@ impl Table {
         self.id
     }
 
-    /// Block `index` is about to be written.
+    /// Mark block `index` as being written.
     pub(super) fn invalidate(&self, mapping: &Mapping, index: u32) {
         let sequence = entry(mapping, index as usize, 0);
         sequence.store(sequence.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
@@ -96,7 +96,7 @@ impl Table {
         fence(Ordering::SeqCst);
     }
 
-    /// Block `index` holds `label`, complete.
+    /// Mark block `index` as complete, with content `label`.
     pub(super) fn publish(&self, mapping: &Mapping, index: u32, label: Label) {
         let index = index as usize;
         let sequence = entry(mapping, index, 0);
@@ -110,7 +110,7 @@ impl Table {
     }
 }
 
-/// A number that no other pool has.
+/// A random number that identifies the pool.
 fn random_id() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     // The standard library seeds each of these from the system's randomness.
@@ -130,7 +130,7 @@ impl Peek {
     /// Open pool `id` behind file descriptor `fd` of process `pid`.
     ///
     /// # Errors
-    /// The process or its descriptor is gone, belongs to another user, or is not that pool.
+    /// If the process or its descriptor does not exist, belongs to another user, or is not that pool.
     pub fn open(pid: u32, fd: i32, id: u64) -> io::Result<Peek> {
         let file: OwnedFd = File::open(format!("/proc/{pid}/fd/{fd}"))?.into();
         let foreign = || {
@@ -139,7 +139,7 @@ impl Peek {
                 format!("descriptor {fd} of process {pid} is not a pool"),
             )
         };
-        // A file that can shrink could kill the reader (SIGBUS): only sealed ones are mapped.
+        // A file that shrinks would kill the reader (SIGBUS), so only sealed files are mapped.
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| foreign())?;
         if !seals.contains(SealFlags::SHRINK) {
             return Err(foreign());
@@ -164,8 +164,8 @@ impl Peek {
         Ok(Peek { mapping, blocks, block_bytes, first })
     }
 
-    /// Copy chunk `number` of `stream` into `out` (which is replaced), if it is still in memory. The caller
-    /// checks the checksum. At most one block is copied.
+    /// Copy chunk `number` of `stream` into `out` (which is replaced), if it is still in memory; returns whether it was.
+    /// The caller verifies the checksum. At most one block is copied.
     pub fn read(&self, stream: u64, number: u64, out: &mut Vec<u8>) -> bool {
         (0..self.blocks).any(|index| self.read_block(index, stream, number, out))
     }
@@ -189,8 +189,8 @@ impl Peek {
         sequence.load(Ordering::Relaxed) == before
     }
 
-    /// Add `length` bytes from byte `start` of the mapping to `out`. Their writer may change them meanwhile, in another
-    /// process or in this one: so they are read as atomics, eight by eight.
+    /// Append `length` bytes from byte `start` of the mapping to `out`. Another process, or this one, may write them
+    /// meanwhile, so they are read as atomics of eight bytes.
     fn copy(&self, start: usize, length: usize, out: &mut Vec<u8>) {
         let (end, words) = (start + length, start.next_multiple_of(8)..(start + length) / 8 * 8);
         let within = |at: usize| word(&self.mapping, at / 8).load(Ordering::Relaxed).to_ne_bytes();

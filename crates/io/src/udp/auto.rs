@@ -1,18 +1,18 @@
-//! Choosing the tier by the traffic, and changing it without losing or doubling a packet.
+//! Chooses the tier by the traffic, and changes it without loss or duplication of packets.
 //!
-//! Starts as `stage`. Moves to a ring when all of this holds over 16,384 arrivals: they came at 20,000 a second or
-//! more, fewer than 1.5 packets to a train, 2 KiB or less to a packet; and a ring may be opened (CAP_NET_RAW), the
-//! address is no group (a ring does not see what this host itself sends to one), and the port is not shared. Moves
-//! back for good when datagrams come in fragments or frames that the ring cannot take, and back for now when trains
-//! of 4 and more come, which the socket takes with fewer steps.
+//! Starts as `stage`. Moves to a ring if over 16 384 arrivals there are at least 20 000 a second, fewer than 1.5 packets
+//! per train, and at most 2 KiB per packet; a ring can be opened (CAP_NET_RAW); the address is not a group (a ring does
+//! not see packets that this host sends to one); and the port is not shared. Moves back permanently when datagrams arrive
+//! in fragments or frames that the ring cannot handle, and temporarily when trains of 4 packets or more arrive, which the
+//! socket receives more efficiently.
 //!
 //! ```text
-//!   socket  ──────────────────┤ drained    both see the packets between; what one handed on, known by its arrival
+//!   socket  ──────────────────┤ drained    both see the packets between; those delivered by one, known by arrival
 //!   ring             ├─────────────────    time and content, is skipped in the other
 //!                 opened     time ▶
 //! ```
 //!
-//! Limits: needs the kernel's time stamps (the default); at most [`MOVES`] changes, so as not to swing for ever.
+//! Limits: needs the kernel's time stamps (the default); at most [`MOVES`] changes, to avoid oscillation.
 
 use super::{UdpOptions, ring::Ring, socket::SocketTier};
 use crate::{
@@ -29,19 +29,19 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-/// Arrivals between two looks at the traffic.
+/// Arrivals between two evaluations of the traffic.
 const LOOK: u64 = 16_384;
-/// A look that took longer than this was of traffic too slow to matter: 20,000 arrivals a second.
+/// Traffic whose evaluation takes longer than this is too slow to matter: 20 000 arrivals a second.
 const FAST: Duration = Duration::from_millis(819);
-/// Packets longer than this cost more to copy than to call for.
+/// Packets longer than this cost more for the copy than for the system call.
 const SMALL: u64 = 2048;
 /// Changes of tier in the life of a source.
 const MOVES: u32 = 6;
-/// After this time, all earlier packets are in a block that was handed over.
+/// After this time, all earlier packets are in a block released by the kernel.
 const SETTLED: Nanos = Nanos(50_000_000);
 /// How long one poll waits for that.
 const SETTLING: Duration = Duration::from_millis(5);
-/// Most packets remembered to be skipped: more than pass in [`SETTLED`].
+/// Maximum number of packets remembered to be skipped: more than arrive in [`SETTLED`].
 const REMEMBERED: usize = 1 << 20;
 
 /// A source that changes its tier.
@@ -53,21 +53,21 @@ pub(super) struct AutoTier {
     moves: u32,
     /// The network namespace of the thread that opened it: a ring must be opened in the same.
     namespace: Option<PathBuf>,
-    /// Why it may not move to a ring (again).
+    /// Why it must not move to a ring (again).
     barred: Option<String>,
     remedy: Option<String>,
     twice: Twice,
-    /// What rings of the past counted.
+    /// Counters of former rings.
     past: SourceStats,
     because: Option<String>,
 }
 
 enum State {
     Socket,
-    /// The ring captures, the socket is silent: what is queued in it comes first.
+    /// The ring captures, the socket is silent: its queued packets are delivered first.
     ToRing(Box<Ring>, Nanos),
     Ring(Box<Ring>),
-    /// The socket receives again: what only the ring has comes first.
+    /// The socket receives again: packets that only the ring has are delivered first.
     FromRing(Box<Ring>, Nanos),
 }
 
@@ -141,7 +141,7 @@ impl AutoTier {
         Ok(n - self.twice.take_skipped())
     }
 
-    /// Has the traffic been such that a ring would be better?
+    /// Move to a ring if the traffic suits it.
     fn consider_ring(&mut self) -> io::Result<()> {
         let Some(seen) = self.look.finished() else { return Ok(()) };
         let fits =
@@ -153,7 +153,7 @@ impl AutoTier {
             self.barred = Some("polled from a network namespace other than that of the socket".to_owned());
             return Ok(());
         }
-        // Capturing from before the socket falls silent, so that nothing passes between.
+        // The capture starts before the socket falls silent, so that no packet is missed.
         let since = now();
         match Ring::open(self.socket.endpoint(), &self.options) {
             Ok(ring) => {
@@ -173,7 +173,7 @@ impl AutoTier {
         Ok(())
     }
 
-    /// Is the ring no longer right?
+    /// Move back to the socket if the traffic no longer suits the ring.
     fn consider_socket(&mut self) -> io::Result<()> {
         let State::Ring(ring) = &self.state else { return Ok(()) };
         let trains = self.look.finished().is_some_and(|seen| seen.packets >= seen.trains * 4);
@@ -193,7 +193,7 @@ impl AutoTier {
         Ok(())
     }
 
-    /// The socket is empty: all that follows is in the ring.
+    /// The socket is empty: all later packets are in the ring.
     fn begin_ring(&mut self) {
         self.twice.turn();
         self.state = match std::mem::replace(&mut self.state, State::Socket) {
@@ -202,7 +202,7 @@ impl AutoTier {
         };
     }
 
-    /// All that the socket has not is handed on: the ring may go.
+    /// All packets that the socket does not have are delivered: drop the ring.
     fn retire_ring(&mut self) {
         if let State::FromRing(ring, _) = std::mem::replace(&mut self.state, State::Socket) {
             add(&mut self.past, &ring.stats());
@@ -219,7 +219,7 @@ impl AutoTier {
             add(&mut stats, &ring);
             (stats.tier, stats.buffer) = (ring.tier, ring.buffer);
         }
-        // What both saw was counted twice.
+        // Packets that both saw were counted twice.
         stats.packets -= self.twice.packets;
         stats.bytes -= self.twice.bytes;
         stats.trains -= self.twice.trains;
@@ -229,7 +229,7 @@ impl AutoTier {
     }
 }
 
-/// Add what a ring counted.
+/// Add the counters of a ring.
 fn add(sum: &mut SourceStats, ring: &SourceStats) {
     sum.packets += ring.packets;
     sum.bytes += ring.bytes;
@@ -250,7 +250,7 @@ fn now() -> Nanos {
     Nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// The traffic since the last look.
+/// The traffic since the last evaluation.
 struct Look {
     start: Instant,
     packets: u64,
@@ -258,7 +258,7 @@ struct Look {
     bytes: u64,
 }
 
-/// The traffic of one whole look.
+/// The traffic of one evaluation.
 struct Seen {
     took: Duration,
     packets: u64,
@@ -285,7 +285,7 @@ impl Look {
         each(train);
     }
 
-    /// What was seen, if that was enough to judge; then a new look begins.
+    /// The traffic seen, if enough for an evaluation; then a new one begins.
     fn finished(&mut self) -> Option<Seen> {
         if self.trains < LOOK {
             return None;
@@ -295,13 +295,13 @@ impl Look {
     }
 }
 
-/// What the one side handed on and the other may hand on again.
+/// Packets that one side delivered and the other may deliver again.
 #[derive(Default)]
 struct Twice {
-    /// Handed on by the side that was left: to be skipped, so many times each.
+    /// Delivered by the former side: to be skipped, with the number of times.
     seen: HashMap<(Nanos, u64), u32>,
     latest: Nanos,
-    /// Handed on by the side that is being left.
+    /// Delivered by the side that is being left.
     leaving: HashMap<(Nanos, u64), u32>,
     skipped: usize,
     packets: u64,
@@ -316,7 +316,7 @@ impl Twice {
         Some((train.time?, hash.finish()))
     }
 
-    /// Hand on a train that the other side may have too, if it is not older than `since`.
+    /// Deliver a train that the other side may have too, if it is not older than `since`.
     fn remember(&mut self, train: Train<'_>, since: Nanos, each: &mut dyn FnMut(Train<'_>)) {
         self.unless_seen(train, &mut *each);
         if let Some(key) = Self::key(&train).filter(|k| k.0 >= since && self.leaving.len() < REMEMBERED) {
@@ -324,13 +324,13 @@ impl Twice {
         }
     }
 
-    /// The one side has handed on all it has: now the other begins.
+    /// One side has delivered all its packets: the other begins.
     fn turn(&mut self) {
         self.seen = std::mem::take(&mut self.leaving);
         self.latest = self.seen.keys().map(|k| k.0).max().unwrap_or_default();
     }
 
-    /// Hand on a train that the other side has not handed on.
+    /// Deliver a train that the other side has not delivered.
     #[inline]
     fn unless_seen(&mut self, train: Train<'_>, each: impl FnOnce(Train<'_>)) {
         if self.seen.is_empty() || !self.was_seen(&train) {
@@ -340,7 +340,7 @@ impl Twice {
 
     fn was_seen(&mut self, train: &Train<'_>) -> bool {
         let Some(key) = Self::key(train) else { return false };
-        // Some CPUs' packets may come a little later than others'.
+        // Packets of some CPUs may arrive a little later than those of others.
         if key.0.since(self.latest) > Nanos::SECOND {
             self.seen.clear();
             return false;
@@ -357,7 +357,7 @@ impl Twice {
         true
     }
 
-    /// Packets skipped since last asked.
+    /// Packets skipped since the last call.
     fn take_skipped(&mut self) -> usize {
         std::mem::take(&mut self.skipped)
     }

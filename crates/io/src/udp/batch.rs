@@ -1,12 +1,12 @@
-//! Datagrams and their control messages, several per system call, into a scratch that stays in the cache.
+//! Receives several datagrams with their control messages per system call, into a scratch that stays in the cache.
 //!
 //! ```text
 //!   scratch  │ slot 0: a train of up to 64 KiB │··│ slot 1 │··│ slot 2 │··        ·· keeps slots off each other's
 //!   meta     │ sender, length, control messages│  │        │  │        │           cache sets
 //! ```
 //!
-//! Limits: at most [`DEPTH`] datagrams per call; a datagram or GRO train is at most 65,535 bytes by the length
-//! field of UDP, so slots of 64 KiB cut nothing.
+//! Limits: at most [`DEPTH`] datagrams per call; a datagram or GRO train has at most 65 535 bytes by UDP's length field,
+//! so slots of 64 KiB truncate nothing.
 
 use super::option::RawAddress;
 use skyhaul_core::placement::Nanos;
@@ -17,13 +17,13 @@ use std::{
     ptr,
 };
 
-/// Most datagrams (or trains) taken by one system call.
+/// Maximum number of datagrams (or trains) per system call.
 pub(crate) const DEPTH: usize = 32;
 /// Bytes of a slot: more than any datagram has.
 const SLOT: usize = 65_536;
-/// From slot to slot. Not a power of two, or the first packets of all slots would share a few cache sets.
+/// Distance of slots. Not a power of two, or the first packets of all slots would share a few cache sets.
 const PITCH: usize = SLOT + 33 * 64;
-/// Room for the three control messages asked for (24 + 32 + 24 bytes), and some to spare.
+/// Room for the three requested control messages (24 + 32 + 24 bytes), and some to spare.
 const CONTROL: usize = 128;
 
 /// Control messages must start on a multiple of the word size.
@@ -35,7 +35,7 @@ struct Control([u8; CONTROL]);
 #[repr(C, align(8))]
 struct Name(RawAddress);
 
-/// Where one system call puts datagrams.
+/// Buffers of one system call.
 pub(crate) struct Batch {
     scratch: Box<[u8]>,
     names: [Name; DEPTH],
@@ -58,7 +58,7 @@ pub(crate) struct Datagram<'a> {
     pub(crate) notes: Notes,
 }
 
-/// What the kernel wrote beside the bytes.
+/// Control data of a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     /// Length of each packet of a train.
@@ -79,8 +79,8 @@ impl Batch {
         }
     }
 
-    /// Take up to `depth` datagrams; returns how many. Waits (as long as the socket's time limit says) only for
-    /// the first, and not at all if `wait` is false.
+    /// Receive up to `depth` datagrams; returns their number. Waits (for the socket's timeout) only for the first, and
+    /// not at all if `wait` is false.
     pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>, depth: usize, wait: bool) -> io::Result<usize> {
         let depth = depth.clamp(1, DEPTH);
         let mut vectors = [const { MaybeUninit::<libc::iovec>::uninit() }; DEPTH];

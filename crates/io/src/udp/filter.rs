@@ -1,7 +1,7 @@
-//! Packet filters in the kernel: which packets a ring gets, and none for the socket that only holds the port.
+//! Packet filters in the kernel: one for a ring, and one that drops everything for the socket that holds the port.
 //!
-//! A filter sees a packet from its IP header on. It passes datagrams to our port and address, first fragments of
-//! them (to be counted), and IPv6 packets with extension headers (to be read in user space).
+//! A filter sees a packet from its IP header on. It passes datagrams to our port and address, first fragments of them (to
+//! be counted), and IPv6 packets with extension headers (parsed in user space).
 
 use super::option::set;
 use crate::address::Endpoint;
@@ -28,10 +28,10 @@ const ALL: u32 = u32::MAX;
 
 /// Offsets from here on count from the IP header (`SKF_NET_OFF`).
 const FROM_IP: u32 = libc::SKF_NET_OFF.cast_unsigned();
-/// Where the kernel shows whom a packet is for.
+/// Offset at which the kernel gives the packet type.
 const PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).cast_unsigned();
 
-/// To us, to everyone, or to a group: what is on its way to others is greater.
+/// To this host, to everyone, or to a group; types of other packets are greater.
 const TO_GROUP: u32 = libc::PACKET_MULTICAST as u32;
 const TO_US: u32 = libc::PACKET_HOST as u32;
 
@@ -43,17 +43,17 @@ const fn step(code: u16, k: u32) -> Step {
 struct Program(Vec<Step>);
 
 impl Program {
-    /// Load from octet `at` of the IP header on, whatever the link's header.
+    /// Load from octet `at` of the IP header, regardless of the link header.
     fn load(&mut self, code: u16, at: u32) {
         self.0.push(step(code, FROM_IP.wrapping_add(at)));
     }
 
-    /// Go on only if the value loaded is `k`. Patched in `end`.
+    /// Continue only if the loaded value is `k`. Patched in `end`.
     fn require(&mut self, k: u32) {
         self.0.push(Step { jf: DROP, ..step(IF_EQUAL, k) });
     }
 
-    /// Go on only if it is at most `k`.
+    /// Continue only if it is at most `k`.
     fn at_most(&mut self, k: u32) {
         self.0.push(Step { jt: DROP, ..step(IF_GREATER, k) });
     }
@@ -65,13 +65,13 @@ impl Program {
         }
     }
 
-    /// Pass what got here, drop what jumped.
+    /// Pass packets that reach this point, drop those that jumped.
     fn end(mut self) -> Vec<Step> {
         self.0.push(step(RETURN, ALL));
         let drop = self.0.len();
         self.0.push(step(RETURN, 0));
         for (n, step) in self.0.iter_mut().enumerate() {
-            // Jumps are counted from the next instruction; no program here has as many as 255.
+            // Jumps are relative to the next instruction; no program here has 255 instructions.
             let distance = (drop - n).saturating_sub(1) as u8;
             for jump in [&mut step.jt, &mut step.jf] {
                 if *jump == DROP {
@@ -83,10 +83,10 @@ impl Program {
     }
 }
 
-/// Stands for the distance to the drop.
+/// Placeholder for the distance to the drop.
 const DROP: u8 = u8::MAX;
 
-/// The packets a UDP socket bound to `at` would get.
+/// The packets that a UDP socket bound to `at` would receive.
 pub(super) fn for_ring(at: &Endpoint) -> Vec<Step> {
     let mut program = Program(Vec::new());
     program.0.push(step(LOAD_WORD, PACKET_TYPE));
@@ -124,7 +124,7 @@ fn ipv6(program: &mut Program, ip: Ipv6Addr, at: &Endpoint) {
         program.require_bytes(8, &source.octets());
     }
     program.load(LOAD_BYTE, 6);
-    // Not UDP at once: over the two steps of the port, to the choice of extension headers.
+    // If UDP does not follow directly, skip the two steps of the port and check for extension headers.
     program.0.push(Step { jf: 3, ..step(IF_EQUAL, 17) });
     program.load(LOAD_HALF, 42);
     program.require(at.address.port().into());
@@ -136,12 +136,12 @@ fn ipv6(program: &mut Program, ip: Ipv6Addr, at: &Endpoint) {
     program.require(60);
 }
 
-/// Nothing.
+/// Drops all packets.
 pub(super) fn for_quiet_socket() -> Vec<Step> {
     vec![step(RETURN, 0)]
 }
 
-/// Let the kernel apply `program` to what `fd` would get from now on.
+/// Let the kernel apply `program` to the packets for `fd` from now on.
 pub(super) fn attach(fd: BorrowedFd<'_>, program: &[Step]) -> io::Result<()> {
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let filter = program.as_ptr().cast_mut();
@@ -154,7 +154,7 @@ pub(super) fn attach(fd: BorrowedFd<'_>, program: &[Step]) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Let all through again.
+/// Pass all packets again.
 pub(super) fn detach(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
 }

@@ -1,9 +1,9 @@
-//! Letting arrivals gather while they come fast.
+//! Coalesces wake-ups at high rates.
 //!
-//! To sleep and be woken costs a thread some µs on a virtual machine (about 3, by the figures of single packets in
-//! `docs/benchmarks.md`), half of what taking in a whole train does. A receiver that is faster than its sender would
-//! pay that for every train. So while trains come fast it sleeps a little
-//! longer than it must, and takes what gathered meanwhile in one go, as network cards do with their interrupts:
+//! To sleep and wake costs a thread some µs on a virtual machine (about 3, by the figures of single packets in
+//! `docs/benchmarks.md`), half the cost of receiving a whole train. A receiver that is faster than its sender would pay
+//! that for every train. So at high rates it sleeps a little longer, and receives everything that arrived meanwhile at
+//! once, like interrupt moderation of network cards:
 //!
 //! ```text
 //!   arrivals   │   │   │   │   │   │   │   │          16 Gb/s: a train every 33 µs
@@ -11,21 +11,21 @@
 //!   gathered   ▲               ▲               ▲      wake for each 256 KiB
 //! ```
 //!
-//! Limits: gathers at most 256 KiB (what stays in the cache) and an eighth of the socket's buffer, never longer than
-//! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or when so much
-//! comes that the sleep would be shorter than the kernel's precision.
+//! Limits: gathers at most 256 KiB (which stays in the cache) and an eighth of the socket's buffer, at most for
+//! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or at rates where
+//! the sleep would be shorter than the kernel's precision.
 
 use std::time::{Duration, Instant};
 
-/// Bytes that may gather: what the receiver then takes in stays in its cache.
+/// Maximum number of bytes that gather, so that they stay in the cache when received.
 const HOT: u64 = 256 << 10;
-/// Sleeps shorter than this (above 21 Gb/s) are mostly the cost of sleeping. And a sender that waits for its receiver
-/// would be held up by them, look slower than it is, and be let gather for ever.
+/// Shorter sleeps (above 21 Gb/s) consist mostly of overhead. They would also delay a sender that waits for its receiver,
+/// which would look slower than it is, and be delayed for ever.
 const SHORTEST: Duration = Duration::from_micros(100);
-/// Arrivals between two looks at the rate.
+/// Arrivals between two measurements of the rate.
 const LOOK: u64 = 128;
 
-/// Watches how fast arrivals come, and says how long to let them gather.
+/// Measures the arrival rate, and decides how long to let packets gather.
 pub(super) struct Gather {
     longest: Duration,
     room: u64,
@@ -41,7 +41,7 @@ impl Gather {
         Self { longest, room, since: Instant::now(), arrivals: 0, bytes: 0, sleep: None }
     }
 
-    /// A call brought these.
+    /// Count the arrivals of a call.
     #[inline]
     pub(super) fn took(&mut self, arrivals: usize, bytes: usize) {
         self.arrivals += arrivals as u64;
@@ -64,7 +64,7 @@ impl Gather {
         (self.since, self.arrivals, self.bytes) = (Instant::now(), 0, 0);
     }
 
-    /// How long to sleep before the next call, once the socket was found empty.
+    /// How long to sleep before the next call, when the socket is empty.
     #[inline]
     pub(super) fn sleep(&self) -> Option<Duration> {
         self.sleep

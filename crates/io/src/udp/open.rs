@@ -1,4 +1,4 @@
-//! Opening receiving sockets: buffer, groups, sharing of the port, and what was refused.
+//! Opens receiving sockets: buffer, groups, sharing of the port, and remedies for what was refused.
 
 use super::{
     UdpOptions,
@@ -12,7 +12,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-/// A socket ready to receive, and what it did not get.
+/// A socket ready to receive, and the requests that were refused.
 pub(super) struct Opened {
     pub(super) socket: Socket,
     pub(super) at: Endpoint,
@@ -20,7 +20,7 @@ pub(super) struct Opened {
     pub(super) remedies: Vec<String>,
 }
 
-/// Bind (and join), with everything set before the first packet can come.
+/// Bind (and join), with all options set before the first packet can arrive.
 pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     if let Some(source) = at.source.filter(|_| !at.is_multicast()) {
         let text = format!(
@@ -71,7 +71,7 @@ pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Opened> {
     Ok(Opened { socket, at: at.at(bound), buffer, remedies })
 }
 
-/// The address to bind to: a group of one link is none without the link's number.
+/// The address to bind to; a link-local group needs the index of its link.
 fn scoped(at: &Endpoint) -> io::Result<SocketAddr> {
     Ok(match (at.address, &at.iface) {
         (SocketAddr::V6(mut group), Some(name)) if at.is_multicast() => {
@@ -82,7 +82,7 @@ fn scoped(at: &Endpoint) -> io::Result<SocketAddr> {
     })
 }
 
-/// A socket that was made and bound elsewhere; what it has of buffer and groups stays as it is.
+/// Adopt a socket that was bound elsewhere; its buffer and groups are not changed.
 pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> {
     let local = socket.local_addr()?.as_socket();
     let datagrams = matches!(socket.r#type(), Ok(Type::DGRAM));
@@ -91,7 +91,7 @@ pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> 
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     };
     let at = Endpoint::udp(local);
-    // The receiver waits by a time limit of its own.
+    // The receiver uses its own timeout.
     socket.set_nonblocking(false).map_err(at.failing("make blocking"))?;
     let fd = socket.as_fd();
     set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1i32).map_err(at.failing("set SO_RXQ_OVFL on"))?;
@@ -104,12 +104,12 @@ pub(super) fn adopt(socket: Socket, options: &UdpOptions) -> io::Result<Opened> 
     Ok(Opened { socket, at, buffer: Buffer { asked: granted, granted }, remedies: Vec::new() })
 }
 
-/// A bound socket and its address, where nothing else of it is of interest.
+/// A bound socket and its address.
 pub(crate) fn open_socket(at: &Endpoint, options: &UdpOptions) -> io::Result<(Socket, SocketAddr)> {
     open(at, options).map(|opened| (opened.socket, opened.at.address))
 }
 
-/// Packets of other interfaces are not taken, even for our address.
+/// Accept packets from this interface only, even for our address.
 pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
     let index = interface_index(name)?;
     let mut buffer = [0u8; libc::IF_NAMESIZE];
@@ -122,11 +122,11 @@ pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
     socket.bind_device(Some(name))
 }
 
-/// As much as may be had: beyond `rmem_max` with CAP_NET_ADMIN, up to it without.
+/// Set the largest possible buffer: beyond `rmem_max` with CAP_NET_ADMIN, up to it without.
 fn size_receive_buffer(fd: BorrowedFd<'_>, asked: u64) -> Buffer {
-    // The kernel doubles what it is given, in an i32.
+    // The kernel doubles the value, in an i32.
     let bytes = i32::try_from(asked.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
-    // Refusals show in what is granted.
+    // A refusal shows in the granted size.
     if set(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes).is_err() {
         let _ = set(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, &bytes);
     }
@@ -134,7 +134,7 @@ fn size_receive_buffer(fd: BorrowedFd<'_>, asked: u64) -> Buffer {
     Buffer { asked, granted: u64::try_from(granted).unwrap_or(0) / 2 }
 }
 
-/// The exact command, and what it costs not to give it.
+/// The exact command, and its benefit.
 fn buffer_remedy(buffer: Buffer) -> Option<String> {
     if buffer.granted >= buffer.asked {
         return None;
@@ -148,13 +148,13 @@ fn buffer_remedy(buffer: Buffer) -> Option<String> {
     ))
 }
 
-/// Join the group, on the given interface or the one chosen by the routes, from any source or only one.
+/// Join the group, on the given interface or the one of the route, from any source or only one.
 fn join(fd: BorrowedFd<'_>, at: &Endpoint) -> io::Result<()> {
     let (level, all) = match at.address {
         SocketAddr::V4(_) => (libc::SOL_IP, libc::IP_MULTICAST_ALL),
         SocketAddr::V6(_) => (libc::SOL_IPV6, libc::IPV6_MULTICAST_ALL),
     };
-    // Without this, a socket also gets the groups that other processes joined.
+    // Without this, a socket also receives the groups that other processes joined.
     set(fd, level, all, &0i32)?;
     let scope = match at.address {
         SocketAddr::V6(v6) => v6.scope_id(),
@@ -176,7 +176,7 @@ fn join(fd: BorrowedFd<'_>, at: &Endpoint) -> io::Result<()> {
     }
 }
 
-/// An address in the kernel's widest form.
+/// An address as `sockaddr_storage`.
 fn storage(address: SocketAddr) -> libc::sockaddr_storage {
     let address = SockAddr::from(address);
     // SAFETY: sockaddr_storage is integers, for which zero is a value.

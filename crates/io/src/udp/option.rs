@@ -1,4 +1,4 @@
-//! Socket options that the safe crates do not carry, and addresses as the kernel writes them.
+//! Socket options that the safe crates lack, and addresses in the kernel's format.
 
 use std::{
     io, mem,
@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Set a socket option to `value`, a plain integer or a C structure without pointers into Rust data that dies.
+/// Set a socket option to `value`, an integer or a C structure without dangling pointers.
 pub(crate) fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T) -> io::Result<()> {
     let length = mem::size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is readable for `length` bytes during the call; the kernel copies it.
@@ -14,7 +14,7 @@ pub(crate) fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, name: i32, value: &T)
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Integers and arrays of integers: every pattern of bits that the kernel may write is a value.
+/// Integers and arrays of integers: every bit pattern is a valid value.
 pub(crate) trait Plain: Copy + Default {}
 impl Plain for i32 {}
 impl Plain for [u32; 3] {}
@@ -30,17 +30,17 @@ pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Re
     if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Arrivals the kernel threw away at this socket since it was made. The same count as `SO_RXQ_OVFL` carries with
-/// each packet, but also right after the last one. Wraps at 32 bits.
+/// Arrivals that the kernel dropped at this socket since it was created: the count that `SO_RXQ_OVFL` gives with each
+/// packet, but also valid after the last one. Wraps at 32 bits.
 pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     const DROPS: usize = 8;
     Ok(get::<[u32; 9]>(fd, libc::SOL_SOCKET, libc::SO_MEMINFO)?[DROPS])
 }
 
-/// A peer's address as the kernel wrote it; compared as bytes, decoded only when it changes.
+/// A peer's address in the kernel's format; compared as bytes, decoded only when it changes.
 pub(crate) type RawAddress = [u8; 28];
 
-/// Decode the first `length` bytes of `raw`. IPv4 mapped into IPv6 is IPv4 again.
+/// Decode `raw`. IPv4-mapped IPv6 addresses become IPv4.
 pub(crate) fn decode(raw: &RawAddress) -> Option<SocketAddr> {
     let family = i32::from(u16::from_ne_bytes([raw[0], raw[1]]));
     let port = u16::from_be_bytes([raw[2], raw[3]]);

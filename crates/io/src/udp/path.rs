@@ -1,15 +1,15 @@
-//! How large a datagram may be on the way to a peer.
+//! Maximum size of a datagram to a peer.
 
 use super::option::get;
 use crate::address::Endpoint;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{io, os::fd::AsFd};
 
-/// Largest payload of a datagram that goes to `to` in one piece, as far as this host knows: the MTU of the route (or
-/// what routers said of it) less the IP and UDP headers, at most 65,507 bytes.
+/// Largest payload of a datagram to `to` without fragmentation, as far as this host knows: the MTU of the route (or as
+/// reported by routers) less the IP and UDP headers, at most 65 507 bytes.
 ///
 /// # Errors
-/// There is no route, or a system call failed: the error names the operation and the address.
+/// If there is no route, or a system call fails; the error names the operation and the address.
 pub fn largest_datagram(to: &Endpoint) -> io::Result<usize> {
     let failed = to.failing("query the MTU to");
     let socket =

@@ -1,4 +1,4 @@
-//! The way back: a receiving socket answers, a sending one hears.
+//! The return path: a receiving socket replies, and a sending one receives the replies.
 //!
 //! ```text
 //!   UdpSender ── data, marks ──▶ UdpSource
@@ -6,14 +6,16 @@
 //!        └──────── reports ─────────┘        same ports, so firewalls and connected sockets let them through
 //! ```
 //!
-//! Limits: neither waits. A group's receiver answers from an address its sender does not expect, so only unicast works.
+//! Limits: neither waits. A multicast receiver replies from an address that its sender does not expect, so only unicast
+//! works.
 
 use super::{InUse, UdpSource, option::get, send::UdpSender};
 use rustix::net::RecvFlags;
 use socket2::{SockAddr, Socket};
 use std::{io, net::SocketAddr, os::fd::AsFd};
 
-/// Answers senders from the socket that receives from them. Its own handle, so that a source may be polled meanwhile.
+/// Replies to senders from the socket that receives from them. A separate handle, so that the source can be polled
+/// meanwhile.
 #[derive(Debug)]
 pub struct Replier {
     socket: Socket,
@@ -23,7 +25,7 @@ impl Replier {
     /// Send one datagram to a sender; `false` if there is no room for it now.
     ///
     /// # Errors
-    /// A system error, except for those that mean only that the datagram was not sent this time.
+    /// A system error, except those that only affect this datagram.
     pub fn reply(&self, datagram: &[u8], to: &SocketAddr) -> io::Result<bool> {
         const NOW: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         match self.socket.send_to_with_flags(datagram, &SockAddr::from(*to), NOW) {
@@ -33,7 +35,8 @@ impl Replier {
         }
     }
 
-    /// How full the receive buffer is, of 1000. The kernel's own books (`SO_MEMINFO`), by which it also drops.
+    /// Fill level of the receive buffer in thousandths, from the kernel's accounting (`SO_MEMINFO`), by which it also
+    /// drops.
     #[must_use]
     pub fn fill(&self) -> u16 {
         const ALLOCATED: usize = 0;
@@ -42,16 +45,16 @@ impl Replier {
             return 0;
         };
         let part = u64::from(books[ALLOCATED]) * 1000 / u64::from(books[LIMIT]).max(1);
-        // An arrival that just fits may go beyond the limit.
+        // The last arrival that fits may exceed the limit.
         part.min(1000) as u16
     }
 }
 
 impl UdpSource {
-    /// A handle that answers from this source's port.
+    /// A handle that replies from this source's port.
     ///
     /// # Errors
-    /// No file descriptor left.
+    /// If no file descriptor is free.
     pub fn replier(&self) -> io::Result<Replier> {
         let socket = match &self.tier {
             InUse::Socket(tier) => tier.socket(),
@@ -64,11 +67,11 @@ impl UdpSource {
 }
 
 impl UdpSender {
-    /// A datagram that came back from where this sends to, if one waits: its length. What is longer than `into` is
-    /// cut.
+    /// Receive a queued datagram from the destination, if there is one; returns its length. Longer ones are truncated to
+    /// `into`.
     ///
     /// # Errors
-    /// A fault that prevents further work. An ICMP error that no receiver is listening is counted, as in sending.
+    /// An error that prevents further work. ICMP errors (no receiver is listening) are counted, as in sending.
     pub fn receive_report(&mut self, into: &mut [u8]) -> io::Result<Option<usize>> {
         match rustix::net::recv(&self.socket, into, RecvFlags::DONTWAIT) {
             Ok((length, _)) => Ok(Some(length)),
@@ -84,7 +87,7 @@ impl UdpSender {
     }
 }
 
-/// It was not sent this time, or no receiver was listening.
+/// Whether the error only affects this datagram: no room, or no receiver was listening.
 fn passes(error: &io::Error) -> bool {
     let codes = [
         libc::EAGAIN,

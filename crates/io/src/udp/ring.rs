@@ -1,17 +1,18 @@
-//! The `ring` tier: packets in memory shared with the kernel, no system call for each.
+//! The `ring` tier: packets in memory shared with the kernel, without a system call for each.
 //!
 //! ```text
-//!   ring   │ block │ block │ block │ ···      the kernel fills a block, hands it over, and takes it back when read
+//!   ring   │ block │ block │ block │ ···      the kernel fills a block, releases it, and reuses it when read
 //!          └┬──────┘
 //!           │ head │ IP·UDP·payload │ head │ IP·UDP·payload │ ···
 //! ```
 //!
-//! A packet socket (`TPACKET_V3`) takes a copy of what goes to our UDP port; a filter keeps everything else out. The
-//! UDP socket stays bound, with a filter that drops all: so no sender is told that the port is closed, groups stay
-//! joined, and nobody else gets the port. Needs CAP_NET_RAW.
+//! A packet socket (`TPACKET_V3`) gets a copy of the packets to our UDP port; a filter drops all others. The UDP socket
+//! stays bound, with a filter that drops everything: so senders get no ICMP errors, groups stay joined, and the port
+//! stays in use. Needs CAP_NET_RAW.
 //!
-//! Limits: IPv6 fragments are counted, not joined (the kernel joins IPv4's). Firewall rules for incoming packets do not apply, for the ring stands
-//! before them. Group packets that this very host sends over a real interface are not seen. One ring serves a port.
+//! Limits: IPv6 fragments are counted, not joined (the kernel joins IPv4's). Firewall rules for incoming packets do not
+//! apply, because the ring is before them. Multicast packets that this host sends over a real interface are not seen. One
+//! ring per port.
 
 mod packet;
 
@@ -44,14 +45,14 @@ use std::{
 
 /// Bytes of a block: more than the longest packet (a train of 64 KiB), and little enough to stay in the cache.
 const BLOCK: usize = 512 << 10;
-/// A block with anything in it is handed over after this many milliseconds at the latest.
+/// A non-empty block is released after this many milliseconds at the latest.
 const PATIENCE: u32 = 2;
-/// Most packets one poll hands on.
+/// Maximum number of packets delivered per poll.
 const PACKETS: usize = 512;
-/// Most memory taken unless the address asks for more: it is pinned from the start, unlike a socket's.
+/// Maximum memory unless the address requests more: it is pinned from the start, unlike a socket's.
 const MODEST: u64 = 128 << 20;
 
-/// A mapped ring of blocks, each owned by the kernel or by us.
+/// A mapped ring of blocks, each owned by the kernel or by this process.
 struct Map {
     memory: NonNull<u8>,
     blocks: usize,
@@ -69,7 +70,7 @@ impl Map {
         Ok(Self { memory, blocks })
     }
 
-    /// Says whose block number `n` is.
+    /// The status of block `n`, which gives its owner.
     fn status(&self, n: usize) -> &AtomicU32 {
         const STATUS: usize = 8;
         // SAFETY: `n` is taken modulo the number of blocks, so this lies within the mapping.
@@ -78,7 +79,7 @@ impl Map {
         unsafe { AtomicU32::from_ptr(at.cast().as_ptr()) }
     }
 
-    /// The bytes of block `n`, if it is ours to read.
+    /// The bytes of block `n`, if this process owns it.
     fn block(&self, n: usize) -> Option<&[u8]> {
         if self.status(n).load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
             return None;
@@ -89,7 +90,7 @@ impl Map {
         Some(unsafe { slice::from_raw_parts(at.as_ptr(), BLOCK) })
     }
 
-    /// Give block `n` back to the kernel.
+    /// Return block `n` to the kernel.
     fn give_back(&mut self, n: usize) {
         self.status(n).store(libc::TP_STATUS_KERNEL, Ordering::Release);
     }
@@ -111,7 +112,7 @@ pub(super) struct Ring {
     block: usize,
     next: usize,
     left: usize,
-    /// The kernel's drop count may be asked once for each block.
+    /// Whether the kernel's drop count may be read; once per block.
     may_ask: bool,
     counts: Counts,
     buffer: Buffer,
@@ -125,12 +126,12 @@ struct Counts {
     truncated: u64,
     malformed: u64,
     fragments: u64,
-    /// The kernel forgets its count when asked.
+    /// The kernel resets its count when it is read.
     drops: Cell<u64>,
 }
 
 impl Ring {
-    /// Start capturing what goes to `at`, an address with its port known. The UDP socket is the caller's business.
+    /// Start capturing packets to `at`, an address with a known port. The caller is responsible for the UDP socket.
     pub(super) fn open(at: &Endpoint, options: &UdpOptions) -> io::Result<Self> {
         let failed = |operation| at.failing(operation);
         let protocol = if at.address.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 } as u16;
@@ -144,7 +145,7 @@ impl Ring {
         filter::attach(fd, &filter::for_ring(at)).map_err(failed("attach a filter to the ring of"))?;
         let version = libc::tpacket_versions::TPACKET_V3 as i32;
         set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version).map_err(failed("set TPACKET_V3 on"))?;
-        // Kernels before 4.20 do not know it, nor show outgoing packets to a bound protocol.
+        // Kernels before 4.20 do not support it, but do not show outgoing packets to a bound protocol either.
         let _ = set(fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1i32);
         set(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1i32).map_err(failed("set PACKET_VNET_HDR on"))?;
         let asked = at.rcvbuf.map_or(options.buffer.bytes().min(MODEST), |size| size.bytes());
@@ -153,7 +154,7 @@ impl Ring {
         let iface =
             at.iface.as_deref().map_or(Ok(0), interface_index).map_err(failed("find the interface of"))?;
         bind(&packets, protocol, iface).map_err(failed("bind the ring of"))?;
-        // A fan-out of one, for the sake of its joining IPv4 fragments. Without it they are counted, not joined.
+        // A fan-out of one, because it joins IPv4 fragments. Without it they are counted, not joined.
         let how =
             libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_DEFRAG | libc::PACKET_FANOUT_FLAG_UNIQUEID;
         let _ = set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &(how << 16));
@@ -189,7 +190,7 @@ impl Ring {
         Ok(done)
     }
 
-    /// Whether there is a packet to read, waiting for one at most `wait`.
+    /// Wait at most `wait` for a packet; returns whether there is one.
     fn find_block(&mut self, wait: Duration) -> io::Result<bool> {
         for waited in [wait.is_zero(), true] {
             while self.left == 0 {
@@ -213,7 +214,7 @@ impl Ring {
         Ok(self.left > 0)
     }
 
-    /// Hand on one packet of the block; returns how many packets that was: none, one, or a train.
+    /// Deliver one packet of the block; returns the number of packets: none, one, or those of a train.
     fn one(&mut self, each: &mut dyn FnMut(Train<'_>)) -> usize {
         self.left -= 1;
         let Some(block) = self.map.block(self.block) else { return 0 };
@@ -221,7 +222,7 @@ impl Ring {
         let following = word(head, 0);
         self.next += following;
         if following == 0 {
-            // The kernel marks the last packet so; a wrong mark must not be read for ever.
+            // The kernel marks the last packet like this; a wrong mark must not cause an endless loop.
             self.left = 0;
         }
         let packet = match Packet::read(head) {
@@ -234,7 +235,7 @@ impl Ring {
             dropped = u32::try_from(self.counts.ask_drops(self.packets.as_fd())).unwrap_or(u32::MAX);
         }
         if packet.datagram.destination.port() != self.at.address.port() {
-            // Behind IPv6 extension headers, where the filter cannot look.
+            // After IPv6 extension headers, which the filter cannot parse.
             return 0;
         }
         let bytes = packet.datagram.payload;
@@ -248,7 +249,7 @@ impl Ring {
         count
     }
 
-    /// Packets that a socket would have handed on, and this cannot.
+    /// Packets that a socket would have delivered, but a ring cannot.
     pub(super) fn unfit(&self) -> u64 {
         self.counts.fragments + self.counts.truncated
     }
@@ -285,13 +286,13 @@ impl Counts {
             NoDatagram::Truncated => self.truncated += 1,
             NoDatagram::Malformed => self.malformed += 1,
             NoDatagram::Fragment => self.fragments += 1,
-            // Let through by the filter only behind IPv6 extension headers.
+            // The filter passes these only after IPv6 extension headers.
             NoDatagram::Other | NoDatagram::LaterFragment => {}
         }
         0
     }
 
-    /// Packets the ring had no room for since last asked.
+    /// Packets that the ring had no room for since the last call.
     fn ask_drops(&self, fd: BorrowedFd<'_>) -> u64 {
         let [_, drops, _] =
             get::<[u32; 3]>(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS).unwrap_or_default();
@@ -300,7 +301,7 @@ impl Counts {
     }
 }
 
-/// Ask for a ring of `bytes`, and for half of it again and again if there is no memory. Returns its blocks.
+/// Allocate a ring of `bytes`, or repeatedly half of it if there is no memory. Returns the number of blocks.
 fn make_ring(fd: BorrowedFd<'_>, bytes: u64) -> io::Result<usize> {
     const FRAME: u32 = 2048;
     let mut blocks = usize::try_from(bytes).unwrap_or(usize::MAX).div_ceil(BLOCK).clamp(4, 8192);
@@ -336,10 +337,10 @@ fn bind(socket: &Socket, protocol: u16, interface: u32) -> io::Result<()> {
     socket.bind(&address)
 }
 
-/// A ring requested by name, with its own silent socket that holds the port.
+/// A ring requested by name, with its own silent socket to hold the port.
 pub(super) struct RingTier {
     ring: Ring,
-    /// Held for the port and the groups.
+    /// Holds the port and the groups.
     quiet: Socket,
     at: Endpoint,
     interface: InterfaceWatch,

@@ -1,11 +1,11 @@
-//! Does this kernel cut trains into the packets it was given?
+//! Tests whether this kernel segments trains correctly.
 //!
-//! Some kernels (7.0 until fixes in 7.1) corrupt a `UDP_SEGMENT` train whose last packet is as long as the others,
-//! which is just what telescopes' formats make. So before the first train of a process, a few go over the loopback
-//! to a socket without GRO, and every byte of every packet is compared. It takes well under a millisecond.
+//! Some kernels (7.0 until fixes in 7.1) corrupt a `UDP_SEGMENT` train whose last packet is as long as the others, which
+//! is the usual case with telescope formats. So before the first train of a process, a few go over the loopback to a
+//! socket without GRO, and every byte is compared. It takes well under a millisecond.
 //!
-//! Limits: the loopback has no device that segments in hardware; a device's own faults show as wrong checksums at
-//! the receiver (`--verify` with the pattern payload proves a path end to end).
+//! Limits: the loopback does not segment in hardware; faults of a device cause wrong checksums at the receiver
+//! (`--verify` with the pattern payload checks a path end to end).
 
 use super::{
     option::set,
@@ -23,21 +23,21 @@ use std::{
 /// The outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SelfTest {
-    /// Every packet was returned whole.
+    /// Every packet arrived intact.
     Passed,
-    /// Not what was sent: how it differed, or that the kernel refused.
+    /// A packet differed, or the kernel refused; with the reason.
     Failed(String),
-    /// It could not be tried: no loopback in this network namespace.
+    /// The test was not possible: no loopback in this network namespace.
     Untried(String),
 }
 
 /// Packets in a train and their length: short and many, MTU 1500 filled, jumbo.
 const TRAINS: [(usize, usize); 3] = [(64, 100), (44, 1472), (7, 8972)];
 
-/// The answer, once there is one. Whoever tests holds it.
+/// The result, once known. Locked during the test.
 static OUTCOME: Mutex<Option<&'static SelfTest>> = Mutex::new(None);
 
-/// Test once per process; the answer is remembered.
+/// Test once per process; the result is cached.
 pub fn gso_self_test() -> &'static SelfTest {
     hold_self_test().get_or_insert_with(|| {
         let v4 = over(Ipv4Addr::LOCALHOST.into());
@@ -46,8 +46,8 @@ pub fn gso_self_test() -> &'static SelfTest {
     })
 }
 
-/// No test begins or is under way while this is held: for a process that is to be forked, whose child would wait for the
-/// thread that tests, and has no such thread.
+/// Keeps a test from running while this is held: before a fork, because the child would wait for a test thread that it
+/// does not have.
 pub fn hold_self_test() -> MutexGuard<'static, Option<&'static SelfTest>> {
     OUTCOME.lock().unwrap_or_else(PoisonError::into_inner)
 }

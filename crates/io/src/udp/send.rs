@@ -6,10 +6,10 @@
 //!   wire      ▐header 0 payload 0▌ ▐header 1 payload 1▌ ▐header 2 payload 2▌
 //! ```
 //!
-//! A train ends where the length changes (after the first shorter packet), at 64 packets, and at 65,507 bytes.
-//! Several trains go in one `sendmmsg`. What a socket's path cannot do (`EIO`, `EINVAL`, `EMSGSIZE`) is not tried
-//! again on that socket: it falls back from trains to many single packets per call. A kernel whose segmentation
-//! corrupts packets is found by a [self-test](super::selftest) before the first train.
+//! A train ends where the length changes (after the first shorter packet), at 64 packets, and at 65 507 bytes. Several
+//! trains go in one `sendmmsg`. If a socket's path cannot send trains (`EIO`, `EINVAL`, `EMSGSIZE`), the socket falls
+//! back to many single packets per call. A [self-test](super::selftest) before the first train detects kernels whose
+//! segmentation corrupts packets.
 //!
 //! ```no_run
 //! use skyhaul_io::udp::send::{SendOptions, UdpSender};
@@ -22,7 +22,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Limits: no pacing here (the caller's clock says when); up to 8 slices to a packet.
+//! Limits: no pacing here (the caller does it); up to 8 slices per packet.
 
 pub use super::submit::{SendMode, TRAIN_BYTES, TRAIN_PACKETS};
 
@@ -49,11 +49,11 @@ use std::{
 /// How to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SendOptions {
-    /// How packets are given to the kernel.
+    /// How packets are passed to the kernel.
     pub mode: SendMode,
-    /// Send buffer to ask for, unless the address says `sndbuf=`.
+    /// Send buffer to request, unless the address has `sndbuf=`.
     pub buffer: Size,
-    /// Whether this host gets its own multicast too.
+    /// Whether this host receives its own multicast packets.
     pub multicast_loop: bool,
 }
 
@@ -63,33 +63,33 @@ impl Default for SendOptions {
     }
 }
 
-/// What one call sent.
+/// The result of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
-    /// Packets the kernel took.
+    /// Packets accepted by the kernel.
     pub packets: usize,
     /// Bytes in them.
     pub bytes: usize,
-    /// Packets the kernel had no room for (only of the calls that never wait).
+    /// Packets for which the kernel had no room (only in calls that do not wait).
     pub refused: usize,
 }
 
-/// What a sender did so far.
+/// Counters of a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderStats {
-    /// Packets the kernel took.
+    /// Packets accepted by the kernel.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Packets refused for lack of room, by the calls that never wait.
+    /// Packets rejected for lack of room, in calls that do not wait.
     pub refused: u64,
     /// Errors that peers or routers reported for earlier packets (no receiver is listening).
     pub unreachable: u64,
     /// System calls.
     pub calls: u64,
-    /// The way in use.
+    /// The mode in use.
     pub mode: SendMode,
-    /// Why that way.
+    /// Reason for that mode.
     pub because: String,
     /// The send buffer.
     pub buffer: Buffer,
@@ -127,13 +127,13 @@ impl UdpSender {
         Ok(Self { socket, at: at.clone(), stats })
     }
 
-    /// Where it sends to.
+    /// The destination.
     #[must_use]
     pub fn to(&self) -> &Endpoint {
         &self.at
     }
 
-    /// The address it sends from.
+    /// The local address.
     ///
     /// # Errors
     /// A system error.
@@ -141,24 +141,24 @@ impl UdpSender {
         self.socket.local_addr()?.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
-    /// What was sent so far, and how.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> &SenderStats {
         &self.stats
     }
 
-    /// Where it sends to, and how, in one line.
+    /// Destination and mode in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         format!("{}, {} ({})", self.at, self.stats.mode.name(), self.stats.because)
     }
 
-    /// Send all `packets`, each gathered from its slices, waiting for room in the socket if there is none.
-    /// Equal lengths make the longest trains; a slice of several trains saves system calls. What an unreachable
-    /// peer reports is counted, not an error.
+    /// Send all `packets`, each gathered from its slices, and wait for room in the socket if necessary. Equal lengths
+    /// make the longest trains; several trains in one call save system calls. ICMP errors of an unreachable peer are
+    /// counted, not returned.
     ///
     /// # Errors
-    /// A fault that prevents further work: a packet longer than 65,507 bytes, an interface that has disappeared.
+    /// An error that prevents further work: a packet longer than 65 507 bytes, an interface that has disappeared.
     pub fn send_train<const N: usize>(&mut self, packets: &[[IoSlice<'_>; N]]) -> io::Result<Sent> {
         const { assert!(N > 0 && N <= 8, "a packet is 1 to 8 slices") };
         let bytes = |n: usize| packets[n].iter().map(|slice| slice.len()).sum();
@@ -167,8 +167,7 @@ impl UdpSender {
         self.send_gathered(Gathered::new(packets.as_flattened(), &extents))
     }
 
-    /// The same for packets with any number of slices each (more than 16 to a packet cost the kernel more than
-    /// copying them together would).
+    /// The same for packets with any number of slices each (more than 16 per packet cost the kernel more than a copy).
     ///
     /// # Errors
     /// As [`send_train`](Self::send_train).
@@ -176,8 +175,8 @@ impl UdpSender {
         self.send_all(Packets(packets), true)
     }
 
-    /// As [`send_gathered`](Self::send_gathered), but what the socket has no room for now is refused and counted, never
-    /// waited for: for mirrors, which must not slow down what they copy.
+    /// As [`send_gathered`](Self::send_gathered), but without waiting: packets for which the socket has no room are rejected
+    /// and counted. For mirrors, which must not slow down their source.
     ///
     /// # Errors
     /// As [`send_train`](Self::send_train).
@@ -188,7 +187,7 @@ impl UdpSender {
     fn send_all(&mut self, packets: Packets<'_>, wait: bool) -> io::Result<Sent> {
         let mut sent = Sent::default();
         let result = self.send_each(packets, wait, &mut sent);
-        // What went out before an error was sent all the same.
+        // Packets sent before an error are counted.
         self.stats.packets += sent.packets as u64;
         self.stats.bytes += sent.bytes as u64;
         self.stats.refused += sent.refused as u64;
@@ -221,18 +220,18 @@ impl UdpSender {
         Ok(())
     }
 
-    /// What an error means for this socket, and whether to try the same packets again.
+    /// Decide after an error whether to retry the same packets, and how.
     fn judge(&mut self, error: &io::Error, train: bool, wait: bool, retries: u32) -> io::Result<Then> {
         let give_up = || Err(self.at.failed("send to", error));
         match error.raw_os_error().unwrap_or(0) {
             libc::EINTR => Ok(Then::Again),
-            // The kernel reports here, once, what came back for earlier packets.
+            // The kernel reports ICMP errors for earlier packets here, once.
             libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EHOSTDOWN if retries < 2 => {
                 self.stats.unreachable += 1;
                 Ok(Then::Again)
             }
             libc::EAGAIN | libc::ENOBUFS if !wait => Ok(Then::Refuse),
-            // The device queue is full; nothing tells when it is not.
+            // The device queue is full, without notification when it has room.
             libc::EAGAIN | libc::ENOBUFS if retries < NO_ROOM_RETRIES => {
                 std::thread::sleep(NO_ROOM_PAUSE);
                 Ok(Then::Again)
@@ -255,7 +254,7 @@ impl UdpSender {
     }
 }
 
-/// How often, and how long each, a full device queue is waited for: one second in all.
+/// Number and duration of waits for a full device queue: one second in all.
 const NO_ROOM_RETRIES: u32 = 10_000;
 const NO_ROOM_PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
 
@@ -264,7 +263,7 @@ enum Then {
     Refuse,
 }
 
-/// The way to send, and why.
+/// The mode to use, and the reason.
 fn choose(mode: SendMode) -> (SendMode, String) {
     match (mode, gso_self_test()) {
         (SendMode::Auto, SelfTest::Passed) => (SendMode::Gso, "segmentation passed its self-test".into()),
@@ -272,7 +271,7 @@ fn choose(mode: SendMode) -> (SendMode, String) {
             (SendMode::Mmsg, format!("segmentation failed its self-test: {why}"))
         }
         (SendMode::Auto, SelfTest::Untried(why)) => {
-            (SendMode::Mmsg, format!("segmentation could not be tested here: {why}"))
+            (SendMode::Mmsg, format!("segmentation could not be tested: {why}"))
         }
         (mode, _) => (mode, "requested".into()),
     }

@@ -4,8 +4,8 @@
 //!   kernel ──recvmmsg──▶ scratch (in L2) ──Train──▶ parse, then one copy to the final slot
 //! ```
 //!
-//! Only the first call of a [`poll`](SocketTier::poll) waits, so a busy receiver makes no extra call, and an idle
-//! one sleeps in the kernel.
+//! Only the first call of a [`poll`](SocketTier::poll) waits, so a busy receiver makes no extra call, and an idle one
+//! sleeps.
 
 use super::{
     Tier, UdpOptions,
@@ -23,27 +23,27 @@ use crate::{
 use socket2::Socket;
 use std::{io, net::SocketAddr, os::fd::AsFd, time::Duration};
 
-/// Most trains one poll hands on.
+/// Maximum number of trains delivered per poll.
 const TRAINS: usize = 64;
-/// Bytes one system call should bring at most, so that they stay in a 1 MiB L2 cache.
+/// Target for the bytes of one system call, so that they stay in a 1 MiB L2 cache.
 const HOT: usize = 256 << 10;
 
-/// A socket, its scratch, and what passed through.
+/// A socket, its scratch, and its counters.
 pub(super) struct SocketTier {
     socket: Socket,
     at: Endpoint,
     batch: Batch,
-    /// Datagrams to ask for in one call: few while trains are long, many while they are short.
+    /// Datagrams to request in one call: few while trains are long, many while they are short.
     depth: usize,
     gather: Gather,
-    /// The last poll took all there was.
+    /// The last poll emptied the socket.
     emptied: bool,
-    /// The time limit set on the socket.
+    /// The timeout set on the socket.
     limit: Option<Duration>,
     raw: RawAddress,
     sender: SocketAddr,
     counts: Counts,
-    /// Whether a filter keeps everything out.
+    /// Whether a filter drops everything.
     silent: bool,
     tier: &'static str,
     because: String,
@@ -58,7 +58,7 @@ struct Counts {
     bytes: u64,
     trains: u64,
     truncated: u64,
-    /// The kernel's drop count, modulo 2^32, when last seen, and the drops that make it up.
+    /// The kernel's drop count, modulo 2^32, when last read, and the total of drops.
     kernel: u32,
     drops: u64,
 }
@@ -132,8 +132,8 @@ impl SocketTier {
             };
             packets += self.hand_on(n, each);
             trains += n;
-            // A call that brought less than it was asked for has emptied the socket. (What the next is asked for may
-            // be more by now: taken for empty, a full socket would be slept before.)
+            // A call that returned fewer datagrams than requested has emptied the socket. (Compare with the depth of this
+            // call: the next one's may be larger already.)
             if n < asked {
                 return Ok(packets);
             }
@@ -145,7 +145,7 @@ impl SocketTier {
         }
     }
 
-    /// Sleep while packets gather, if they come fast enough for that to pay.
+    /// Sleep while packets gather, if the rate is high enough for that to pay.
     fn let_gather(&self, wait: Duration) -> bool {
         let sleep = self.gather.sleep().filter(|&sleep| sleep < wait);
         if let Some(sleep) = sleep {
@@ -188,10 +188,10 @@ impl SocketTier {
         packets
     }
 
-    /// Let the socket sleep at most `wait`. A system call only when it changes.
+    /// Set the socket's timeout to `wait`. A system call only if it changes.
     fn limit_wait(&mut self, wait: Duration) -> io::Result<()> {
         if self.limit != Some(wait) {
-            // A limit that rounds to zero would mean for ever.
+            // A timeout that rounds to zero would mean no limit.
             let bounded = wait.clamp(Duration::from_micros(1), Duration::from_secs(3600));
             self.socket
                 .set_read_timeout(Some(bounded))
@@ -201,7 +201,7 @@ impl SocketTier {
         Ok(())
     }
 
-    /// Take nothing in from now on; what is queued stays. The port and groups are kept.
+    /// Receive no packets from now on; queued ones stay. The port and groups are kept.
     pub(super) fn silence(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         self.counts.dropped_up_to(drops(fd).unwrap_or(self.counts.kernel));
@@ -210,7 +210,7 @@ impl SocketTier {
         Ok(())
     }
 
-    /// Take packets in again. What was kept out meanwhile is not a drop.
+    /// Receive packets again. Those filtered out meanwhile are not drops.
     pub(super) fn speak(&mut self) -> io::Result<()> {
         let fd = self.socket.as_fd();
         filter::detach(fd).map_err(self.at.failing("remove the filter of"))?;
@@ -255,11 +255,11 @@ impl SocketTier {
 }
 
 impl Counts {
-    /// The kernel's count stands at `now`: how much that is more than before.
+    /// Drops since the last reading, if the kernel's count is now `now`.
     #[inline]
     fn dropped_up_to(&mut self, now: u32) -> u32 {
         let more = now.wrapping_sub(self.kernel);
-        // Each packet carries the count at its arrival, and counts only rise; anything else is a stale one.
+        // Each packet carries the count at its arrival, and counts only rise; a lower one is stale.
         if more == 0 || more > u32::MAX / 2 {
             return 0;
         }
@@ -269,7 +269,7 @@ impl Counts {
     }
 }
 
-/// The time is over, a signal arrived, or an earlier packet *from* this port could not be delivered.
+/// Whether the error is a timeout, a signal, or an ICMP error for an earlier packet *from* this port.
 fn is_nothing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     let icmp = [libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EMSGSIZE, libc::EPROTO];

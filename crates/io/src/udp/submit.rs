@@ -1,4 +1,4 @@
-//! Packets cut into trains, and given to the kernel many at a time.
+//! Divides packets into trains, and passes many to the kernel at a time.
 
 use crate::gathered::Gathered;
 use std::{
@@ -7,24 +7,25 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Most packets in a train: what every kernel with `UDP_SEGMENT` takes.
+/// Maximum number of packets in a train: the limit of every kernel with `UDP_SEGMENT`.
 pub const TRAIN_PACKETS: usize = 64;
-/// Most bytes in a train, and in a packet: what fits an IPv4 datagram.
+/// Maximum number of bytes in a train, and in a packet: the limit of an IPv4 datagram.
 pub const TRAIN_BYTES: usize = 65_507;
-/// Most messages (trains, or single packets) in one system call, and bytes after which it takes no more.
+/// Maximum number of messages (trains, or single packets) in one system call, and the bytes after which no more are
+/// added.
 const CALLS: usize = 32;
 const CALL_BYTES: usize = 4 * TRAIN_BYTES;
 
-/// Most slices in one message (`UIO_MAXIOV`).
+/// Maximum number of slices in one message (`UIO_MAXIOV`).
 const MOST_SLICES: usize = 1024;
 
-/// How packets are given to the kernel.
+/// How packets are passed to the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendMode {
-    /// Trains where this kernel segments them rightly, otherwise single packets.
+    /// Trains if this kernel segments them correctly, otherwise single packets.
     #[default]
     Auto,
-    /// Trains (`UDP_SEGMENT`), self-test or not.
+    /// Trains (`UDP_SEGMENT`), regardless of the self-test.
     Gso,
     /// Single packets, many per system call (`sendmmsg`).
     Mmsg,
@@ -33,7 +34,7 @@ pub enum SendMode {
 }
 
 impl SendMode {
-    /// As in reports.
+    /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -45,7 +46,7 @@ impl SendMode {
     }
 }
 
-/// Packets that go out as one message: one packet, or a train.
+/// Packets sent as one message: one packet, or a train.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Group {
     first: usize,
@@ -63,12 +64,12 @@ impl Packets<'_> {
         self.0.count()
     }
 
-    /// How many packets, from `at` on, have no more slices than one system call takes.
+    /// Number of packets from `at` on whose slices fit one message.
     fn within_limit(&self, at: usize, most: usize) -> usize {
         (1..=most).rev().find(|&n| self.0.run(at, n).len() <= MOST_SLICES).unwrap_or(1)
     }
 
-    /// Cut what follows packet `at` into the messages of one system call.
+    /// Divide the packets from `at` on into the messages of one system call.
     pub(super) fn cut(&self, mut at: usize, mode: SendMode) -> ([Group; CALLS], usize) {
         let mut groups = [Group::default(); CALLS];
         let (mut n, mut bytes) = (0, 0);
@@ -107,7 +108,7 @@ impl Packets<'_> {
     }
 }
 
-/// A control message saying how long each packet of a train is: header (16), 16-bit length, padding.
+/// A control message with the packet length of a train: header (16), 16-bit length, padding.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Segment {
@@ -115,7 +116,7 @@ struct Segment {
     length: u16,
 }
 
-/// One system call for all `groups`; returns how many of them the kernel took.
+/// One system call for all `groups`; returns how many of them the kernel accepted.
 pub(super) fn submit(
     fd: BorrowedFd<'_>,
     packets: Packets<'_>,
@@ -128,7 +129,7 @@ pub(super) fn submit(
         // SAFETY: mmsghdr is integers and pointers, for which zero is a value.
         let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
         let slices = packets.0.run(group.first, group.packets);
-        // An IoSlice is an iovec by the standard library's promise.
+        // The standard library guarantees that an IoSlice is an iovec.
         message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_hdr.msg_iovlen = slices.len() as _;
         if group.packets > 1 {

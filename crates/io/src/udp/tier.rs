@@ -1,4 +1,4 @@
-//! How to receive: the tier, and what is asked of the socket.
+//! Options for receiving: the tier, and the socket's settings.
 
 use crate::quantity::Size;
 use std::time::Duration;
@@ -22,16 +22,16 @@ pub enum Tier {
 pub struct UdpOptions {
     /// How packets are read from the kernel.
     pub tier: Tier,
-    /// Receive buffer to ask for, unless the address says `rcvbuf=`.
+    /// Receive buffer to request, unless the address has `rcvbuf=`.
     pub buffer: Size,
-    /// Share the port with other sockets: the kernel spreads senders over them.
+    /// Share the port with other sockets: the kernel distributes senders over them.
     pub reuse_port: bool,
-    /// Ask for the kernel's arrival times.
+    /// Request the kernel's arrival times.
     pub timestamps: bool,
     /// Spin this long in the kernel before sleeping.
     pub busy_poll: Option<Duration>,
-    /// While packets come fast, let them gather for at most this long, to be woken less often. Zero takes each at
-    /// once, at several times the CPU time.
+    /// At high rates, let packets gather for at most this long, to wake up less often. Zero receives each at once, at
+    /// several times the CPU time.
     pub gather: Duration,
 }
 

@@ -1,7 +1,7 @@
 """Skyhaul: receive and send telescope data at the rate the hardware allows.
 
-`skyhaul.spead` has streams, heaps and item groups of the SPEAD protocol, `skyhaul.recording` reads recordings on disks. The
-`skyhaul` command comes with this package.
+`skyhaul.spead` has streams, heaps and item groups of the SPEAD protocol; `skyhaul.recording` reads recordings on disks.
+The `skyhaul` command is in this package.
 """
 
 from ._native import VERSION as __version__

@@ -1,7 +1,7 @@
-"""Locks that a forked process does not wait for.
+"""Locks on which a forked process does not wait.
 
     parent   thread A holds the lock, thread B forks
-    child    thread B alone: nobody will release the copy of the lock
+    child    thread B only: no thread will release the copy of the lock
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from . import _native
 
 
 class Condition(threading.Condition):
-    """A condition that raises RuntimeError in a process forked from the one that made it. `what`: what users call the
-    thing it guards."""
+    """A condition that raises RuntimeError in a process forked from the one that made it. `what` names the guarded
+    object."""
 
     def __init__(self, what: str) -> None:
         super().__init__()

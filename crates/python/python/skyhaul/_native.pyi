@@ -1,4 +1,4 @@
-"""The compiled part. Programs use `skyhaul.spead`; the words here are what its documentation refers to."""
+"""The compiled part. Programs use `skyhaul.spead`, whose documentation refers to the descriptions here."""
 
 import builtins
 import os
@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeAlias, final
 import numpy.typing as npt
 from typing_extensions import Buffer, disjoint_base
 
-# What has the buffer protocol; before Python 3.12 type checkers do not know it of arrays.
+# Objects with the buffer protocol; before Python 3.12 type checkers do not know that arrays have it.
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
@@ -21,19 +21,19 @@ __all__ = [
 VERSION: str
 
 class Empty(Exception):
-    """Nothing came in the time given."""
+    """Nothing arrived within the timeout."""
 
 class Stopped(Exception):
-    """The stream has ended, and all of its heaps are taken."""
+    """The stream has ended, and all of its heaps have been taken."""
 
 class Full(BlockingIOError):
-    """As many heaps wait to be sent as may."""
+    """The send queue is full."""
 
 class Damaged(OSError):
     """A chunk of a recording is missing, damaged or unproven."""
 
 class Cancelled(OSError):
-    """Cancelled before all of it was sent."""
+    """Cancelled before everything was sent."""
 
 # (id, name, description, shape, format, NumPy header)
 _RawDescriptor: TypeAlias = tuple[int, str, str, list[int | None], list[tuple[str, int]], str | None]
@@ -48,10 +48,10 @@ def write_descriptor(
     address_bits: int = 48, bug_compat: int = 0,
 ) -> bytes: ...  # fmt: skip
 def unpack_bits(data: _Buffer, format: list[tuple[str, int]], elements: int) -> bytearray:
-    """Values of packed fields, as packed records of this machine's byte order: what a NumPy structured array holds."""
+    """Unpack bit fields into packed records in native byte order, as in a NumPy structured array."""
 
 def pack_bits(records: _Buffer, format: list[tuple[str, int]], elements: int) -> bytes:
-    """The way back."""
+    """The inverse of `unpack_bits`."""
 
 @final
 class Bytes(Buffer):
@@ -63,11 +63,10 @@ class Bytes(Buffer):
 
 @final
 class Heap:
-    """A heap: its payload where it was received, and what is known about it."""
+    """A heap: its payload in place, and its properties."""
 
     @property
-    def counter(self) -> int:
-        """Its number."""
+    def counter(self) -> int: ...
     @property
     def address_bits(self) -> int:
         """Bits of an immediate value or address: 48 for SPEAD-64-48."""
@@ -76,56 +75,56 @@ class Heap:
         """Whether nothing is missing."""
     @property
     def received(self) -> int:
-        """Bytes that came."""
+        """Bytes received."""
     @property
     def size(self) -> int | None:
-        """Bytes of the payload, if a packet told."""
+        """Size of the payload in bytes, if a packet stated it."""
     @property
     def length(self) -> int:
-        """Bytes of the payload: its size, or up to the last byte that came."""
+        """Length of the payload in bytes: its size, or up to the last byte received."""
     @property
     def missing(self) -> list[tuple[int, int]]:
-        """Bytes of the payload that did not come (they are zero), as pairs of start and end."""
+        """Missing bytes of the payload (they are zero), as pairs of start and end."""
     @property
     def sender(self) -> str:
-        """Address and port of who sent its first packet."""
+        """Address and port of the sender of its first packet."""
     @property
     def first(self) -> int:
-        """When its first packet came: nanoseconds since 1970."""
+        """Arrival of its first packet: nanoseconds since 1970."""
     @property
     def last(self) -> int:
-        """When its last packet came."""
+        """Arrival of its last packet."""
     @property
     def cause(self) -> str:
-        """Why it was handed on: complete, window, timeout or finish."""
+        """Why it was delivered: complete, window, timeout or finish."""
     @property
     def payload(self) -> Bytes:
         """The payload: an object with the buffer protocol."""
     def items(self) -> list[_RawItem]:
-        """Its items: (id, immediate, value, start, stop); the last two say where the bytes of others lie."""
+        """Its items: (id, immediate, value, start, stop); the last two are the place of addressed items in the payload."""
     def pointers(self) -> list[int]:
         """Its item pointers, each once, in order of arrival."""
     def descriptors(self, bug_compat: int = 0) -> list[_RawDescriptor]:
-        """Its descriptors. One that cannot be read is left out."""
+        """Its descriptors. Invalid ones are omitted."""
     def is_start_of_stream(self) -> bool: ...
     def is_end_of_stream(self) -> bool: ...
 
 @final
 class InprocQueue:
-    """A bounded queue of packets that streams of this process send to and receive from."""
+    """A bounded queue of packets between streams of this process."""
 
     def __new__(cls, limit: int = ...) -> Self: ...
     def push(self, packet: _Buffer, timeout: float | None = None) -> bool:
-        """Queue one packet; False if there was no room in time."""
+        """Queue one packet; False if there was no room within the timeout."""
     def as_sender(self, number: int) -> InprocQueue:
-        """The same queue, whose packets pushed from here come from sender `number`."""
+        """The same queue; packets pushed to it come from sender `number`."""
     def close(self) -> None:
-        """No more packets come; what is queued is still received."""
+        """Close the queue; queued packets can still be received."""
     @property
     def closed(self) -> bool: ...
     @property
     def waiting(self) -> int:
-        """Packets that wait to be received."""
+        """Number of queued packets."""
 
 # Unix second and frame number.
 _Time: TypeAlias = tuple[int, int]
@@ -140,7 +139,7 @@ class Recording:
         """The scan's label."""
     @property
     def state(self) -> str:
-        """How its recorder is: live, ended, interrupted or unindexed."""
+        """State of its recorder: live, ended, interrupted or unindexed."""
     @property
     def missing_disks(self) -> list[Any]:
         """Disks of the recording that were not given."""
@@ -149,10 +148,10 @@ class Recording:
         """Its datastreams: name, bytes of a frame, frames per second, format."""
     @property
     def findings(self) -> list[tuple[str, Any, str]]:
-        """What was found amiss by names, lengths and indexes alone: verdict, path, text."""
+        """Problems found from names, lengths and indexes, without reading data: verdict, path, text."""
 
     def reader(self, stream: int, missing: str, verify: bool = True, follow: bool = False) -> ChunkReader:
-        """Read a datastream, by its place in `streams`."""
+        """Read a datastream, by its index in `streams`."""
 
 @final
 class ChunkReader:
@@ -167,7 +166,7 @@ class ChunkReader:
 
 @final
 class Gaps:
-    """What a reader of a recording meets."""
+    """The gaps found by a reader of a recording."""
 
     def since(
         self, first: int = 0
@@ -180,27 +179,28 @@ class ReceiveConfig:
 
     | argument | is |
     |---|---|
-    | `window` | heaps under construction at a time, for each substream; one more, and the oldest ends |
+    | `window` | heaps under construction in each substream; if one more begins, the oldest ends |
     | `substreams` | heaps are divided by counter modulo this (by sender, with `key="sender"`) |
-    | `in_order` | refuse a packet that is not the next of its heap, as spead2 does by default |
-    | `unsized_heaps` | accept heaps that do not tell their size |
-    | `largest` | bytes of the largest heap |
-    | `heap_timeout` | seconds from a heap's first packet to its end, at most; None: no limit |
+    | `in_order` | reject a packet that is not the next of its heap, as spead2 does by default |
+    | `unsized_heaps` | accept heaps that do not state their size |
+    | `largest` | maximum size of a heap in bytes |
+    | `heap_timeout` | maximum time in seconds from a heap's first packet to its end; None: no limit |
     | `key` | "counter"; or "sender": heaps of different senders may have the same counter |
-    | `stop` | "first" stop item ends the stream, "never", or after so many senders sent one |
-    | `idle_timeout`, `deadline` | the stream ends after so many seconds without a packet, once one came, or since its start |
-    | `heap_limit`, `byte_limit` | the stream ends after so much was handed on |
-    | `start_at` | heaps with a smaller counter are refused |
-    | `incomplete` | hand on incomplete heaps too |
-    | `ring` | heaps that may wait to be taken |
-    | `full` | then: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
-    | `overflow` | bytes of finished heaps that a reader of UDP holds with "wait" before it stops reading (at most 1024 heaps) |
-    | `memory` | bytes for heaps, those that the program still holds included |
-    | `remember`, `remember_for` | finished heaps whose late packets are known, and for how many seconds |
-    | `runs` | separate ranges of one heap that are kept apart |
-    | `senders` | senders that are told apart |
+    | `stop` | the stream ends at the "first" stop item, "never" by one, or after this number of senders have sent one |
+    | `idle_timeout`, `deadline` | the stream ends after this many seconds without a packet (once one arrived), or after
+    its start |
+    | `heap_limit`, `byte_limit` | the stream ends after it has delivered this many heaps or bytes |
+    | `start_at` | heaps with a smaller counter are rejected |
+    | `incomplete` | deliver incomplete heaps too |
+    | `ring` | maximum number of queued heaps |
+    | `full` | if the ring is full: "wait" stops reading, "refuse" drops and counts, "auto" waits except for UDP |
+    | `overflow` | bytes of finished heaps that a UDP reader holds with "wait" before it stops reading (at most 1024 heaps) |
+    | `memory` | bytes for heaps, including those that the program still holds |
+    | `remember`, `remember_for` | number of finished heaps whose late packets are recognised, and for how many seconds |
+    | `runs` | maximum number of separate ranges tracked in one heap |
+    | `senders` | maximum number of senders distinguished |
     | `cpus` | processors for the readers' threads |
-    | `name` | for threads and statistics |
+    | `name` | name of threads and in statistics |
     | `explicit_start` | readers wait for `start()` |
     """
 
@@ -235,7 +235,7 @@ class ReceiveConfig:
     ) -> Self: ...
 @disjoint_base
 class ReceiveStream:
-    """A stream of heaps from any number of readers. The arguments are those of `ReceiveConfig`."""
+    """A stream of heaps, from any number of readers. The arguments are those of `ReceiveConfig`."""
 
     def __new__(cls, **config: Any) -> Self: ...
     def add_udp(
@@ -250,11 +250,11 @@ class ReceiveStream:
     ) -> str:
         """Listen on a UDP address ("10.0.0.1:7148"), or join a multicast group on `interface`, of one `source` only.
 
-        Returns the address, with the port that the system chose if 0 was asked for. `buffer` is the socket's, in bytes.
-        With `feedback`, senders that ask are told what comes, for their rate "auto"; not for a group.
+        Returns the address, with the port chosen by the system if it was 0. `buffer` is the socket's, in bytes. With
+        `feedback`, the stream reports to senders with the rate "auto"; not for a group.
         """
     def add_udp_fd(self, fd: int, *, feedback: bool = False) -> str:
-        """Take the datagrams of a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
+        """Receive from a bound UDP socket. The descriptor is duplicated, so the socket may be closed."""
     def add_tcp(
         self,
         address: str,
@@ -266,16 +266,16 @@ class ReceiveStream:
     ) -> str:
         """Listen on a TCP address. Returns the address.
 
-        `connections`: accept so many, and end when they are closed. Without it any number may come, and the reader ends
-        with the last one that is open, or, with `end_with_last=False`, never. A silent connection is given up after
-        twice `keepalive` seconds without a sign of life.
+        `connections`: accept this many, and end when they are closed. Without it, any number is accepted, and the
+        reader ends with the last open one, or, with `end_with_last=False`, never. A connection without any response is
+        closed after twice `keepalive` seconds.
         """
     def add_tcp_fd(
         self, fd: int, *, connections: int | None = None, end_with_last: bool = True, keepalive: float = 10.0
     ) -> str:
-        """Take connections of a listening TCP socket, or the bytes of a connected one. The descriptor is duplicated."""
+        """Accept connections of a listening TCP socket, or receive from a connected one. The descriptor is duplicated."""
     def add_bytes(self, data: _Buffer) -> None:
-        """Read packets that lie in memory one after the other. The object is kept until they are read."""
+        """Read consecutive packets in memory. `bytes` are kept until they are read; other, mutable objects are copied."""
     def add_pcap(self, path: str | os.PathLike[str], port: int | None = None) -> None:
         """Read the UDP packets of a capture file, or those to one port."""
     def add_recording(
@@ -286,43 +286,43 @@ class ReceiveStream:
         verify: bool = True,
         follow: bool = False,
     ) -> Gaps:
-        """Read a datastream of a recording, by its place in `streams`. What is missing is in the `Gaps` as it is met."""
+        """Read a datastream of a recording, by its index in `streams`. Missing parts are in the returned `Gaps`."""
     def add_inproc(self, queue: InprocQueue) -> None:
-        """Take the packets of a queue, until it is closed."""
+        """Receive the packets of a queue, until it is closed."""
     def start(self) -> None:
-        """Let the readers begin, with `explicit_start`."""
+        """Start the readers, with `explicit_start`."""
     def stop(self) -> None:
-        """End the stream. Heaps that wait can still be taken."""
+        """End the stream. Queued heaps can still be taken."""
     def get(self, timeout: float | None = None) -> Heap:
-        """The next heap. Raises `Empty` after `timeout` seconds, `Stopped` when the stream has ended and none is left."""
+        """The next heap. Raises `Empty` after `timeout` seconds, `Stopped` when the stream has ended and no heap is left."""
     def __iter__(self) -> Self: ...
     def __next__(self) -> Heap: ...
     def get_many(self, most: int, timeout: float | None = None, bytes: int = ...) -> list[Heap]:
-        """At least one heap, as `get`, and more if they are there: up to `most`, of about `bytes` together."""
+        """At least one heap, as `get`, and more if they are queued: up to `most`, of about `bytes` together."""
     def fileno(self) -> int:
-        """A descriptor that is readable while a heap waits, or the stream has ended. It stays the stream's."""
+        """A file descriptor that is readable while a heap is queued, or the stream has ended. The stream owns it."""
     def waiting(self) -> int:
-        """Heaps that wait to be taken."""
+        """Number of queued heaps."""
     def stats(self) -> dict[str, Any]:
-        """Every counter: of the stream, and in `readers` of each reader."""
+        """Every counter of the stream; in `readers`, those of each reader."""
     @property
     def forked(self) -> bool:
         """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
     @property
     def capacity(self) -> int:
-        """Heaps that may wait."""
+        """Maximum number of queued heaps."""
     @property
     def name(self) -> str: ...
 
 @final
 class Chunk:
-    """Memory into which heaps are placed: a writable array to be filled, or one that was."""
+    """Memory into which heaps are placed: a writable array to fill, or a filled one."""
 
     def __new__(cls, data: _Buffer, heaps: int, extra: int = 0) -> Self:
-        """A chunk of this array, for so many heaps, with so many bytes of notes."""
+        """A chunk with the array `data`, for `heaps` heaps, with `extra` bytes of notes."""
     @property
     def data(self) -> Any:
-        """The array it was made of. Where a heap is not present, whatever was there before."""
+        """Its array. The place of a missing heap has its previous content."""
     @property
     def id(self) -> int:
         """Its number."""
@@ -330,20 +330,20 @@ class Chunk:
     def stream_id(self) -> int: ...
     @property
     def heaps(self) -> int:
-        """Heaps that are present."""
+        """Number of heaps present."""
     @property
     def bytes(self) -> int:
         """Their bytes."""
     @property
     def present(self) -> builtins.bytes:
-        """A byte for each heap: 1 if all of it is there."""
+        """One byte per heap: 1 if it is complete."""
     @property
     def extra(self) -> builtins.bytes:
-        """What the rule noted of each heap."""
+        """The notes of each heap."""
 
 @final
 class PlaceFunction:
-    """A compiled function that says where heaps go, and the items that it is told: see `skyhaul._place`."""
+    """A compiled function that places heaps, and the items that it gets: see `skyhaul._place`."""
 
     def __new__(cls, address: int, context: int | None, kept: object, items: list[int]) -> Self: ...
 
@@ -353,7 +353,7 @@ class OpenChunk:
 
     def __new__(cls, data: _Buffer, present: _Buffer, extra: _Buffer | None = None) -> Self: ...
     def close(self) -> None:
-        """Nobody writes to it any more when this returns."""
+        """End all writes to it."""
 
 @final
 class Placer:
@@ -361,11 +361,11 @@ class Placer:
 
     def __new__(cls, function: PlaceFunction, largest: list[bool], extra: int, payload: int) -> Self: ...
     def run(self, stream: ReceiveStream) -> int:
-        """Place heaps until one belongs to a chunk that is not open: its number. Raises Stopped at the end."""
+        """Place heaps until one belongs to a chunk that is not open; returns its number. Raises Stopped at the end."""
     def proceed(self, chunk: OpenChunk | None, oldest: int) -> None:
-        """What was asked for; None: the window is past it. Chunks before `oldest` get nothing more."""
+        """Supply the requested chunk; None if the window is past it. Chunks before `oldest` are finished."""
     def counts(self) -> list[int]:
-        """The statistics by now."""
+        """The statistics so far."""
 
 @disjoint_base
 class ChunkStream:
@@ -413,30 +413,30 @@ class ChunkStream:
     def add_bytes(self, data: _Buffer, *, stream: int = 0) -> None: ...
     def add_inproc(self, queue: InprocQueue, *, stream: int = 0) -> None: ...
     def add_free(self, chunk: Chunk) -> None:
-        """Give a chunk to be filled: a new one, or one that was got and is done with."""
+        """Add a chunk to be filled: a new one, or one from `get` that is no longer used."""
     def get(self, timeout: float | None = None) -> Chunk:
         """The next chunk. Raises `Empty` after `timeout` seconds, `Stopped` when all streams have ended."""
     def fileno(self) -> int:
-        """A descriptor that is readable while a chunk waits, or all streams have ended. It stays the stream's."""
+        """A file descriptor that is readable while a chunk is queued, or all streams have ended. The stream owns it."""
     def start(self) -> None: ...
     def stop(self) -> None: ...
     @property
     def forked(self) -> bool:
         """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
     def stats(self) -> dict[str, Any]:
-        """Counters of the chunks, and in `streams` those of each stream."""
+        """Counters of the chunks; in `streams`, those of each stream."""
     @property
     def streams(self) -> int: ...
 
 @final
 class SendHeap:
-    """A heap to be sent. The bytes of its items are read when it is sent, from where they lie."""
+    """A heap to be sent. The bytes of its items are not copied, but read when it is sent."""
 
     def __new__(cls, address_bits: int = 48) -> Self: ...
     def add_item(self, id: int, data: _Buffer) -> None:
-        """Add an item of the bytes of an object (one run in C order), which is kept."""
+        """Add an item with the bytes of an object (one run in C order), which is kept."""
     def add_immediate(self, id: int, value: int) -> int:
-        """Add an item whose value is in its pointer. Returns its number, for `set_immediate`."""
+        """Add an immediate item. Returns its index, for `set_immediate`."""
     def set_immediate(self, index: int, value: int) -> None:
         """Change the value of an immediate item."""
     def add_start(self) -> None: ...
@@ -454,7 +454,7 @@ class SendHeap:
     def length(self) -> int:
         """Bytes of its payload."""
     def packets(self, counter: int, max_packet: int = 1472, split: str = "full") -> list[bytes]:
-        """All packets it is sent as."""
+        """All its packets."""
 
 @final
 class Batch:
@@ -465,7 +465,7 @@ class Batch:
 
 @final
 class SendConfig:
-    """How a stream sends, whatever its transport."""
+    """Settings of a sending stream of any transport."""
 
     def __new__(
         cls,
@@ -508,28 +508,28 @@ class SendStream:
     ) -> SendStream: ...
     @staticmethod
     def udp_fd(fd: int, targets: list[str], config: SendConfig) -> SendStream:
-        """From an unconnected socket of the program; the descriptor is duplicated, so the socket may be closed."""
+        """Send from an unconnected socket of the program; the descriptor is duplicated, so the socket may be closed."""
     @staticmethod
     def tcp_fd(fd: int, config: SendConfig) -> SendStream:
-        """Over a connected socket of the program; the descriptor is duplicated, so the socket may be closed."""
+        """Send over a connected socket of the program; the descriptor is duplicated, so the socket may be closed."""
     @staticmethod
     def inproc(queues: list[InprocQueue], config: SendConfig) -> SendStream: ...
     @staticmethod
     def bytes(config: SendConfig) -> SendStream: ...
     def taken(self) -> builtins.bytes:
-        """What was sent into memory so far."""
+        """The bytes sent to memory so far."""
     def send(
         self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
     ) -> int: ...
     def send_heaps(self, batch: Batch, round_robin: bool = False) -> int: ...
     def queue(self, batch: Batch, round_robin: bool = False, done: Wake | None = None) -> Ticket:
-        """Leave heaps to the stream's own thread, which sets `done` when all are sent or have failed."""
+        """Queue heaps for the stream's thread, which sets `done` when all are sent or have failed."""
     def set_counter_sequence(self, first: int, step: int) -> None: ...
     def set_rate(self, rate: float) -> None: ...
     def rate(self) -> int:
         """Bits per second now."""
     def progress(self) -> list[tuple[int, str, int, int, str]]:
-        """With the rate "auto", for each destination: rate, phase, reports, packets lost, words."""
+        """With the rate "auto", for each destination: rate, phase, reports, packets lost, description."""
     def flush(self, timeout: float | None = None) -> bool: ...
     def cancel(self) -> None: ...
     def close(self) -> None: ...
@@ -542,7 +542,7 @@ class SendStream:
 
 @final
 class Owner:
-    """The process that made this, as the owner of what users call `what`."""
+    """The current process, as the owner of an object called `what` in error messages."""
 
     def __new__(cls, what: str) -> Self: ...
     def check(self) -> None:
@@ -550,21 +550,21 @@ class Owner:
 
 @final
 class Ticket:
-    """Heaps that were queued: when they are sent, and how that went."""
+    """Queued heaps, and the result of sending them."""
 
     def done(self) -> bool:
         """Whether all are sent or have failed."""
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for that; False if the time was over."""
+        """Wait until they are done; False after the timeout."""
     def result(self) -> int:
-        """Wait for it; the bytes on the wire, or what went wrong."""
+        """Wait until they are done; returns the bytes on the wire, or raises the error."""
 
 @final
 class Wake:
-    """A descriptor that becomes readable when heaps were sent or have failed, for event loops."""
+    """A file descriptor that becomes readable when heaps are sent or have failed, for event loops."""
 
     def __new__(cls) -> Self: ...
     def fileno(self) -> int:
-        """The descriptor. It stays this object's."""
+        """The file descriptor, owned by this object."""
     def clear(self) -> None:
         """Make it unreadable."""

@@ -1,4 +1,4 @@
-"""Functions that were compiled to say where heaps go, from whatever compiled them.
+"""Compiled place functions, from any compiler.
 
     place = scipy.LowLevelCallable(function.ctypes)      function = numba.cfunc(...)(...)
     place = function                                     numba.cfunc, or a function of a ctypes library
@@ -7,14 +7,14 @@
 The function is `void (void *place, size_t size)`, or has the user data as a third argument. `place` points to
 
     packet, packet_size      0, 0
-    items                    int64_t *: the values of the items asked for, in that order; -1 where there is none
-    chunk_id                 int64_t, to be set; -1, as it is, for a heap that is not wanted
-    heap_index, heap_offset  size_t, to be set: the heap's number in its chunk, and its first byte there
+    items                    int64_t *: the values of the requested items, in that order; -1 for a missing one
+    chunk_id                 int64_t, to be set; initially -1, which discards the heap
+    heap_index, heap_offset  size_t, to be set: the heap's index in its chunk, and its first byte there
     batch_stats              uint64_t *: statistics to be added to (skyhaul.spead2 only)
-    extra                    uint8_t *: notes of the heap, to be written; extra_offset and extra_size say where and how many
+    extra uint8_t *: notes of the heap, to be written; extra_offset and extra_size give their place and length
     extra_offset, extra_size size_t, to be set
 
-It is called from threads of the stream's, without the global lock. What it answers is checked before a byte is written.
+It is called from threads of the stream, without the GIL. Its results are checked before a byte is written.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _THREE = b"void (void *, size_t, void *)"
 
 
 class PlaceData(ctypes.Structure):
-    """What the function gets."""
+    """The argument of the function."""
 
     _fields_ = (
         ("packet", ctypes.c_void_p),
@@ -47,7 +47,7 @@ class PlaceData(ctypes.Structure):
 
 
 def native(place: Any, items: Sequence[int]) -> _native.PlaceFunction:
-    """The function, to be told these items. TypeError or ValueError if it is none of the kinds above."""
+    """The function, with the ids of its items. TypeError or ValueError if it is not one of the kinds above."""
     address, context = _resolved(place)
     return _native.PlaceFunction(address, context, place, list(items))
 
@@ -60,7 +60,7 @@ def _resolved(place: Any) -> tuple[int, int | None]:
         return place.address, None
     if isinstance(place, ctypes._CFuncPtr):  # type: ignore[attr-defined]
         return ctypes.cast(place, ctypes.c_void_p).value or 0, None
-    hint = "hint: a scipy.LowLevelCallable, a numba.cfunc, or a function of a ctypes library"
+    hint = "hint: use a scipy.LowLevelCallable, a numba.cfunc, or a function of a ctypes library"
     raise TypeError(f"a place function must be compiled, not {place!r}; {hint}")
 
 
@@ -71,8 +71,8 @@ def _of_capsule(place: tuple[Any, ...]) -> tuple[int, int | None]:
 
 
 def capsule_of(place: tuple[Any, ...]) -> tuple[Any, bytes]:
-    """The capsule with which a tuple begins, and its signature. IndexError, TypeError or ValueError if it is another."""
-    # A LowLevelCallable is a tuple that does not want to be indexed.
+    """The capsule at the front of a tuple, and its signature. IndexError, TypeError or ValueError if it is invalid."""
+    # A LowLevelCallable is a tuple whose own indexing does not work.
     capsule = tuple.__getitem__(place, 0)
     if type(capsule).__name__ != "PyCapsule":
         raise TypeError(f"a place callback begins with a capsule, not {capsule!r}")

@@ -1,9 +1,9 @@
-"""Telling an event loop what became of heaps that were queued on a stream.
+"""Reports the results of queued heaps to an event loop.
 
     stream's thread ─ sends ─▶ descriptor ─▶ loop ─▶ told(ticket), in the order in which heaps were queued
 
-The stream's thread touches the descriptor only. It never calls Python: a thread that did so while the interpreter ends would
-be killed in the middle of it, and the process with it.
+The stream's thread only sets the descriptor. It never calls Python: CPython kills a thread that does so while the
+interpreter ends, and with it the process.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Told = Callable[[_native.Ticket], object]
 
 
 class Watch:
-    """What one loop waits for on one stream. The loop watches the descriptor while there is something."""
+    """The queued heaps of one loop on one stream. The loop watches the descriptor while there are any."""
 
     def __init__(self) -> None:
         self._wake = _native.Wake()
@@ -53,7 +53,7 @@ class Watch:
                 loop.remove_reader(self._wake.fileno())
 
     def tell(self) -> None:
-        """Tell of all that is done."""
+        """Report everything that is done."""
         while self._queued and self._queued[0][0].done():
             ticket, told = self._queued.popleft()
             told(ticket)
@@ -72,5 +72,5 @@ class Watches:
         return watch
 
     def closed(self) -> list[Watch]:
-        """Those of loops that were closed, which tell nobody any more."""
+        """Those of closed loops, which are not reported any more."""
         return [watch for loop, watch in list(self._of.items()) if loop.is_closed()]

@@ -1,4 +1,4 @@
-"""Recordings on disks: chunk by chunk, each proven before it is given.
+"""Recordings on disks, chunk by chunk, each verified before it is returned.
 
 ```python
 from skyhaul import recording
@@ -8,8 +8,8 @@ for chunk in scan.streams[0].chunks():
     use(chunk.data)             # whole frames with their headers
 ```
 
-A chunk is given when its bytes are what its index record says, wherever on the disks they lie. What is missing, damaged
-or unproven raises `Damaged`, unless the caller asks for something else; it is then in `gaps`:
+A chunk is returned if its bytes match its index record, on whichever disk they are. A missing, damaged or unproven
+chunk raises `Damaged`, unless `missing` says otherwise; it is then in `gaps`:
 
 ```python
 chunks = scan.streams[0].chunks(missing="fill")     # frames marked invalid in its place; "skip" leaves it out
@@ -19,7 +19,7 @@ if chunks.gaps:
     print(*chunks.gaps, sep="\\n")
 ```
 
-A stream that ends without an exception and without gaps was given whole, to its last byte.
+A stream that ends without an exception and without gaps is complete, to its last byte.
 
 A recording of SPEAD gives heaps:
 
@@ -55,19 +55,19 @@ class Gap:
     first: int
     """Its first chunk."""
     end: int
-    """One past its last chunk: equal to `first` where it is none of known chunks."""
+    """One past its last chunk; equal to `first` if no chunk of it is known."""
     lack: str
     """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end or ambiguous."""
     start_time: Time | None
     """Unix second and frame number of its first frame, or of the last one before it."""
     end_time: Time | None
-    """Unix second and frame number of its last frame, or of the first one behind it."""
+    """Unix second and frame number of its last frame, or of the first one after it."""
     length: int | None
-    """How many bytes it is long, as far as that can be told."""
+    """Its length in bytes, if known."""
     instead: str
-    """What is given in its place: left_out, filled or as_it_is."""
+    """What is returned in its place: left_out, filled or as_it_is."""
     text: str
-    """All of this in words."""
+    """A description of all this."""
 
     def __str__(self) -> str:
         return self.text
@@ -75,14 +75,14 @@ class Gap:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something amiss that names, lengths and indexes alone tell."""
+    """A problem found from names, lengths and indexes, without reading data."""
 
     verdict: str
-    """How bad: whole or holes (no harm), unproven, damaged."""
+    """Severity: whole or holes (harmless), unproven, damaged."""
     path: str | None
     """The file it is about."""
     text: str
-    """What it is."""
+    """Description."""
 
 
 class Damaged(_native.Damaged):
@@ -98,12 +98,12 @@ class Damaged(_native.Damaged):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Whole frames of a stream, one after the other."""
+    """Consecutive whole frames of a stream."""
 
     number: int
-    """Its number; of fill, the first number of the gap."""
+    """Its number; for fill, the first number of the gap."""
     filled: bool
-    """Made in the place of what is missing: frames marked invalid, in pieces of at most 4 MiB."""
+    """Whether it fills a gap: frames marked invalid, in pieces of at most 4 MiB."""
     data: bytes
     """The frames, with their headers."""
     start_time: Time | None
@@ -130,16 +130,16 @@ class Chunks(Iterator[Chunk]):
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps met so far; after the end, all of them."""
+        """The gaps so far; after the end, all of them."""
         self._gaps += [Gap(*raw) for raw in self._reader.gaps(len(self._gaps))]
         return list(self._gaps)
 
 
 class Heaps(Iterator[recv.Heap]):
-    """The heaps of a stream, in order of arrival. Those that did not come whole have `complete` false."""
+    """The heaps of a stream, in order of arrival. Incomplete ones have `complete` false."""
 
     def __init__(self, recording: _native.Recording, at: int, missing: str, verify: bool, follow: bool) -> None:
-        # What is recorded of a heap lies together: the next one ends it.
+        # The packets of a heap are contiguous in a recording: the next heap ends it.
         self._stream = recv.Stream(
             window=1, heap_timeout=None, remember=0, stop="never", incomplete=True, name="recording"
         )
@@ -158,7 +158,7 @@ class Heaps(Iterator[recv.Heap]):
 
     @property
     def gaps(self) -> list[Gap]:
-        """The gaps met so far, which may be ahead of the heaps; after the end, all of them."""
+        """The gaps so far, which may be ahead of the heaps; after the end, all of them."""
         self._gaps += [Gap(*raw) for raw in self._met.since(len(self._gaps))]
         return list(self._gaps)
 
@@ -171,24 +171,25 @@ class Stream:
         self.name, self.frame_bytes, self.frames_per_second, self.format = recording.streams[at]
 
     def __repr__(self) -> str:
-        return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes a frame>"
+        return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes per frame>"
 
     def chunks(
         self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
     ) -> Chunks:
         """Its chunks in order.
 
-        `missing` says what to do where one is missing, damaged or unproven. `verify=False` gives damaged and unproven
-        chunks as they lie (they are gaps all the same). `follow` waits for what is still to be recorded.
+        `missing`: what to do for a missing, damaged or unproven chunk. `verify=False` returns damaged and unproven
+        chunks as they are (they are still gaps). `follow` waits for data that are still being recorded.
         """
         return Chunks(self._recording.reader(self._at, missing, verify, follow))
 
     def heaps(
         self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
     ) -> Heaps:
-        """Its heaps in order of arrival, where it was recorded from SPEAD; the arguments are those of `chunks`."""
+        """Its heaps in order of arrival, if it was recorded from SPEAD; the arguments are those of `chunks`."""
         if self.format != "spead":
-            raise ValueError(f"{self.name}: no recording of SPEAD but of {self.format or 'an unknown format'}; hint: chunks()")
+            hint = "hint: use chunks()"
+            raise ValueError(f"{self.name}: not a recording of SPEAD but of {self.format or 'an unknown format'}; {hint}")
         return Heaps(self._recording, self._at, missing, verify, follow)
 
 
@@ -211,7 +212,7 @@ class Recording:
 
     @property
     def state(self) -> str:
-        """How its recorder is: live, ended, interrupted or unindexed."""
+        """State of its recorder: live, ended, interrupted or unindexed."""
         return self._native.state
 
     @property
@@ -221,11 +222,11 @@ class Recording:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is amiss by names, lengths and indexes alone. No data are read for it: `skyhaul check` does that."""
+        """Problems found from names, lengths and indexes. No data are read; use `skyhaul check` for that."""
         found = self._native.findings
         return [Finding(verdict, None if path is None else str(path), text) for verdict, path, text in found]
 
 
 def open(disks: _Disks, name: str) -> Recording:
-    """Open the scan `name` on `disks`: the directories that were given to the recorder, mounted anywhere."""
+    """Open the scan `name` on `disks`: the recorder's directories, mounted anywhere."""
     return Recording(disks, name)

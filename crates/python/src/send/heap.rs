@@ -1,4 +1,4 @@
-//! Heaps to be sent, and several of them together.
+//! Heaps to be sent, and batches of them.
 
 use crate::buffer::Sent;
 use crate::descriptor::flavour;
@@ -10,7 +10,7 @@ use skyhaul::spead::send::{Heap, HeapOptions, Split};
 use skyhaul::wire::spead::id;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A heap to be sent. The bytes of its items are read when it is sent, from where they lie.
+/// A heap to be sent. The bytes of its items are not copied, but read when it is sent.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct SendHeap(Mutex<Arc<Heap>>);
 
@@ -19,7 +19,7 @@ impl SendHeap {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As it is now: later changes are not seen by who sends it.
+    /// A snapshot: later changes do not affect a send.
     pub(super) fn now(&self) -> Arc<Heap> {
         self.lock().clone()
     }
@@ -34,14 +34,14 @@ impl SendHeap {
         Ok(Self(Mutex::new(Arc::new(Heap::new(flavour(address_bits)?)))))
     }
 
-    /// Add an item of the bytes of an object, which is kept.
+    /// Add an item with the bytes of an object, which is kept.
     fn add_item(&self, #[pyo3(from_py_with = whole)] id: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         not_of_the_packet(id)?;
         let data = Arc::new(Sent::of(data)?);
         Arc::make_mut(&mut self.lock()).add_item(id, data).map_err(wrong)
     }
 
-    /// Add an item whose value is in its pointer. Returns its number, for `set_immediate`.
+    /// Add an immediate item. Returns its index, for `set_immediate`.
     fn add_immediate(
         &self,
         #[pyo3(from_py_with = whole)] id: u64,
@@ -98,7 +98,7 @@ impl SendHeap {
         self.lock().payload_bytes()
     }
 
-    /// All packets it is sent as.
+    /// All its packets.
     #[pyo3(signature = (counter, max_packet = 1472, split = "full"))]
     fn packets<'py>(
         &self,
@@ -119,11 +119,11 @@ impl SendHeap {
     }
 }
 
-/// Items that every packet has of its own would be there twice, and the heap another one.
+/// Reject the items that every packet has itself; they would be repeated, and change the heap.
 fn not_of_the_packet(id: u64) -> PyResult<()> {
     match id {
         id::HEAP_COUNTER | id::HEAP_SIZE | id::HEAP_OFFSET | id::PAYLOAD_LENGTH => {
-            Err(wrong(format!("item {id:#x} is the packet's own; hint: an id from 0x1000 on")))
+            Err(wrong(format!("item {id:#x} is reserved for packets; hint: an id from 0x1000 on")))
         }
         _ => Ok(()),
     }
@@ -141,10 +141,10 @@ pub(super) fn split_of(word: &str) -> PyResult<Split> {
     }
 }
 
-/// A heap of a batch as Python gives it: the heap, its counter, its destination, its rate.
+/// A heap of a batch from Python: the heap, its counter, its destination, its rate.
 type Given<'py> = (Bound<'py, SendHeap>, Option<u64>, usize, Option<f64>);
 
-/// Heaps to be sent together, any number of times: what Python needs not prepare again.
+/// Heaps to be sent together, any number of times, prepared only once.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Batch(Vec<(Py<SendHeap>, HeapOptions)>);
 
@@ -171,7 +171,7 @@ impl Batch {
     }
 }
 
-/// A counter that was asked for is not cut to the bits that there are.
+/// Reject a counter that would have to be truncated.
 pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
     let most = heap.flavour().max_value();
     match counter {
@@ -185,10 +185,11 @@ pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
 
 pub(super) fn bits_per_second(rate: f64) -> PyResult<u64> {
     if !(0.0..1e18).contains(&rate) {
-        let why = format!("rate is {rate}; hint: bits per second, such as 8e9, or 0 for as fast as possible");
+        let why =
+            format!("rate is {rate}; hint: bits per second, for example 8e9, or 0 for as fast as possible");
         return Err(PyValueError::new_err(why));
     }
-    // Less than one is not none, which is no limit.
+    // Rounded up, because 0 means no limit.
     Ok(rate.ceil() as u64)
 }
 

@@ -1,4 +1,4 @@
-//! How a stream sends: the keywords of Python, checked.
+//! Settings of a sending stream: the keywords of Python, checked.
 
 use super::heap::{bits_per_second, split_of};
 use crate::config::{bindable, unknown};
@@ -9,12 +9,12 @@ use skyhaul::core::control::ControlConfig;
 use skyhaul::spead::send::{PacketSize, SendConfig};
 use std::time::Duration;
 
-/// How a stream sends, whatever its transport.
+/// Settings of a sending stream of any transport.
 #[pyclass(frozen, module = "skyhaul._native", name = "SendConfig")]
 pub(crate) struct Settings(pub(super) SendConfig);
 
 impl Settings {
-    /// Whether receivers steer the rate.
+    /// Whether receivers control the rate.
     pub(super) fn is_auto(&self) -> bool {
         self.0.auto.is_some()
     }
@@ -23,7 +23,7 @@ impl Settings {
 #[pymethods]
 impl Settings {
     /// `packet`: bytes of a packet, 0 for each heap as one packet; or `payload`: payload bytes of each packet. `rate`:
-    /// bits per second, 0 for as fast as possible, "auto" for what receivers with `feedback` say: from `rate_start`,
+    /// bits per second, 0 for as fast as possible, "auto" for control by receivers with `feedback`: from `rate_start`,
     /// between the two `rate_bounds`.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is a keyword of its own in Python")]
@@ -45,7 +45,7 @@ impl Settings {
     ) -> PyResult<Self> {
         if max_heaps == 0 {
             return Err(PyValueError::new_err(
-                "max_heaps is 0: none could be queued; hint: max_heaps=1 or more",
+                "max_heaps is 0: no heap could be queued; hint: max_heaps=1 or more",
             ));
         }
         cpu.map_or(Ok(()), |cpu| bindable(&[cpu]))?;
@@ -58,7 +58,7 @@ impl Settings {
             Rate::Auto => (0, Some(control(rate_start, rate_bounds)?)),
             Rate::Given(rate) if rate_start.is_none() && rate_bounds.is_none() => (rate, None),
             Rate::Given(_) => {
-                let text = "rate_start and rate_bounds steer a rate that is given; hint: rate='auto'";
+                let text = "rate_start and rate_bounds need the rate 'auto'; hint: rate='auto'";
                 return Err(PyValueError::new_err(text));
             }
         };
@@ -76,7 +76,7 @@ impl Settings {
     }
 }
 
-/// Where the rate "auto" begins, and between what it stays; a start that was not given follows the bounds.
+/// Start and bounds of the rate "auto"; the default start follows the bounds.
 fn control(start: Option<f64>, bounds: Option<(f64, f64)>) -> PyResult<ControlConfig> {
     let usual = ControlConfig::default();
     let (least, most) = match bounds {
@@ -106,7 +106,7 @@ impl<'py> FromPyObject<'_, 'py> for Rate {
     fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         match given.extract::<&str>() {
             Ok("auto") => Ok(Self::Auto),
-            Ok(word) => Err(unknown("rate", word, "bits per second, such as 8e9, or 'auto'")),
+            Ok(word) => Err(unknown("rate", word, "bits per second, for example 8e9, or 'auto'")),
             Err(_) => Ok(Self::Given(bits_per_second(given.extract()?)?)),
         }
     }

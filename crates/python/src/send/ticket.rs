@@ -1,4 +1,4 @@
-//! Tickets of what was queued, and what wakes an event loop.
+//! Tickets of queued heaps, and the wake-up of event loops.
 
 use crate::errors::failed;
 use crate::process::Here;
@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A descriptor that becomes readable when heaps were sent or have failed, for event loops. The thread that sends them
-/// calls nothing of Python's.
+/// A file descriptor that becomes readable when heaps are sent or have failed, for event loops. The sending thread does
+/// not call Python.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Wake(pub(super) Here<Arc<skyhaul::io::wake::Wake>>);
 
@@ -21,7 +21,7 @@ impl Wake {
         Ok(Self(Here::new("descriptor", Arc::new(skyhaul::io::wake::Wake::new()?))))
     }
 
-    /// The descriptor. It stays this object's.
+    /// The file descriptor, owned by this object.
     fn fileno(&self) -> PyResult<i32> {
         Ok(self.0.get()?.as_fd().as_raw_fd())
     }
@@ -32,7 +32,7 @@ impl Wake {
     }
 }
 
-/// Heaps that were queued: when they are sent, and how that went.
+/// Queued heaps, and the result of sending them.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Ticket(pub(super) Here<send::Ticket>);
 
@@ -43,7 +43,7 @@ impl Ticket {
         Ok(self.0.get()?.poll().is_some())
     }
 
-    /// Wait for that; False if the time was over.
+    /// Wait until they are done; False after the timeout.
     #[pyo3(signature = (timeout = None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
         let ticket = self.0.get()?;
@@ -51,7 +51,7 @@ impl Ticket {
         Ok(wait::in_slices(py, wait::seconds(timeout)?, step)?.is_some())
     }
 
-    /// Wait for it; the bytes on the wire, or what went wrong.
+    /// Wait until they are done; returns the bytes on the wire, or raises the error.
     fn result(&self, py: Python<'_>) -> PyResult<u64> {
         let ticket = self.0.get()?;
         let step = |wait: Duration| ticket.wait(Some(wait));

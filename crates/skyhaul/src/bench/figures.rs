@@ -1,21 +1,21 @@
-//! What came out: of a run, of all runs of a candidate, of all.
+//! Results of a run, of all runs of a candidate, and of all candidates.
 
 use super::options::What;
 use serde::{Deserialize, Serialize};
 
-/// Median, least and most of some runs.
+/// Median, minimum and maximum of some runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The middle one.
+    /// Median.
     pub median: f64,
-    /// The least.
+    /// Minimum.
     pub min: f64,
-    /// The most.
+    /// Maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// Of these values; zeros where there are none.
+    /// The spread of these values; zeros if there are none.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
@@ -33,7 +33,7 @@ pub struct Run {
     pub bits_per_second: f64,
     /// Packets per second.
     pub packets_per_second: f64,
-    /// Packets sent that did not come to their place.
+    /// Packets sent but not placed.
     pub lost: u64,
     /// Packets sent.
     pub sent: u64,
@@ -41,7 +41,7 @@ pub struct Run {
     pub receive_cpu: f64,
     /// CPU seconds of the sending thread for 10⁹ bytes, without waiting.
     pub send_cpu: f64,
-    /// CPU seconds of the whole process for 10⁹ bytes, waiting included.
+    /// CPU seconds of the whole process for 10⁹ bytes, including waiting.
     pub process_cpu: f64,
 }
 
@@ -52,7 +52,7 @@ pub struct Row {
     pub size: usize,
     /// The candidate.
     pub candidate: String,
-    /// How it worked, in words.
+    /// A description of its method.
     pub how: String,
     /// Bits per second of datagram payload.
     pub bits_per_second: Spread,
@@ -68,13 +68,13 @@ pub struct Row {
     pub send_cpu: Spread,
     /// CPU seconds of the whole process for 10⁹ bytes.
     pub process_cpu: Spread,
-    /// Its rate by that of the reference in the same round: the bare loop, or fio.
+    /// Ratio of its rate to that of the reference in the same round: the bare loop, or fio.
     pub rate_ratio: Option<Spread>,
-    /// Its CPU (receiving for receivers, else sending) by that of the reference in the same round.
+    /// Ratio of its CPU time (receiving for receivers, else sending) to that of the reference in the same round.
     pub cpu_ratio: Option<Spread>,
     /// Every run, in the order of the rounds.
     pub runs: Vec<Run>,
-    /// Why it was left out, where it was.
+    /// Why it was skipped, if it was.
     pub skipped: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct BenchReport {
     pub what: What,
     /// Kind of load, in words.
     pub load: String,
-    /// How the senders gave packets.
+    /// How the senders passed packets to the kernel.
     pub sender: String,
     /// Seconds of each run.
     pub seconds: f64,
@@ -102,7 +102,7 @@ pub struct BenchReport {
     pub interrupted: bool,
 }
 
-/// A run, how it went in words.
+/// A run, with a description of its method.
 pub(super) struct Ran {
     pub(super) run: Run,
     pub(super) how: String,

@@ -1,4 +1,4 @@
-//! What sender and receiver of a benchmark exchange, and when the sender may continue.
+//! Flow control between sender and receiver of a benchmark.
 
 use super::Stop;
 use super::options::{Load, WINDOW};
@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 /// Shared by both ends.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Bytes that the receiver has taken.
+    /// Bytes received.
     pub(super) received: Line<AtomicU64>,
-    /// Bytes that may be sent in all, where something behind the receiver sets the limit.
+    /// Total of bytes that may be sent, if a stage after the receiver limits it.
     pub(super) limit: Line<AtomicU64>,
     /// The sender has ended.
     pub(super) done: AtomicBool,
 }
 
-/// A cache line of its own: what one CPU writes must not slow down what the other reads.
+/// A separate cache line, so that writes of one CPU do not slow down reads of the other.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Line<T>(pub(super) T);
 
 /// How long a closed loop waits for bytes that may be lost.
 const GIVE_UP: Duration = Duration::from_millis(200);
-/// A paced sender that is later than this does not catch up.
+/// A paced sender with a greater delay does not catch up.
 const LATE: Duration = Duration::from_millis(1);
 
 /// Holds a sender back, and measures how long it was held.
@@ -46,7 +46,7 @@ impl Throttle {
         Self { flow, load, stop, due: Instant::now(), sent: 0, forgiven: 0, waited: Duration::ZERO }
     }
 
-    /// Return when `bytes` more may be sent, or all is to end.
+    /// Return when `bytes` more may be sent, or the run ends.
     #[inline]
     pub(super) fn wait(&mut self, bytes: u64) {
         if let Load::Rate(rate) = self.load {
@@ -72,7 +72,7 @@ impl Throttle {
             std::hint::spin_loop();
             let limit = self.flow.limit.0.load(Ordering::Relaxed);
             if limit > 0 && self.sent + bytes > limit {
-                // What is behind the receiver needs this CPU, and much longer.
+                // The stage after the receiver needs this CPU, and takes much longer.
                 std::thread::sleep(Duration::from_micros(50));
             } else if start.elapsed() > GIVE_UP {
                 self.forgiven = self.sent.saturating_sub(self.flow.received.0.load(Ordering::Relaxed));

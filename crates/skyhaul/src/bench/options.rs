@@ -1,4 +1,4 @@
-//! What is measured, how hard, and where.
+//! Options of a benchmark.
 
 use super::Stop;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Bytes on their way before a closed loop's sender waits.
+/// Bytes in flight before a closed loop's sender waits.
 pub const WINDOW: u64 = 1 << 20;
 
 /// What is measured.
@@ -22,10 +22,10 @@ pub enum What {
     Record,
 }
 
-/// How hard.
+/// Kind of load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// As fast as nothing is lost.
+    /// As fast as possible without loss.
     Closed,
     /// Bits per second of datagram payload.
     Rate(u64),
@@ -33,22 +33,22 @@ pub enum Load {
     Search,
 }
 
-/// What to measure, and where.
+/// Options of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// What.
+    /// What is measured.
     pub what: What,
-    /// Bytes of a datagram, each measured in turn; rounded down to what VDIF can have (a multiple of 8).
+    /// Bytes of a datagram, each measured in turn; rounded down to a multiple of 8, as VDIF requires.
     pub sizes: Vec<usize>,
     /// How long each run lasts.
     pub time: Duration,
-    /// How often each candidate has its turn.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How hard.
+    /// Kind of load.
     pub load: Load,
-    /// Candidates by name; empty takes all that suit.
+    /// Candidates by name; empty: all that are suitable.
     pub candidates: Vec<String>,
-    /// Whether senders give trains; else single packets.
+    /// Whether senders send trains; else single packets.
     pub gso: bool,
     /// Address to receive on.
     pub address: IpAddr,
@@ -56,17 +56,17 @@ pub struct BenchOptions {
     pub networks: Option<(String, String)>,
     /// Processors of the sender and the receiver.
     pub cpus: (usize, usize),
-    /// Bytes that packets are placed into, over and over.
+    /// Bytes of the memory into which packets are placed repeatedly.
     pub memory: usize,
     /// Where to record.
     pub directory: Option<PathBuf>,
     /// Bytes of each recording.
     pub record_bytes: u64,
-    /// Ends it early: the report then holds what was measured until then.
+    /// Ends it early; the report then has the results until then.
     pub stop: Stop,
 }
 
-/// What was asked for cannot be measured.
+/// The error for options that cannot be measured.
 pub(super) fn wrong(text: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }

@@ -1,4 +1,4 @@
-//! The packets that every candidate gets: VDIF frames of a telescope that never ends, numbered by VTP.
+//! The packets for all candidates: an endless stream of VDIF frames, numbered by VTP.
 
 use super::options::wrong;
 use skyhaul_core::wire::header::Order;
@@ -9,9 +9,9 @@ use std::io;
 /// Sequence number, and full VDIF header.
 const NUMBER: usize = 8;
 const HEADERS: usize = NUMBER + 32;
-/// Bytes of packets kept ready: they fit no L2, as a telescope's do not.
+/// Bytes of prepared packets: more than an L2 cache, as from a telescope.
 const READY: usize = 8 << 20;
-/// Frames in a second: so many that a second outlasts a benchmark at most sizes.
+/// Frames per second: so many that a second outlasts a benchmark at most sizes.
 const FRAMES_PER_SECOND: u64 = 4_000_000;
 /// The reference epoch, and with it the first second: 2026-01-01.
 const EPOCH: u32 = 52;
@@ -25,7 +25,7 @@ pub(super) fn size(size: usize) -> io::Result<usize> {
     Ok(payload + HEADERS)
 }
 
-/// Contiguous packets, numbered as they are requested.
+/// Contiguous packets, numbered when they are requested.
 #[derive(Debug)]
 pub(super) struct Packets {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Packets {
         Ok(Self { bytes: packet.repeat((READY / size).max(1)), size, at: 0, next: 0 })
     }
 
-    /// The next `count` packets, or fewer at the end of what is kept ready.
+    /// The next `count` packets, or fewer at the end of the prepared ones.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
         let most = self.bytes.len() / self.size;
         if self.at == most {

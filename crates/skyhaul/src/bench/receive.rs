@@ -23,10 +23,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a receiving thread saw.
+/// Results of a receiving thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Received {
-    /// Packets in their place.
+    /// Packets placed.
     pub(super) packets: u64,
     pub(super) bytes: u64,
     /// From the first packet to the last.
@@ -35,7 +35,7 @@ pub(super) struct Received {
     pub(super) how: String,
 }
 
-/// What a sending thread did.
+/// Results of a sending thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Given {
     pub(super) packets: u64,
@@ -61,7 +61,7 @@ fn once(options: &BenchOptions, candidate: &str, size: usize, load: Load) -> io:
     Ok(account(given?, &received, thread::process_cpu_time() - process))
 }
 
-/// Both ends' figures in one.
+/// Combine the figures of both ends.
 pub(super) fn account(given: Given, received: &Received, process: Duration) -> Ran {
     let seconds = received.wall.as_secs_f64().max(1e-9);
     let per_gb = |cpu: Duration, bytes: u64| cpu.as_secs_f64() * 1e9 / (bytes.max(1) as f64);
@@ -83,19 +83,19 @@ pub(super) fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a thread of the benchmark panicked"))
 }
 
-/// Where receivers listen: the port is the system's choice.
+/// Where receivers listen, on a port chosen by the system.
 pub(super) fn listen(options: &BenchOptions) -> Endpoint {
     let address = SocketAddr::new(options.address, 0);
     Endpoint::udp(address)
 }
 
-/// Put this thread where it belongs. A CPU that cannot be had makes figures only less steady.
+/// Move this thread to its network and CPU. If the CPU is not available, figures are only less steady.
 pub(super) fn settle(cpu: usize, network: Option<&String>) -> io::Result<()> {
     let _ = thread::pin(cpu);
     network.map_or(Ok(()), |name| enter_network(name))
 }
 
-/// A receiver that is ready, and where it listens.
+/// Start a receiver; returns when it is ready, with its address.
 pub(super) fn start_receiver(
     options: &BenchOptions,
     candidate: &str,
@@ -128,7 +128,7 @@ pub(super) fn start_receiver(
     })?;
     match address.recv() {
         Ok(address) => Ok((at.at(address), thread)),
-        // It ended before it was ready, so it tells why.
+        // It ended before it was ready; its error tells why.
         Err(_) => Err(join(thread)?.err().unwrap_or_else(|| io::Error::other("no receiver"))),
     }
 }
@@ -192,7 +192,7 @@ fn bare(
     Ok(all)
 }
 
-/// The real path: source, learner, layout, assembly, slots of a pool. Finished blocks go straight back.
+/// The real path: source, learner, layout, assembly, slots of a pool. Finished blocks return to the pool at once.
 fn engine(
     at: &Endpoint,
     tier: Tier,
@@ -268,7 +268,7 @@ pub(super) fn give(
     join(start_giver(options, to, size, load, flow, give)?)?
 }
 
-/// A thread that sends bare packets: for the requested time, or the bytes of a recording.
+/// Start a thread that sends bare packets, for the requested time, or the bytes of a recording.
 pub(super) fn start_giver(
     options: &BenchOptions,
     to: Endpoint,

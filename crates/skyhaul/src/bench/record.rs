@@ -1,8 +1,8 @@
-//! One recording to one disk, and what `fio` writes there.
+//! One recording to one disk, compared with `fio`.
 //!
-//! The sender waits for the disk: never more than a quarter of the memory is not durable yet, so the disk decides the
-//! rate and nothing is lost. The clock runs from the first packet until the last byte is durable and indexed, as
-//! `fio` with `end_fsync` counts.
+//! The sender waits for the disk: at most a quarter of the memory is not durable yet, so the disk sets the rate and
+//! nothing is lost. The time is from the first packet until the last byte is durable and indexed, as with `end_fsync` of
+//! `fio`.
 
 use super::Stop;
 use super::figures::Ran;
@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Memory of the recorder: the usual.
+/// Memory of the recorder: the default.
 const POOL: PoolOptions = PoolOptions { total_bytes: 4 << 30, block_bytes: 16 << 20, shared: false };
-/// Bytes that may be sent before they are durable: a block is kept until then, to be written elsewhere if need be.
+/// Bytes that may be sent before they are durable: a block is kept until then, in case it must be written elsewhere.
 const AHEAD: u64 = POOL.total_bytes / 4;
 /// Bytes of the sequence number, which is not recorded.
 const NUMBER: u64 = 8;
@@ -49,7 +49,7 @@ pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::R
     }
 }
 
-/// Counts what passes, for the sender to see.
+/// Counts the bytes that pass, for the sender.
 struct Counted {
     inner: UdpSource,
     flow: Arc<Flow>,
@@ -78,7 +78,7 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     let mut receiver = ReceiverOptions { cpus: vec![options.cpus.1], ..ReceiverOptions::default() };
     let mut drain = None;
     if forward {
-        // No CPU has that number: the other host is nowhere in particular.
+        // No CPU has this number: the other host is not bound to one.
         let other = BenchOptions { cpus: (options.cpus.0, usize::MAX), ..options.clone() };
         let (at, thread) = start_receiver(&other, "drain", size, &onward)?;
         receiver.forward = vec![at];
@@ -144,10 +144,10 @@ fn how(report: &RecordReport, onward: Option<&Received>, given: &Given) -> Strin
     text
 }
 
-/// Run a program to its end, or until it is to stop, when it is killed.
+/// Run a program to its end, or kill it at a requested stop.
 fn output(command: &mut Command, stop: &Stop) -> io::Result<Output> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    // Read meanwhile, so that what it says finds room.
+    // Read meanwhile, so that its output does not block.
     let all = |from: Option<Box<dyn Read + Send>>| {
         std::thread::spawn(move || {
             let mut said = Vec::new();
@@ -168,7 +168,7 @@ fn output(command: &mut Command, stop: &Stop) -> io::Result<Output> {
     Ok(Output { status, stdout: join(stdout)??, stderr: join(stderr)?? })
 }
 
-/// What the usual tool writes in one piece, past the page cache, until it is durable.
+/// A single sequential write with fio, past the page cache, until it is durable.
 fn fio(directory: &Path, bytes: u64, stop: &Stop) -> io::Result<Ran> {
     let file = directory.join("skyhaul_bench.fio");
     let arguments = [
@@ -181,7 +181,7 @@ fn fio(directory: &Path, bytes: u64, stop: &Stop) -> io::Result<Ran> {
         "--direct=1",
         &format!("--size={bytes}"),
         "--end_fsync=1",
-        // One process, so that to end it ends all of it.
+        // A single process, so that killing it ends everything.
         "--thread",
         "--output-format=json",
     ];

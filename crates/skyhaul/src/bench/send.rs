@@ -1,4 +1,4 @@
-//! One run of one sender against a receiver that throws everything away.
+//! One run of one sender against a receiver that discards everything.
 
 use super::Stop as End;
 use super::figures::Ran;
@@ -98,7 +98,7 @@ fn start_sender(
     Ok((thread, how))
 }
 
-/// A supply that has a batch more whenever the flow has room for it.
+/// A supply that provides a batch whenever the flow has room for it.
 struct Held {
     stream: SynthSupply,
     throttle: Throttle,

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends a measurement. Clones are the same; every thread of a run looks at it.
+/// Ends a measurement. Clones share one flag, which every thread of a run checks.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
@@ -27,7 +27,7 @@ impl Stop {
 }
 
 impl From<Arc<AtomicBool>> for Stop {
-    /// A flag set elsewhere, such as by a signal handler.
+    /// A flag set elsewhere, for example by a signal handler.
     fn from(flag: Arc<AtomicBool>) -> Self {
         Self(flag)
     }

@@ -1,12 +1,12 @@
-//! The receiver's side: count what arrived from each sender, answer its marks, hand on only the data.
+//! The receiver's side: counts packets of each sender, answers its marks, and passes on only the data.
 //!
 //! ```text
-//!   train from a sender   │ packet │ packet │ packet │ mark │        counted, then answered: 3 more of yours came
-//!   handed on             │ packet │ packet │ packet │
+//!   train from a sender   │ packet │ packet │ packet │ mark │        counted, then answered: 3 more packets arrived
+//!   passed on             │ packet │ packet │ packet │
 //! ```
 //!
-//! A sender is known from its first mark on; others cost one comparison for each train. Limits: [`SENDERS`] senders, of
-//! which one that was silent for some seconds gives way to a new one; a report to a sender at most every millisecond.
+//! A sender is known from its first mark on; others cost one comparison per train. Limits: [`SENDERS`] senders, of which
+//! one that was silent for some seconds is replaced by a new one; at most one report per sender and millisecond.
 
 use skyhaul_core::wire::feedback::{self, Echo, Mark, Message, Report, State};
 use skyhaul_io::source::{Source, SourceStats, Train};
@@ -18,42 +18,42 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Most senders that are answered at a time.
+/// Maximum number of senders answered at a time.
 pub const SENDERS: usize = 64;
-/// A sender that was silent for so long gives way to a new one.
+/// A sender that was silent for this long may be replaced by a new one.
 const SILENT: Duration = Duration::from_secs(3);
-/// Between two reports to one sender.
+/// Minimum time between two reports to one sender.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a stream reports to its senders about itself, set by its parts; all counts are since the start.
+/// State of a stream for reports to its senders; all counts are since the start.
 #[derive(Debug, Default)]
 pub struct Gauge {
-    /// Packets refused because memory ran out.
+    /// Packets rejected because memory ran out.
     pub no_memory: AtomicU64,
-    /// Packets or finished heaps refused since the reader is too slow.
+    /// Packets or finished heaps dropped because the reader is too slow.
     pub ring_full: AtomicU64,
-    /// How full the ring of finished heaps is, of 1000.
+    /// Fill level of the ring of finished heaps, in thousandths.
     pub ring_fill: AtomicU64,
 }
 
-/// What a receiver answered.
+/// Counters of a receiver's feedback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedbackStats {
-    /// Senders that are known now.
+    /// Senders known now.
     pub senders: usize,
     /// Marks received.
     pub marks: u64,
-    /// Datagrams that look like marks and are none.
+    /// Datagrams that look like marks but are invalid.
     pub refused: u64,
     /// Reports sent.
     pub reports: u64,
-    /// Reports for which there was no room, or no way.
+    /// Reports that could not be sent.
     pub unsent: u64,
     /// Marks of new senders when there were [`SENDERS`] already.
     pub too_many: u64,
 }
 
-/// A sender that asks.
+/// A sender that requests feedback.
 #[derive(Debug)]
 struct Asker {
     address: SocketAddr,
@@ -79,20 +79,20 @@ pub struct FeedbackSender {
 }
 
 impl FeedbackSender {
-    /// Answer through `replier`; `gauge` says how the stream behind fares.
+    /// Answer through `replier`; `gauge` has the state of the stream.
     #[must_use]
     pub fn new(replier: Replier, gauge: Arc<Gauge>) -> Self {
         let (askers, stats) = (Vec::with_capacity(SENDERS), FeedbackStats::default());
         Self { replier, gauge, start: Instant::now(), askers, last: None, kernel_drops: 0, stats }
     }
 
-    /// What was answered so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> FeedbackStats {
         FeedbackStats { senders: self.askers.len(), ..self.stats }
     }
 
-    /// Count a train, answer its marks, and hand on the rest. Returns how many packets were handed on.
+    /// Count a train, answer its marks, and pass on the rest. Returns the number of packets passed on.
     pub fn sift(&mut self, train: &Train<'_>, each: &mut dyn FnMut(Train<'_>)) -> usize {
         self.kernel_drops += u64::from(train.dropped);
         let asker = self.whose(train.sender);
@@ -101,7 +101,7 @@ impl FeedbackSender {
             each(*train);
             return train.count();
         }
-        // What lies between marks is handed on as trains of its own.
+        // Packets between marks are passed on as separate trains.
         let (mut at, mut from, mut handed, mut dropped) = (0, 0, 0, train.dropped);
         let mut hand = |this: &mut Self, asker: Option<usize>, bytes: &[u8]| {
             if !bytes.is_empty() {
@@ -182,7 +182,7 @@ impl FeedbackSender {
         }
     }
 
-    /// The sender's place in the table; a new session counts from nothing.
+    /// The sender's place in the table; a new session starts its counts at 0.
     fn admit(&mut self, mark: &Mark, from: &SocketAddr, now: Instant) -> Option<usize> {
         let new = Asker {
             address: *from,
@@ -239,7 +239,7 @@ fn may_have_marks(train: &Train<'_>) -> bool {
     last == feedback::LEN || train.stride == feedback::LEN
 }
 
-/// A source that answers the marks among what it hands on.
+/// A source that answers the marks among its packets.
 pub struct Answering<S: Source = UdpSource> {
     source: S,
     feedback: FeedbackSender,
@@ -249,7 +249,7 @@ impl Answering<UdpSource> {
     /// Answer from the port of `source`.
     ///
     /// # Errors
-    /// `source` is a multicast group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is free.
+    /// If `source` is a multicast group ([`InvalidInput`](io::ErrorKind::InvalidInput)), or no file descriptor is free.
     pub fn new(source: UdpSource, gauge: Arc<Gauge>) -> io::Result<Self> {
         let local = source.local();
         if local.ip().is_multicast() {
@@ -271,13 +271,13 @@ impl Answering<UdpSource> {
 }
 
 impl<S: Source> Answering<S> {
-    /// Answer marks among what any source gives, through `feedback`: around faults on purpose, for example.
+    /// Answer the marks of any source through `feedback`, for example around injected faults.
     #[must_use]
     pub fn around(source: S, feedback: FeedbackSender) -> Self {
         Self { source, feedback }
     }
 
-    /// What was answered so far.
+    /// The counters so far.
     #[must_use]
     pub fn feedback(&self) -> FeedbackStats {
         self.feedback.stats()

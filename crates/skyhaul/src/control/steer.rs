@@ -1,7 +1,7 @@
 //! The sender's side: marks among the data, reports from the same socket, the rate from the law.
 //!
-//! The thread that sends calls [`RateControl::poll`] after each train; most calls only look at the clock. A mark must
-//! lie where its counts are true, so no other thread can send it.
+//! The sending thread calls [`RateControl::poll`] after each train; most calls only read the clock. A mark must be sent
+//! exactly where its counts are valid, so no other thread can send it.
 
 use skyhaul_core::control::{ControlConfig, ControlStats, Controller, Phase, Report};
 use skyhaul_core::placement::Nanos;
@@ -13,11 +13,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::io::{self, IoSlice};
 use std::time::{Duration, Instant};
 
-/// Between two looks for reports.
+/// Minimum time between two reads of reports.
 const LOOK: Nanos = Nanos(1_000_000);
-/// Maximum number of reports read at a time; only a flood brings more.
+/// Maximum number of reports read at a time; more arrive only in a flood.
 const REPORTS: usize = 64;
-/// A report of a mark older than this is of no use.
+/// A report of an older mark is ignored.
 const OLDEST: Nanos = Nanos(10_000_000_000);
 
 /// The closed loop of one [`UdpSender`].
@@ -28,7 +28,7 @@ pub struct RateControl {
     session: u64,
     start: Instant,
     marks: u32,
-    /// What of the sender's own account is marks, in packets and bytes, and what was sent before the loop began.
+    /// Packets and bytes in the sender's counters that are marks, or were sent before the loop began.
     not_data: Option<(u64, u64)>,
     next_mark: Nanos,
     next_look: Nanos,
@@ -36,19 +36,19 @@ pub struct RateControl {
     receiver: Option<State>,
 }
 
-/// How a loop goes.
+/// State of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bits of datagram payload per second.
     pub rate: u64,
     /// What the law is doing.
     pub phase: Phase,
-    /// What happened so far.
+    /// The counters so far.
     pub stats: ControlStats,
 }
 
 impl std::fmt::Display for Progress {
-    /// For people: the rate, what the law is doing and why.
+    /// The rate, and the state of the law with its reason.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Progress { rate, phase, stats } = self;
         write!(f, "{:.3} Gb/s, {}", *rate as f64 / 1e9, phase.name())?;
@@ -67,7 +67,7 @@ impl std::fmt::Display for Progress {
 }
 
 impl RateControl {
-    /// A loop that has heard nothing, with a session of its own.
+    /// A loop before its first report, with a new session.
     #[must_use]
     pub fn new(config: &ControlConfig) -> Self {
         // The standard library seeds each of these from the system's randomness.
@@ -86,11 +86,11 @@ impl RateControl {
         }
     }
 
-    /// Send a mark if one is due, take the reports that came, and say at what rate to go on: bits of datagram payload
-    /// per second. Never waits. `sender` is always the same, and sends nothing but what is counted for this receiver.
+    /// Send a mark if one is due, process the reports that arrived, and return the rate in bits of datagram payload per
+    /// second. Never waits. `sender` must be the same in all calls, and send only to this receiver.
     ///
     /// # Errors
-    /// A fault that prevents sending there.
+    /// An error that prevents sending.
     pub fn poll(&mut self, sender: &mut UdpSender) -> io::Result<u64> {
         let now = self.now();
         if now >= self.next_look {
@@ -116,7 +116,7 @@ impl RateControl {
         self.control.phase()
     }
 
-    /// What happened so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> ControlStats {
         self.control.stats()
@@ -128,13 +128,13 @@ impl RateControl {
         self.refused
     }
 
-    /// What the receiver last said of itself.
+    /// The last state reported by the receiver.
     #[must_use]
     pub fn receiver(&self) -> Option<&State> {
         self.receiver.as_ref()
     }
 
-    /// How it goes.
+    /// The state of the loop.
     #[must_use]
     pub fn progress(&self) -> Progress {
         Progress { rate: self.rate(), phase: self.phase(), stats: self.stats() }
@@ -182,7 +182,7 @@ impl RateControl {
             return;
         };
         let time = Nanos(report.echo.mark_time);
-        // A mark of this session, of not long ago: nothing else may steer.
+        // Only reports of recent marks of this session are used.
         let ours = report.echo.session == self.session && time <= now && now.since(time) < OLDEST;
         if !ours {
             self.refused += 1;
@@ -193,7 +193,7 @@ impl RateControl {
     }
 }
 
-/// The loops of several senders that one schedule feeds: together they may go as fast as lets none of them lose.
+/// The loops of several senders that share one schedule: the total rate is limited so that none of them has loss.
 ///
 /// ```text
 ///   schedule ─▶ 1/2 of the bytes ─▶ sender 0, may send 3 Gb/s      all: min(3 / ½, 4 / ½) = 6 Gb/s
@@ -202,7 +202,7 @@ impl RateControl {
 #[derive(Debug)]
 pub struct Steering {
     loops: Vec<RateControl>,
-    /// What each sender had sent when shares were last computed, and its recent share of the bytes.
+    /// Bytes sent by each sender when shares were last computed, and its recent share of the bytes.
     bytes: Vec<u64>,
     shares: Vec<f64>,
     interval: Duration,
@@ -210,7 +210,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// Loops for so many senders.
+    /// Loops for `senders` senders.
     #[must_use]
     pub fn new(config: &ControlConfig, senders: usize) -> Self {
         let even = 1.0 / senders.max(1) as f64;
@@ -223,10 +223,10 @@ impl Steering {
         }
     }
 
-    /// [`RateControl::poll`] for each sender; the rate of all together. `senders` are always the same.
+    /// [`RateControl::poll`] for each sender; returns the total rate. `senders` must be the same in all calls.
     ///
     /// # Errors
-    /// A fault that prevents sending.
+    /// An error that prevents sending.
     pub fn poll(&mut self, senders: &mut [UdpSender]) -> io::Result<u64> {
         if self.loops.len() > 1 && self.looked.elapsed() >= self.interval {
             self.looked = Instant::now();
@@ -235,7 +235,7 @@ impl Steering {
         let mut all = f64::INFINITY;
         for ((sender, control), &share) in senders.iter_mut().zip(&mut self.loops).zip(&self.shares) {
             let rate = control.poll(sender)? as f64;
-            // One that gets next to nothing holds up nobody.
+            // A sender with a negligible share does not limit the others.
             if share > 1e-3 {
                 all = all.min(rate / share);
             }
@@ -266,7 +266,7 @@ impl Steering {
     }
 }
 
-/// How long until so many bytes may go at this rate: for loops that pace themselves.
+/// Time that `bytes` take at this rate, for loops that pace themselves.
 #[must_use]
 pub fn spacing(bytes: usize, bits_per_second: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 * 8.0 / bits_per_second.max(1) as f64)

@@ -1,13 +1,13 @@
-//! Who has a place among the streams when there are more senders than places.
+//! Admission of streams when there are more senders than places.
 //!
-//! Nobody can tell a hostile sender from an honest one by its packets; but a stream sends many, and steadily. So while
-//! places are free, whoever proves to be a stream has one. Then the poorest, by packets a second of the last quarter
-//! of a minute, gives way to a newcomer that sends at least twice as much. Nothing is lost by that: what the poorest
-//! sent is handed on as it stands, what the newcomer sent is held, and who gave way and still sends comes back as
+//! A hostile sender cannot be recognised by its packets, but a stream sends many, and steadily. So while places are free,
+//! every sender that proves to be a stream gets one. Then the poorest stream, by packets per second over the last quarter
+//! of a minute, is replaced by a newcomer that sends at least twice as much. Nothing is lost by that: the data of the
+//! poorest are delivered as they are, the newcomer's packets were held, and a replaced sender that still sends returns as
 //! soon as it is not the poorest.
 //!
-//! Memory goes the same way ([`share`]): the richest, as many as it has room for, may use all of the pool; the others
-//! leave free what those have not taken yet, and hand on early what they hold when it runs short.
+//! Memory is shared by the same rule ([`share`]): the richest, as many as fit, may use all of the pool; the others leave
+//! free what those may still need, and deliver early what they hold when memory runs short.
 
 use super::info::StreamInfo;
 use super::strangers::{LONG, rate};
@@ -18,18 +18,18 @@ use std::net::SocketAddr;
 
 /// How much richer than the poorest a newcomer must be.
 const RICHER: f64 = 2.0;
-/// Streams that may give way at once, and again each [`ONE_MORE`].
+/// Streams that may be replaced at once, plus one more each [`ONE_MORE`].
 const BURST: u32 = 32;
 /// See [`BURST`].
 const ONE_MORE: Nanos = Nanos(50_000_000);
-/// Blocks of the pool for each of the richest: what a window holds, and as much for what waits for the disks.
+/// Blocks of the pool for each of the richest: a window, and as much queued for the disks.
 const BLOCKS: usize = 4;
-/// Time between two occasions on which streams hand on early what they have.
+/// Minimum time between two early deliveries.
 const RELIEF: Nanos = Nanos(200_000_000);
-/// Time between two events of one kind.
+/// Minimum time between two events of one kind.
 const QUIET: Nanos = Nanos(10_000_000_000);
 
-/// A kind of event that may come often: one line for all of [`QUIET`].
+/// A frequent kind of event, reported once per [`QUIET`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Often {
     count: u64,
@@ -37,7 +37,7 @@ struct Often {
 }
 
 impl Often {
-    /// Count `more`; how many there were, when it is time to say so.
+    /// Count `more`; returns the count when it is due to be reported.
     fn add(&mut self, more: u64, now: Nanos) -> Option<u64> {
         self.count += more;
         let due = self.said.is_none_or(|said| now.since(said) >= QUIET);
@@ -48,17 +48,17 @@ impl Often {
     }
 }
 
-/// The rules, and what they decided.
+/// The admission rules and their state.
 #[derive(Debug)]
 pub(super) struct Places {
     most: usize,
-    /// Packets a second of the poorest, when last looked.
+    /// Packets per second of the poorest, when last evaluated.
     poorest: f64,
-    /// What memory a newcomer finds.
+    /// Memory available to a newcomer.
     bar: Bar,
-    /// When memory was made last.
+    /// When memory was last freed by early delivery.
     relieved: Nanos,
-    /// Streams that may give way now.
+    /// Streams that may be replaced now.
     tokens: u32,
     refilled: Nanos,
     refused: Often,
@@ -83,8 +83,7 @@ impl Places {
         }
     }
 
-    /// Whether it is worth looking for one that is poorer than a newcomer of this rate. One that sent plenty need not
-    /// wait for its turn.
+    /// Whether to search for a stream that is poorer than a newcomer of this rate. One that sent plenty need not wait.
     pub(super) fn may_claim(&mut self, rate: f64, plenty: bool, now: Nanos) -> bool {
         let more = now.since(self.refilled).0 / ONE_MORE.0;
         if more > 0 {
@@ -95,7 +94,7 @@ impl Places {
         (self.tokens > 0 || plenty) && rate >= RICHER * self.poorest
     }
 
-    /// Whether the poorest gives way to a newcomer.
+    /// Whether the poorest is replaced by a newcomer.
     pub(super) fn gives_way(&mut self, poorest: f64, newcomer: f64) -> bool {
         self.poorest = poorest;
         let richer = newcomer > 0.0 && newcomer >= RICHER * poorest;
@@ -105,7 +104,7 @@ impl Places {
         richer
     }
 
-    /// A stream gave way.
+    /// A stream was replaced.
     pub(super) fn gave_way(&mut self, info: &StreamInfo, packets: u64, newcomer: SocketAddr, now: Nanos) {
         if let Some(count) = self.gave_way.add(1, now) {
             self.event(
@@ -154,13 +153,13 @@ impl Places {
         self.events.push_back(Event::now(kind, None, text));
     }
 
-    /// The streams as they were last seen.
+    /// Update the state from the current streams.
     pub(super) fn look(&mut self, streams: &[Share], bar: Bar) {
         self.poorest = streams.iter().map(|s| s.rate).min_by(f64::total_cmp).unwrap_or(0.0);
         self.bar = bar;
     }
 
-    /// Whether memory is so short that all but the richest hand on what they have, not more than a few times a second.
+    /// Whether memory is so short that all but the richest must deliver early, at most a few times a second.
     pub(super) fn is_short(&mut self, free: usize, blocks: usize, now: Nanos) -> bool {
         let short = self.bar.leaves > 0 && free < blocks / BLOCKS && now.since(self.relieved) >= RELIEF;
         if short {
@@ -174,7 +173,7 @@ impl Places {
         if rate >= self.bar.rate { 0 } else { self.bar.leaves }
     }
 
-    /// Whether a newcomer of this rate finds memory, where `free` blocks are free.
+    /// Whether there is memory for a newcomer of this rate if `free` blocks are free.
     pub(super) fn has_memory(&self, rate: f64, free: usize) -> bool {
         free > self.leaves(rate)
     }
@@ -184,10 +183,10 @@ impl Places {
     }
 }
 
-/// What a stream sends and holds, and what it must leave of the pool.
+/// Rate and memory of a stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Share {
-    /// Packets a second.
+    /// Packets per second.
     pub(super) rate: f64,
     /// Blocks it holds.
     pub(super) held: usize,
@@ -197,34 +196,34 @@ pub(super) struct Share {
     pub(super) leaves: usize,
 }
 
-/// What a newcomer finds.
+/// Conditions for a newcomer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Bar {
-    /// Packets a second with which it is among the richest.
+    /// Packets per second with which it is among the richest.
     pub(super) rate: f64,
     /// Blocks of the pool that it must leave free otherwise.
     pub(super) leaves: usize,
 }
 
-/// How much richer one must be to take another's rank: equal streams do not change places all the time.
+/// How much richer a stream must be to take another's rank, so that equal streams do not alternate.
 const STAY: f64 = 1.5;
-/// Who is so much richer than the last of the richest finds memory when those have used theirs up: short streams that come
-/// in waves are each among the richest for a moment, and what they held waits for the disks.
+/// A newcomer richer by this factor gets memory even if the richest have used theirs up: short streams in waves are each
+/// among the richest for a moment, and their blocks are queued for the disks.
 const FAR_RICHER: f64 = 4.0;
 
-/// Divide a pool of `blocks` among streams of which each fills `window` blocks at a time.
+/// Divide a pool of `blocks` among streams that each fill `window` blocks at a time.
 pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar {
     let room = (blocks / BLOCKS).max(1);
     if streams.len() < room {
         streams.iter_mut().for_each(|stream| (stream.rich, stream.leaves) = (true, 0));
         return Bar::default();
     }
-    // Who is among the richest stays there for a while; the older stream first where two send the same.
+    // Hysteresis for the richest; the older stream first at equal rates.
     let worth = |share: &Share| if share.rich { share.rate * STAY } else { share.rate };
     let mut ranks: Vec<usize> = (0..streams.len()).collect();
     ranks.sort_by(|&a, &b| worth(&streams[b]).total_cmp(&worth(&streams[a])).then(a.cmp(&b)));
     let (rich, poor) = ranks.split_at(room);
-    // Also those who hold all they fill need the next block soon.
+    // Streams that hold their whole window need the next block soon too.
     let wanted: usize = rich.iter().map(|&at| window.saturating_sub(streams[at].held)).sum();
     let reserve = wanted.max(blocks / BLOCKS / 2);
     let last = rich.last().map_or(0.0, |&at| streams[at].rate);
@@ -238,18 +237,18 @@ pub(super) fn share(streams: &mut [Share], blocks: usize, window: usize) -> Bar 
     Bar { rate: last * STAY, leaves: reserve.max(1) }
 }
 
-/// How many packets a stream sent lately.
+/// The recent rate of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Worth {
     born: Nanos,
-    /// Packets, those of long ago counting less.
+    /// Packets, with exponential decay.
     lately: u64,
-    /// Packets that are in `lately`.
+    /// Packets included in `lately`.
     counted: u64,
     turned: Nanos,
 }
 
-/// Ticks in which what is counted fades to 1/e.
+/// Ticks in which the count decays to 1/e.
 const FADE: u64 = 288;
 /// A tick: all of [`LONG`] is [`FADE`] of them.
 const TICK: Nanos = Nanos(LONG.0 / FADE);
@@ -259,7 +258,7 @@ impl Worth {
         Self { born, lately: 0, counted: 0, turned: born }
     }
 
-    /// Time passes; `packets` came so far.
+    /// Update with `packets` received so far.
     pub(super) fn handle_timeout(&mut self, packets: u64, now: Nanos) {
         let ticks = now.since(self.turned).0 / TICK.0;
         if ticks == 0 {
@@ -273,7 +272,7 @@ impl Worth {
         self.counted = packets;
     }
 
-    /// Packets a second, lately.
+    /// Recent packets per second.
     pub(super) fn rate(&self, packets: u64, now: Nanos) -> f64 {
         rate(self.lately + (packets - self.counted), now.since(self.born))
     }

@@ -1,11 +1,11 @@
-//! Who may send: an allow-list of senders, ports and stations.
+//! Allow-list of senders, ports and stations.
 //!
 //! ```text
 //!   --from 10.1.0.0/16          any port of a network
 //!   --from 10.1.2.3             any port of a host
 //!   --from 10.1.2.3:5000-5010   some ports of it
-//!   --from [fd00::1]:5000       IPv6 with a port wants brackets
-//!   --from :5000                a port of anybody
+//!   --from [fd00::1]:5000       IPv6 with a port needs brackets
+//!   --from :5000                this port of any host
 //! ```
 
 use skyhaul_core::placement::Reject;
@@ -14,7 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Senders that are let in: addresses of a network, and their ports.
+/// Allowed senders: addresses of a network, and their ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// An address of the network, and how many leading bits of it count; `None` is any address.
@@ -22,7 +22,7 @@ pub struct Origin {
     ports: RangeInclusive<u16>,
 }
 
-/// Why a text is no [`Origin`].
+/// Why a text is not a valid [`Origin`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is no sender\nhint: write an address, a network or a port, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010, \
@@ -30,7 +30,7 @@ pub struct Origin {
 )]
 pub struct NoOrigin(String);
 
-/// The 128 bits that prefixes are counted in: IPv4 lies in `::ffff:0:0/96`.
+/// The 128 bits of an address; IPv4 is mapped to `::ffff:0:0/96`.
 fn bits(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(ip) => u128::from(ip.to_ipv6_mapped()),
@@ -80,7 +80,7 @@ fn split(text: &str) -> Option<(&str, Option<RangeInclusive<u16>>)> {
         };
     }
     match text.split_once(':') {
-        // More than one colon without brackets: IPv6, and no port.
+        // More than one colon without brackets: IPv6 without port.
         Some((address, list)) if !list.contains(':') => Some((address, Some(ports(list)?))),
         _ => Some((text, None)),
     }
@@ -117,17 +117,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Who may send.
+/// Allowed senders and stations.
 #[derive(Clone, Debug, Default)]
 pub struct Allow {
-    /// Senders; none named lets all in.
+    /// Senders; if empty, all are allowed.
     pub from: Vec<Origin>,
-    /// Stations as VDIF headers name them: two letters, or a number; none named lets all in.
+    /// Stations as in VDIF headers: two letters, or a number; if empty, all are allowed.
     pub stations: Vec<String>,
 }
 
 impl Allow {
-    /// Whether packets of `sender` are looked at at all.
+    /// Check that `sender` is allowed.
     ///
     /// # Errors
     /// [`Reject::NotAllowed`].
@@ -136,7 +136,7 @@ impl Allow {
         if admitted { Ok(()) } else { Err(Reject::NotAllowed) }
     }
 
-    /// Whether a stream of `station` is taken. One that names none is not, where stations are named.
+    /// Check that a stream of `station` is allowed. If stations are listed, a stream without one is not.
     ///
     /// # Errors
     /// [`Reject::NotAllowed`].

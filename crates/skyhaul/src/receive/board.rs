@@ -1,6 +1,6 @@
-//! What the receiving threads tell while they run: counters, notes, events, and the order to stop.
+//! State shared by the receiving threads: counters, notes, events, and the stop request.
 //!
-//! Apart from the threads: the receiver reads here what they write, and needs nothing else of them.
+//! Separate from the threads: the receiver reads here what they write, and needs nothing else from them.
 
 use super::tally::Tally;
 use crate::recording::Event;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 /// Events kept.
 const EVENTS: usize = 1000;
 
-/// What the threads tell while they run.
+/// State shared by the receiving threads.
 #[derive(Debug)]
 pub(super) struct Board {
     pub(super) stop: AtomicBool,
     pub(super) ended: AtomicUsize,
     packets: AtomicU64,
     bytes: AtomicU64,
-    /// When packets came first and last, in nanoseconds since the start; 0 if none did.
+    /// Arrival of the first and the last packet, in nanoseconds since the start; 0 if there was none.
     started: AtomicU64,
     last: AtomicU64,
     begun: Instant,
@@ -82,13 +82,13 @@ impl Board {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// When the first packet came, from the start.
+    /// Arrival of the first packet, from the start.
     pub(super) fn first_packet(&self) -> Option<Duration> {
         let first = self.started.load(Ordering::Relaxed);
         (first > 0).then(|| Duration::from_nanos(first))
     }
 
-    /// When the first and the last packet came, from the start.
+    /// Arrival of the first and the last packet, from the start.
     pub(super) fn span(&self) -> Option<(Duration, Duration)> {
         Some((self.first_packet()?, Duration::from_nanos(self.last.load(Ordering::Relaxed))))
     }
@@ -107,7 +107,7 @@ impl Board {
         self.told().notes.clone()
     }
 
-    /// Everything that was told so far.
+    /// Add everything so far to `report`.
     pub(super) fn add_to(&self, report: &mut ReceiveReport) {
         let told = self.told();
         for (tally, source) in told.live.iter().flatten() {

@@ -1,6 +1,6 @@
 //! One receiving thread's work, without the thread: trains in, finished parts out.
 //!
-//! Who may have a place among the streams is decided in [`admission`](super::admission); `engine/admit.rs` gives it.
+//! [`admission`](super::admission) decides which senders become streams; `engine/admit.rs` applies it.
 
 mod admit;
 
@@ -26,7 +26,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// What an engine works with.
+/// Options of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// How streams are recognised and placed.
@@ -35,21 +35,21 @@ pub struct EngineOptions {
     pub assembly: OrderedConfig,
     /// Data time to let through.
     pub gate: Gate,
-    /// Who may send.
+    /// Allowed senders and stations.
     pub allow: Allow,
-    /// Most senders followed at a time.
+    /// Maximum number of senders followed at a time.
     pub max_streams: usize,
-    /// Name of the place that is listened on.
+    /// Name of the listening address.
     pub listen: String,
     /// Make a stream of each VDIF thread of a sender, instead of one of all.
     pub split_threads: bool,
-    /// Keep what there is of sets of threads that were under way when a stream began or ended.
+    /// Keep incomplete sets of threads at the beginning and end of a stream.
     pub keep_partial_sets: bool,
     /// Numbers streams over all engines of a receiver.
     pub next_stream: Arc<AtomicU32>,
 }
 
-/// Senders of too few packets that are streams all the same when nothing else came.
+/// Maximum number of senders with too few packets that are accepted as streams if there is no other stream.
 const ALONE: usize = 8;
 /// Ranges of lost frames that all streams of an engine may keep together: 64 MiB.
 const LOSS_RANGES: u32 = 4 << 20;
@@ -67,7 +67,7 @@ pub struct Engine<K> {
     places: Places,
     streams: Vec<Placed>,
     splits: Vec<Split>,
-    /// Places in `streams` whose stream gave way.
+    /// Places in `streams` whose stream was replaced.
     free: Vec<usize>,
     past: Past,
     /// The sender of the last train, if it is a stream.
@@ -75,16 +75,16 @@ pub struct Engine<K> {
     refused: Tally,
     /// Ranges that may still be added to loss maps.
     loss_ranges: Arc<AtomicU32>,
-    /// Streams that the end has dealt with.
+    /// Streams already ended by [`finish`](Self::finish).
     ended: usize,
     /// Where heaps and events go.
     tables: Tables,
-    /// Who sent the last train, where only heaps or events are received.
+    /// Sender of the last train, if only heaps or events are received.
     only_keyed: Option<SocketAddr>,
 }
 
 impl<K: Sink> Engine<K> {
-    /// An engine that has heard of nobody.
+    /// An engine without senders.
     pub fn new(options: EngineOptions, pool: Pool, sink: K, tap: Option<Tap>) -> Self {
         let places = Places::new(options.max_streams);
         Self {
@@ -108,19 +108,19 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Receive heaps and events, too.
+    /// Receive heaps and events too.
     pub(super) fn with_objects(mut self, keyed: Keyed) -> Self {
-        // Where only one family is asked for, nothing has to be learned of its senders.
+        // If only one family is requested, its senders need not be learned.
         self.tables = Tables::new(Some(keyed), self.options.learn.format.family());
         self
     }
 
-    /// Whether all senders send heaps or events of the family that was asked for.
+    /// Whether all senders send heaps or events of the requested family.
     fn is_keyed(&self) -> bool {
         self.options.learn.format.family().is_some() && self.tables.any()
     }
 
-    /// Place the packets of a train that came at `now`.
+    /// Place the packets of a train that arrived at `now`.
     #[inline]
     pub fn handle_train(&mut self, train: &Train<'_>, now: Nanos) {
         let sender = *train.sender;
@@ -194,7 +194,7 @@ impl<K: Sink> Engine<K> {
             return self.run(route, train, now);
         }
         if self.is_keyed() {
-            // The table knows who may send.
+            // The table checks the sender.
             self.only_keyed = Some(sender);
             return self.feed(0, train);
         }
@@ -204,7 +204,7 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Hear a train of a stranger; what follows its conclusion runs as usual.
+    /// Process a train of an unknown sender; packets after a conclusion are placed as usual.
     fn study(&mut self, sender: SocketAddr, train: &Train<'_>, now: Nanos) {
         let mut packets = train.packets();
         while let Some(packet) = packets.next() {
@@ -226,7 +226,7 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// A packet that was held, or came with one that was.
+    /// Place a packet that was held, or arrived in the same train.
     fn one_of(&mut self, sender: SocketAddr, route: Route, packet: &[u8], now: Nanos) {
         match route {
             Route::Keyed(_) => self.run(route, &Train::single(packet, &sender), now),
@@ -239,7 +239,7 @@ impl<K: Sink> Engine<K> {
         self.refused.rejects.add_many(why, packets);
     }
 
-    /// Packets that came before anything was to be received.
+    /// Count packets that arrived before the begin time.
     pub fn handle_early(&mut self, train: &Train<'_>) {
         self.refuse_many(Reject::BeforeStart, train.count() as u64);
     }
@@ -255,7 +255,7 @@ impl<K: Sink> Engine<K> {
         (0..self.streams.len()).for_each(|at| self.drain(at));
     }
 
-    /// Hand on what is gathered. Call when no train waits.
+    /// Deliver what is gathered. Call it when no train is queued.
     pub fn flush(&mut self) {
         self.tables.looked();
         if let Some(tap) = &mut self.tap {
@@ -263,7 +263,7 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Retire what time has finished. Call a few times a second.
+    /// Retire the objects whose deadline has passed. Call it a few times a second.
     pub fn handle_timeout(&mut self, now: Nanos) {
         let (concluded, gone) = self.strangers.handle_timeout(now);
         for (sender, format) in concluded {
@@ -301,14 +301,14 @@ impl<K: Sink> Engine<K> {
         self.sink.paused(time);
     }
 
-    /// What an operator should know, one by one.
+    /// The next event for the operator.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.places.poll_event()
     }
 
-    /// The end: retire everything as it stands. Called again after a panic, it goes on behind the stream that had it.
+    /// The end: retire everything as it is. Called again after a panic, it continues after the stream that caused it.
     pub fn finish(&mut self, now: Nanos) {
-        // A packet or two that came alone are all that there is; beside a stream, or many others, they are nothing.
+        // A few single packets are accepted only if there is nothing else.
         let alone = self.senders.is_empty() && self.strangers.len() <= ALONE;
         for (sender, format) in self.strangers.finish(now) {
             let few = !alone && format.is_ok() && self.strangers.claim(sender, now).seen < LEAST;
@@ -329,7 +329,7 @@ impl<K: Sink> Engine<K> {
         self.tables.leave();
     }
 
-    /// All counters as they stand; loss maps only `whole`.
+    /// All current counters; loss maps only with `whole`.
     #[must_use]
     pub fn tally(&mut self, whole: bool) -> Tally {
         let past = self.past.streams.iter_mut().map(|(info, report)| (info.clone(), report.snapshot(whole)));

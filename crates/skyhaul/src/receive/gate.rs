@@ -8,20 +8,20 @@ pub type DataTime = i64;
 /// Lets packets through from one second of data time (included) to another (excluded).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
-    /// First second that is let through.
+    /// First second that passes.
     pub start: Option<DataTime>,
-    /// First second that is not let through any more.
+    /// First second that does not pass any more.
     pub stop: Option<DataTime>,
 }
 
 impl Gate {
-    /// Whether anything can be refused at all.
+    /// Whether it passes everything.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.start.is_none() && self.stop.is_none()
     }
 
-    /// Whether a packet of second `time` passes.
+    /// Check that a packet of second `time` passes.
     ///
     /// # Errors
     /// [`Reject::BeforeStart`] or [`Reject::AfterStop`].

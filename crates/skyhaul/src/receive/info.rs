@@ -1,6 +1,6 @@
-//! What is known of a stream, what sinks get of it, and what is reported of it.
+//! Description of a stream, its finished parts, and its report.
 //!
-//! Apart from the stream at work, so that who only tells of streams (sinks, reports, admission) need not know that.
+//! Separate from the stream itself, so that sinks, reports and admission do not depend on it.
 
 use skyhaul_core::assembly::Cause;
 use skyhaul_core::measure::{Histogram, SequenceMeter};
@@ -10,23 +10,23 @@ use skyhaul_io::memory::Block;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// What is known of a stream from its start.
+/// Description of a stream, known from its start.
 #[derive(Debug)]
 pub struct StreamInfo {
     /// Numbers the streams of a receiver in order of appearance.
     pub id: u32,
-    /// Who sends it.
+    /// Its sender.
     pub sender: SocketAddr,
     /// Where it is received.
     pub listen: String,
-    /// What it is.
+    /// Its format.
     pub format: StreamFormat,
-    /// Bytes that are kept of each packet.
+    /// Bytes kept of each packet.
     pub unit_bytes: u32,
 }
 
 impl StreamInfo {
-    /// Bytes that are kept of each packet.
+    /// Bytes kept of each packet.
     pub(super) fn unit_of(geometry: Geometry) -> u32 {
         match geometry.grain {
             Grain::Units(unit) => unit,
@@ -35,28 +35,28 @@ impl StreamInfo {
     }
 }
 
-/// A part of a stream that nothing more will be added to.
+/// A finished part of a stream.
 #[derive(Debug)]
 pub struct Part {
     /// Holds its bytes.
     pub block: Block,
     /// Its bytes in the block.
     pub range: Range<usize>,
-    /// What did not come, in units (frames) from the start of `range`.
+    /// Missing units (frames), counted from the start of `range`.
     pub missing: Vec<Range<u32>>,
-    /// Frames of which nothing came between the part before and this one.
+    /// Frames lost between the previous part and this one.
     pub gap: u64,
-    /// Object number as the packets said it.
+    /// Object number from the packets.
     pub object: u64,
     /// Counts the restarts of the sender's counter.
     pub epoch: u32,
     /// Why it was retired.
     pub cause: Cause,
-    /// Time of its first frame that came.
+    /// Time of its first frame that arrived.
     pub first_time: Option<FrameTime>,
-    /// Time of its last frame that came.
+    /// Time of its last frame that arrived.
     pub last_time: Option<FrameTime>,
-    /// Frames per second, where they are known by now.
+    /// Frames per second, if known.
     pub frames_per_second: Option<u32>,
 }
 
@@ -68,24 +68,24 @@ impl Part {
     }
 }
 
-/// What happened to a stream.
+/// Report of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct StreamReport {
-    /// Packets that came, whatever became of them.
+    /// Packets received, regardless of their fate.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Frames in their place.
+    /// Frames placed.
     pub placed: u64,
-    /// Why packets were refused.
+    /// Packets rejected, by reason.
     pub rejects: Rejects,
     /// Frames in retired parts, missing or not.
     pub retired: u64,
     /// Loss, reordering.
     pub sequence: SequenceMeter,
-    /// Frames lost, as ranges of the stream's own numbers, oldest first; the last entries may be left out.
+    /// Frames lost, as ranges of the stream's own numbers, oldest first; the last entries may be omitted.
     pub loss_map: Vec<Range<u64>>,
-    /// How many ranges of the loss map were left out.
+    /// Ranges omitted from the loss map.
     pub loss_map_left_out: u64,
     /// Restarts of the sender's counter.
     pub epochs: u32,
@@ -95,14 +95,14 @@ pub struct StreamReport {
     pub last_time: Option<FrameTime>,
     /// Frames per second, given or learned.
     pub frames_per_second: Option<u32>,
-    /// When the last packet came.
+    /// Arrival of the last packet.
     pub last_arrival: Nanos,
-    /// Nanoseconds between the kernel's arrival times of trains that follow each other.
+    /// Nanoseconds between the kernel's arrival times of consecutive trains.
     pub arrival_gaps: Histogram,
 }
 
 impl StreamReport {
-    /// A copy, with the loss map only if it is to be `whole`.
+    /// A copy, with the loss map only if `whole`.
     pub(super) fn snapshot(&mut self, whole: bool) -> Self {
         let map = std::mem::take(&mut self.loss_map);
         let mut copy = self.clone();

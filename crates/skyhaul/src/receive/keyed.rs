@@ -1,25 +1,25 @@
-//! Objects with keys (heaps, events) out of any number of readers: one table for many sources.
+//! Objects with keys (heaps, events) from any number of readers: one table for many sources.
 //!
 //! ```text
 //!   UDP, TCP, bytes,   ┌ reader thread ┐ trains, pieces   ┌ stream ───────────────────────────┐        ┌ you ┐
-//!   captures, queues ─▶│ one each      │ ────────────────▶│ live objects by key, each in      │ ─ring─▶│ get │
-//!                      └───────────────┘ one copy         │ memory of its own, or in a chunk  │        └─────┘
+//!   captures, queues ─▶│ one each      │ ────────────────▶│ live objects by key, each in its  │ ─ring─▶│ get │
+//!                      └───────────────┘ one copy         │ own memory, or in a chunk         │        └─────┘
 //!                                                         └───────────────────────────────────┘
 //! ```
 //!
-//! | file | is |
+//! | file | content |
 //! |---|---|
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
 //! | `state`, `hand_over` | what readers share: locks, clock, ring |
-//! | `reader`, `own` | a reader's thread, and what it has for itself |
-//! | `fed` | readers without a thread: a receiver gives them what is of their family |
-//! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, on their way to the table |
+//! | `reader`, `own` | a reader's thread, and its private state |
+//! | `fed` | readers without a thread: a receiver passes them packets of their family |
+//! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, before the table |
 //! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
-//! | `store`, `object` | where payloads lie, and what becomes of finished objects |
-//! | `rows` | objects of which nothing came |
+//! | `store`, `object` | memory of payloads, and delivery of finished objects |
+//! | `rows` | objects that are missing entirely |
 //! | `ring`, `stats`, `config` | the queue to the user; counters; limits |
 //!
-//! What ends, what is bounded and what is counted: see [`spead::receive`](crate::spead::receive).
+//! Ends, limits and counters are described in [`spead::receive`](crate::spead::receive).
 
 mod config;
 mod fed;

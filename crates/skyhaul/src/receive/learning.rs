@@ -1,14 +1,14 @@
-//! A sender's first packets, held until its format is clear.
+//! A sender's first packets, held until its format is known.
 //!
-//! Nothing of a stream may be lost because we do not know it yet: the packets are kept, in one bounded arena,
-//! and placed as soon as the [`Learner`] concludes.
+//! No packet is lost while the format is unknown: packets are kept in one bounded arena, and placed as soon as the
+//! [`Learner`] concludes.
 
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::{LearnOptions, Learner, StreamFormat};
 
-/// Most bytes held for one sender.
+/// Maximum number of bytes held for one sender.
 const HOLD_BYTES: usize = 2 << 20;
-/// Longest time a sender is studied before what is there must do.
+/// Maximum time before a conclusion from the packets so far.
 const STUDY: Nanos = Nanos::SECOND;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Learning {
         Self { learner: Learner::new(options.clone()), bytes: Vec::new(), ends: Vec::new(), since: now }
     }
 
-    /// Keep one more packet; false if there is no room for it.
+    /// Keep one more packet; `false` if there is no room.
     pub(super) fn hold(&mut self, packet: &[u8]) -> bool {
         if self.is_full() {
             return false;
@@ -35,7 +35,7 @@ impl Learning {
         true
     }
 
-    /// The format, once it is clear; or that there is none. `crowded`, what there is must do.
+    /// The format, once known, or the reason why there is none. `crowded`: conclude from the packets so far.
     pub(super) fn conclusion(&self, now: Nanos, crowded: bool) -> Option<Result<StreamFormat, Reject>> {
         self.learner.conclude(self.is_full() || crowded || now.since(self.since) >= STUDY)
     }
@@ -45,22 +45,22 @@ impl Learning {
         self.bytes.len() >= HOLD_BYTES
     }
 
-    /// Whether half of what can be held is.
+    /// Whether it is half full.
     pub(super) fn is_half_full(&self) -> bool {
         self.bytes.len() >= HOLD_BYTES / 2
     }
 
-    /// Whether the packets agree so well that time and want of room had no part in the conclusion.
+    /// Whether the packets agree so well that the conclusion was not forced by time or lack of room.
     pub(super) fn is_sure(&self) -> bool {
         matches!(self.learner.conclude(false), Some(Ok(_)))
     }
 
-    /// How many bytes are held.
+    /// Bytes held.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// How many packets are held.
+    /// Packets held.
     pub(super) fn held(&self) -> u64 {
         self.ends.len() as u64
     }

@@ -1,4 +1,4 @@
-//! Heaps and events: the tables of a receiver, one for each family, and the thread that takes what is finished.
+//! Heaps and events: the tables of a receiver, one per family, and the thread that takes finished objects.
 //!
 //! ```text
 //!   engine of each socket ── trains of a family ──▶ its table ──▶ ring ─┐
@@ -6,7 +6,7 @@
 //!   engine of each socket ── trains of another ───▶ its table ──▶ ring ─┘
 //! ```
 //!
-//! A table is for all sockets: the packets of an object may come by any of them, from any sender (decision 0003).
+//! A table serves all sockets: the packets of an object may arrive on any of them, from any sender (decision 0003).
 
 mod sink;
 mod table;
@@ -29,36 +29,36 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use table::{Table, TableOf};
 
-/// How long the thread waits for a table to have one.
+/// How long the thread waits for a finished object.
 const WAIT: Duration = Duration::from_millis(50);
 
-/// How heaps and events are received.
+/// Options for heaps and events.
 #[derive(Clone, Debug, Default)]
 pub struct ObjectOptions {
     /// Every limit of a table.
     pub stream: StreamConfig,
-    /// How TCP connections are taken.
+    /// Options of TCP connections.
     pub tcp: TcpReaderOptions,
-    /// Hold payloads against the pattern of their number.
+    /// Verify payloads against the pattern of their number.
     pub verify: bool,
-    /// End after so many.
+    /// End after this number of objects.
     pub most: Option<u64>,
-    /// Only families that have a form on disks: senders of others are refused.
+    /// Accept only families that can be recorded.
     pub to_disks: bool,
 }
 
-/// The account of all tables.
+/// Report of all tables.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ObjectReport {
-    /// By family: what its objects are called, and what became of them.
+    /// By family: the name of its objects, and their counts.
     pub(crate) objects: BTreeMap<&'static str, ObjectCounts>,
     /// All counters together.
     pub(crate) total: Counts,
     /// Every counter that is not 0, by name.
     pub(crate) counters: BTreeMap<String, u64>,
-    /// Why it ended, if it did so by itself.
+    /// Why it ended by itself, if it did.
     pub(crate) ended: Option<&'static str>,
-    /// What kept the sink from taking more.
+    /// The error of the sink.
     pub(crate) failure: Option<String>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct ObjectReport {
 #[derive(Clone, Debug)]
 pub(super) struct Origin {
     pub(super) name: String,
-    /// Nothing is lost there while it is not read.
+    /// It loses nothing while it is not read.
     pub(super) waits: bool,
     pub(super) gauge: Option<Arc<Gauge>>,
 }
@@ -74,13 +74,13 @@ pub(super) struct Origin {
 #[derive(Default)]
 struct State {
     tables: Vec<Arc<dyn Table>>,
-    /// For each table, the ends that no engine has taken yet.
+    /// For each table, the ends not taken by an engine yet.
     unclaimed: Vec<Vec<Option<Box<dyn Fed>>>>,
     /// Engines, and which of them have ended.
     origins: Vec<(Origin, bool)>,
-    /// What was taken of each.
+    /// Counts of each table.
     taken: Vec<ObjectCounts>,
-    /// Nothing more is taken, and why.
+    /// Why nothing more is taken, if so.
     closed: Option<&'static str>,
     failure: Option<String>,
 }
@@ -107,7 +107,7 @@ impl Objects {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The table of a family, made when it is first asked for. `None`: its objects have no keys.
+    /// The table of a family, made on first use. `None`: its objects have no keys.
     fn table(&self, state: &mut State, family: FamilyRef) -> Option<usize> {
         struct Make<'a>(FamilyRef, &'a StreamConfig);
         impl VisitKeyed for Make<'_> {
@@ -133,8 +133,7 @@ impl Objects {
         Some(state.tables.len() - 1)
     }
 
-    /// Whether a TCP port whose first bytes are these is of a family of heaps or events, and of which. `None`: more bytes
-    /// are needed.
+    /// The family of heaps or events of a TCP stream with these first bytes, if any. `None`: more bytes are needed.
     pub(super) fn family_of(&self, bytes: &[u8]) -> Option<Option<FamilyRef>> {
         struct Magic;
         impl VisitKeyed for Magic {
@@ -154,19 +153,19 @@ impl Objects {
         (!undecided).then_some(None)
     }
 
-    /// The connections of a TCP port, to be polled by an engine.
+    /// The connections of a TCP port, for an engine.
     pub(super) fn connections(&self, family: FamilyRef, port: Port) -> io::Result<Option<Box<dyn Source>>> {
         let mut state = self.state();
         let Some(table) = self.table(&mut state, family) else { return Ok(None) };
         state.tables[table].connections(port, &self.options.tcp).map(Some)
     }
 
-    /// Whether payloads are held against the pattern.
+    /// Whether payloads are verified against the pattern.
     pub(super) fn verifies(&self) -> bool {
         self.options.verify
     }
 
-    /// These engines begin. With `family`, its table is there from now on.
+    /// These engines begin. With `family`, its table exists from now on.
     pub(super) fn begin(&self, origins: Vec<Origin>, family: Option<FamilyRef>) {
         let mut state = self.state();
         for table in 0..state.tables.len() {
@@ -185,7 +184,7 @@ impl Objects {
         state.unclaimed[table].get_mut(engine)?.take()
     }
 
-    /// Engine number `engine` has ended: nothing comes of it into tables that it never met.
+    /// Engine number `engine` has ended, also for tables that it never used.
     pub(super) fn leave(&self, engine: usize) {
         let mut state = self.state();
         if let Some((_, ended)) = state.origins.get_mut(engine) {
@@ -194,12 +193,12 @@ impl Objects {
         let left: Vec<_> =
             state.unclaimed.iter_mut().filter_map(|ends| ends.get_mut(engine)?.take()).collect();
         drop(state);
-        // Perhaps the last of a table: then it hands on what it has, and waits for room.
+        // If it was the last of a table, the table delivers what it has, and waits for room.
         drop(left);
         self.news.notify_all();
     }
 
-    /// Nothing more is wanted.
+    /// Accept nothing more.
     pub(super) fn close(&self, why: &'static str) {
         let mut state = self.state();
         state.closed.get_or_insert(why);
@@ -209,12 +208,12 @@ impl Objects {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Whether nothing more is wanted.
+    /// Whether nothing more is accepted.
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// The account as it stands.
+    /// The current report.
     pub(super) fn report(&self) -> ObjectReport {
         let state = self.state();
         let mut report =
@@ -234,16 +233,16 @@ impl Objects {
         report
     }
 
-    /// Take what is finished on a thread of its own, until all tables have ended.
+    /// Start a thread that takes finished objects until all tables have ended.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// If the thread cannot be started.
     pub(super) fn start(self: &Arc<Self>, sink: Box<dyn ObjectSink>) -> io::Result<JoinHandle<()>> {
         let objects = self.clone();
         std::thread::Builder::new().name("objects".into()).spawn(move || {
             let run = AssertUnwindSafe(|| objects.run(sink));
             if let Err(panic) = catch_unwind(run) {
-                // Nobody takes anything any more: whoever waits for room must not wait for ever.
+                // Nothing is taken any more: release readers that wait for room.
                 let text = format!("a fault in this program: {}", reason(&*panic));
                 objects.failed(&io::Error::other(text));
             }
@@ -278,7 +277,7 @@ impl Objects {
                 break;
             }
             if stopped == tables.len() {
-                // Another family may come.
+                // Another family may appear.
                 std::thread::sleep(WAIT);
             }
             if ticked.elapsed() >= WAIT {
@@ -291,7 +290,7 @@ impl Objects {
         }
     }
 
-    /// Take what a table has finished.
+    /// Take the finished objects of a table.
     fn take(
         &self,
         at: usize,

@@ -1,6 +1,6 @@
-//! What a receiver is asked for, and what of that its engines are.
+//! Options of a receiver, and those of its engines.
 //!
-//! Apart from the receiver, so that every option can be read in one place.
+//! Separate from the receiver, so that every option is in one place.
 
 use super::allow::Allow;
 use super::engine::EngineOptions;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime};
 
-/// What to receive, and how.
+/// Options of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverOptions {
     /// Where to listen; one socket and thread each.
     pub listen: Vec<Endpoint>,
-    /// Sockets and threads for each UDP address (`SO_REUSEPORT`: the kernel spreads senders over them).
+    /// Sockets and threads for each UDP address (`SO_REUSEPORT`: the kernel distributes senders over them).
     pub threads: usize,
     /// How UDP is received.
     pub udp: UdpOptions,
@@ -29,33 +29,33 @@ pub struct ReceiverOptions {
     pub learn: LearnOptions,
     /// Make a stream of each VDIF thread of a sender, instead of one of all.
     pub split_threads: bool,
-    /// Keep what there is of sets of threads that were under way when a stream began or ended.
+    /// Keep incomplete sets of threads at the beginning and end of a stream.
     pub keep_partial_sets: bool,
     /// Objects under construction for each stream.
     pub window: usize,
-    /// How old the data of a slow stream may grow before they are handed on.
+    /// Maximum age of a slow stream's data before they are delivered.
     pub flush: Duration,
     /// Data time to let through.
     pub gate: Gate,
-    /// Stop after about this many bytes were placed.
+    /// Stop after about this many bytes have been placed.
     pub stop_bytes: Option<u64>,
-    /// Most senders followed at a time, for each socket.
+    /// Maximum number of senders followed at a time, for each socket.
     pub max_streams: usize,
-    /// Who may send.
+    /// Allowed senders and stations.
     pub allow: Allow,
-    /// Receive nothing before this time: what comes earlier is counted and let go.
+    /// Receive nothing before this time: earlier packets are counted and dropped.
     pub begin: Option<SystemTime>,
     /// Processors for the threads, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
     /// Real-time priority of the threads (`SCHED_FIFO`).
     pub realtime: Option<u8>,
-    /// Where to send everything on to.
+    /// Where to forward everything.
     pub forward: Vec<Endpoint>,
-    /// Damage done on purpose to what arrives.
+    /// Faults to inject into the received packets.
     pub faults: Option<Faults>,
-    /// Report to senders what arrives over UDP, if they ask ([`control`](crate::control)).
+    /// Send feedback over UDP to senders that request it ([`control`](crate::control)).
     pub feedback: bool,
-    /// How heaps and events are received; `None`: they are refused, as no frames.
+    /// Options for heaps and events; `None`: they are rejected as not frames.
     pub objects: Option<ObjectOptions>,
 }
 

@@ -1,13 +1,12 @@
-//! The way of packets from the wire to their places, compiled for each format.
+//! The path of packets from the wire to their places, compiled for each format.
 //!
 //! ```text
 //!   Engine ── one virtual call for each train ──▶ By<L> ── L::place, inlined, for each packet ──▶ Stream
 //! ```
 //!
-//! What lies side by side in a train and in its object is a run: looked up, copied and noted once.
+//! Packets adjacent in a train and in their object are a run: looked up, copied and noted once.
 //!
-//! A stream's layout is chosen once, when it begins ([`Visit`]), as the type it is; nothing behind that names a format or
-//! asks for it again.
+//! A stream's concrete layout is chosen once, when it begins ([`Visit`]); nothing after that depends on the format.
 
 use super::gate::Gate;
 use super::info::Part;
@@ -21,7 +20,7 @@ use skyhaul_io::source::Train;
 use std::fmt::Debug;
 use std::ops::{Deref, DerefMut};
 
-/// What all streams of an engine share while packets are placed.
+/// State shared by all streams of an engine while packets are placed.
 #[derive(Debug)]
 pub(super) struct Around<'a> {
     pub(super) now: Nanos,
@@ -36,7 +35,7 @@ pub(super) trait Placing: Debug + Send {
     fn train(&self, stream: &mut Stream, train: &Train<'_>, around: &mut Around<'_>);
     /// Put one packet where it belongs.
     fn packet(&self, stream: &mut Stream, packet: &[u8], around: &mut Around<'_>);
-    /// The next part that is finished.
+    /// The next finished part.
     fn poll_part(&self, stream: &mut Stream) -> Option<Part>;
 }
 
@@ -69,7 +68,7 @@ pub(super) fn of(format: &StreamFormat) -> Result<Box<dyn Placing>, Reject> {
     format.visit(Chosen)
 }
 
-/// A stream and the way of its packets.
+/// A stream with its placement.
 #[derive(Debug)]
 pub(super) struct Placed {
     stream: Stream,
@@ -93,7 +92,7 @@ impl Placed {
         self.placing.packet(&mut self.stream, packet, around);
     }
 
-    /// The next part that is finished.
+    /// The next finished part.
     #[inline]
     pub(super) fn poll_part(&mut self) -> Option<Part> {
         if !self.stream.has_part() {
@@ -117,7 +116,7 @@ impl DerefMut for Placed {
     }
 }
 
-/// Packets of equal length that lie side by side in a train.
+/// Adjacent packets of equal length in a train.
 #[derive(Clone, Copy, Debug)]
 struct Packets<'a> {
     bytes: &'a [u8],
@@ -134,8 +133,8 @@ impl<'a> Packets<'a> {
     }
 }
 
-/// Packets that make any sender a stream that may use all memory. Strangers that happen to look like streams must not
-/// take the memory of those that are.
+/// Packets after which a stream may use all memory, so that senders that only look like streams do not take the memory of
+/// real ones.
 const PROVEN: u64 = 32;
 
 impl Stream {
@@ -187,7 +186,7 @@ impl Stream {
         let each = place.length;
         while packets.count > 0 {
             let all = Placement { length: each * packets.count as u64, ..place };
-            // What opens an object, or is doubtful, is put one by one: the window counts packets.
+            // Packets that open an object, or are suspect, are placed one by one: the window counts packets.
             let whole = packets.count > 1 && self.assembly.goes_on(&all);
             let count = if whole { packets.count } else { 1 };
             let (together, left) = packets.split(count);
@@ -224,7 +223,7 @@ impl Stream {
         self.put(placement, Packets { bytes: packet, stride: packet.len(), count: 1 }, around)
     }
 
-    /// Put the payloads of packets into the place that all have together.
+    /// Copy the payloads of packets to their common place.
     #[inline]
     fn put(
         &mut self,
@@ -235,13 +234,13 @@ impl Stream {
         let Around { now, pool, ref mut tap, .. } = *around;
         let Packets { bytes, stride, count } = packets;
         let start = placement.start as usize;
-        // A layout that says more than the packets hold must not make us read beside them.
+        // A placement beyond the packet must not cause an out-of-bounds read.
         let each = stride.checked_sub(start).ok_or(Reject::Truncated)?;
         if each as u64 * count as u64 != placement.length {
             return Err(Reject::Truncated);
         }
         let (trusted, leaves, report) = (self.trusted, self.leaves, &self.report);
-        // Until a stream is proven, half of the pool is for others.
+        // Until a stream is proven, half of the pool is reserved for others.
         let room = |_: u64, old: Option<Block>| {
             let proven = trusted || report.placed + report.rejects.get(Reject::NoBuffer) >= PROVEN;
             let leaves = if proven { leaves } else { leaves.max(pool.blocks() / 2) };

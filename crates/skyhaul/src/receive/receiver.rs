@@ -70,7 +70,7 @@ impl Receiver {
     /// Open every socket and target.
     ///
     /// # Errors
-    /// The first that cannot be opened, with its address.
+    /// The error of the first that cannot be opened, with its address.
     pub fn open(options: ReceiverOptions, pool: Pool) -> io::Result<Self> {
         let objects = options.objects.clone().map(Objects::new);
         let mut sources: Vec<(Origin, Box<dyn Source>)> = Vec::new();
@@ -105,7 +105,7 @@ impl Receiver {
         Ok(Self { options, sources, mirror, pool, objects })
     }
 
-    /// A TCP port: of packets that may be as long as a heap where such are asked for, of frames otherwise.
+    /// A TCP port: for packets as long as a heap if such are requested, for frames otherwise.
     fn tcp(
         options: &ReceiverOptions,
         objects: Option<&Arc<Objects>>,
@@ -127,17 +127,17 @@ impl Receiver {
         ))
     }
 
-    /// Add a source that is already open (a capture, a test's own), of which nothing is lost while it is not read.
+    /// Add an open source (a capture, a test's own) that loses nothing while it is not read.
     pub fn add_source(&mut self, name: String, source: Box<dyn Source>) {
         self.sources.push((Origin { name, waits: true, gauge: None }, source));
     }
 
-    /// The addresses that are listened on, with the ports that the system gave.
+    /// The listening addresses, with the ports chosen by the system.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         self.sources.iter().map(|(origin, _)| origin.name.as_str())
     }
 
-    /// Begin. `sink` makes the sink of each thread. Heaps and events go nowhere.
+    /// Begin. `sink` makes the sink of each thread. Heaps and events are discarded.
     ///
     /// # Errors
     /// A thread that cannot be started.
@@ -215,20 +215,20 @@ impl Running {
         self.clock.elapsed().as_secs_f64()
     }
 
-    /// Since when packets come, in seconds from the start.
+    /// Arrival of the first packet, in seconds from the start.
     #[must_use]
     pub fn first_packet(&self) -> Option<f64> {
         self.board.first_packet().map(|at| at.as_secs_f64())
     }
 
-    /// How long all sockets were seen empty since the last packet, or since the start: a full socket that nobody
-    /// looked at, because this program was paused, is not idle.
+    /// How long all sockets were seen empty since the last packet, or since the start. Pauses of this program do not
+    /// count, because sockets may fill meanwhile.
     #[must_use]
     pub fn idle(&self) -> Duration {
         self.board.idle()
     }
 
-    /// Bytes of receive buffer that the kernel granted, the least of all sockets.
+    /// Receive buffer granted by the kernel in bytes, the minimum of all sockets.
     #[must_use]
     pub fn socket_buffer(&self) -> u64 {
         self.socket_buffer
@@ -246,12 +246,12 @@ impl Running {
         self.board.ended() == self.threads.len()
     }
 
-    /// Ask the threads to take in what the kernel holds, and end.
+    /// Request the threads to read what the kernel holds, and end.
     pub fn stop(&self) {
         self.board.stop();
     }
 
-    /// The report as it stands; also notes a point of the timeline.
+    /// The current report; also adds a point to the timeline.
     pub fn progress(&mut self) -> ReceiveReport {
         let mut report = self.assemble();
         let at = self.elapsed();
@@ -283,7 +283,7 @@ impl Running {
     #[must_use]
     pub fn finish(mut self) -> ReceiveReport {
         self.end();
-        // What was received is taken to its end.
+        // Finish taking what was received.
         if let Some(collector) = self.collector.take()
             && collector.join().is_err()
         {
@@ -313,19 +313,19 @@ impl Running {
         for thread in self.threads.drain(..) {
             let name = thread.thread().name().unwrap_or_default().to_owned();
             if thread.join().is_err() {
-                // Its own care for panics failed.
+                // Its own panic handling failed.
                 self.board.failed(&name, "the receiving thread panicked");
             }
         }
     }
 }
 
-/// Nobody waits for its end: the threads end all the same, with what they have.
+/// Without waiting: the threads end by themselves, and deliver what they have.
 impl Drop for Running {
     fn drop(&mut self) {
         self.end();
         if let Some((objects, collector)) = self.objects.as_ref().zip(self.collector.take()) {
-            // Where not all threads could be started, it waits for those that were not.
+            // If not all threads could be started, it would wait for the missing ones.
             objects.close("stopped");
             let _ = collector.join();
         }

@@ -2,22 +2,21 @@
 //!
 //! ```text
 //!   came      · · 17C 17D │ 18A 18B 18C 18D │ … │ 40A 40B 40C 40D │ 41A 41B · ·
-//!   handed on             └─────────────────┴─ … ┴────────────────┘
+//!   delivered             └─────────────────┴─ … ┴────────────────┘
 //!             partial_set                                           partial_set
 //! ```
 //!
-//! A receiver is switched on, and a sender off, at any frame. Readers of VDIF take the frames of the first set for all the
-//! threads there are, so a recording that begins in the middle of a set has lost threads for them, though their frames
-//! are there. What is cut off is less than a set at either end, and counted ([`Reject::PartialSet`]). Halves of a FILA10G
-//! frame are a set of two.
+//! A receiver may start, and a sender stop, at any frame. Readers of VDIF take the threads of the first set for all
+//! threads, so for them a recording that begins within a set lacks threads although their frames exist. Less than a set
+//! is cut off at either end, and counted ([`Reject::PartialSet`]). Halves of a FILA10G frame are a set of two.
 //!
-//! A frame that was lost within the first set leaves that set whole: it is missing, as elsewhere, and filled.
+//! A frame lost within the first set does not make the set partial: it is missing, and filled as elsewhere.
 //!
-//! Placed by time, sets lie where the layout puts them. Placed by sequence number, only the headers tell where they
-//! begin: where the time changes from one packet to the next.
+//! If placed by time, the layout gives the place of sets. If placed by sequence number, they begin where the time in the
+//! headers changes from one packet to the next.
 //!
-//! Limits: threads whose packets do not come set by set, and frames without their headers, are left as they came. So is the
-//! end of a stream that fell silent before the receiver was stopped: what came of it was handed on by then.
+//! Limits: threads whose packets do not arrive set by set, and frames without headers, are not changed; nor is the end of
+//! a stream that fell silent before the receiver was stopped, which had been delivered by then.
 //!
 //! [`Reject::PartialSet`]: skyhaul_core::placement::Reject::PartialSet
 
@@ -25,31 +24,31 @@ use skyhaul_core::assembly::{Cause, Retired};
 use skyhaul_core::wire::{Place, StreamFormat};
 use std::ops::{Deref, Range};
 
-/// Frames of a part that are looked at for where sets begin.
+/// Frames of a part that are searched for the start of a set.
 const LOOK: u64 = 1024;
 
 /// Where the sets of one stream begin, and whether it has begun with one.
 #[derive(Debug)]
 pub(super) struct Sets {
-    /// Frames of a set; 1 where there is nothing to do.
+    /// Frames of a set; 1 if there is nothing to do.
     group: u64,
     /// Bytes of a frame.
     unit: u64,
     epoch: u32,
     begun: bool,
-    /// The frame in an object, modulo the group, that is the first of its set; none where that is not known.
+    /// The frame in an object, modulo the group, that is the first of its set; `None` if unknown.
     first: Option<u64>,
 }
 
 impl Sets {
-    /// Of a stream; `keep` what there is of sets that are not whole.
+    /// For a stream; `keep`: keep incomplete sets.
     pub(super) fn new(format: &StreamFormat, unit: u32, keep: bool) -> Self {
         let group = if keep { 1 } else { format.group() as u64 };
         Self { group, unit: u64::from(unit.max(1)), epoch: 0, begun: false, first: None }
     }
 
-    /// Cut off what `part` holds of sets that are not whole at the stream's beginning, or at its end if it is the `last`.
-    /// How many frames were cut off; nothing of it may be left.
+    /// Cut incomplete sets off `part` at the stream's beginning, or at its end if it is the `last`. Returns the number of
+    /// frames cut off; the part may become empty.
     pub(super) fn trim<B: Deref<Target = [u8]>>(
         &mut self,
         part: &mut Retired<B>,
@@ -66,7 +65,7 @@ impl Sets {
         if !self.begun {
             self.first = self.first_of_set(part, format);
             self.begin(part);
-            // What lies before the beginning is no gap.
+            // Frames before the beginning are not a gap.
             part.after = None;
             self.begun = part.received() > 0;
         }
@@ -78,7 +77,7 @@ impl Sets {
 
     fn begin<B>(&self, part: &mut Retired<B>) {
         let Some(first) = self.first else { return };
-        // Whole sets of which nothing came are not the beginning either.
+        // Sets that are missing entirely are not the beginning either.
         let from = self.at_or_after(part.range.start, first);
         let lost = part.missing.iter().find(|hole| hole.start <= from && from < hole.end);
         let came = lost.map_or(from, |hole| hole.end);
@@ -92,13 +91,13 @@ impl Sets {
         keep(part, part.range.start..whole);
     }
 
-    /// The start of the first set that begins at byte `at` or behind it.
+    /// The start of the first set that begins at byte `at` or later.
     fn at_or_after(&self, at: u64, first: u64) -> u64 {
         let within = (at / self.unit + self.group - first) % self.group;
         at + (self.group - within) % self.group * self.unit
     }
 
-    /// The start of the last set that begins at byte `at` or before it; of an object's first bytes the object's.
+    /// The start of the last set that begins at byte `at` or before; for an object's first bytes, the object's start.
     fn at_or_before(&self, at: u64, first: u64) -> u64 {
         let within = (at / self.unit + self.group - first) % self.group;
         at.saturating_sub(within * self.unit)
@@ -118,14 +117,14 @@ impl Sets {
         let (from, to) = (part.range.start / self.unit, part.range.end / self.unit);
         let changes = |at: &u64| time(at - 1).zip(time(*at)).is_some_and(|(before, now)| before != now);
         let found = (from + 1..to.min(from + LOOK)).find(changes)?;
-        // What follows must be a set, or threads do not take turns.
+        // A set must follow, or threads do not alternate.
         let mut set = (found..to.min(found + self.group)).filter_map(time);
         let one = set.next();
         set.all(|time| Some(time) == one).then_some(found % self.group)
     }
 }
 
-/// Leave of a part only `range`.
+/// Reduce a part to `range`.
 fn keep<B>(part: &mut Retired<B>, range: Range<u64>) {
     let start = range.start.clamp(part.range.start, part.range.end);
     let range = start..range.end.clamp(start, part.range.end);

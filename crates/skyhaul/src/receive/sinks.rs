@@ -1,4 +1,4 @@
-//! Where a plain receiver's parts go: nowhere, to a file, and past a check of the pattern.
+//! Sinks of a plain receiver: none, a file, and a check of the pattern.
 
 use super::{Part, Sink, StreamInfo};
 use crate::frames::FramesOf;
@@ -9,25 +9,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// What a [`Collector`] did.
+/// Results of a [`Collector`].
 #[derive(Clone, Debug, Default)]
 pub struct Collected {
     /// Bytes written.
     pub bytes: u64,
     /// Frames that were checked.
     pub checked: u64,
-    /// Frames whose payload was not the pattern, or that were no legal frames.
+    /// Frames that were invalid, or whose payload was not the pattern.
     pub wrong: u64,
-    /// What ended the writing early, if anything did.
+    /// The error that ended the writing, if any.
     pub error: Option<String>,
-    /// The reader of the output had enough: no error.
+    /// The reader of the output closed it, which is not an error.
     pub enough: bool,
 }
 
-/// Takes parts off the receiving threads and writes or checks them on a thread of its own.
+/// Takes parts from the receiving threads and writes or checks them on a separate thread.
 ///
-/// What waits for it lies in blocks of the pool: when it is too slow, the pool runs empty and the receiver counts
-/// packets without a buffer. Holes are written as they are received: not at all.
+/// Queued parts stay in blocks of the pool: if it is too slow, the pool runs empty and the receiver counts packets
+/// without a buffer. Gaps are not written.
 #[derive(Debug)]
 pub struct Collector {
     parts: Option<Sender<(Arc<StreamInfo>, Part)>>,
@@ -52,7 +52,7 @@ impl Collector {
         Ok(Self { parts: Some(parts), thread, wrong, closed })
     }
 
-    /// A receiving thread's end of it.
+    /// A sink for a receiving thread.
     #[must_use]
     pub fn sink(&self) -> Box<dyn Sink> {
         Box::new(CollectSink { parts: self.parts.clone() })
@@ -70,7 +70,7 @@ impl Collector {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Wait until all is written and checked. The receiver must have ended.
+    /// Wait until everything is written and checked. The receiver must have ended.
     #[must_use]
     pub fn finish(mut self) -> Collected {
         self.parts = None;
@@ -89,7 +89,7 @@ impl Sink for CollectSink {
 
     fn part(&mut self, stream: &Arc<StreamInfo>, part: Part) {
         if let Some(parts) = &self.parts {
-            // The collector outlives its sinks; were it gone, the block goes back to the pool.
+            // The collector outlives its sinks; otherwise the block would return to the pool.
             let _ = parts.send((stream.clone(), part));
         }
     }

@@ -1,13 +1,13 @@
 //! Senders that have not proved to be a stream (yet).
 //!
-//! Anybody can send a packet from any port, so a place among the streams is never given for one: a stranger's packets
-//! are held here until they show what they are. The table is bounded; it forgets
+//! Any host can send a packet from any port, so one packet does not make a stream: packets of an unknown sender are held
+//! here until their format is known. The table is bounded; it forgets
 //!
-//! * after seconds, who sent a packet or two;
-//! * when it is full, who came first and sent least: at a flood from ever new ports, a sender still has its place
-//!   for longer than a stream needs to send three packets.
+//! * after seconds, senders of a packet or two;
+//! * when it is full, those that came first and sent least: in a flood from changing ports, a sender still keeps its
+//!   place for longer than a stream needs to send three packets.
 //!
-//! Limits: [`MOST`] senders and [`HOLD_BYTES`] of packets for each receiving thread, whatever comes.
+//! Limits: [`MOST`] senders and [`HOLD_BYTES`] of packets for each receiving thread.
 
 use super::learning::Learning;
 use skyhaul_core::placement::{Nanos, Reject};
@@ -15,24 +15,24 @@ use skyhaul_core::wire::{LearnOptions, StreamFormat};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 
-/// Most senders in the table.
+/// Maximum number of senders in the table.
 const MOST: usize = 16_384;
-/// Most bytes held of all of them; beyond it each must do with what there is.
+/// Maximum number of bytes held for all of them; beyond it, conclusions are drawn from the packets so far.
 const HOLD_BYTES: usize = 64 << 20;
-/// Packets without which nobody is a stream.
+/// Minimum number of packets of a stream.
 pub(super) const LEAST: u64 = 3;
 /// How long a sender may take for these.
 pub(super) const FORGET: Nanos = Nanos(5_000_000_000);
-/// How long a sender that is no stream is ignored before it is looked at afresh.
+/// How long a sender that is not a stream is ignored before it is examined again.
 const IGNORE: Nanos = Nanos::SECOND;
 /// Time between two claims of one sender to a place among the streams.
 const RETRY: Nanos = Nanos(20_000_000);
-/// Rates are taken over at least and at most this time.
+/// Rates are measured over at least [`SHORT`] and at most [`LONG`].
 const SHORT: Nanos = Nanos(100_000_000);
 /// See [`SHORT`].
 pub(super) const LONG: Nanos = Nanos(14_400_000_000);
 
-/// Packets a second of a sender that sent `packets` in `age`.
+/// Packets per second of a sender that sent `packets` in `age`.
 pub(super) fn rate(packets: u64, age: Nanos) -> f64 {
     packets as f64 * 1e9 / age.0.clamp(SHORT.0, LONG.0) as f64
 }
@@ -48,45 +48,45 @@ struct Stranger {
 
 #[derive(Debug)]
 enum State {
-    /// What it sends is not clear, or there is no place for it.
+    /// Its format is unknown, or there is no place for it.
     Learning {
         learning: Box<Learning>,
         /// No conclusion before then.
         retry_at: Nanos,
-        /// It is a stream, and there is no place for it. Concluding again with each packet would cost more than all else.
+        /// It is a stream without a place. A new conclusion with each packet would cost more than everything else.
         waits: Option<Box<StreamFormat>>,
     },
-    /// It is no stream; looked at afresh after a while.
+    /// It is not a stream; examined again after a while.
     Refused { why: Reject, since: Nanos },
 }
 
-/// What a sender sends, or why it is no stream.
+/// The format of a sender, or why it is not a stream.
 pub(super) type Conclusion = Result<StreamFormat, Reject>;
 
-/// A sender that is to become a stream: the packets that were held, and since when it sends.
+/// A sender that becomes a stream: the held packets, and since when it sends.
 #[derive(Debug)]
 pub(super) struct Proven {
     pub(super) learning: Box<Learning>,
     pub(super) since: Nanos,
 }
 
-/// What a stranger can say for itself.
+/// Claim of a sender to a place.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Claim {
-    /// Packets a second.
+    /// Packets per second.
     pub(super) rate: f64,
     /// Packets it sent.
     pub(super) seen: u64,
     /// No more of its packets can be held.
     pub(super) full: bool,
-    /// It sent so much that it soon cannot be held any more.
+    /// It sent so much that its packets soon cannot be held any more.
     pub(super) plenty: bool,
 }
 
 /// Packets of senders that were forgotten, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Forgotten {
-    /// Senders that had to go for others, or for which there was no place.
+    /// Senders replaced by others, or without a place.
     pub(super) crowded: u64,
     /// Their packets.
     pub(super) crowded_packets: u64,
@@ -98,13 +98,13 @@ pub(super) struct Forgotten {
 #[derive(Debug, Default)]
 pub(super) struct Strangers {
     table: HashMap<SocketAddr, Stranger>,
-    /// Who came first stands first; who has left meanwhile is skipped.
+    /// In order of arrival; senders that have left are skipped.
     queue: VecDeque<(SocketAddr, Nanos)>,
     held_bytes: usize,
 }
 
 impl Strangers {
-    /// A packet of `sender`: whether it is held, and what its sender sends, if that is clear now.
+    /// Process a packet of `sender`: returns whether it is held, and the format if it is known now.
     pub(super) fn hear(
         &mut self,
         sender: SocketAddr,
@@ -142,7 +142,7 @@ impl Strangers {
         (if held { Ok(()) } else { Err(Reject::TooManyStreams) }, concluded)
     }
 
-    /// What `sender` can say for itself.
+    /// The claim of `sender`.
     pub(super) fn claim(&self, sender: SocketAddr, now: Nanos) -> Claim {
         let Some(stranger) = self.table.get(&sender) else { return Claim::default() };
         let (full, plenty) = match &stranger.state {
@@ -152,7 +152,7 @@ impl Strangers {
         Claim { rate: rate(stranger.seen, now.since(stranger.since)), seen: stranger.seen, full, plenty }
     }
 
-    /// There is no place among the streams for `sender` now: it may ask again soon. True for the first time.
+    /// There is no place for `sender` now: it may try again soon. Returns `true` for the first time.
     pub(super) fn wait(&mut self, sender: SocketAddr, format: StreamFormat, now: Nanos) -> bool {
         let Some(State::Learning { retry_at, waits, .. }) = self.table.get_mut(&sender).map(|s| &mut s.state)
         else {
@@ -170,7 +170,7 @@ impl Strangers {
         Some(Proven { learning, since })
     }
 
-    /// `sender` is no stream, for a while; how many packets of it were held.
+    /// Ignore `sender` for a while; returns how many of its packets were held.
     pub(super) fn refuse(&mut self, sender: SocketAddr, why: Reject, now: Nanos) -> u64 {
         let Some(stranger) = self.table.get_mut(&sender) else { return 0 };
         let before = std::mem::replace(&mut stranger.state, State::Refused { why, since: now });
@@ -179,7 +179,7 @@ impl Strangers {
         learning.held()
     }
 
-    /// Make room where there is none: those who came first and sent least go.
+    /// Make room if there is none: forget those that came first and sent least.
     pub(super) fn relieve(&mut self) -> Forgotten {
         let mut gone = Forgotten::default();
         let mut spared = 0;
@@ -187,7 +187,7 @@ impl Strangers {
             let Some((sender, since)) = self.queue.pop_front() else { return gone };
             let Some(stranger) = self.table.get(&sender).filter(|s| s.since == since) else { continue };
             if stranger.seen >= LEAST && matches!(stranger.state, State::Learning { .. }) && spared < 64 {
-                // On its way to be a stream: it stands behind the others again.
+                // It is becoming a stream: move it to the end of the queue.
                 spared += 1;
                 self.queue.push_back((sender, since));
                 continue;
@@ -198,7 +198,7 @@ impl Strangers {
         gone
     }
 
-    /// Time passes: who is to conclude with what there is, and what was forgotten.
+    /// Handle timeouts: returns the senders with a forced conclusion, and what was forgotten.
     pub(super) fn handle_timeout(&mut self, now: Nanos) -> (Vec<(SocketAddr, Conclusion)>, Forgotten) {
         let (mut concluded, mut old) = (Vec::new(), Vec::new());
         for (&sender, stranger) in &self.table {
@@ -207,7 +207,7 @@ impl Strangers {
                 State::Learning { .. } if stranger.seen < LEAST => {
                     old.extend((now.since(stranger.since) >= FORGET).then_some(sender));
                 }
-                // Who waits for a place claims it with each packet, and is forgotten without.
+                // A sender that waits for a place claims it with each packet, and is forgotten when silent.
                 State::Learning { waits: Some(_), .. } => old.extend(silent.then_some(sender)),
                 State::Learning { learning, .. } => {
                     concluded.extend(learning.conclusion(now, false).map(|format| (sender, format)));
@@ -231,7 +231,7 @@ impl Strangers {
         (concluded, gone)
     }
 
-    /// The end: everybody who is still studied, with what is to be concluded.
+    /// The end: all senders still being learned, with their conclusions.
     pub(super) fn finish(&mut self, now: Nanos) -> Vec<(SocketAddr, Conclusion)> {
         let mut rest: Vec<_> = self
             .table
@@ -249,14 +249,14 @@ impl Strangers {
         rest.into_iter().map(|(_, sender, format)| (sender, format)).collect()
     }
 
-    /// Packets that are held.
+    /// Packets held.
     pub(super) fn held(&self) -> u64 {
         let held =
             |s: &Stranger| if let State::Learning { learning, .. } = &s.state { learning.held() } else { 0 };
         self.table.values().map(held).sum()
     }
 
-    /// How many there are.
+    /// Number of senders.
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
@@ -268,7 +268,7 @@ impl Strangers {
         )
     }
 
-    /// Forget `sender`; how many packets of it were held.
+    /// Forget `sender`; returns how many of its packets were held.
     fn remove(&mut self, sender: SocketAddr) -> u64 {
         let Some(Stranger { state: State::Learning { learning, .. }, .. }) = self.table.remove(&sender)
         else {

@@ -1,4 +1,4 @@
-//! One sender's stream at work: where its packets go, what happened to them.
+//! One sender's stream: its assembly and its counters.
 
 use super::admission::{Share, Worth};
 use super::info::{Part, StreamInfo, StreamReport};
@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Most ranges kept in a loss map: 16 bytes each.
+/// Maximum number of ranges in a loss map: 16 bytes each.
 const LOSS_MAP: usize = 65_536;
 
 /// How a stream begins.
@@ -20,11 +20,11 @@ const LOSS_MAP: usize = 65_536;
 pub(super) struct Begin {
     /// Its first packets left no doubt that it is a stream.
     pub(super) trusted: bool,
-    /// When its sender was first heard.
+    /// Arrival of its sender's first packet.
     pub(super) since: Nanos,
     /// Blocks of the pool that it must leave free for richer streams.
     pub(super) leaves: usize,
-    /// Keep what there is of sets of threads that were under way when it began or ended.
+    /// Keep incomplete sets of threads at its beginning and end.
     pub(super) keep_partial_sets: bool,
 }
 
@@ -37,19 +37,19 @@ pub(super) struct Stream {
     pub(super) report: StreamReport,
     /// Frames of one object.
     pub(super) per_object: u64,
-    /// When the kernel took in the last train.
+    /// When the kernel received the last train.
     last_train: Nanos,
-    /// A frame whose time and place are known: to learn the frame rate by.
+    /// A frame of known time and place, to learn the frame rate.
     anchor: Option<(FrameTime, u64)>,
     /// Learns the frame rate of a stream without places.
     rate: RateWatch,
-    /// Time of the last frame of the part before.
+    /// Time of the last frame of the previous part.
     last_time: Option<FrameTime>,
     /// Its first packets left no doubt that it is a stream.
     pub(super) trusted: bool,
-    /// Frames missing behind it in that part.
+    /// Frames missing after it in that part.
     trailing: u64,
-    /// How much it sends.
+    /// Its recent rate.
     worth: Worth,
     /// Blocks of the pool that it must leave free for richer streams.
     pub(super) leaves: usize,
@@ -57,9 +57,9 @@ pub(super) struct Stream {
     pub(super) rich: bool,
     /// Ranges that all streams together may still add to their loss maps.
     loss_ranges: Arc<AtomicU32>,
-    /// It gave way to another: nothing more comes.
+    /// It was replaced by another: it has ended.
     pub(super) gone: bool,
-    /// What it begins and ends with.
+    /// Frame sets at its beginning and end.
     sets: Sets,
 }
 
@@ -98,12 +98,12 @@ impl Stream {
         }
     }
 
-    /// What it sends and holds.
+    /// Its rate and memory.
     pub(super) fn share(&self, now: Nanos) -> Share {
         Share { rate: self.rate(now), held: self.assembly.held(), rich: self.rich, leaves: self.leaves }
     }
 
-    /// Packets a second, lately.
+    /// Recent packets per second.
     pub(super) fn rate(&self, now: Nanos) -> f64 {
         self.worth.rate(self.report.packets, now)
     }
@@ -124,7 +124,7 @@ impl Stream {
         }
     }
 
-    /// Memory is short: hand on what is there, as if nothing more came for long.
+    /// Memory is short: deliver what is there, as after a long silence.
     pub(super) fn relieve(&mut self, now: Nanos) {
         self.assembly.handle_timeout(now.plus(LONG));
     }
@@ -133,12 +133,12 @@ impl Stream {
         self.assembly.finish(Nanos::default());
     }
 
-    /// Whether something of it is finished.
+    /// Whether a part of it is finished.
     pub(super) fn has_part(&self) -> bool {
         self.assembly.has_retired()
     }
 
-    /// The next part that is finished.
+    /// The next finished part.
     pub(super) fn poll_part(&mut self, layout: &dyn Layout) -> Option<Part> {
         loop {
             let mut retired = self.assembly.poll_retired()?;
@@ -159,7 +159,7 @@ impl Stream {
         }
     }
 
-    /// Enter a finished object into the books.
+    /// Count a finished object.
     fn account(&mut self, layout: &dyn Layout, retired: Retired<Block>, unit: u64) -> Part {
         let Retired { key, epoch, block, mut range, mut missing, after, cause, .. } = retired;
         let object = key.number;
@@ -179,7 +179,7 @@ impl Stream {
             self.info.format.frame_time(&block[at..at + unit as usize])
         };
         let (first_time, last_time) = (first.and_then(time_of), last.and_then(time_of));
-        // Numbers are 64 bits, whatever a sender puts there: the last ones are all one.
+        // Saturates: numbers of hostile senders may exceed 64 bits.
         let first_number = object.saturating_mul(self.per_object);
         let number = |at: u64| first_number.saturating_add(at / unit);
         let from = Mark { number: object, offset: range.start };
@@ -220,7 +220,7 @@ impl Stream {
         }
     }
 
-    /// An object that ends with its second ends with a frame of every thread: where one came, the others are missing.
+    /// An object that ends with its second ends with a frame of every thread: if one arrived, the others are missing.
     fn complete_group(&self, range: &mut Range<u64>, missing: &mut Vec<Range<u64>>, cause: Cause, unit: u64) {
         let over = matches!(cause, Cause::Complete | Cause::Window | Cause::Linger);
         let group = unit * self.info.format.group().max(1) as u64;
@@ -252,8 +252,8 @@ impl Stream {
         }
     }
 
-    /// Frames of which nothing came between two places, as far as can be told; `between` the starts of their objects
-    /// the layout knows of so many.
+    /// Frames lost between two places, if known; `between` is the number between the starts of their objects from the
+    /// layout.
     fn gap(
         &self,
         between: Option<u64>,
@@ -267,16 +267,17 @@ impl Stream {
         }
         match between {
             Some(whole) => whole.saturating_add(to.offset / unit).saturating_sub(from.offset / unit),
-            // Across the end of a second whose length the layout does not know; we may by now.
+            // Across the end of a second whose length the layout does not know, but which may be known by now.
             None => {
-                // What is missing at the end of the part before and at the start of this one is counted with them.
+                // Frames missing at the end of the previous part and at the start of this one are counted with these
+                // parts.
                 let between = self.gap_in_time(first_time).unwrap_or(0);
                 between.saturating_sub(u64::from(first.unwrap_or(0)) + self.trailing)
             }
         }
     }
 
-    /// Frames between the last frame that came and this one, by their times.
+    /// Frames between the last frame that arrived and this one, by their times.
     fn gap_in_time(&self, to: Option<FrameTime>) -> Option<u64> {
         let fps = i64::from(self.report.frames_per_second?);
         let threads = &self.info.format.threads;
@@ -289,8 +290,7 @@ impl Stream {
         u64::try_from(between - 1).ok()
     }
 
-    /// Frames per second, if nobody told them: from two frames whose places in the stream are known, or from where
-    /// seconds end.
+    /// Learn the frames per second, if not given: from two frames with known places, or from the ends of seconds.
     fn learn_rate(&mut self, time: FrameTime, number: u64) {
         if self.report.frames_per_second.is_some() || !self.info.format.own.has_whole_rate() {
             return;
@@ -317,14 +317,14 @@ impl Stream {
     }
 }
 
-/// The first and the last unit of a part that came.
+/// The first and the last unit of a part that arrived.
 fn ends(holes: &[Range<u32>], units: u32) -> (Option<u32>, Option<u32>) {
     let first = holes.first().filter(|hole| hole.start == 0).map_or(0, |hole| hole.end);
     let end = holes.last().filter(|hole| hole.end == units).map_or(units, |hole| hole.start);
     ((first < units).then_some(first), end.checked_sub(1))
 }
 
-/// How many object numbers a second spans, at most, where the frame rate is unknown.
+/// Maximum number of objects per second, if the frame rate is unknown.
 fn stride(format: &StreamFormat, per_object: u64) -> u64 {
     const FRAMES: u64 = 1 << 24;
     FRAMES * format.threads.len().max(1) as u64 / per_object.max(1) + 2

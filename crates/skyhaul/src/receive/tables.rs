@@ -1,6 +1,7 @@
-//! An engine's end of the tables of heaps and events: who sends such, and where it is put.
+//! An engine's end of the tables of heaps and events: their senders, and their tables.
 //!
-//! Apart from the engine, which knows frames and their streams: of objects with keys it knows a number for each sender.
+//! Separate from the engine, which handles frames and their streams; of keyed objects it has only a number for each
+//! sender.
 
 use super::admission::Worth;
 use super::keyed::Fed;
@@ -10,7 +11,7 @@ use skyhaul_core::wire::FamilyRef;
 use skyhaul_io::source::Train;
 use std::sync::Arc;
 
-/// Where an engine puts heaps and events.
+/// The destination of an engine's heaps and events.
 #[derive(Debug)]
 pub(super) struct Keyed {
     pub(super) objects: Arc<Objects>,
@@ -21,7 +22,7 @@ pub(super) struct Keyed {
 /// A sender of heaps or events.
 #[derive(Debug)]
 struct KeyedSender {
-    /// Which of the engine's ends.
+    /// Index of the engine's end.
     end: usize,
     packets: u64,
     worth: Worth,
@@ -36,19 +37,19 @@ impl std::fmt::Debug for Ends {
     }
 }
 
-/// The tables that an engine feeds, and who sends what is put there.
+/// The tables that an engine feeds, and their senders.
 #[derive(Debug)]
 pub(super) struct Tables {
-    /// Heaps and events are received, too.
+    /// Set if heaps and events are received too.
     keyed: Option<Keyed>,
     ends: Ends,
     senders: Vec<KeyedSender>,
-    /// Places in `senders` whose sender gave way.
+    /// Places in `senders` whose sender was replaced.
     free: Vec<usize>,
 }
 
 impl Tables {
-    /// Without `keyed`: of an engine that receives none. With `family`, its table is there from now on.
+    /// `keyed` is `None` for an engine that receives none. With `family`, its table exists from now on.
     pub(super) fn new(keyed: Option<Keyed>, family: Option<FamilyRef>) -> Self {
         let mut tables = Self { keyed, ends: Ends(Vec::new()), senders: Vec::new(), free: Vec::new() };
         family.and_then(|family| tables.end_of(family));
@@ -65,13 +66,13 @@ impl Tables {
         !self.ends.0.is_empty()
     }
 
-    /// A train for the table at `end`.
+    /// Pass a train to the table at `end`.
     #[inline]
     pub(super) fn feed(&mut self, end: usize, train: &Train<'_>) {
         self.ends.0[end].1.train(train);
     }
 
-    /// A train of sender `at`: the end that it goes to.
+    /// Note a train of sender `at`; returns the end for it.
     #[inline]
     pub(super) fn heard(&mut self, at: usize, train: &Train<'_>) -> usize {
         let sender = &mut self.senders[at];
@@ -79,7 +80,7 @@ impl Tables {
         sender.end
     }
 
-    /// A sender of a family whose objects have keys begins: its number.
+    /// A sender of keyed objects begins; returns its number.
     pub(super) fn begin(&mut self, family: FamilyRef, since: Nanos) -> Option<usize> {
         let end = self.end_of(family)?;
         let sender = KeyedSender { end, packets: 0, worth: Worth::new(since) };
@@ -101,18 +102,18 @@ impl Tables {
         Some(self.ends.0.len() - 1)
     }
 
-    /// Packets a second of sender `at`.
+    /// Packets per second of sender `at`.
     pub(super) fn rate(&self, at: usize, now: Nanos) -> f64 {
         let sender = &self.senders[at];
         sender.worth.rate(sender.packets, now)
     }
 
-    /// Sender `at` gives way. Its objects end by their own rules.
+    /// Sender `at` is replaced. Its objects end by their own rules.
     pub(super) fn gave_way(&mut self, at: usize) {
         self.free.push(at);
     }
 
-    /// No train waits.
+    /// No train is queued.
     #[inline]
     pub(super) fn looked(&mut self) {
         self.ends.0.iter_mut().for_each(|(_, end)| end.looked());
@@ -124,7 +125,7 @@ impl Tables {
         }
     }
 
-    /// Nothing more comes of this engine.
+    /// This engine has ended.
     pub(super) fn leave(&mut self) {
         self.ends.0.clear();
         if let Some(Keyed { objects, engine }) = &self.keyed {
@@ -132,7 +133,7 @@ impl Tables {
         }
     }
 
-    /// Whether nothing more is wanted of heaps and events.
+    /// Whether no more heaps and events are accepted.
     pub(super) fn are_closed(&self) -> bool {
         self.keyed.as_ref().is_some_and(|keyed| keyed.objects.is_closed())
     }

@@ -1,4 +1,4 @@
-//! What an engine counted.
+//! Counters of an engine.
 
 use super::info::{StreamInfo, StreamReport};
 use skyhaul_core::placement::Rejects;
@@ -7,32 +7,32 @@ use std::sync::Arc;
 /// All counters of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Packets of senders that are no stream (yet), and why.
+    /// Packets of senders that are not a stream (yet), by reason.
     pub rejects: Rejects,
-    /// Packets of senders that are no stream.
+    /// Packets of senders that are not a stream.
     pub packets: u64,
     /// Packets held while their sender's format is learned.
     pub held: u64,
-    /// Every stream so far, but for those in `others`.
+    /// Every stream so far, except those in `others`.
     pub streams: Vec<(Arc<StreamInfo>, StreamReport)>,
-    /// Streams that gave way to others and are no longer listed one by one.
+    /// Replaced streams that are no longer listed individually.
     pub others: Others,
 }
 
-/// Streams that are no longer listed one by one: there were too many, and these were the poorest.
+/// Streams that are no longer listed individually because there were too many; these were the poorest.
 #[derive(Clone, Debug, Default)]
 pub struct Others {
     /// How many.
     pub streams: u64,
-    /// Packets that came.
+    /// Packets received.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
-    /// Frames in their place.
+    /// Frames placed.
     pub placed: u64,
     /// Frames lost.
     pub lost: u64,
-    /// Why packets were refused.
+    /// Packets rejected, by reason.
     pub rejects: Rejects,
 }
 
@@ -47,10 +47,10 @@ impl Others {
     }
 }
 
-/// Most streams that gave way and are still listed one by one.
+/// Maximum number of replaced streams listed individually.
 const MOST: usize = 256;
 
-/// Accounts of streams that gave way; of very many, those of the richest.
+/// Accounts of replaced streams; if there are very many, those of the richest.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     pub(super) streams: Vec<(Arc<StreamInfo>, StreamReport)>,
@@ -58,7 +58,7 @@ pub(super) struct Past {
 }
 
 impl Past {
-    /// Keep one more. How many ranges of loss maps went for it.
+    /// Keep one more. Returns how many ranges of loss maps were dropped for it.
     pub(super) fn keep(&mut self, info: Arc<StreamInfo>, report: StreamReport) -> u32 {
         self.streams.push((info, report));
         if self.streams.len() <= MOST {

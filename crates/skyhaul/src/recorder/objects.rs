@@ -1,23 +1,23 @@
-//! Recording heaps: in order of arrival, as packets one behind the other.
+//! Recording heaps in order of arrival, as consecutive packets.
 //!
 //! ```text
 //!   table ── object ──▶ ObjectRecorder ── Chunk ──▶ Writer ──▶ disks
 //!
-//!   chunk 12   │ head 7 │ payload │ head 8 │ payload, up to a gap │ head 8 │ payload behind it │ head 9 │ payload …
+//!   chunk 12   │ head 7 │ payload │ head 8 │ payload, up to a gap │ head 8 │ payload after it │ head 9 │ payload …
 //! ```
 //!
-//! A heap that has come whole is one packet; of one that has not, each range that came is a packet of its own. So a chunk
-//! holds what came and nothing else, its heads prove it without an index, and whoever reads its format reads the chunks one
-//! after the other. A heap lies in one chunk if it fits; a larger one goes on in the next chunks, as further packets. How a
-//! head is written, its family knows ([`Keyed::store`](skyhaul_core::wire::keyed::Keyed::store)).
+//! A complete heap is one packet; of an incomplete one, each received range is a separate packet. So a chunk contains
+//! exactly the received data, its heads verify it without an index, and programs that read the format can read
+//! consecutive chunks. A heap is in one chunk if it fits; a larger one continues in the next chunks, as further packets.
+//! Its family writes the heads ([`Keyed::store`](skyhaul_core::wire::keyed::Keyed::store)).
 //!
-//! The index says of each chunk which heaps begin in it, and what is missing in them ([`HeapsOf`]).
+//! The index lists for each chunk the heaps that begin in it, and their missing ranges ([`HeapsOf`]).
 //!
-//! Heaps are copied once more on their way, from the memory in which they were put together to that of the chunk: what is
-//! missing, and how many item pointers a heap has, is known at its end only.
+//! Heaps are copied a second time, from their memory to that of the chunk: missing ranges and the number of item pointers
+//! are known only at the end of a heap.
 //!
-//! Limits: when the disks take less than comes, heaps wait in the table's ring and memory, and the table counts what has no
-//! room there.
+//! Limits: if the disks are too slow, heaps queue in the table's ring and memory, and the table counts those without
+//! room.
 
 use crate::awake::Awake;
 use crate::frames;
@@ -31,11 +31,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a heap waits for memory that disks hold; then it is lost, and counted. A disk that hangs is given up before.
+/// How long a heap waits for memory held by disks; then it is lost, and counted. A hanging disk is given up earlier.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The same behind a wait in vain, until memory comes: whoever gives heaps is not held up by each of them.
+/// The same after an unsuccessful wait, until memory is free again, so that each further heap does not wait as long.
 const IMPATIENCE: Duration = Duration::from_millis(10);
-/// A piece of a heap that is smaller than this part of a block does not begin in its rest.
+/// A piece of a heap does not begin in the rest of a block that is smaller than 1/4 of the block.
 const LEAST_PART: usize = 4;
 
 /// Writes heaps to disks: the objects of each family as a datastream.
@@ -44,18 +44,18 @@ pub struct ObjectRecorder {
     means: Means,
     flush: Duration,
     streams: Vec<Recorded>,
-    /// Heaps for which the disks gave no memory back.
+    /// Heaps lost because the disks freed no memory.
     lost: Arc<AtomicU64>,
 }
 
-/// What all datastreams share.
+/// State shared by all datastreams.
 #[derive(Debug)]
 struct Means {
     writer: Arc<Writer>,
     pool: Pool,
-    /// The last wait for memory was in vain.
+    /// The last wait for memory was unsuccessful.
     in_vain: bool,
-    /// A pause of this program makes no disk slow.
+    /// Pauses of this program do not count as slowness of a disk.
     clock: Awake,
     head: Vec<u8>,
 }
@@ -90,20 +90,20 @@ impl ObjectRecorder {
         Self { means, flush, streams: Vec::new(), lost: Arc::default() }
     }
 
-    /// Have this family in the index from now on, so that readers may follow before an object has come.
+    /// Add this family to the index now, so that readers may follow before the first object.
     #[must_use]
     pub fn announcing(mut self, family: FamilyRef) -> Self {
         self.stream(family);
         self
     }
 
-    /// Heaps for which the disks gave no memory back, as they are counted.
+    /// The counter of heaps lost because the disks freed no memory.
     #[must_use]
     pub fn lost(&self) -> Arc<AtomicU64> {
         self.lost.clone()
     }
 
-    /// Which of the datastreams it is.
+    /// The index of its datastream.
     fn stream(&mut self, family: FamilyRef) -> usize {
         if let Some(at) = self.streams.iter().position(|stream| stream.family == family) {
             return at;
@@ -116,14 +116,14 @@ impl ObjectRecorder {
 }
 
 impl Means {
-    /// What the index says of a datastream.
+    /// The description of a datastream in the index.
     fn info(&self, family: FamilyRef, describe: &str, sender: Option<String>) -> DatastreamInfo {
         let (chunk_bytes, format) =
             (self.pool.block_bytes() as u64, frames::described_packets(family, describe));
         DatastreamInfo { sender, chunk_bytes, format, ..DatastreamInfo::default() }
     }
 
-    /// Memory for a chunk, if there is some or some comes free.
+    /// Memory for a chunk; waits until some is free.
     fn block(&mut self) -> Option<Block> {
         let begun = Instant::now();
         let patience = if self.in_vain { IMPATIENCE } else { PATIENCE };
@@ -138,7 +138,7 @@ impl Means {
         }
     }
 
-    /// Before anything is given to the disks, which are judged then.
+    /// Called before chunks are given to the disks, which are judged then.
     fn look_at_clock(&mut self) {
         if let Some(pause) = self.clock.turn() {
             self.writer.paused(pause);
@@ -147,7 +147,7 @@ impl Means {
 }
 
 impl Recorded {
-    /// Record an object. Waits while all memory for chunks is on its way to the disks; false if none comes.
+    /// Record an object. Waits while all memory for chunks is being written; `false` if none becomes free.
     fn take(&mut self, object: &Received<'_>, means: &mut Means) -> bool {
         if !self.described {
             self.described = true;
@@ -181,7 +181,7 @@ impl Recorded {
         true
     }
 
-    /// Write a range of an object, as one packet where the chunk has room for it. False if there is no memory.
+    /// Write a range of an object, as one packet if the chunk has room for it. Returns `false` if there is no memory.
     fn part(&mut self, object: &Received<'_>, left: &mut Left, means: &mut Means) -> bool {
         let mut is_fresh = false;
         loop {
@@ -189,7 +189,7 @@ impl Recorded {
             means.head.clear();
             let Some(stored) = object.stored.store(left, &mut means.head) else {
                 self.seal(means);
-                // What has no room in an empty chunk has none in any.
+                // What does not fit an empty chunk fits none.
                 if is_fresh || !self.begin(means) {
                     return false;
                 }
@@ -215,7 +215,7 @@ impl Recorded {
         self.open.as_ref().map_or(0, |open| open.block.len() - open.used)
     }
 
-    /// Have a chunk open. False if there is no memory for one, and none comes free.
+    /// Open a chunk. Returns `false` if no memory becomes free.
     fn begin(&mut self, means: &mut Means) -> bool {
         if self.open.is_none() {
             let Some(block) = means.block() else { return false };
@@ -262,7 +262,7 @@ impl ObjectSink for ObjectRecorder {
         Ok(())
     }
 
-    /// Heaps that are in memory for long go to the disks.
+    /// Write heaps that have been in memory for long.
     fn tick(&mut self) {
         self.means.look_at_clock();
         for stream in &mut self.streams {

@@ -1,9 +1,9 @@
-//! Proving a recording: every byte against the index, every chunk against its neighbours.
+//! Verifies a recording: every byte against the index, every chunk against its neighbours.
 //!
-//! The disks are read side by side, each by one thread; then the same plan is walked as by every reader. What is found
-//! is sorted by what it means:
+//! The disks are read in parallel, each by one thread; then the plan of every reader is followed. Findings have these
+//! verdicts:
 //!
-//! | verdict | means | exit code |
+//! | verdict | meaning | exit code |
 //! |---|---|---|
 //! | `whole` | every chunk verified, nothing missing | 0 |
 //! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
@@ -39,34 +39,34 @@ use crate::frames::FrameReader;
 /// Makes a reader for a datastream's frames, if its format is known.
 pub type Frames<'a> = dyn Fn(&Datastream) -> Option<Box<dyn FrameReader>> + Sync + 'a;
 
-/// How to check.
+/// Options of a check.
 #[derive(Default)]
 pub struct CheckOptions<'a> {
-    /// Looks into the frames; without it only bytes and records are checked. Packets of heaps need no reader, and are looked
-    /// into where there is one for frames.
+    /// Inspects the frames; without it only bytes and records are checked. Packets of heaps need no reader, and are
+    /// inspected if there is one for frames.
     pub frames: Option<&'a Frames<'a>>,
-    /// Whether the payload of such packets is to be the pattern.
+    /// Whether the payload of such packets must be the pattern.
     pub verify: bool,
-    /// Called now and then with bytes read and bytes in all.
+    /// Called now and then with bytes read and total bytes.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync + 'a)>,
 }
 
-/// What a check found.
+/// Results of a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
     /// The scan's label.
     pub scan: String,
     /// State of its recorder.
     pub state: State,
-    /// In one word.
+    /// The overall verdict.
     pub verdict: Verdict,
     /// Each datastream.
     pub datastreams: Vec<DatastreamCheck>,
-    /// What is not as it should be, worst first (the first 1000).
+    /// The findings, worst first (the first 1000).
     pub findings: Vec<Finding>,
-    /// How many findings there are in all.
+    /// Total number of findings.
     pub findings_total: u64,
-    /// Each index and how much of it could be read.
+    /// Each index, and how much of it could be read.
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
@@ -77,7 +77,7 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// What the tool exits with.
+    /// The exit code of the tool.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         u8::from(self.verdict > Verdict::Holes)
@@ -85,10 +85,10 @@ impl CheckReport {
 }
 
 impl Recording {
-    /// Read everything and hold it against the index.
+    /// Read everything and compare it with the index.
     ///
     /// # Errors
-    /// There is no memory or thread to read with. Faults of the recording are in the report.
+    /// If there is no memory or thread to read with. Faults of the recording are in the report.
     pub fn check(&self, options: &CheckOptions<'_>) -> io::Result<CheckReport> {
         let begun = Instant::now();
         let abouts: Vec<_> = (0..self.datastreams.len()).map(|index| self.about(index)).collect();
@@ -119,7 +119,7 @@ impl Recording {
             };
             datastreams.push(check.run());
         }
-        // Worst first, and what is about more than one file before the files.
+        // Worst first, and findings about several files before those about one.
         findings.all.sort_by_key(|finding| (std::cmp::Reverse(finding.verdict), finding.path.is_some()));
         Ok(CheckReport {
             scan: self.label.to_string(),
@@ -179,7 +179,7 @@ impl Recording {
     }
 }
 
-/// What is amiss by names, lengths and indexes alone.
+/// Problems found from names, lengths and indexes, without reading data.
 pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
     let mut findings = Findings::from(&recording.findings[..]);
     for stream in &recording.datastreams {
@@ -199,7 +199,7 @@ pub(super) fn at_a_glance(recording: &Recording) -> Vec<Finding> {
                     let text = match entry.bytes {
                         None => "it is in the index, but missing".to_owned(),
                         Some(bytes) => {
-                            format!("it has {bytes} bytes, its index record says {}", record.bytes)
+                            format!("it has {bytes} bytes, but its index record says {}", record.bytes)
                         }
                     };
                     findings.add(Verdict::Damaged, Some(&entry.path), text);
@@ -221,7 +221,7 @@ struct Job<'a> {
 impl Job<'_> {
     fn cutter(&self, options: &CheckOptions<'_>) -> Option<Cutter> {
         let about = self.about?;
-        // Without a record its frames are all that can prove it.
+        // Without a record, only its frames can verify it.
         let looks = options.frames.is_some() || self.entry.record.is_none();
         let reader = || options.frames.and_then(|frames| frames(about));
         match Cutter::of(self.about, options.verify).filter(|_| looks) {

@@ -1,4 +1,4 @@
-//! What a recorder is given: a block of which nothing is written any more, and what it holds.
+//! A chunk for a recorder: a finished block, and its description.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use super::record::ChunkMeta;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DatastreamId(pub u32);
 
-/// Fills the holes of a chunk: its account, its block, and where in the block it lies. Run on a disk's thread. Parts
-/// that arrived may be in use by views: only holes are written ([`Block::part_mut`]).
+/// Fills the gaps of a chunk, given its metadata, its block, and its range in the block. Called on a disk's thread. Parts
+/// that arrived may be in use by views: only gaps are written ([`Block::part_mut`]).
 pub type Fill = Arc<dyn Fn(&ChunkMeta, &mut Block, Range<usize>) + Send + Sync>;
 
 /// One chunk: a block that is no longer written to.
@@ -23,11 +23,11 @@ pub struct Chunk {
     pub number: u32,
     /// Its memory.
     pub block: Block,
-    /// The bytes of the block that it holds. A start that is not a multiple of 4096 makes writing slower.
+    /// Its bytes in the block. A start that is not a multiple of 4096 makes writing slower.
     pub range: Range<usize>,
-    /// What it holds.
+    /// Its description.
     pub meta: ChunkMeta,
-    /// Fills what is missing.
+    /// Fills the gaps.
     pub finish: Option<Fill>,
 }
 

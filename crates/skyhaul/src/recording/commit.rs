@@ -5,7 +5,7 @@
 //!   index ─▶ acknowledged, memory free
 //! ```
 //!
-//! One commit is under way at a time; the disk goes on writing meanwhile, and what it writes joins the next.
+//! One commit runs at a time; the disk continues to write meanwhile, and the chunks written join the next.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +17,7 @@ use super::drive::{Commit, Drive, MOST_UNCOMMITTED};
 use super::options::SyncPolicy;
 use super::record::{ChunkRecord, Record};
 
-/// Tokens of syncs that are of no chunk.
+/// Tokens of syncs that do not belong to a chunk.
 const INDEX: u64 = u64::MAX;
 const DIRECTORY: u64 = u64::MAX - 1;
 

@@ -1,4 +1,4 @@
-//! State shared by the disks' threads and the caller: who has which chunk, and the state of each disk.
+//! State shared by the disks' threads and the caller: the disk of each chunk, and the state of each disk.
 //!
 //! One short lock for each disk and one for the accounts; no two are ever held together, and none across a
 //! system call that can wait.
@@ -20,7 +20,7 @@ use super::work::{Ready, Work};
 
 /// Time between looks at free space and at other disks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
-/// More different disks than this a chunk is not given to.
+/// Maximum number of different disks that a chunk is given to.
 const MOST_ATTEMPTS: u64 = 16;
 
 /// All that is shared.
@@ -35,7 +35,7 @@ pub(super) struct Dispatch {
     pub(super) stall: Duration,
     /// When [`Dispatch::watch`] was last called because no disk's thread does it.
     watched: Mutex<Instant>,
-    /// Stands while this program does not run.
+    /// Stops while this program does not run.
     turns: Mutex<Awake>,
     closed: AtomicBool,
     ending: AtomicBool,
@@ -68,7 +68,7 @@ impl Dispatch {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Give `work` to the disk that suits it, or back if there is none.
+    /// Give `work` to the best disk, or return it if there is none.
     pub(super) fn give(&self, work: Work, attempt: u64) -> Result<(), Work> {
         if attempt > MOST_ATTEMPTS {
             return Err(work);
@@ -180,7 +180,7 @@ impl Dispatch {
     }
 
     fn tell(&self, index: usize, note: Note) {
-        // A disk that hangs must not pile up lines without end.
+        // Limits the lines queued for a hanging disk.
         const MOST_NOTES: usize = 10_000;
         let lane = &self.lanes[index];
         let mut state = lane.state();
@@ -210,7 +210,7 @@ impl Dispatch {
         first
     }
 
-    /// A disk's thread panicked: what it had goes to others. What it was making ready went with it.
+    /// A disk's thread panicked: its chunks go to other disks. The one being prepared is lost.
     pub(super) fn died(&self, index: usize, panic: &str) {
         self.retire(index, DiskState::Failed, &format!("bug: its thread panicked: {panic}"));
         let mut state = self.lanes[index].state();
@@ -231,7 +231,7 @@ impl Dispatch {
         self.stall + if let SyncPolicy::Interval(time) = self.sync { time } else { Duration::ZERO }
     }
 
-    /// Give what hangs on other disks to those that work; called by each disk's thread now and then.
+    /// Give chunks of hanging disks to working ones; called by each disk's thread now and then.
     pub(super) fn watch(&self, watcher: usize) {
         if self.is_ending() {
             return;
@@ -255,7 +255,7 @@ impl Dispatch {
         }
     }
 
-    /// Time in which no disk's thread ran, because this program was paused, counts against no disk.
+    /// Exclude the time of a pause of this program for all disks.
     fn forgive_pause(&self) {
         // Held until all is forgiven: the thread of another disk, for which the pause is over by then, must not judge before.
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -264,7 +264,7 @@ impl Dispatch {
         }
     }
 
-    /// Count `pause` against no disk.
+    /// Exclude `pause` for all disks.
     pub(super) fn forgive(&self, pause: Duration) {
         let now = Instant::now();
         let later = |time: Instant| time.checked_add(pause).map_or(now, |time| time.min(now));
@@ -284,7 +284,7 @@ impl Dispatch {
         }
     }
 
-    /// Use a stalled disk again, if all that hung there is over.
+    /// Use a stalled disk again when its pending writes have finished.
     pub(super) fn resume(&self, index: usize) {
         let lane = &self.lanes[index];
         let mut state = lane.state();
@@ -332,7 +332,7 @@ impl Dispatch {
         }
     }
 
-    /// The threads may go.
+    /// Let the threads end.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
         self.lanes.iter().for_each(|lane| lane.waker.wake());

@@ -28,10 +28,10 @@ use super::work::{Ready, Work};
 /// How long a chunk's record may be, without its missing ranges.
 const RECORD_BYTES: u64 = 1024;
 
-/// Chunks written but not committed, at most (each holds an open file).
+/// Maximum number of chunks written but not committed (each holds an open file).
 pub(super) const MOST_UNCOMMITTED: usize = 64;
 
-/// Chunks on their way to durability.
+/// Chunks being made durable.
 #[derive(Debug)]
 pub(super) struct Commit {
     pub(super) tokens: Vec<u64>,
@@ -89,7 +89,7 @@ impl Drive {
     pub(super) fn run(mut self) {
         let mut done = Vec::new();
         loop {
-            // The order matters: what was told before the end is written before it.
+            // The order matters: notes made before the end are written before it.
             let ending = self.dispatch.is_ending();
             self.lane().state().seen = Instant::now();
             self.take_notes();
@@ -116,7 +116,7 @@ impl Drive {
             Ok(()) => recorded.into_iter().flatten().for_each(|token| self.acknowledge(token)),
             Err(error) => self.trouble(&error),
         }
-        // What is still under way at the end is not acknowledged: no half file stays behind.
+        // Unfinished chunks are not acknowledged at the end; no partial file is left.
         for token in std::mem::take(&mut self.jobs).into_keys() {
             self.disk.discard(token);
         }
@@ -272,7 +272,7 @@ impl Drive {
         self.jobs.remove(&token)
     }
 
-    /// This disk failed a chunk: what is on it of the chunk is removed, another disk gets it.
+    /// This disk failed a chunk: remove its part of the chunk, and give the chunk to another disk.
     pub(super) fn spoil(&mut self, token: u64, error: &io::Error) {
         self.disk.discard(token);
         self.written.retain(|&other| other != token);
@@ -282,10 +282,10 @@ impl Drive {
         self.dispatch.give_again(Work::Again(ready));
     }
 
-    /// Judge the disk by an error it gave.
+    /// Judge the disk by an error.
     pub(super) fn trouble(&self, error: &io::Error) {
         let health = match error.kind() {
-            // Somebody else's file has the name: no fault of the disk.
+            // Another program's file has the name: not a fault of the disk.
             io::ErrorKind::AlreadyExists => return,
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => DiskState::Full,
             _ => DiskState::Failed,
@@ -324,7 +324,7 @@ impl Drive {
                 let waiting = state.waiting;
                 state.free_bytes = free;
                 state.free = free.saturating_sub(self.dispatch.reserve).saturating_sub(waiting);
-                // An estimate of long ago is forgotten, so that a disk that was slow once is tried again.
+                // An old estimate is discarded, so that a disk that was slow is tried again.
                 if state.flying.is_empty() && state.waiting == 0 {
                     state.seconds_per_byte = 0.95 * state.seconds_per_byte + 0.05 * ASSUMED;
                 }

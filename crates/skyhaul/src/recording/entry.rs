@@ -1,4 +1,4 @@
-//! What there is of a scan: its chunks, its files, its datastreams.
+//! Entries of a scan: its chunks, files and datastreams.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub struct FileEntry {
 pub struct DatastreamEntry {
     /// Its name on disk.
     pub name: String,
-    /// What the recorder knew of it; `None` without an index.
+    /// Its description by the recorder; `None` without an index.
     pub datastream: Option<Datastream>,
     /// Its chunks by number.
     pub chunks: BTreeMap<u32, ChunkEntry>,
@@ -87,7 +87,7 @@ pub struct DatastreamEntry {
     pub lost: BTreeMap<u32, LostChunk>,
     /// Files that were being written when the recorder died.
     pub partial: Vec<PathBuf>,
-    /// What the recorder said of it at its end.
+    /// The recorder's report of it at the end.
     pub account: Option<DatastreamReport>,
 }
 

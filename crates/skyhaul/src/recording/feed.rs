@@ -1,4 +1,4 @@
-//! The thread that reads ahead: each step of the plan proven, and then given.
+//! The read-ahead thread: verifies each step of the plan, and then delivers it.
 //!
 //! ```text
 //!   record ─▶ its file ─▶ copies of its number ─▶ any file with its bytes ─▶ given, or a gap
@@ -76,7 +76,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Chunks as they are acknowledged, and the rest of the plan when the recorder is over.
+    /// Chunks as they are acknowledged, and the rest of the plan when the recorder has ended.
     fn follow(&mut self) -> Given {
         let mut follower = Follower::new(&self.recording, &self.name);
         let next = loop {
@@ -173,7 +173,7 @@ impl Feed {
         self.feeder.account.note(Finding { verdict: Verdict::Unproven, path, text });
     }
 
-    /// Give what was proven.
+    /// Deliver a verified chunk.
     fn proven(&mut self, entry: &ChunkEntry, path: &Path, loaded: Loaded, behind: &[Step]) -> Given {
         let (number, bytes) = (entry.number, loaded.seen.read);
         if loaded.seen.bytes > bytes {
@@ -200,7 +200,7 @@ impl Feed {
         self.gap(Gap { from, to, bytes: Some(0), instead: Instead::AsItIs, ..gap }, behind)
     }
 
-    /// Give a file as it is read.
+    /// Deliver a file as it is read.
     fn stream(&mut self, number: u32, path: &Path, most: u64, times: Times) -> Result<Seen, Gone> {
         let (mut gone, mut given) = (false, 0);
         // The closures share what they need of `self`.
@@ -220,7 +220,7 @@ impl Feed {
         if gone || !self.feeder.is_wanted() { Err(Gone) } else { Ok(seen) }
     }
 
-    /// A file without a record: proven as far as its frame headers go.
+    /// A file without a record: verified by its frame headers only.
     fn unrecorded(
         &mut self,
         entry: &ChunkEntry,
@@ -271,14 +271,14 @@ impl Feed {
         }
     }
 
-    /// Name what is wrong with a file, and give it all the same.
+    /// Report a problem of a file, and deliver it.
     fn as_it_lies(&mut self, gap: Gap, path: &Path) -> Given {
         let number = gap.chunks.0;
         self.gap(Gap { instead: Instead::AsItIs, ..gap }, &[])?;
         self.stream(number, path, MOST_UNRECORDED, (None, None)).map(|_| ())
     }
 
-    /// Name a gap; fill it if that is wanted.
+    /// Report a gap, and fill it if requested.
     fn gap(&mut self, mut gap: Gap, behind: &[Step]) -> Given {
         let missing = self.feeder.options.missing;
         // Packets of heaps have no invalid ones that could stand there.

@@ -1,4 +1,4 @@
-//! What is not as it should be, and how bad that is.
+//! Findings, with their severity.
 
 use std::path::PathBuf;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 /// Findings that are kept; more are counted only.
 pub(super) const MOST_FINDINGS: usize = 1000;
 
-/// What a check says in one word.
+/// Verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Every chunk proven, nothing missing.
+    /// Every chunk verified, nothing missing.
     Whole,
-    /// Every chunk proven; what never arrived is marked as missing.
+    /// Every chunk verified; data that never arrived are marked as missing.
     Holes,
-    /// Something cannot be proven: no record, no known end, or a disk is not there.
+    /// Something cannot be verified: no record, no known end, or an absent disk.
     Unproven,
     /// Recorded data are missing or have changed, or were lost during the recording.
     Damaged,
@@ -34,14 +34,14 @@ impl Verdict {
     }
 }
 
-/// One thing that is not as it should be (or, as `whole` or `holes`, should be known).
+/// A problem (or, with verdict `whole` or `holes`, a note).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub verdict: Verdict,
     /// The file it is about, if it is about one.
     pub path: Option<PathBuf>,
-    /// What it is.
+    /// Its description.
     pub text: String,
 }
 

@@ -1,9 +1,8 @@
 //! Following a scan while it is recorded.
 //!
-//! The follower reads the growing indexes and gives each chunk when it is acknowledged, in order of its number,
-//! whichever disk has it. It asks the recorder for nothing: the recorder does not know it is there. Chunks that
-//! still lie in the recorder's memory are copied from there (and believed only with their checksum), the others
-//! are read from disk.
+//! The follower reads the growing indexes and delivers each chunk when it is acknowledged, in order of its number, from
+//! any disk. It does not communicate with the recorder. Chunks that are still in the recorder's memory are copied from
+//! there (and verified by checksum), the others are read from disk.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -38,9 +37,9 @@ pub(super) enum Followed {
     Chunk(Box<ChunkEntry>),
     /// No disk could take the chunk of this number, and why.
     Lost(u32, String),
-    /// The recorder is over; whatever there is from this number on is to be read from the disks.
+    /// The recorder has ended; chunks from this number on must be read from the disks.
     Ended(u32),
-    /// Nobody wants more.
+    /// The consumer has ended.
     Unwanted,
 }
 
@@ -99,7 +98,7 @@ impl Follower {
                 self.next += 1;
                 return Followed::Lost(number, reason);
             }
-            // What is missing now will never come.
+            // Chunks missing now will not be written any more.
             if self.ended {
                 return Followed::Ended(number);
             }

@@ -1,4 +1,4 @@
-//! What a reader cannot give: which chunks, of what time, why, and what stands in their place.
+//! Gaps of a reader: chunks, times, reason, and replacement.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Unix second and frame number.
 pub(super) type Time = (i64, u32);
 
-/// Why bytes of a recording are not given, or not proven.
+/// Why bytes of a recording are missing, or not verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lack {
@@ -46,11 +46,11 @@ impl Lack {
     }
 }
 
-/// What stands in the place of a gap.
+/// The replacement of a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Instead {
-    /// Nothing: what follows comes next.
+    /// Nothing: the following data are next.
     #[default]
     LeftOut,
     /// Frames marked invalid.

@@ -1,4 +1,4 @@
-//! What is on the disks: files by their names, records by their checksums. No chunk is read for this.
+//! Collects files by their names, and records by their checksums, from the disks. No chunk is read for this.
 //!
 //! ```text
 //!   directories ─▶ files by number ┐
@@ -9,8 +9,8 @@
 //! A record and a file of one number belong together wherever each of them is: a chunk that was moved to another disk
 //! is found. What cannot be inspected (an unreadable directory, a FIFO in place of a file) is a finding.
 //!
-//! Indexes of another recording with the same name are told by their session. Of several sessions the one counts whose
-//! records fit the bytes of the files that are there.
+//! Indexes of another recording with the same name are recognised by their session. Of several sessions, the one whose
+//! records match the bytes of the files is used.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const SAMPLES: usize = 3;
 /// Files and records of each number of each datastream.
 type Numbered = BTreeMap<String, BTreeMap<u32, Vec<ChunkEntry>>>;
 
-/// What the disks say, before it is put together.
+/// Data from the disks, before they are combined.
 #[derive(Default)]
 pub(super) struct Gathered {
     /// Session and number of each datastream.
@@ -273,7 +273,7 @@ impl Gathered {
         streams.into_values().filter(DatastreamEntry::is_something).collect()
     }
 
-    /// What is amiss with the indexes themselves.
+    /// Problems of the indexes themselves.
     pub(super) fn judge_indexes(&mut self, state: State) {
         for (path, tally) in &self.indexes {
             let mut add = |verdict, text: String| self.findings.add(verdict, Some(path), text);

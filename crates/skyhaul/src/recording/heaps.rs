@@ -1,4 +1,4 @@
-//! Which heaps a chunk holds, as its index record says it.
+//! The heaps of a chunk, in its index record.
 //!
 //! ```text
 //!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]]}
@@ -21,7 +21,7 @@ const MOST_MISSING: usize = 16_384;
 pub struct HeapsOf {
     /// How many.
     pub count: u64,
-    /// Of these, how many did not come whole.
+    /// Number of incomplete heaps.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub incomplete: u64,
     /// Bytes that are missing in these.
@@ -29,10 +29,10 @@ pub struct HeapsOf {
     pub missing_bytes: u64,
     /// Their counters, in order of arrival: the first, from one to the next, and how many.
     pub counters: Vec<(u64, i64, u32)>,
-    /// Bytes that did not come: counter of the heap, first byte, one past the last.
+    /// Missing bytes: counter of the heap, first byte, one past the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<(u64, u64, u64)>,
-    /// Entries of both lists that were left out, for there were too many.
+    /// Entries of both lists that were omitted because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// A counter was left out: none goes on behind it.

@@ -1,11 +1,11 @@
-//! Reading an index that may be torn, rotten, growing or hostile.
+//! Reads an index that may be truncated, corrupt, growing or hostile.
 //!
-//! The reader takes lines that check and counts the others. A line without an end is the torn tail of a killed
-//! recorder, or one that is just being written: it is left for the next reading. A line whose end was changed to
-//! CR LF still checks, and is counted as changed.
+//! The reader accepts lines with a correct checksum and counts the others. A line without an end is the torn tail of a
+//! killed recorder, or is being written: it is left for the next reading. A line whose end was changed to CR LF is still
+//! valid, and counted as changed.
 //!
-//! Limits: behind 64 MiB without a line that checks nothing more is read, so that a file of terabytes that is no
-//! index does not hold up whoever opens the scan.
+//! Limits: reading ends after 64 MiB without a valid line, so that a file of terabytes that is not an index does not
+//! delay opening the scan.
 
 use std::fs::File;
 use std::io;
@@ -22,9 +22,9 @@ const MOST_JUNK: u64 = 64 << 20;
 /// How much of an index could be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Tally {
-    /// Lines that check.
+    /// Valid lines.
     pub records: u64,
-    /// Lines that do not.
+    /// Invalid lines.
     pub garbage: u64,
     /// Bytes after the last end of line.
     pub torn_bytes: u64,
@@ -34,7 +34,7 @@ pub struct Tally {
     /// It has a recorder's account: on this disk the recording ended in order.
     #[serde(default)]
     pub closed: bool,
-    /// Too many bytes did not check: what follows them was not read.
+    /// Too many bytes were invalid: the rest was not read.
     #[serde(default)]
     pub given_up: bool,
 }
@@ -48,7 +48,7 @@ pub struct IndexReader {
     pending: Vec<u8>,
     /// Bytes read since the last line that checks.
     junk: u64,
-    /// In a line that is too long to be honest.
+    /// In a line beyond the maximum length.
     overlong: bool,
     tally: Tally,
 }

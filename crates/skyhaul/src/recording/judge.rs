@@ -1,4 +1,4 @@
-//! Judging a datastream: each step of its plan against what reading its files gave.
+//! Judges a datastream: compares each step of its plan with the files read.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -39,13 +39,13 @@ pub struct DatastreamCheck {
     pub units: u64,
     /// Units that never arrived, by the index.
     pub missing_units: u64,
-    /// Places where the time from chunk to chunk does not go on.
+    /// Discontinuities of time between chunks.
     pub time_breaks: u64,
     /// Frame numbers between chunks that are in none of them.
     pub missing_between: u64,
     /// Frames that were looked into.
     pub frames_seen: u64,
-    /// Of these, no legal frames.
+    /// Of these, invalid frames.
     pub illegal_frames: u64,
     /// Of these, marked as invalid.
     pub filled_frames: u64,
@@ -65,7 +65,7 @@ pub struct HeapsCheck {
     pub missing_bytes: u64,
 }
 
-/// How bad a gap is.
+/// The severity of a gap.
 pub(super) fn verdict_of(recording: &Recording, lack: Lack) -> Verdict {
     match lack {
         Lack::Lost | Lack::Damaged => Verdict::Damaged,

@@ -1,4 +1,4 @@
-//! One disk, as the threads of the others and the caller see it: what waits for it, what it writes, how it is.
+//! The shared state of one disk: its queue, its writes, its health.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;

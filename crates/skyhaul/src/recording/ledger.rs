@@ -1,4 +1,4 @@
-//! Every chunk's account: given, acknowledged or lost. Nothing is ever neither.
+//! Accounts of all chunks: submitted, and then acknowledged or lost.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What scans there are.
+//! Lists the scans on disks.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,9 +35,9 @@ pub struct ScanSummary {
     pub disks: Vec<PathBuf>,
     /// Disks of the session that are not among these.
     pub missing_disks: Vec<PathBuf>,
-    /// Chunks that there must be, and are not, or not in full length.
+    /// Chunks that are missing, or shorter than recorded.
     pub missing: u64,
-    /// What is amiss by names, lengths and indexes alone: one line each.
+    /// Problems found from names, lengths and indexes, one line each.
     pub findings: Vec<Finding>,
 }
 

@@ -1,4 +1,4 @@
-//! What a reader is asked for, and what it gives: bytes of one chunk at a time.
+//! Options and results of a reader: bytes of one chunk at a time.
 
 use std::sync::Arc;
 

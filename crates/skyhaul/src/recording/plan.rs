@@ -1,4 +1,4 @@
-//! What every reader walks: each chunk of a datastream in order, and each gap between them, with its reason.
+//! The plan of every reader: each chunk of a datastream in order, and each gap, with its reason.
 //!
 //! ```text
 //!   chunk 0 · chunk 1 · gap 2..4 (missing) · chunk 4 · gap 5..6 (lost: disk full) · chunk 6 · [open end]

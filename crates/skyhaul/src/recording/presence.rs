@@ -1,11 +1,11 @@
-//! At the end of a recording: is every acknowledged chunk still on its disk?
+//! Checks at the end of a recording that every acknowledged chunk is still on its disk.
 //!
 //! Durable is what was synced, not what nobody removes: a scan's directory that is emptied while it is recorded takes
 //! acknowledged chunks with it. So each disk's index is read back, through the descriptor that wrote it (its name may be
 //! gone, too), and each file that it names is looked for by name and length. No list of chunks is kept meanwhile.
 //!
-//! Limits: bytes are not read ([`Recording::check`](super::Recording::check) does that). A disk that does not answer in
-//! time is named.
+//! Limits: data are not read ([`Recording::check`](super::Recording::check) does that). A disk that does not respond in
+//! time is reported.
 
 use std::collections::BTreeMap;
 use std::fs::File;

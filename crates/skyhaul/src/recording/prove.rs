@@ -1,4 +1,4 @@
-//! Reading one file: its bytes, their checksum, and what its frames say.
+//! Reads one file: its bytes, their checksum, and its frames.
 
 use std::io;
 use std::path::Path;

@@ -1,12 +1,11 @@
-//! What the index says: one record a line, `crc32c SPACE json NEWLINE`.
+//! Records of the index: one per line, `crc32c SPACE json NEWLINE`.
 //!
 //! ```text
 //!   8d5e2f01 {"record":"chunk","datastream":0,"number":12,"bytes":255995904,"crc32c":…,"missing":[[3,9]],…}
 //! ```
 //!
-//! The checksum (eight hexadecimal digits, of the JSON's bytes) tells a torn or rotten line from a whole one, so
-//! a reader needs no other structure than lines: it skips what does not check and goes on. JSON, because a
-//! recording must explain itself to whoever finds the disk.
+//! The checksum (eight hexadecimal digits, of the JSON's bytes) distinguishes a torn or corrupt line from a valid one, so
+//! a reader needs no other structure than lines: it skips invalid ones. JSON makes a recording self-describing.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -20,7 +19,7 @@ use super::report::RecordingReport;
 
 /// Version of the index's records.
 pub(crate) const VERSION: u32 = 1;
-/// No honest line is longer, in bytes.
+/// Maximum length of a line in bytes.
 pub(crate) const LONGEST_LINE: usize = 8 << 20;
 
 /// One line of the index.

@@ -1,4 +1,4 @@
-//! What a recorder says of itself, while it runs and at its end.
+//! Reports of a recorder, while it runs and at its end.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,14 +10,14 @@ use skyhaul_core::measure::Histogram;
 use super::event::Event;
 use super::ledger::DatastreamReport;
 
-/// How a disk is.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DiskState {
     /// It takes chunks.
     #[default]
     Active,
-    /// It did not finish a write for long: it gets nothing until it does.
+    /// A write has been pending for long: it gets no chunks until that has finished.
     Stalled,
     /// No space is left, down to the reserve.
     Full,
@@ -30,7 +30,7 @@ pub enum DiskState {
 pub struct DiskStatus {
     /// Its directory.
     pub path: PathBuf,
-    /// How it is.
+    /// Its state.
     pub state: DiskState,
     /// `io_uring` or `pwrite`.
     pub engine: String,

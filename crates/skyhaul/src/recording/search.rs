@@ -1,4 +1,4 @@
-//! Looking for the bytes that a record promises where they do not lie under its name.
+//! Searches other files for the bytes of a record if the file with its name does not have them.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::prove::{READ_BYTES, checksum};
 use super::record::{ChunkRecord, Datastream};
 use crate::frames::FramesOf;
 
-/// Looks for the bytes that a record promises under every other name in the scan's directories.
+/// Searches all files in the scan's directories for the bytes of a record.
 ///
 /// Each file is read at most once for this. If frames give the time, only files that begin at the record's time are read.
 #[derive(Debug, Default)]

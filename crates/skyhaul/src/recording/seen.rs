@@ -1,4 +1,4 @@
-//! What reading one file gave, and whether that proves it.
+//! Results of reading one file, and whether they verify it.
 //!
 //! The proof of a chunk is its index record: length and CRC-32C. A file without one is proven as far as its frame
 //! headers go: all legal, all of one length, in order of time, and between those of its neighbours.
@@ -9,7 +9,7 @@ use skyhaul_core::wire::FrameSeen;
 use super::gap::Time;
 use super::record::ChunkRecord;
 
-/// What reading one file gave.
+/// Results of reading one file.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Its length.
@@ -39,7 +39,7 @@ impl Seen {
         self.objects += u64::from(self.object.replace(object) != Some(object));
     }
 
-    /// Something that is not legal.
+    /// Count an invalid frame or packet.
     pub(super) fn refuse(&mut self, why: &'static str) {
         self.illegal += 1;
         self.illegal_why.get_or_insert(why);
@@ -67,11 +67,11 @@ impl Seen {
             return Err(format!("it cannot be read: {error}"));
         }
         if self.bytes < record.bytes {
-            return Err(format!("it has {} bytes, its index record says {}", self.bytes, record.bytes));
+            return Err(format!("it has {} bytes, but its index record says {}", self.bytes, record.bytes));
         }
         if self.read != record.bytes || self.crc32c != record.crc32c {
             let (is, was) = (self.crc32c, record.crc32c);
-            return Err(format!("its CRC-32C is {is:08x}, its index record says {was:08x}"));
+            return Err(format!("its CRC-32C is {is:08x}, but its index record says {was:08x}"));
         }
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Seen {
             return Err(format!("{} of its frames are invalid: {why}", self.illegal));
         }
         if self.objects > 0 {
-            // Heaps have no time: legal packets from the first byte to the last are all that they can tell.
+            // Heaps have no time: the only test is that the file consists of valid packets.
             return Ok(());
         }
         let (Some(first), Some(last)) = (self.first_time, self.last_time) else {

@@ -1,16 +1,16 @@
-//! Which disk takes the next chunk.
+//! Selects the disk for the next chunk.
 //!
-//! The one that would finish it first, by its measured speed and what is already queued there. Among those that
-//! are about as fast, the one that has used the smallest part of its space: equal disks fill equally, and a
-//! larger one takes more. A slow disk so gets what its speed allows; a disk without space, or one that broke,
-//! gets nothing. One that hangs gets nothing either, unless all do: memory then holds what comes until one is back.
+//! The disk that would finish it first, by its measured speed and its queue. Among those of about equal speed, the one
+//! that has used the smallest fraction of its space: equal disks fill equally, and a larger one takes more. So a slow
+//! disk gets what its speed allows; a disk that is full or has failed gets nothing. A hanging disk gets nothing either,
+//! unless all hang: chunks then stay in memory until one responds.
 
-/// What is known of a disk.
+/// State of a disk.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Candidate {
     /// It may be given chunks.
     pub(super) usable: bool,
-    /// It hangs: only where every other one does, too.
+    /// It hangs: used only if every other one does too.
     pub(super) stalled: bool,
     /// Bytes waiting or being written there.
     pub(super) backlog: u64,

@@ -1,4 +1,4 @@
-//! What a disk can be given: a chunk as it came, or one that is ready and that another disk failed.
+//! Work for a disk: a new chunk, or a prepared one that another disk failed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ pub(super) struct Ready {
     pub(super) attempts: AtomicU64,
 }
 
-/// What a disk can be given.
+/// Work for a disk.
 #[derive(Debug)]
 pub(super) enum Work {
     Fresh(Box<Chunk>),

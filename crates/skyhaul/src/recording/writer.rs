@@ -1,4 +1,4 @@
-//! The recorder's writing half, as its caller sees it.
+//! The writing half of a recorder: its public interface.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -105,7 +105,7 @@ impl Writer {
         self.label.as_str()
     }
 
-    /// A new datastream; may be called while others are recorded. One whose name is taken has another.
+    /// Add a datastream; may be called while others are recorded. If its name is taken, it gets another.
     pub fn add_datastream(&self, info: &DatastreamInfo) -> DatastreamId {
         let mut ledger = self.dispatch.ledger();
         let mut info = info.clone();
@@ -123,7 +123,8 @@ impl Writer {
         DatastreamId(datastream)
     }
 
-    /// Update what is known of a datastream (such as its frame rate): readers use the latest. Its suffix stays the same.
+    /// Update the description of a datastream (for example its frame rate): readers use the latest. Its suffix does not
+    /// change.
     pub fn update_datastream(&self, datastream: DatastreamId, info: &DatastreamInfo) {
         let name = self.dispatch.ledger().name(datastream.0).map(str::to_owned);
         if let Some(name) = name {
@@ -143,7 +144,7 @@ impl Writer {
         self.dispatch.broadcast(&Note { line, directory: Some((datastream, name)) });
     }
 
-    /// Give a chunk to the disks. Never blocks.
+    /// Submit a chunk to the disks. Never blocks.
     ///
     /// # Errors
     /// The chunk is returned with the reason; `NoDisk` is counted as a loss.
@@ -184,7 +185,7 @@ impl Writer {
         self.dispatch.event(event, None);
     }
 
-    /// The program did not run for `time`, which must not count as slowness of a disk.
+    /// The program was paused for `time`, which must not count as slowness of a disk.
     pub fn paused(&self, time: Duration) {
         self.dispatch.forgive(time);
     }

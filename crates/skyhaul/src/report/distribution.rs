@@ -1,4 +1,4 @@
-//! A histogram as reports have it: what any of them may hold, so it knows of none.
+//! Histograms in reports.
 
 use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;

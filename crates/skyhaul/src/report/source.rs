@@ -1,4 +1,4 @@
-//! What one socket, capture or connection took in: the first places where packets are lost.
+//! Counters of one socket, capture or connection: the first places of packet loss.
 
 use serde::{Deserialize, Serialize};
 use skyhaul_io::source::SourceStats;
@@ -10,27 +10,28 @@ pub struct SourceReport {
     pub listen: String,
     /// How it receives, and why so.
     pub tier: String,
-    /// Why that tier.
+    /// Reason for that tier.
     pub because: String,
-    /// Packets handed on.
+    /// Packets delivered.
     pub packets: u64,
     /// Bytes in them.
     pub bytes: u64,
     /// Trains they came in.
     pub trains: u64,
-    /// Thrown away by the kernel because this program was too slow; a train that reached the socket in one piece counts as one.
+    /// Dropped by the kernel because this program was too slow; a train that reached the socket in one piece counts as
+    /// one.
     pub socket_drops: u64,
-    /// Cut because they were longer than expected.
+    /// Truncated because they were longer than expected.
     pub truncated: u64,
-    /// Unreadable as what they claim to be.
+    /// Malformed packets.
     pub malformed: u64,
     /// In IP fragments that could not be joined.
     pub fragments: u64,
     /// Records of a capture that held several packets and were cut into them.
     pub cut_trains: u64,
-    /// A capture that ends within a record, or in what is none: what may have followed was not read.
+    /// A capture that ends within a record, or has an invalid record: the rest was not read.
     pub cut_short: u64,
-    /// Kernel buffer asked for, bytes.
+    /// Kernel buffer requested, bytes.
     pub buffer_asked: u64,
     /// Kernel buffer granted, bytes.
     pub buffer_granted: u64,
@@ -40,7 +41,7 @@ pub struct SourceReport {
     pub interface_packets: u64,
     /// Packets the interface dropped or missed meanwhile.
     pub interface_drops: u64,
-    /// What would help.
+    /// Remedies.
     pub remedies: Vec<String>,
 }
 

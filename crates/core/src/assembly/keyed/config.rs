@@ -5,24 +5,26 @@ use crate::placement::Nanos;
 /// Fixed limits of one table of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyedConfig {
-    /// Most objects under construction at a time in a substream, at least 1. One more, and the oldest retires.
+    /// Maximum number of objects under construction in a substream, at least 1. If one more begins, the
+    /// oldest retires.
     pub window: usize,
     /// Substreams, at least 1, each with a window of its own: `source` modulo this, or, where that is 0, `counter`.
     pub substreams: u64,
-    /// Refuse a part that is not the next one of its object. The order of objects never matters. An object whose first part is
-    /// lost begins with the first that is refused, and retires with nothing in it.
+    /// Reject a part that is not the next one of its object. The order of objects does not matter. An object
+    /// whose first part is lost begins with the first rejected part, and retires empty.
     pub in_order: bool,
-    /// Accept objects of which no part so far told the size.
+    /// Accept objects of which no part so far states the size.
     pub unsized_objects: bool,
-    /// Bytes of the largest object.
+    /// Maximum size of an object in bytes.
     pub largest: u64,
-    /// An object retires this long after its first part came, as far as it is there. `None`: only by the window and the end.
+    /// An incomplete object retires this long after its first part arrived. `None`: only by the window and at
+    /// the end.
     pub timeout: Option<Nanos>,
-    /// How many retired objects are remembered; 0: a packet that comes again begins its object again.
+    /// Number of retired objects that are remembered; 0: a duplicate packet begins its object again.
     pub remember: usize,
-    /// For how long; then their counters may come again.
+    /// How long they are remembered; after that, their counters may be used again.
     pub remember_for: Nanos,
-    /// Most separate ranges of an object that are tracked, at least 1.
+    /// Maximum number of separate ranges tracked in an object, at least 1.
     pub runs: u32,
 }
 
@@ -44,25 +46,25 @@ impl Default for KeyedConfig {
 }
 
 impl KeyedConfig {
-    /// Most substreams.
+    /// Maximum number of substreams.
     pub const MOST_SUBSTREAMS: u64 = 1 << 20;
-    /// Most objects in the windows of all substreams, and most that are remembered.
+    /// Maximum number of objects in the windows of all substreams, and of remembered objects.
     pub const MOST_HEAPS: u64 = 1 << 28;
 
-    /// Whether a table can have these limits.
+    /// Check that the limits are valid.
     ///
     /// # Errors
-    /// Which of them is out of bounds, as a sentence for the user.
+    /// A sentence for the user that names the limit that is out of bounds.
     pub fn check(&self) -> Result<(), &'static str> {
         let heaps = (self.window as u64).saturating_mul(self.substreams);
         match self {
-            _ if self.window == 0 => Err("a window has room for at least one heap"),
-            _ if self.runs == 0 => Err("a heap has at least one range"),
+            _ if self.window == 0 => Err("the window must be at least 1 heap"),
+            _ if self.runs == 0 => Err("runs must be at least 1"),
             _ if !(1..=Self::MOST_SUBSTREAMS).contains(&self.substreams) => {
-                Err("substreams are 1 to 1048576")
+                Err("substreams must be 1 to 1048576")
             }
-            _ if heaps > Self::MOST_HEAPS => Err("window times substreams is at most 268435456"),
-            _ if self.remember as u64 > Self::MOST_HEAPS => Err("at most 268435456 heaps are remembered"),
+            _ if heaps > Self::MOST_HEAPS => Err("window times substreams must be at most 268435456"),
+            _ if self.remember as u64 > Self::MOST_HEAPS => Err("remember must be at most 268435456 heaps"),
             _ => Ok(()),
         }
     }

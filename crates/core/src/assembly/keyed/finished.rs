@@ -1,13 +1,14 @@
-//! The objects that were handed on last, so that a late or doubled packet does not begin one of them again.
+//! The objects that retired last, so that a late or duplicate packet does not begin one of them again.
 //!
 //! ```text
-//!   ring of the last `remember` objects          ▼ next to be written over
+//!   ring of the last `remember` objects          ▼ next to be overwritten
 //!   │ 41 │ 40 │ 43 │ 42 │ 44 │ 36 │ 37 │ 39 │      each has an entry in the index
 //! ```
 //!
-//! Exactly the last `remember` are remembered, each for `remember_for` and no longer than for a quarter of the way on
-//! which its counter comes round, by its whole key: what was not finished is never taken for finished. A table that throws out what shares a place would need no ring, but then how long an object is
-//! remembered would be chance, and a stranger's to choose.
+//! Exactly the last `remember` objects are remembered by their whole key, each for `remember_for` and at most
+//! a quarter of its counter's period, so a new object is never taken for a finished one. A table that evicts
+//! on collision would need no ring, but then the time for which an object is remembered would depend on
+//! chance, and an attacker could choose it.
 
 use super::config::KeyedConfig;
 use super::index::{Index, Known};
@@ -22,7 +23,7 @@ pub(super) struct Entry {
     key: Key,
     when: Nanos,
     bytes: u64,
-    /// Bytes refused, since all of it was the last time.
+    /// Bytes rejected since the object last arrived again in full.
     refused: u64,
     turn: Turn,
     complete: bool,
@@ -42,11 +43,11 @@ pub(super) struct Finished {
     most: usize,
     keep: Nanos,
     next: usize,
-    /// How many were ever finished.
+    /// Objects finished in all.
     count: u64,
-    /// Of this source, all before this one are forgotten.
+    /// All objects of this source before this one are forgotten.
     forgotten: (u64, u64),
-    /// Objects that were refused whole.
+    /// Objects that arrived again in full.
     pub(super) repeated: u64,
 }
 
@@ -57,7 +58,7 @@ impl Finished {
         Self { ring, most, keep, next: 0, count: 0, forgotten: (0, 0), repeated: 0 }
     }
 
-    /// Whether the entry at `at` is still remembered, and of `key`.
+    /// Whether the entry at `at` has this `key` and is still remembered.
     #[inline]
     pub(super) fn is(&self, at: u32, key: Key, now: Nanos, laps: &Laps) -> bool {
         let entry = &self.ring[at as usize];
@@ -67,22 +68,22 @@ impl Finished {
             && !laps.is_forgotten(key.source, entry.turn)
     }
 
-    /// Another object with this key begins: the entry at `at`, if it is of it, stays forgotten.
+    /// Another object with this key begins: forget the entry at `at` if it has this key.
     pub(super) fn give_way(&mut self, at: u32, key: Key) {
         let entry = &mut self.ring[at as usize];
         entry.forgotten |= entry.key == key;
     }
 
-    /// A packet of so many bytes of the object at `at` is refused: why.
+    /// Reject a packet with `bytes` of the object at `at`; returns the reason.
     #[cold]
     pub(super) fn refuse(&mut self, at: u32, bytes: u64, now: Nanos, laps: &mut Laps) -> Reject {
         let entry = &mut self.ring[at as usize];
-        // Of an object without bytes a packet is all.
+        // One packet is all of an empty object.
         entry.refused = entry.refused.saturating_add(bytes.max(1));
         if entry.refused >= entry.bytes {
             entry.refused = 0;
             laps.again(entry.key, entry.turn);
-            // Copies that a network makes come at once.
+            // Duplicates that a network makes arrive sooner.
             self.repeated += u64::from(now.since(entry.when) >= RESTART);
         }
         if entry.complete { Reject::Duplicate } else { Reject::Late }
@@ -112,7 +113,7 @@ impl Finished {
         self.ring[at as usize].when
     }
 
-    /// Forget all of `source`. Who asks again and again has only what was finished since looked through.
+    /// Forget all objects of `source`. Repeated calls only search the objects finished since the last one.
     pub(super) fn forget(&mut self, source: u64) {
         let from = if self.forgotten.0 == source { self.forgotten.1 } else { 0 };
         let since = (self.count - from).min(self.ring.len() as u64) as usize;

@@ -1,18 +1,19 @@
-//! From a key to what is known of it: one look-up finds a live object, a finished one, or that there is neither.
+//! Index of objects by key: one look-up finds a live object, a finished one, or neither.
 //!
 //! ```text
 //!   entry, 8 bytes:   hash of the key, 32 bits │ finished? │ number of the slot, 31 bits        0 = nothing here
 //! ```
 //!
-//! Open addressing with linear probing: eight neighbours share a cache line, and equal hashes are nearly always equal
-//! keys, so that a new object touches nothing else. Removal moves the neighbours back: there are no tombstones to gather.
+//! Open addressing with linear probing: eight neighbours share a cache line, and equal hashes nearly always
+//! mean equal keys, so a new object touches nothing else. Removal moves the neighbours back: there are no
+//! tombstones.
 //!
-//! Who knew the hash could make all keys neighbours and each look-up a walk. So the hash has a secret: the moment at which
-//! the first packet came, which a stranger does not know to the nanosecond and a simulation repeats.
+//! An attacker who can predict the hash could make all keys collide. So the hash is seeded with the arrival
+//! time of the first packet, which an attacker does not know to the nanosecond, and a simulation reproduces.
 
 use crate::placement::{Key, Nanos};
 
-/// What a key leads to, with the number of its slot.
+/// What a key refers to, with the number of its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Live(u32),
@@ -20,7 +21,7 @@ pub(super) enum Known {
 }
 
 const FINISHED: u32 = 1 << 31;
-/// Odd, with no pattern in its bits: the golden ratio.
+/// The golden ratio: odd, without a pattern in its bits.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Known {
@@ -38,9 +39,9 @@ impl Known {
 
 #[derive(Debug)]
 pub(super) struct Index {
-    /// A power of two of them, never full.
+    /// Their number is a power of two, and some are always free.
     entries: Vec<u64>,
-    /// A hash has its home at its highest bits.
+    /// Shift that leaves the highest bits of a hash: its home position.
     shift: u32,
     used: usize,
     secret: Option<u64>,
@@ -53,7 +54,7 @@ impl Index {
         Self { entries: vec![0; size], shift: 32 - size.trailing_zeros(), used: 0, secret: None }
     }
 
-    /// The hash of a key. Never 0, so that no entry is.
+    /// The hash of a key; never 0, so no entry is 0.
     #[inline]
     pub(super) fn hash(&self, key: Key) -> u32 {
         let secret = self.secret.unwrap_or(GOLDEN);
@@ -62,7 +63,7 @@ impl Index {
         (((product >> 64) as u64 ^ product as u64) >> 32) as u32 | 1
     }
 
-    /// What the entries with this hash lead to, the first that is `wanted`.
+    /// The first entry with this hash that is `wanted`.
     #[inline]
     pub(super) fn find(&self, hash: u32, mut wanted: impl FnMut(Known) -> bool) -> Option<Known> {
         let mask = self.entries.len() - 1;
@@ -82,7 +83,7 @@ impl Index {
         }
     }
 
-    /// Note where `key` leads; `now` becomes the secret if it is the first.
+    /// Insert `key`; if it is the first, `now` becomes the seed of the hash.
     #[inline]
     pub(super) fn insert(&mut self, key: Key, known: Known, now: Nanos) {
         self.secret.get_or_insert((now.0 ^ GOLDEN).wrapping_mul(GOLDEN));
@@ -103,7 +104,7 @@ impl Index {
         self.entries[at] = entry;
     }
 
-    /// How many keys lead somewhere, and for how many there is memory.
+    /// The number of keys, and the capacity.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.used, self.entries.len())
@@ -120,7 +121,7 @@ impl Index {
         }
     }
 
-    /// Forget that `key` leads there. Nothing happens if it does not.
+    /// Remove the entry of `key` that refers to `known`, if there is one.
     #[inline]
     pub(super) fn remove(&mut self, key: Key, known: Known) {
         let mask = self.entries.len() - 1;
@@ -134,7 +135,7 @@ impl Index {
             hole = (hole + 1) & mask;
         }
         self.used -= 1;
-        // What follows moves into the hole, unless that lies before its home.
+        // The following entries move into the hole, unless it lies before their home.
         let mut at = hole;
         loop {
             at = (at + 1) & mask;

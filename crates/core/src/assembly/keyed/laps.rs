@@ -1,4 +1,4 @@
-//! Counters of few bits come round, and then an object that is new has the counter of one that is finished.
+//! Counters of few bits wrap around; then a new object has the counter of a finished one.
 //!
 //! ```text
 //!   8 bits, in steps of 1:   0 ─── 64 ─── 128 ─── 192 ─── 255 ─ 0     a lap of 256 objects
@@ -6,31 +6,33 @@
 //!                                   ◀ ¼ ▶ remembered   ◀── ½ ──▶ may be under construction
 //! ```
 //!
-//! What a network delays is some objects late, what comes round is a whole lap late: a quarter of a lap lies well between.
-//! It is counted in objects that the source began, not in the distance of counters: several senders may share a source,
-//! and one object with a counter far away (or a forged one) must not make the others forgotten.
+//! A packet delayed by the network is a few objects late; a reused counter is a whole lap late. A quarter of
+//! a lap separates the two. It is counted in objects that the source began, not in the distance of counters:
+//! several senders may share a source, and one object with a distant (or forged) counter must not discard the
+//! memory of the others.
 
 use crate::placement::Key;
 use std::collections::BTreeMap;
 
-/// Counters of more bits come round in no time that anything is remembered for.
+/// Counters of more bits do not wrap around while an object is remembered.
 const FEW: u8 = 32;
-/// Objects in which the step from counter to counter is looked at: in this stretch and the one before.
+/// The step between counters is measured over this many objects, in the current stretch and the previous one.
 const STRETCH: u32 = 16;
-/// Of so many steps, two may be to an object that is out of the row and back: a control object, a forged one.
+/// With this many steps, two may lead to an object out of sequence and back: a control object or a forged
+/// one.
 const ENOUGH: u32 = 8;
 const OUT_OF_ROW: u32 = 2;
 
-/// Which object of its source an object was, where counters come round.
+/// The position of an object among those of its source, where counters wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Turn {
     number: u32,
-    /// Bits of its counter; 0: it never comes round.
+    /// Bits of its counter; 0: it never wraps around.
     bits: u8,
 }
 
 impl Turn {
-    /// Whether its counter comes round.
+    /// Whether its counter wraps around.
     #[inline]
     pub(super) fn is_counted(self) -> bool {
         self.bits != 0
@@ -42,10 +44,10 @@ impl Turn {
 struct Lap {
     /// Objects begun.
     count: u32,
-    /// Objects that came again whole, and were refused, since one began.
+    /// Objects that arrived again in full, and were rejected, since the last one began.
     refused: u32,
     last: u64,
-    /// How many steps left so many low bits as they were, in this stretch and the one before.
+    /// Number of steps that left the lowest n bits unchanged, in this stretch and the previous one.
     still: [[u8; FEW as usize]; 2],
 }
 
@@ -62,7 +64,7 @@ impl Lap {
         }
     }
 
-    /// Objects until a counter comes again.
+    /// Objects until a counter is used again.
     fn heaps(&self, bits: u8) -> u64 {
         let steps = || self.still[0].iter().zip(&self.still[1]).map(|(a, b)| u32::from(a + b));
         let ignored = if steps().sum::<u32>() >= ENOUGH { OUT_OF_ROW } else { 0 };
@@ -76,15 +78,16 @@ impl Lap {
     }
 }
 
-/// The sources whose counters come round, each with as many bits as its packets tell.
+/// The sources whose counters wrap around, with the number of bits that their packets state.
 #[derive(Debug, Default)]
 pub(super) struct Laps {
     sources: BTreeMap<(u64, u8), Lap>,
 }
 
 impl Laps {
-    /// An object that was finished came again, whole, and was refused. Where nothing but such comes, they count as begun, or
-    /// nothing would ever go on; new objects come between the copies that a network makes.
+    /// A finished object arrived again in full and was rejected. If only such objects arrive, they count as
+    /// begun, because otherwise the source would be rejected for ever; duplicates made by a network are
+    /// interleaved with new objects.
     pub(super) fn again(&mut self, key: Key, turn: Turn) {
         if let Some(lap) = self.sources.get_mut(&(key.source, turn.bits)) {
             let refused = lap.refused.saturating_add(1);
@@ -109,19 +112,19 @@ impl Laps {
         Turn { number: lap.count, bits }
     }
 
-    /// Whether a finished object is so far back that its counter may be a new object's.
+    /// Whether a finished object is so old that its counter may now belong to a new object.
     #[inline]
     pub(super) fn is_forgotten(&self, source: u64, turn: Turn) -> bool {
         turn.bits != 0 && self.is_back(source, turn, 4)
     }
 
-    /// Whether an object under construction is so far back that a packet with its counter is of a new one.
+    /// Whether an object under construction is so old that a packet with its counter belongs to a new one.
     #[inline]
     pub(super) fn is_given_up(&self, source: u64, turn: Turn) -> bool {
         turn.bits != 0 && self.is_back(source, turn, 2)
     }
 
-    /// Whether it began at least this part of a lap ago.
+    /// Whether it began at least 1/`part` of a lap ago.
     #[cold]
     fn is_back(&self, source: u64, turn: Turn, part: u64) -> bool {
         let Some(lap) = self.sources.get(&(source, turn.bits)) else { return false };

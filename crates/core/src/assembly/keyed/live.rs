@@ -1,9 +1,9 @@
-//! The objects under construction: slots that are used again, in two lists each, oldest first.
+//! The objects under construction: reusable slots, each in two lists, oldest first.
 //!
 //! ```text
 //!   slots        0 ▒  1 ▒  2 ·  3 ▒  4 ▒        · free, with the memory of its coverage
-//!   all          3 ─ 0 ─ 4 ─ 1                  by their first packet, so by their deadline
-//!   substream 0      0 ─ 4                      the one that leaves when the window is full is the first
+//!   all          3 ─ 0 ─ 4 ─ 1                  by first packet, and so by deadline
+//!   substream 0      0 ─ 4                      the first retires when the window is full
 //!   substream 1  3 ───────── 1
 //! ```
 
@@ -20,15 +20,15 @@ const SUBSTREAM: usize = 1;
 #[derive(Debug)]
 pub(super) struct Live<B> {
     pub(super) key: Key,
-    /// None in a free slot, and for the moment in which it grows.
+    /// `None` in a free slot, and while the object grows.
     pub(super) block: Option<B>,
     pub(super) seen: Coverage,
     pub(super) size: Option<u64>,
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub(super) room: u64,
     pub(super) first: Nanos,
     pub(super) last: Nanos,
-    /// The end of the furthest part that was refused because one before it did not come.
+    /// The end of the furthest part that was rejected because an earlier one is missing.
     missed: u64,
     pub(super) turn: Turn,
     substream: u32,
@@ -45,13 +45,13 @@ struct List {
 }
 
 impl<B> Live<B> {
-    /// A part up to `end` came, and has no place because one before it did not.
+    /// A part up to `end` was rejected because an earlier one is missing.
     pub(super) fn miss(&mut self, end: u64, size: Option<u64>) {
         self.missed = self.missed.max(end);
         self.size = self.size.or(size);
     }
 
-    /// Its size, or the end of the furthest byte that is known of.
+    /// Its size, or the end of the furthest part seen.
     pub(super) fn bytes(&self) -> u64 {
         self.size.unwrap_or_else(|| self.seen.high().max(self.missed))
     }
@@ -83,7 +83,7 @@ impl<B> Table<B> {
         self.all.len
     }
 
-    /// How many slots were ever made.
+    /// Number of slots allocated so far.
     #[cfg(test)]
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
@@ -105,17 +105,18 @@ impl<B> Table<B> {
         &mut self.slots[at as usize]
     }
 
-    /// The object that came first of all.
+    /// The oldest object.
     pub(super) fn oldest(&self) -> Option<u32> {
         (self.all.oldest != NONE).then_some(self.all.oldest)
     }
 
-    /// The object that came next after the one at `at`.
+    /// The next newer object after the one at `at`.
     pub(super) fn newer(&self, at: u32) -> Option<u32> {
         Some(self.at(at).newer[ALL]).filter(|&newer| newer != NONE)
     }
 
-    /// The object that must leave before another begins in the substream of `key`, if it has `window` of them.
+    /// The object that must retire before another begins in the substream of `key`, if that has `window`
+    /// objects.
     pub(super) fn oldest_beyond(&self, window: usize, key: Key) -> Option<u32> {
         let list = self.substreams[self.substream(key)];
         (list.len >= window).then_some(list.oldest)
@@ -126,7 +127,7 @@ impl<B> Table<B> {
         if self.substreams.len() == 1 { 0 } else { (by % self.substreams.len() as u64) as usize }
     }
 
-    /// Begin an object of which nothing is there.
+    /// Begin an empty object.
     pub(super) fn open(&mut self, key: Key, block: B, room: u64, now: Nanos, turn: Turn) -> u32 {
         let substream = self.substream(key);
         let at = match self.free.pop() {

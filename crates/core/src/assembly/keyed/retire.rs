@@ -1,4 +1,4 @@
-//! How objects leave: what each is said to hold, why, and when time alone decides it.
+//! How objects retire: their range and missing parts, their cause, and timeouts.
 
 use super::finished::Entry;
 use super::index::Known;
@@ -7,8 +7,7 @@ use super::{Cause, Keyed, Retired};
 use crate::placement::{Key, Nanos};
 
 impl<B> Keyed<B> {
-    /// Nobody waits any longer for the rest of the object of this key, though its deadline has not come. Not a live one:
-    /// nothing happens.
+    /// Retire the object with this key before its deadline. Does nothing if it is not live.
     pub fn give_up(&mut self, key: Key, now: Nanos) {
         self.now = self.now.max(now);
         if let Some(Known::Live(at)) = self.known(key) {
@@ -16,7 +15,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// Retire an object that came in one part and was never live.
+    /// Retire an object that arrived in one part and was never live.
     #[inline]
     pub(super) fn retire_whole(&mut self, key: Key, block: B, bytes: u64, first: Nanos, number_bits: u8) {
         let turn = self.take_turn(key, number_bits);
@@ -50,7 +49,7 @@ impl<B> Keyed<B> {
         }
     }
 
-    /// End the live object at `at` as if it had never been.
+    /// Discard the live object at `at`.
     pub(super) fn discard(&mut self, at: u32) -> Option<B> {
         if self.hint == at {
             self.hint = NONE;

@@ -1,13 +1,13 @@
-//! Room for a part, found and used: in a live object, or in one that the part begins.
+//! Room for a part: in a live object, or in a new one that the part begins.
 
 use super::Keyed;
 use crate::assembly::{Cause, Retired, Slot, Window};
 use crate::placement::{Nanos, Placement, Reject};
 use std::ops::Range;
 
-/// Room for one part in its object. Dropped uncommitted, it never happened: the block of an object that it would have begun
-/// is dropped with it.
-#[must_use = "a slot that is not committed never happened"]
+/// Room for one part in its object. A slot dropped without a commit has no effect: the block of an object
+/// that it would have begun is dropped with it.
+#[must_use = "a slot has no effect until it is committed"]
 #[derive(Debug)]
 pub struct KeyedSlot<'a, B> {
     window: &'a mut Keyed<B>,
@@ -23,7 +23,7 @@ enum At<B> {
 }
 
 impl<B> Keyed<B> {
-    /// A block for an object that this part begins. It is not live before the part is committed.
+    /// A block for an object that this part begins. The object becomes live when the part is committed.
     #[inline]
     fn begin(
         &mut self,
@@ -37,7 +37,7 @@ impl<B> Keyed<B> {
         }
         let bytes = part.size.unwrap_or(range.end);
         match room(bytes, None) {
-            // What comes before it is lost, and with that the object, which is to be told.
+            // An earlier part is lost, so the object cannot complete; it is still reported.
             Ok(block) if self.config.in_order && !range.is_empty() && range.start > 0 => {
                 let at = self.open(key, block, bytes, self.now, part.number_bits);
                 self.table.at_mut(at).miss(range.end, part.size);
@@ -60,8 +60,8 @@ impl<B> Window<B> for Keyed<B> {
     where
         B: 'a;
 
-    /// `room` is asked again with less if more was asked for than this part needs. Where a full window's next object finds
-    /// no memory, the oldest of the window retires, so that what it held comes free.
+    /// If `room` fails for the whole object, it is called again with what this part needs. If there is no
+    /// memory for a new object and the window is full, the oldest object retires, which frees its block.
     #[inline]
     fn reserve(
         &mut self,
@@ -124,13 +124,13 @@ impl<B> Window<B> for Keyed<B> {
 }
 
 impl<B> KeyedSlot<'_, B> {
-    /// No more than this is there, up to `end`: the part is cut.
+    /// Shorten the part to end at `end`.
     #[inline]
     pub fn cut(&mut self, end: u64) {
         self.part.end = end.clamp(self.part.start, self.part.end);
     }
 
-    /// Whether this part begins its object: what the object keeps of its packets is still to be noted.
+    /// Whether this part begins its object, so that the data kept per object must still be initialised.
     #[inline]
     #[must_use]
     pub fn is_first(&self) -> bool {
@@ -154,7 +154,7 @@ impl<B> Slot<B> for KeyedSlot<'_, B> {
         self.part.clone()
     }
 
-    /// The oldest object of the window retires if this part was the first of one too many.
+    /// Retires the oldest object if this part begins one that exceeds the window.
     #[inline]
     fn commit(self, now: Nanos) {
         let Self { window, placement: Placement { key, size, number_bits, .. }, at, part } = self;

@@ -1,5 +1,5 @@
-//! What the window holds of an object: all of it while it is under construction, a place it may have jumped to, and what
-//! is remembered of one that is gone.
+//! The states of an object: live, suspect (the stream may have jumped there), and the tombstone of a retired
+//! one.
 
 use crate::assembly::coverage::Coverage;
 use crate::placement::{Nanos, Reject};
@@ -18,7 +18,7 @@ pub(super) struct Live<B> {
 }
 
 impl<B> Live<B> {
-    /// Whether a part may be written, of a packet that tells `size`.
+    /// Check that a part may be written; its packet states `size`.
     #[inline(always)]
     pub(super) fn admits(&self, part: &Range<u64>, size: Option<u64>) -> Result<(), Reject> {
         let beyond = match (self.size, size) {
@@ -35,27 +35,27 @@ impl<B> Live<B> {
         self.seen.admits(part)
     }
 
-    /// Nothing came for it: its only slot was dropped.
+    /// Whether nothing was committed to it: its only slot was dropped.
     pub(super) fn is_empty(&self) -> bool {
         self.seen.bytes() == 0 && self.size != Some(0)
     }
 }
 
-/// A place the stream may have jumped to, and what speaks for it.
+/// A place the stream may have jumped to, and the evidence for it.
 #[derive(Debug)]
 pub(super) struct Suspect<B> {
     pub(super) live: Live<B>,
-    /// It is behind the window: believing it begins a new epoch.
+    /// It is behind the window: confirming it begins a new epoch.
     pub(super) backward: bool,
-    /// Packets that agree with it, since the window last accepted one.
+    /// Packets that confirmed it since the window last accepted one.
     pub(super) packets: u32,
-    /// The window has accepted packets since it was opened.
+    /// The window has accepted packets since the suspect was opened.
     pub(super) contradicted: bool,
-    /// Packets since one agreed that name neither it nor the window.
+    /// Packets since the last confirmation that belong neither to it nor to the window.
     pub(super) against: u32,
 }
 
-/// What was there when an object retired, to tell a duplicate from a late packet.
+/// What had arrived when an object retired, to tell a duplicate from a late packet.
 #[derive(Debug)]
 pub(super) struct Tombstone {
     pub(super) number: u64,

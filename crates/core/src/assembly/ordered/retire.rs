@@ -1,4 +1,4 @@
-//! How objects leave the window: what each part is said to hold, why, and when time alone decides it.
+//! How objects retire: their range and missing parts, their cause, and timeouts.
 
 use super::Ordered;
 use super::object::{Live, Tombstone};
@@ -7,13 +7,13 @@ use crate::placement::{Grain, Key, Nanos, Reject};
 use std::ops::Range;
 
 impl<B> Ordered<B> {
-    /// Whether there is a finished object to poll.
+    /// Whether a retired object can be polled.
     #[must_use]
     pub fn has_retired(&self) -> bool {
         !self.retired.is_empty()
     }
 
-    /// When time next has something to retire, if nothing arrives before.
+    /// When the next object must be retired if nothing arrives before.
     pub(super) fn next_timeout(&self) -> Option<Nanos> {
         let c = &self.config;
         let newest = self.live.back();
@@ -28,7 +28,7 @@ impl<B> Ordered<B> {
         .min()
     }
 
-    /// Retire what time has finished.
+    /// Retire the objects whose deadline has passed.
     pub(super) fn retire_due(&mut self, now: Nanos) {
         if self.suspect_due().is_some_and(|due| now >= due) {
             self.reach_suspect(true);
@@ -45,15 +45,15 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// When the oldest object is given up. A pause of the whole stream does not count: time runs for an object
-    /// once its successor is there.
+    /// When the oldest object is given up. A pause of the whole stream does not count: the time starts when
+    /// the successor exists.
     fn linger_due(&self) -> Option<Nanos> {
         let (oldest, next) = (self.live.front()?, self.live.get(1)?);
         Some(oldest.last.max(next.first).plus(self.config.linger))
     }
 
-    /// When a slowly filling object is retired as far as it came. Without a gap nothing can still come for that
-    /// part; with one, it is given as long again.
+    /// When the received part of a slowly filling object is retired. An object with a gap, which may still fill, gets
+    /// twice the time.
     fn flush_due(&self, live: &Live<B>) -> Nanos {
         let due = live.first.plus(self.config.flush);
         let start = self.start(live);
@@ -61,7 +61,7 @@ impl<B> Ordered<B> {
         if whole { due } else { due.plus(self.config.flush) }
     }
 
-    /// Late or doubled? A tombstone knows what was there.
+    /// Tell late from duplicate by the tombstone of the object.
     pub(super) fn bury(&self, number: u64, part: &Range<u64>) -> Reject {
         let mut graves = self.tombstones.iter().rev().filter(|t| t.number == number);
         match graves.any(|t| t.seen.admits(part) == Err(Reject::Duplicate)) {
@@ -70,13 +70,13 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// Where an object's own bytes start: at the stream's very beginning, with its first payload.
+    /// Where an object's bytes start; the first object of a stream starts with its first payload.
     fn start(&self, live: &Live<B>) -> u64 {
         if self.horizon.is_none() { live.seen.low().unwrap_or(live.from).max(live.from) } else { live.from }
     }
 
     pub(super) fn retire_all(&mut self, cause: Cause) {
-        // The stream ends with the last object for which something came.
+        // The stream ends with the last object for which something arrived.
         while let Some(live) = self.live.pop_back_if(|live| live.is_empty()) {
             self.hand_back(live);
         }
@@ -95,7 +95,7 @@ impl<B> Ordered<B> {
         let size = live.size.unwrap_or(self.config.geometry.object_bytes);
         let end = if self.ends_where_it_is(&live, cause) { live.seen.high().max(start) } else { size };
         let after = self.horizon;
-        // What was cut off may still come; a whole object cannot.
+        // Packets for the part cut off may still arrive; a whole object is finished.
         self.horizon = Some(match live.number.checked_add(1) {
             Some(next) if end >= size => Mark { number: next, offset: 0 },
             _ => Mark { number: live.number, offset: end },
@@ -119,8 +119,8 @@ impl<B> Ordered<B> {
         });
     }
 
-    /// Whether an object that was just taken from the window ends with what came for it; otherwise all up to its
-    /// size is missing that did not come.
+    /// Whether an object just removed from the window ends with its last part that arrived; otherwise the
+    /// rest up to its size is missing.
     fn ends_where_it_is(&self, live: &Live<B>, cause: Cause) -> bool {
         let next = self.live.front().map(|next| next.number);
         let cut = matches!(cause, Cause::Idle | Cause::Flush | Cause::Restart | Cause::Finish);
@@ -129,7 +129,7 @@ impl<B> Ordered<B> {
         (cut && next.is_none()) || unknown || (self.config.open_ended && !followed)
     }
 
-    /// Retire from the front all that is complete.
+    /// Retire the complete objects at the front.
     pub(super) fn retire_complete(&mut self) {
         while let Some(live) = self.live.front() {
             let size = live.size.unwrap_or(self.config.geometry.object_bytes);
@@ -140,7 +140,7 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// Give back the block of an object that is no part of the stream, with what it holds.
+    /// Return the block of an object that is not part of the stream, with what was written to it.
     pub(super) fn hand_back(&mut self, live: Live<B>) {
         let range = live.seen.low().unwrap_or(0)..live.seen.high();
         self.retired.push_back(Retired {

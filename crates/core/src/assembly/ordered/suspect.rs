@@ -1,13 +1,12 @@
 //! A place the stream may have jumped to.
 //!
-//! One packet that names a place far from the stream's is either damaged, hostile, or the first after a long
-//! outage or a restarted counter. It opens an object *beside* the window. Packets that follow it there confirm
-//! it, and the window moves with nothing lost; if none do, the object is dismissed as [`Cause::Stray`] with the
-//! window untouched.
+//! A packet far from the stream's position is either damaged, hostile, or the first after a long outage or a
+//! restart. It opens an object *beside* the window. Packets that follow it there confirm it, and the window
+//! moves without loss; if none do, the object is dismissed as [`Cause::Stray`] and the window is unchanged.
 //!
 //! ```text
 //!   forward    more than `ahead` beyond the newest     `confirm` packets in a row for it or its successor
-//!   backward   late or doubled, several in a row       `resync` in a row for it or for what follows it
+//!   backward   late or duplicate, several in a row     `resync` in a row for it or for what follows it
 //! ```
 
 use super::object::Suspect;
@@ -16,12 +15,13 @@ use crate::placement::{Nanos, Reject};
 use std::ops::Range;
 
 impl<B> Ordered<B> {
-    /// Late or doubled packets in a row that are only refused: single ones are everyday and must cost no block.
+    /// Consecutive late or duplicate packets that are only rejected: single ones are common and must not cost
+    /// a block.
     fn patience(&self) -> u32 {
         (self.config.resync / 32).max(1)
     }
 
-    /// Open a suspect for a packet that was refused for `why`, or say so.
+    /// Open a suspect for a packet that was rejected for `why`, or return the reason.
     pub(super) fn suspect(
         &mut self,
         number: u64,
@@ -43,7 +43,7 @@ impl<B> Ordered<B> {
             Some(_) => Err(why),
             None if backward && self.refused < self.patience() => Err(why),
             None => {
-                // A late packet stays one where there is no block to doubt it with.
+                // Without a block for a suspect, a late packet is just late.
                 let none = if backward { why } else { Reject::NoBuffer };
                 let live = self.begin(number, 0, part, now, || take().ok_or(none))?;
                 self.suspect = Some(Suspect { live, backward, packets: 0, contradicted: false, against: 0 });
@@ -52,16 +52,16 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// What follows the suspect confirms it as well as packets of its own do: the next object of a stream that
-    /// jumped forward, any near one of a stream that restarted.
+    /// Packets of the objects after the suspect confirm it too: the next object after a jump forward, any
+    /// near one after a restart.
     fn follows(&self, held: &Suspect<B>, number: u64) -> bool {
         let OrderedConfig { ahead, resync, .. } = self.config;
         let most = if held.backward { ahead.max(u64::from(resync)) } else { ahead.max(1) };
         number.checked_sub(held.live.number).is_some_and(|beyond| (1..=most).contains(&beyond))
     }
 
-    /// One more packet for a place that is neither the window nor the suspect. Several, and none for the suspect,
-    /// and it gives way: it must not keep the window from following the stream elsewhere.
+    /// A packet that belongs neither to the window nor to the suspect. After several of them and none for the
+    /// suspect, the suspect is dismissed, so that the window can follow the stream elsewhere.
     fn disagree(&mut self, why: Reject) -> Result<(), Reject> {
         let Some(held) = &mut self.suspect else { return Ok(()) };
         held.against += 1;
@@ -86,7 +86,8 @@ impl<B> Ordered<B> {
         held.packets = held.packets.saturating_add(1);
         let enough = match held.backward {
             true => held.packets >= restart,
-            // Objects of few packets are over before enough have come; then nothing else may have come between.
+            // Objects of few packets end before enough have arrived; then no other packet may have arrived
+            // between.
             false => held.packets >= self.config.confirm || (held.packets >= 2 && !held.contradicted),
         };
         self.refused = self.refused.saturating_add(1);
@@ -102,7 +103,7 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// One more packet came for the suspect. Enough of them move the window there.
+    /// Count a packet for the suspect. Enough of them move the window there.
     pub(super) fn believe(&mut self) {
         let restart = self.config.resync.saturating_sub(self.patience());
         let Some(suspect) = &mut self.suspect else { return };
@@ -115,7 +116,7 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// The window goes on: what was late or doubled was no restart, what was far ahead no jump. Agreement begins anew.
+    /// The window accepted a packet: reset the evidence for a restart or a jump.
     #[cold]
     pub(super) fn doubt(&mut self) {
         self.refused = 0;
@@ -125,8 +126,8 @@ impl<B> Ordered<B> {
         }
     }
 
-    /// The window came near the suspect by itself: it is no suspect any more. Without `now`, only where the window
-    /// has room for it: nothing is retired before one more packet, or time, asks for it.
+    /// If the window has come near the suspect, move the suspect into it. Without `now`, only if the window
+    /// has room, so that nothing is retired before another packet or a timeout requires it.
     pub(super) fn reach_suspect(&mut self, now: bool) {
         let newest = self.live.back().map(|l| l.number).or(self.horizon.map(|h| h.number));
         let (Some(suspect), Some(newest)) = (&self.suspect, newest) else { return };
@@ -166,15 +167,15 @@ impl<B> Ordered<B> {
         self.retire_complete();
     }
 
-    /// When an unconfirmed suspect is dismissed: soon if the window went on since, else as late as a slow stream
-    /// may need to confirm it.
+    /// When an unconfirmed suspect is dismissed: soon if the window accepted packets since, else after the
+    /// time in which a slow stream may confirm it.
     pub(super) fn suspect_due(&self) -> Option<Nanos> {
         let last = self.suspect.as_ref()?.live.last;
         let contradicted = self.last_arrival >= last;
         Some(last.plus(if contradicted { self.config.linger } else { self.config.flush }))
     }
 
-    /// Nothing confirmed the suspect: hand its block back, marked as no part of the stream.
+    /// Dismiss the unconfirmed suspect: return its block as [`Cause::Stray`].
     pub(super) fn dismiss(&mut self) {
         if let Some(suspect) = self.suspect.take() {
             self.hand_back(suspect.live);

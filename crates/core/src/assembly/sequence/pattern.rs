@@ -1,15 +1,15 @@
-//! How a sender counts: after how many heaps it goes on as before, and by how much.
+//! How a sender counts: after how many heaps its steps repeat, and by how much it has counted then.
 
 use std::cmp::Reverse;
 
-/// Places behind the newest heap of which it is still open whether their heap comes.
+/// Positions behind the newest heap whose heap may still arrive.
 pub(super) const WINDOW: u64 = 64;
-/// Heaps that are remembered for that.
+/// Heaps remembered to learn a pattern.
 pub(super) const REMEMBER: usize = 64;
-/// Heaps of the longest pattern.
+/// Maximum length of a pattern in heaps.
 const LONGEST: usize = 8;
 
-/// Sorted, each once.
+/// Sorted and deduplicated.
 pub(super) fn ascending(values: &mut [i64]) -> &[i64] {
     values.sort_unstable();
     let mut kept = 0;
@@ -22,7 +22,7 @@ pub(super) fn ascending(values: &mut [i64]) -> &[i64] {
     &values[..kept]
 }
 
-/// What counters repeat: after each `period` the same `places`, ascending.
+/// A pattern of counters: the same `places`, ascending, in each `period`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     pub(super) period: i64,
@@ -31,7 +31,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Of ascending counters, most of which follow one; and whether they are even: one after the other.
+    /// The pattern that most of these ascending counters follow, and whether they are evenly spaced.
     pub(super) fn of(sorted: &[i64]) -> Option<(Self, bool)> {
         let mut best: Option<(Self, Fit)> = None;
         for n in (1..=LONGEST).take_while(|n| n * 3 <= sorted.len()) {
@@ -43,7 +43,7 @@ impl Pattern {
             let (_, Reverse(period)) = runs(apart).max()?;
             let pattern = Self::at(period, n, sorted);
             let fit = pattern.fit(sorted);
-            // A longer one needs to explain more than half of what was wrong: chance does not.
+            // A longer pattern must explain more than half of the mismatches, which chance does not.
             if best.is_none_or(|(_, best)| fit.wrong() * 2 + 2 < best.wrong()) {
                 best = Some((pattern, fit));
             }
@@ -53,7 +53,7 @@ impl Pattern {
             .then_some((pattern, fit.wrong() == 0 && pattern.count == 1))
     }
 
-    /// With the `n` places that most of these are at.
+    /// The pattern with the `n` most frequent places.
     pub(super) fn at(period: i64, n: usize, sorted: &[i64]) -> Self {
         let mut places = [0; REMEMBER];
         let places = &mut places[..sorted.len()];
@@ -83,14 +83,14 @@ impl Pattern {
                 continue;
             };
             let between = before.map_or(0, |before| number.saturating_sub(before).unsigned_abs() - 1);
-            // A jump is one mistake.
+            // A jump counts as one mismatch.
             fit.missing += if between < WINDOW { between } else { 1 };
             before = Some(number);
         }
         fit
     }
 
-    /// The number in the row of a counter, given as its distance from the first.
+    /// The position in the sequence of a counter, given as its distance from the first.
     #[inline]
     pub(super) fn number(&self, counter: i64) -> Option<i64> {
         if self.count == 1 {
@@ -103,7 +103,7 @@ impl Pattern {
     }
 }
 
-/// What does not fit a pattern.
+/// Mismatches of a pattern.
 #[derive(Clone, Copy)]
 pub(super) struct Fit {
     pub(super) missing: u64,
@@ -116,7 +116,7 @@ impl Fit {
     }
 }
 
-/// How often each value stands there, and which it is.
+/// The number of occurrences of each value, and the value.
 fn runs(values: &mut [i64]) -> impl Iterator<Item = (usize, Reverse<i64>)> {
     values.sort_unstable();
     values.chunk_by(|a, b| a == b).map(|run| (run.len(), Reverse(run[0])))

@@ -1,4 +1,4 @@
-//! EJFAT among the families.
+//! EJFAT as a member of the registry.
 
 use super::{BalancerV2, BalancerV3, EjfatWire, Reassembly, Segment, balancer_bytes, data_id, read};
 use crate::{
@@ -30,7 +30,7 @@ impl Family for EjfatFamily {
         Objects::Events
     }
 
-    /// A segment lies in its event; a magic number, where there is no balancer, there is not.
+    /// A segment must lie within its event; without the balancer's header there is no magic number.
     fn shape(&self, packet: &[u8]) -> Option<Shape> {
         let (header, payload) = read(packet).ok()?;
         let end = u64::from(header.offset) + payload.len() as u64;
@@ -74,7 +74,7 @@ impl Family for EjfatFamily {
         Err(RestampError::NoFrames(self.name()))
     }
 
-    /// With and without the balancer's header. What was read writes back.
+    /// With and without the balancer's header. A header that was read is written back unchanged.
     fn fuzz(&self, _: u8, packet: &[u8]) {
         let _ = data_id(packet);
         if let Ok((header, payload)) = read(packet) {
@@ -119,7 +119,7 @@ fn meaning(_: &str, name: &str, value: u64, _: &[u8]) -> Option<String> {
     Some(writer.to_owned())
 }
 
-/// What is known of an EJFAT stream alone.
+/// Particulars of an EJFAT stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EjfatStream {
     /// Data ids seen, ascending.

@@ -1,4 +1,4 @@
-//! EJFAT as a family of keyed objects: an event is a tick of one data id, whatever ports its segments come from.
+//! EJFAT as a family of keyed objects: an event is a tick of one data id, regardless of the ports of its segments.
 
 use super::{BalancerV2, MAGIC, Reassembly, balancer_bytes};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug)]
 pub struct EjfatWire;
 
-/// What a segment says about itself.
+/// The fields of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Source.
@@ -28,11 +28,11 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What `packet` says, past a balancer's header if there is one.
+    /// The fields of `packet`, after a balancer's header if there is one.
     ///
     /// # Errors
-    /// [`Reject::Truncated`], [`Reject::BadVersion`] for versions that no sender uses, [`Reject::BadField`] without payload,
-    /// [`Reject::Outside`] where the payload passes the end of the event.
+    /// [`Reject::Truncated`], [`Reject::BadVersion`] for versions that no sender uses, [`Reject::BadField`] without
+    /// payload, [`Reject::Outside`] if the payload exceeds the event.
     #[inline]
     pub fn read(packet: &[u8]) -> Result<Segment, Reject> {
         let at = balancer_bytes(packet)?;
@@ -65,7 +65,7 @@ impl Keyed for EjfatWire {
         Segment::read(packet)
     }
 
-    /// A segment does not say where it ends.
+    /// A segment does not state its length.
     fn peek(_: &[u8]) -> Result<Option<Segment>, Reject> {
         Err(Reject::Unrecognised)
     }
@@ -123,14 +123,14 @@ impl<'a> Head<'a> for Segment {
     }
 }
 
-/// Tells the segments of an event that go on one after the other: their heads are equal but for the offset.
+/// Recognises consecutive segments of an event: their heads are equal except for the offset.
 #[derive(Clone, Copy, Debug)]
 pub struct Next<'a> {
     first: Segment,
     head: &'a [u8],
 }
 
-/// Where the offset stands, from the end of a head.
+/// Position of the offset, from the end of a head.
 const OFFSET: usize = Reassembly::LEN - 4;
 
 impl Following for Next<'_> {

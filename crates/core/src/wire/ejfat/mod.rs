@@ -1,15 +1,15 @@
 //! EJFAT: load balancer header (v2, v3) and reassembly header, as E2SAR, udplbd and the JLab tools send them.
 //!
-//! Big-endian. The balancer takes its header off, so that a receiver usually sees only the second.
+//! Big-endian. The balancer removes its header, so a receiver usually sees only the second.
 //!
 //! ```text
 //!   balancer    'L' 'B' │ version │ protocol 1 │ slot select, 2 │ entropy or port select, 2 │ tick, 8
 //!   reassembly  version, 4 bits; reserved, 12 │ data id, 2 │ offset, 4 │ event length, 4 │ tick, 8
 //! ```
 //!
-//! The reassembly version differs between senders of the very same layout: E2SAR writes 1, packetBlaster 2, udplbd's
-//! sender 0. All three are taken. A tick is an event; its packets from one source share a data id, so an object is a
-//! tick *of one data id*: [`data_id`] tells the streams apart.
+//! Senders of the same layout write different reassembly versions: E2SAR 1, packetBlaster 2, udplbd's sender 0. All three
+//! are accepted. A tick is an event; its packets from one source share a data id, so an object is a tick *of one data
+//! id*, and [`data_id`] distinguishes the streams.
 
 mod family;
 mod keyed;
@@ -59,7 +59,7 @@ pub const MAGIC: u16 = 0x4C42;
 /// whose high nibble would be version 4.
 ///
 /// # Errors
-/// [`Reject::BadVersion`] for a version other than 2 and 3, or another protocol than reassembly behind it.
+/// [`Reject::BadVersion`] for a version other than 2 and 3, or a protocol other than reassembly after it.
 #[inline]
 pub fn balancer_bytes(packet: &[u8]) -> Result<usize, Reject> {
     match BalancerV2::read(packet) {
@@ -71,7 +71,7 @@ pub fn balancer_bytes(packet: &[u8]) -> Result<usize, Reject> {
     }
 }
 
-/// Reassembly header and payload of `packet`, past a balancer's header if there is one.
+/// Reassembly header and payload of `packet`, after a balancer's header if there is one.
 ///
 /// # Errors
 /// [`Reject::Truncated`], [`Reject::BadVersion`] for versions no sender uses.
@@ -82,7 +82,7 @@ pub fn read(packet: &[u8]) -> Result<(Reassembly, &[u8]), Reject> {
     if header.version > 2 { Err(Reject::BadVersion) } else { Ok((header, payload)) }
 }
 
-/// The stream that `packet` belongs to among those of its sender.
+/// The data id of `packet`, which identifies its stream among those of its sender.
 #[must_use]
 pub fn data_id(packet: &[u8]) -> Option<u16> {
     read(packet).ok().map(|(header, _)| header.data_id)

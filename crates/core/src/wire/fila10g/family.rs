@@ -1,4 +1,4 @@
-//! FILA10G half frames among the families: Mark 5B but for what is before each half.
+//! FILA10G half frames as a member of the registry: Mark 5B except for the octets before each half.
 
 use super::{DATAGRAM, Fila10g, Fila10gLayout, HALF, Phase, read, trial};
 use crate::{
@@ -42,7 +42,7 @@ impl Family for Fila10gFamily {
     }
 
     fn learn(&self, seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
-        // The sync word stands at the front of first halves: their counters must agree in parity.
+        // First halves begin with the sync word: their counters must agree in parity.
         let firsts: Vec<(Phase, Mark5b, &[u8])> = seen
             .samples
             .iter()
@@ -112,10 +112,10 @@ impl Family for Fila10gFamily {
     }
 }
 
-/// What is known of a stream of half frames alone.
+/// Particulars of a stream of half frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fila10gStream {
-    /// Which datagrams are first halves; `None` for a recording, where they stand in order.
+    /// Which datagrams are first halves; `None` for a recording, where they are in order.
     pub phase: Option<Phase>,
 }
 

@@ -7,10 +7,10 @@
 //!           └────────┴─────────┴─────────────────────────────────┘
 //! ```
 //!
-//! Which half a datagram carries is not written in it. The sync word shows the first half; the counter then tells
-//! the second. Whether first halves are even or odd depends on when the board was started ([`Phase`]).
+//! A datagram does not state which half it carries. The sync word identifies the first half, and the counter then the
+//! second. Whether first halves are even or odd depends on when the board was started ([`Phase`]).
 //!
-//! Limit: the counter has 32 bits (5.8 hours at 8 Gb/s); after its end the stream goes on as a restarted one.
+//! Limit: the counter has 32 bits (5.8 hours at 8 Gb/s); when it wraps around, the stream is treated as restarted.
 
 mod family;
 mod trial;
@@ -24,7 +24,7 @@ use super::{
 use crate::placement::{Geometry, Layout, Placement, Reject};
 
 crate::header! {
-    /// What precedes each half frame.
+    /// The octets before each half frame.
     Fila10g [8] {
         le u32 @ 0 { /** Without meaning. */ filler }
         le u32 @ 4 { /** Counts datagrams. */ counter }
@@ -60,7 +60,7 @@ impl Phase {
     }
 }
 
-/// Counter and half frame of a datagram, and whether it is a first half; `None` where it is not of this format.
+/// Counter and half frame of a datagram, and whether it is a first half; `None` if it is not of this format.
 #[inline]
 #[must_use]
 pub fn read(packet: &[u8]) -> Option<(u32, &[u8], bool)> {
@@ -80,7 +80,7 @@ impl Fila10gLayout {
     /// Objects of whole frames: `blocks` of an even number of datagrams.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such datagrams, [`Reject::Unpaired`] where they divide frames.
+    /// [`Reject::WrongSize`] if `blocks` are not of such datagrams, [`Reject::Unpaired`] if they divide frames.
     pub fn new(blocks: Blocks, phase: Phase) -> Result<Fila10gLayout, Reject> {
         match blocks {
             _ if blocks.packet_bytes as usize != DATAGRAM => Err(Reject::WrongSize),
@@ -97,7 +97,7 @@ impl Layout for Fila10gLayout {
             return Err(wrong_size(DATAGRAM, || None, packet));
         };
         let position = self.phase.position(counter);
-        // A sync word where a second half is due: the board was restarted in the other phase, or the counter lies.
+        // A sync word in a second half: the board was restarted in the other phase, or the counter is wrong.
         if first != position.is_multiple_of(2) {
             return Err(Reject::Unpaired);
         }

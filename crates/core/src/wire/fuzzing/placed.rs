@@ -1,8 +1,8 @@
-//! What holds of every place.
+//! Invariants of every placement.
 
 use crate::placement::{Grain, Layout};
 
-/// Whatever is placed lies in the packet and in its object.
+/// A payload that is placed lies within the packet and within its object.
 pub fn place(layout: &dyn Layout, packet: &[u8]) {
     let Ok(place) = layout.place(packet) else { return };
     let geometry = layout.geometry();

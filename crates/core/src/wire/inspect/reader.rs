@@ -1,4 +1,4 @@
-//! A packet while its fields are read, one header after the other.
+//! Reads the fields of a packet, header by header.
 
 use crate::{
     placement::Reject,
@@ -32,15 +32,15 @@ pub struct Row {
 /// Why a packet cannot be read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The header that cannot be read, or whose claim is not true.
+    /// The header that cannot be read, or is inconsistent.
     pub layer: &'static str,
     /// Its first octet in the packet.
     pub at: usize,
-    /// Octets that are needed from there on; 0 where length is not the problem.
+    /// Octets needed from there on; 0 if length is not the problem.
     pub needed: usize,
-    /// Octets that are there.
+    /// Octets available.
     pub had: usize,
-    /// The reason for which a receiver would refuse it.
+    /// The reason for which a receiver would reject it.
     pub reason: Reject,
 }
 
@@ -51,16 +51,16 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What the value of a field of the `header` it is in means, in words and units: of its section, its name, its value.
+/// Describes the value of a field, in words and units, from its section, its name, its value and its `header`.
 pub type Meaning = fn(section: &str, name: &str, value: u64, header: &[u8]) -> Option<String>;
 
-/// Fields whose numbers say all.
+/// For fields whose number needs no description.
 #[must_use]
 pub fn number(_: &str, _: &str, _: u64, _: &[u8]) -> Option<String> {
     None
 }
 
-/// A packet while its fields are read.
+/// Reads the fields of a packet.
 #[derive(Debug)]
 pub struct Reader<'a> {
     packet: &'a [u8],
@@ -70,64 +70,64 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a packet of which nothing was read yet.
+    /// A reader at the start of `packet`.
     #[must_use]
     pub fn new(packet: &'a [u8]) -> Reader<'a> {
         Reader { packet, at: 0, rows: Vec::new(), problem: None }
     }
 
-    /// The fields that were read, and the first thing that is wrong.
+    /// The fields read, and the first problem.
     #[must_use]
     pub fn finish(self) -> (Vec<Row>, Option<Problem>) {
         (self.rows, self.problem)
     }
 
-    /// All of it.
+    /// The whole packet.
     #[must_use]
     pub fn packet(&self) -> &'a [u8] {
         self.packet
     }
 
-    /// How far it was read.
+    /// The current octet.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// What was not read yet.
+    /// The octets not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.packet.get(self.at..).unwrap_or_default()
     }
 
-    /// Go on from this octet.
+    /// Continue at this octet.
     pub fn go_to(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// Something is wrong here; `needed` octets if it is the length.
+    /// Report a problem at the current octet; `needed` octets if it is the length.
     pub fn fail(&mut self, layer: &'static str, reason: Reject, needed: usize) {
         self.fail_at(self.at, layer, reason, needed);
     }
 
-    /// Something is wrong with what begins at octet `at`.
+    /// Report a problem at octet `at`.
     pub fn fail_at(&mut self, at: usize, layer: &'static str, reason: Reject, needed: usize) {
         let had = self.packet.len().saturating_sub(at);
         self.problem(Problem { layer, at, needed, had, reason });
     }
 
-    /// This is wrong. The first thing that is counts.
+    /// Report a problem. Only the first one is kept.
     pub fn problem(&mut self, problem: Problem) {
         self.problem.get_or_insert(problem);
     }
 
-    /// A field that is in no table, of so many octets.
+    /// Add a field of `octets` octets that is not in a table.
     pub fn row(&mut self, row: Row, octets: usize) {
         self.rows.push(row);
         self.at += octets;
     }
 
-    /// All fields of a table that are there; whether it is whole.
+    /// Add all fields of a table that are present. Returns whether the header is complete.
     pub fn table(
         &mut self,
         section: &'static str,
@@ -158,7 +158,7 @@ impl<'a> Reader<'a> {
         whole
     }
 
-    /// The sequence number before a frame, if `network` octets are one.
+    /// Add the sequence number before a frame, if `network` octets are one.
     pub fn sequence(&mut self, network: usize) {
         if network == Vtp::LEN {
             match vtp::likely_order(self.packet) {

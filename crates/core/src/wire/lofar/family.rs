@@ -1,4 +1,4 @@
-//! LOFAR among the families: how its packets are told, described, predicted and framed.
+//! LOFAR as a member of the registry: how its packets are recognised, described, predicted and framed.
 
 use super::{LANES, LofarLayout, Rsp, SLICES, fuzzing, generate, inspect, time, trial};
 use crate::{
@@ -21,13 +21,13 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct LofarFamily;
 
-/// The legal header of a packet that is as long as it says.
+/// The header of a packet, if it is valid and states the packet's length.
 fn header(packet: &[u8]) -> Option<Rsp> {
     let (header, payload) = Rsp::read(packet)?;
     (header.payload_bytes() == Some(payload.len()) && header.time().is_ok()).then_some(header)
 }
 
-/// What packets of one shape share, and back.
+/// Encoding of the properties that packets of one shape share.
 fn variant(header: &Rsp) -> u8 {
     header.version << 3 | header.clock << 2 | header.sample
 }
@@ -56,7 +56,7 @@ impl Family for LofarFamily {
     }
 
     fn settled(&self, seen: &Seen<'_>) -> bool {
-        // Lanes that come from one port come in turn.
+        // Lanes from one port alternate.
         let lanes =
             |samples: &[&crate::wire::family::Sample]| lanes(samples.iter().map(|sample| sample.head()));
         let (first, second) = seen.samples.split_at(seen.samples.len() / 2);
@@ -114,7 +114,7 @@ impl Family for LofarFamily {
     }
 
     fn restamp(&self, _: &[u8], _: Option<u32>) -> Result<Restamper, RestampError> {
-        // Its seconds have no whole number of packets.
+        // Its seconds do not have a whole number of packets.
         Err(RestampError::NoFrames(self.name()))
     }
 
@@ -155,20 +155,20 @@ impl Frames for LofarFamily {
 
     fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen {
         let Some(header) = header(frame).filter(|_| frame.len() == expected.frame_bytes) else {
-            return FrameSeen::illegal("no legal RSP header");
+            return FrameSeen::illegal("no valid RSP header");
         };
         let filled = header.payload_error == 1;
         let time = time(&header, 0);
         let object = pattern::frame_object(time.unix_seconds, time.frame, time.thread);
         let seen = FrameSeen { illegal: None, filled, time: Some((time.unix_seconds, time.frame)) };
         if expected.pattern && !filled && pattern::first_error(object, 0, &frame[Rsp::LEN..]).is_some() {
-            return FrameSeen { illegal: Some("a payload that is not the pattern"), ..seen };
+            return FrameSeen { illegal: Some("the payload is not the pattern"), ..seen };
         }
         seen
     }
 }
 
-/// What is known of a stream of RSP packets alone, as their headers have it.
+/// Particulars of a stream of RSP packets, from their headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LofarStream {
     /// 2: BDI 5.0; 3: BDI 6.0.
@@ -201,7 +201,7 @@ impl Framed for LofarStream {
     }
 }
 
-/// The field that tells lanes apart.
+/// The field with the lane.
 const LANE: &Field = {
     let mut at = 0;
     while !matches!(Rsp::FIELDS[at].name.as_bytes(), b"lane") {

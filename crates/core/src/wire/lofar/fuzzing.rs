@@ -3,7 +3,8 @@
 use super::{LofarLayout, Rsp, SLICES};
 use crate::wire::{fuzzing::placed::place, layout::Blocks};
 
-/// What was read writes back; what has a time has it again; short packets are lengthened, so that headers are reached.
+/// A header that was read is written back unchanged, with the same time; short packets are extended, so that headers are
+/// reached.
 pub(super) fn run(choice: u8, packet: &[u8]) {
     let Some((header, _)) = Rsp::read(packet) else { return };
     assert_eq!(header.write(), packet[..Rsp::LEN], "a header does not write back");

@@ -1,4 +1,4 @@
-//! Packets of a station that never was: noise, or the self-verifying pattern.
+//! Packets of a synthetic station: noise, or the self-verifying pattern.
 
 use super::{LANES, Rsp, SLICES, time};
 use crate::{
@@ -7,27 +7,27 @@ use crate::{
     wire::generate::{Generated, Generator, Made},
 };
 
-/// Packets of noise that are kept, and used in turn.
+/// Number of noise packets, used in turn.
 const NOISE_PACKETS: usize = 61;
 /// Octets of a beamlet of 16 bits.
 const BEAMLET: usize = 128;
 
-/// Makes streams of 16 bits at 200 MHz, as BDI 5.0 and 6.0 have it, with one lane for each thread.
+/// Generates streams of 16 bits at 200 MHz, as in BDI 5.0 and 6.0, with one lane for each thread.
 #[derive(Debug)]
 pub(super) struct LofarGenerator;
 
 impl Generator for LofarGenerator {
     fn begin(&self, made: Made) -> Result<Box<dyn Generated>, String> {
         if made.threads == 0 || usize::from(made.threads) > LANES {
-            return Err("1 to 32 lanes\nhint: such as --threads 4".to_owned());
+            return Err("threads must be 1 to 32 lanes\nhint: for example --threads 4".to_owned());
         }
         if made.payload < BEAMLET {
-            return Err("a beamlet has 128 bytes\nhint: such as --payload 7808".to_owned());
+            return Err("the payload must be a multiple of 128 bytes, the size of a beamlet\nhint: for example --payload 7808".to_owned());
         }
         let beamlets = (made.payload / BEAMLET).min(61) as u8;
         let template =
             Rsp { version: 3, clock: 1, configuration: 0xAA, beamlets, slices: SLICES, ..Rsp::default() };
-        let payload = template.payload_bytes().ok_or("no such packet")?;
+        let payload = template.payload_bytes().ok_or("invalid packet size")?;
         let second = u32::try_from(made.start).map_err(|_| "a start between 1970 and 2106")?;
         let begin = Rsp { second, ..template }.time().map_err(|_| "a start between 1970 and 2106")?;
         let mut noise = Vec::new();
@@ -35,7 +35,7 @@ impl Generator for LofarGenerator {
             noise.resize(payload * NOISE_PACKETS, 0);
             synth::two_bit(&Signal::default(), 0, &mut noise);
         }
-        // Stations are numbered; two letters are a number, too.
+        // Stations are numbered; two letters are read as a number.
         let station =
             made.station.bytes().fold(0u32, |number, letter| (number * 26 + u32::from(letter % 32)) % 2048);
         let template = Rsp { station: station as u16, ..template };

@@ -22,7 +22,7 @@ pub(super) fn packet(reader: &mut Reader<'_>) {
     }
 }
 
-/// What a field of a header means.
+/// The meaning of a header field.
 fn meaning(_: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
     let (rsp, _) = Rsp::read(header)?;
     Some(match name {
@@ -33,9 +33,9 @@ fn meaning(_: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
         },
         "clock" => format!("{} MHz", rsp.clock_hz() / 1_000_000),
         "sample" => rsp.bits().map_or("not known".to_owned(), |bits| format!("{bits} bits")),
-        "payload_error" if value == 1 => "the payload is not to be used".to_owned(),
+        "payload_error" if value == 1 => "the payload must not be used".to_owned(),
         "second" if value == u64::from(UNSET) => "the board's clock is not set".to_owned(),
-        "slice" => rsp.time().map_or("no such slice".to_owned(), |slices| format!("{slices} since 1970")),
+        "slice" => rsp.time().map_or("invalid slice".to_owned(), |slices| format!("{slices} since 1970")),
         _ => return None,
     })
 }

@@ -9,14 +9,14 @@
 //!  12   time slice in that second
 //! ```
 //!
-//! * A time slice is 1024 cycles of a clock of 200 or 160 MHz. At 200 MHz a second has 195 312 of them and a half, so even
-//!   seconds begin with a slice and odd ones within one. Slices since 1970 are (second × clock + 512) / 1024 + slice, in
-//!   whole numbers, and go on by 16 from packet to packet: that is the place of a packet, whatever its second.
+//! * A time slice is 1024 cycles of a clock of 200 or 160 MHz. At 200 MHz a second has 195 312.5 slices, so even seconds
+//!   begin with a slice and odd ones within one. Slices since 1970 are (second × clock + 512) / 1024 + slice, in
+//!   integers, and advance by 16 from packet to packet; this number places a packet.
 //! * Samples are complex, of two polarisations: 4 values of 16, 8 or 4 bits, 16 slices of one beamlet after those of the
 //!   one before. A packet is as long as its header says, 7824 octets with all beamlets.
-//! * A station sends up to four lanes, each from a board and to a port of its own, with a part of the beamlets. The lane is
-//!   in the low five bits behind the station's number.
-//! * A board that knows of an error in the payload says so in a bit. Lost packets are filled with that bit set.
+//! * A station sends up to four lanes, each from its own board to its own port, with a part of the beamlets. The lane is
+//!   in the low five bits after the station's number.
+//! * A board marks an error in the payload with a bit. Lost packets are filled with that bit set.
 
 mod family;
 mod fuzzing;
@@ -56,9 +56,9 @@ pub const SLICES: u8 = 16;
 const CYCLES: u64 = 1024;
 /// Lanes that five bits can number.
 pub const LANES: usize = 32;
-/// No rank: not a lane of this stream.
+/// Rank of lanes that are not of this stream.
 const NONE: u8 = u8::MAX;
-/// A board without time.
+/// The second of a board whose clock is not set.
 const UNSET: u32 = u32::MAX;
 
 /// When a packet's first slice was taken; its number is that of packets in the second.
@@ -90,7 +90,7 @@ impl Rsp {
         Some((61 * 16 / bits, bits as usize * 4 / 8 * usize::from(SLICES)))
     }
 
-    /// Octets of the payload. `None`: no packet has such a header.
+    /// Octets of the payload. `None`: the header is invalid.
     #[must_use]
     pub fn payload_bytes(&self) -> Option<usize> {
         let (most, bytes) = self.beamlet()?;
@@ -106,7 +106,7 @@ impl Rsp {
     /// Time slices since 1970, of the packet's first.
     ///
     /// # Errors
-    /// [`Reject::BadField`] where the board's clock is not set, or the second has no such slice.
+    /// [`Reject::BadField`] if the board's clock is not set, or the second has no such slice.
     #[inline(always)]
     pub fn time(&self) -> Result<u64, Reject> {
         let begins = |second: u64| (second * self.clock_hz() + CYCLES / 2) / CYCLES;
@@ -118,7 +118,7 @@ impl Rsp {
         Ok(first + slice)
     }
 
-    /// The same header for this time slice since 1970; `None` where 32 bits cannot hold its second.
+    /// The same header for this time slice since 1970; `None` if its second does not fit 32 bits.
     #[must_use]
     pub fn at(mut self, slices: u64) -> Option<Rsp> {
         let cycles = slices.checked_mul(CYCLES)?;
@@ -128,11 +128,11 @@ impl Rsp {
     }
 }
 
-/// The layout of a stream of RSP packets: by time, and by lane where a sender has several.
+/// The layout of a stream of RSP packets: by time, and by lane if a sender has several.
 #[derive(Clone, Debug)]
 pub struct LofarLayout {
     blocks: Blocks,
-    /// Octets 0, 1 and 2 of every header, but for error and board; beamlets and slices.
+    /// Octets 0, 1 and 2 of every header, without error and board; beamlets and slices.
     mode: [u8; 5],
     lanes: u64,
     rank: [u8; LANES],
@@ -146,8 +146,8 @@ impl LofarLayout {
     /// Packets like this one, of these lanes in the order of their ranks.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such packets; [`Reject::UnknownThread`] for no lanes, one above 31, or
-    /// one twice.
+    /// [`Reject::WrongSize`] if `blocks` are not of such packets; [`Reject::UnknownThread`] if there are no lanes, one is
+    /// above 31, or one is repeated.
     pub fn new(blocks: Blocks, like: &Rsp, lanes: &[u16]) -> Result<LofarLayout, Reject> {
         let mut rank = [NONE; LANES];
         for (at, &lane) in lanes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Mark 5B among the families; what whole frames share with halves.
+//! Mark 5B as a member of the registry; code shared by whole frames and halves.
 
 use super::{
     FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, trial, unix_seconds,
@@ -106,14 +106,14 @@ impl Frames for Mark5bFamily {
                 FrameSeen::illegal("no sync word")
             };
         }
-        let Ok(time) = header.time() else { return FrameSeen::illegal("no legal time") };
+        let Ok(time) = header.time() else { return FrameSeen::illegal("no valid time") };
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
         FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
     }
 }
 
-/// What is known of a stream of whole frames alone: nothing.
+/// Particulars of a stream of whole frames: none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark5bStream;
 
@@ -147,7 +147,7 @@ impl Particulars for Mark5bStream {
     }
 }
 
-/// What headers tell of a stream of frames, whole or halved.
+/// The format of a stream of whole or half frames, from their headers.
 pub(crate) fn learned<K: Known>(
     seen: &Seen<'_>,
     own: K,
@@ -173,7 +173,7 @@ fn quirks(headers: &[Mark5b]) -> Vec<Quirk> {
 pub(crate) fn frame_time(stream: &StreamFormat, frame: &[u8]) -> Option<FrameTime> {
     let time = Mark5b::read(frame)?.0.time().ok()?;
     let unix_seconds = unix_seconds(time.day, time.second, stream.near);
-    // Where 15 bits are enough for the frames of a second, bit 15 is the test bit.
+    // If 15 bits are enough for the frames of a second, bit 15 is the test bit.
     let fifteen = stream.frames_per_second.is_some_and(|fps| fps <= 1 << 15);
     let frame = if fifteen { time.frame & 0x7FFF } else { time.frame };
     Some(FrameTime { unix_seconds, frame, thread: 0 })
@@ -184,12 +184,12 @@ pub(crate) fn has_header(frame: &[u8]) -> bool {
     Mark5b::read(frame).is_some_and(|(header, _)| header.sync == SYNC)
 }
 
-/// The header of a frame that was lost.
+/// The predicted header of a lost frame.
 pub(crate) fn predicted(ahead: &Ahead<'_>) -> Option<([u8; 32], usize)> {
     let (header, _) = Mark5b::read(ahead.like)?;
     let fifteen = ahead.fps.is_some_and(|fps| fps <= 1 << 15);
     let number = if fifteen { header.frame } else { header.frame16() };
-    // Any second does: only the difference is added to the header's own.
+    // Any second will do: only the difference is added to the header's own.
     let (second, frame) = step(1 << 32, number, ahead.frames, ahead.fps)?;
     let mut out = [0; 32];
     let moved = header.moved(second as i64 - (1 << 32), frame, ahead.fps);

@@ -3,10 +3,10 @@
 use super::{FRAME, Mark5b, Mark5bLayout, Time, frames_per_second, unix_seconds};
 use crate::wire::{fuzzing::placed::place, layout::Blocks};
 
-/// A time near which dates are sought.
+/// The time near which dates are resolved.
 const NEAR: i64 = 1_795_231_799;
 
-/// What was read writes back; short packets are lengthened, so that headers are reached.
+/// A header that was read is written back unchanged; short packets are extended, so that headers are reached.
 pub(super) fn run(packet: &[u8]) {
     if let Some((header, _)) = Mark5b::read(packet) {
         assert_eq!(header.write(), packet[..Mark5b::LEN], "a header does not write back");

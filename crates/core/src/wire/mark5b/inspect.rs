@@ -22,7 +22,7 @@ pub(crate) fn header(reader: &mut Reader<'_>) {
     reader.table("Mark 5B", Mark5b::FIELDS, Mark5b::LEN, meaning);
 }
 
-/// What a field of a header means.
+/// The meaning of a header field.
 pub(crate) fn meaning(_: &str, name: &str, value: u64, header: &[u8]) -> Option<String> {
     let decimal = from_bcd(value as u32);
     let digits = || decimal.map_or("no BCD".to_owned(), |digits| digits.to_string());

@@ -10,10 +10,9 @@
 //!   3   .S S S S             CRC                      (BCD: 0.1 ms, truncated)
 //! ```
 //!
-//! * The CRC is that of x^16 + x^15 + x^2 + 1 (0x8005), zero at first, high bit first, over word 2 and the fraction.
-//!   Some formatters leave fraction and CRC zero: a CRC of zero is taken as none.
-//! * At 4 Gb/s and above there are more frames in a second than 15 bits can number, and the number runs into the
-//!   test bit.
+//! * The CRC uses x^16 + x^15 + x^2 + 1 (0x8005), initial value 0, high bit first, over word 2 and the fraction. Some
+//!   formatters leave fraction and CRC zero: a CRC of zero is not checked.
+//! * At 4 Gb/s and above a second has more frames than 15 bits can number, and the number extends into the test bit.
 //! * The date repeats every 1000 days; see [`unix_seconds`].
 
 mod family;
@@ -53,7 +52,7 @@ pub const PAYLOAD: usize = FRAME - Mark5b::LEN;
 /// Frames in a second that 15 bits can number.
 const FRAMES_15: u32 = 1 << 15;
 
-/// The value of `digits` BCD digits; `None` where one is not 0‥9.
+/// The value of BCD digits; `None` if one is not 0‥9.
 #[inline]
 #[must_use]
 pub fn from_bcd(bcd: u32) -> Option<u32> {
@@ -99,7 +98,7 @@ pub fn crc(word2: u32, fraction: u16) -> u16 {
     octets[2..].iter().fold(0, |crc, octet| crc << 8 ^ CRC_TABLE[usize::from((crc >> 8) as u8 ^ octet)])
 }
 
-/// Time of a frame as its header tells it.
+/// Time of a frame, from its header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time {
     /// MJD modulo 1000.
@@ -135,18 +134,18 @@ impl Mark5b {
         self.test << 15 | self.frame
     }
 
-    /// What the CRC should be.
+    /// The correct CRC.
     #[inline]
     #[must_use]
     pub fn computed_crc(&self) -> u32 {
         u32::from(crc(self.day_bcd << 20 | self.second_bcd, self.fraction_bcd as u16))
     }
 
-    /// The time it tells.
+    /// The time in the header.
     ///
     /// # Errors
-    /// [`Reject::BadMagic`] without the sync word, [`Reject::BadField`] for what is no BCD or no second of a day,
-    /// [`Reject::BadChecksum`] for a CRC that neither fits nor is zero.
+    /// [`Reject::BadMagic`] without the sync word, [`Reject::BadField`] for invalid BCD or an invalid second of the day,
+    /// [`Reject::BadChecksum`] for a CRC that is neither correct nor zero.
     #[inline]
     pub fn time(&self) -> Result<Time, Reject> {
         if self.sync != SYNC {
@@ -166,8 +165,8 @@ impl Mark5b {
 }
 
 impl Mark5b {
-    /// The same header `seconds` later, for this frame (16 bits where the rate needs them). A formatter that writes
-    /// neither fraction nor CRC is followed in that; where the rate is unknown the fraction stays as it is.
+    /// The same header `seconds` later, for this frame (16 bits if the rate needs them). If the formatter writes neither
+    /// fraction nor CRC, both stay zero; if the rate is unknown, the fraction is unchanged.
     #[must_use]
     pub fn moved(mut self, seconds: i64, frame: u32, fps: Option<u32>) -> Mark5b {
         let none = self.crc == 0 && self.fraction_bcd == 0;
@@ -188,7 +187,7 @@ impl Mark5b {
     }
 }
 
-/// Unix time of `second` of the day with this MJD modulo 1000: of all such days the one nearest to `near`.
+/// Unix time of `second` of the day with this MJD modulo 1000, for the matching day nearest to `near`.
 #[must_use]
 pub fn unix_seconds(day: u32, second: u32, near: i64) -> i64 {
     const UNIX_EPOCH_MJD: i64 = 40_587;
@@ -197,8 +196,8 @@ pub fn unix_seconds(day: u32, second: u32, near: i64) -> i64 {
     (near_mjd + ahead - UNIX_EPOCH_MJD) * 86_400 + i64::from(second)
 }
 
-/// Frames in a second, from frame number and fraction of some headers: the one rate of 200, 400 … 102 400 (16 Mb/s
-/// to 8 Gb/s) that explains all fractions. `None` where several do, or none.
+/// Frames per second, from frame number and fraction of some headers: the only rate of 200, 400 … 102 400 (16 Mb/s to 8
+/// Gb/s) that matches all fractions. `None` if several match, or none.
 pub fn frames_per_second(headers: &[Mark5b]) -> Option<u32> {
     let explains = |fps: u32, header: &Mark5b| {
         let frame = u64::from(header.frame16());
@@ -209,7 +208,7 @@ pub fn frames_per_second(headers: &[Mark5b]) -> Option<u32> {
     rates.next().filter(|_| rates.next().is_none())
 }
 
-/// The layout of a stream of whole Mark 5B frames, bare or behind a sequence number.
+/// The layout of a stream of whole Mark 5B frames, with or without a sequence number.
 #[derive(Clone, Debug)]
 pub struct Mark5bLayout {
     blocks: Blocks,
@@ -220,10 +219,10 @@ pub struct Mark5bLayout {
 }
 
 impl Mark5bLayout {
-    /// Placed by the sequence number of this byte order, or else by time; `fps` frames are in a second.
+    /// Placed by the sequence number in this byte order, or by time if `None`; a second has `fps` frames.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such frames, [`Reject::BadField`] for a rate of 0.
+    /// [`Reject::WrongSize`] if `blocks` are not of such frames, [`Reject::BadField`] for a rate of 0.
     pub fn new(
         blocks: Blocks,
         sequence: Option<super::header::Order>,
@@ -234,7 +233,7 @@ impl Mark5bLayout {
             return Err(Reject::WrongSize);
         }
         let rate = Rate::new(fps, 1 << 16, 1, &blocks)?;
-        // Where 15 bits are enough the test bit means test.
+        // If 15 bits are enough, the test bit means test.
         let frame_mask = if fps.is_some_and(|fps| fps <= FRAMES_15) { 0x7FFF } else { 0xFFFF };
         Ok(Mark5bLayout { blocks, network, sequence, rate, frame_mask })
     }

@@ -6,7 +6,7 @@ use crate::{
     wire::restamp::{Frame, RestampError, Restamper, Stamped, Stamps},
 };
 
-/// The headers as they stand in the file.
+/// The headers as they are in the file.
 #[derive(Debug)]
 struct Headers(Vec<Mark5b>);
 

@@ -6,13 +6,13 @@
 //!   native   05    FE FF                00 00 C0 3F             ┘ only the last octet is filled with zeros
 //! ```
 //!
-//! In memory an element is a packed record: each field has the smallest of 1, 2, 4 and 8 octets that holds it, in this
-//! machine's byte order, signed ones extended. That is a NumPy structured array without alignment, so [`unpack`] and
-//! [`pack`] go between the heap and an array that Python made. Fields of more than 64 bits are as many octets as they
-//! need, the least significant first. A boolean is one octet, 0 or 1; on the wire any bit set is true.
+//! In memory an element is a packed record: each field has the smallest of 1, 2, 4 and 8 octets that holds it, in native
+//! byte order, sign-extended. That is a NumPy structured array without alignment, so [`unpack`] and [`pack`] convert
+//! between a heap and an array of Python's. Fields of more than 64 bits have as many octets as they need, least
+//! significant first. A boolean is one octet, 0 or 1; on the wire any set bit means true.
 //!
-//! Speed: formats of whole octets are turned octet by octet in loops the compiler vectorises; others cost a load and two
-//! shifts a field.
+//! Speed: formats of whole octets are byte-swapped in loops that the compiler vectorises; others cost a load and two
+//! shifts per field.
 //!
 //! [`unpack`]: BitFormat::unpack
 //! [`pack`]: BitFormat::pack
@@ -24,12 +24,12 @@ pub use field::{Code, Field};
 use field::{Writer, pack_one, read, unpack_one, write};
 use std::fmt;
 
-/// Why a format cannot be used, or not for these octets.
+/// Why a format is invalid, or does not match the octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FormatError {
     /// No field.
     Empty,
-    /// A code that is unknown, or not with so many bits.
+    /// A code that is unknown, or invalid with this number of bits.
     Field {
         /// The code.
         code: char,
@@ -42,7 +42,7 @@ pub enum FormatError {
     Short {
         /// Octets they need.
         needed: u64,
-        /// Octets that are there.
+        /// Octets available.
         had: u64,
     },
     /// More than one variable dimension.
@@ -88,7 +88,7 @@ impl fmt::Display for FormatError {
 
 impl std::error::Error for FormatError {}
 
-/// A format that can be used.
+/// A validated format.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct BitFormat {
     fields: Vec<Field>,
@@ -150,7 +150,7 @@ impl BitFormat {
         self.stride
     }
 
-    /// Octets of so many elements on the wire.
+    /// Octets of `elements` elements on the wire.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`].
@@ -159,16 +159,16 @@ impl BitFormat {
         Ok(bits.div_ceil(8))
     }
 
-    /// The shape of an item of `bytes` octets: a variable dimension is as long as they allow. Octets may be left over.
+    /// The shape of an item of `bytes` octets: a variable dimension takes what fits. Octets may be left over.
     ///
     /// # Errors
-    /// [`FormatError::Short`] where the fixed dimensions need more octets, [`FormatError::TwoVariable`],
+    /// [`FormatError::Short`] if the fixed dimensions need more octets, [`FormatError::TwoVariable`],
     /// [`FormatError::TooLarge`]. An array of the shape is at most nine times as large in memory as the item.
     pub fn shape(&self, shape: &[Option<u64>], bytes: u64) -> Result<Vec<u64>, FormatError> {
         if shape.iter().filter(|size| size.is_none()).count() > 1 {
             return Err(FormatError::TwoVariable);
         }
-        // A dimension of 0 makes all nothing, however large the others are.
+        // A dimension of 0 makes the array empty, regardless of the others.
         let empty = shape.contains(&Some(0));
         let known = shape.iter().flatten().try_fold(1u64, |product, &size| product.checked_mul(size));
         let known = if empty { 0 } else { known.ok_or(FormatError::TooLarge)? };
@@ -180,7 +180,7 @@ impl BitFormat {
         Ok(shape.iter().map(|size| size.unwrap_or(variable)).collect())
     }
 
-    /// Check the room for so many elements.
+    /// Check that `wire` and `native` have room for the elements.
     fn check(&self, elements: usize, wire: usize, native: usize) -> Result<(), FormatError> {
         let needed = self.wire_bytes(elements as u64)?;
         let in_memory = (elements as u64).checked_mul(self.stride as u64).ok_or(FormatError::TooLarge)?;
@@ -192,10 +192,10 @@ impl BitFormat {
         Ok(())
     }
 
-    /// From the wire into memory: `elements` of them, to the front of `native`.
+    /// Unpack `elements` elements from the wire to the front of `native`.
     ///
     /// # Errors
-    /// [`FormatError::Short`] where either is too short.
+    /// [`FormatError::Short`] if either is too short.
     pub fn unpack(&self, wire: &[u8], elements: usize, native: &mut [u8]) -> Result<(), FormatError> {
         self.check(elements, wire.len(), native.len())?;
         if self.whole {
@@ -229,11 +229,11 @@ impl BitFormat {
         Ok(())
     }
 
-    /// From memory onto the wire: `elements` of them from the front of `native`, to the front of `wire`.
+    /// Pack `elements` elements from the front of `native` to the front of `wire`.
     ///
     /// # Errors
-    /// [`FormatError::Short`] where either is too short, [`FormatError::OutOfRange`] where a value does not fit; what
-    /// was written to `wire` is then to be forgotten.
+    /// [`FormatError::Short`] if either is too short, [`FormatError::OutOfRange`] if a value does not fit; the content of
+    /// `wire` is then undefined.
     pub fn pack(&self, native: &[u8], elements: usize, wire: &mut [u8]) -> Result<(), FormatError> {
         self.check(elements, wire.len(), native.len())?;
         if self.whole {
@@ -270,7 +270,7 @@ impl BitFormat {
         Ok(())
     }
 
-    /// Between the wire and memory where fields have the same octets: the same work in both directions.
+    /// Convert fields that have the same width on the wire and in memory, in either direction.
     fn turn(&self, from: &[u8], to: &mut [u8]) {
         if let [first, rest @ ..] = self.fields.as_slice()
             && rest.iter().all(|field| field.width == first.width)

@@ -1,19 +1,20 @@
-//! Descriptors: what a sender says of its items, in a packet inside the heap (item 5, §8.3).
+//! Descriptors of a sender's items, each in a packet inside the heap (item 5, §8.3).
 //!
 //! ```text
 //!   0x14 id (immediate)    0x10 name    0x11 description    0x13 format    0x12 shape    0x15 NumPy header
 //!                          └─ text ──────────────────────┘  │              │
 //!   format   ┌ code, 1 octet ┬ bits ────────┐ a field each  │              │
-//!   shape    ┌ flag, 1 octet ┬ size ────────┐ a dimension each; flag 1: as many as there are
+//!   shape    ┌ flag, 1 octet ┬ size ────────┐ a dimension each; flag 1: variable
 //! ```
 //!
 //! Bits have as many octets as an item pointer has for mode and id, sizes as many as it has for the address: 64-40 has
-//! entries of 4 and 6 octets, 64-48 of 3 and 7. PySPEAD 0.5.2 read the standard otherwise; [`BugCompat`] is for its peers.
-//! A NumPy header, where there is one, counts instead of format and shape. It is the dictionary literal of an `.npy` file
-//! and is handed on as text, because only NumPy knows all types it can name; [`NumpyHeader`] reads the plain ones.
+//! entries of 4 and 6 octets, 64-48 of 3 and 7. PySPEAD 0.5.2 interpreted the standard differently; [`BugCompat`] is for
+//! its peers. A NumPy header, if present, takes precedence over format and shape. It is the dictionary literal of an
+//! `.npy` file and is passed on as text, because only NumPy knows all types it can name; [`NumpyHeader`] reads the plain
+//! ones.
 //!
-//! Limits: text is ASCII, as the standard has it; at most one dimension is variable; a descriptor has at most
-//! [`Descriptor::LONGEST`] octets. Dimensions are numbers here and nothing is made of their size.
+//! Limits: text is ASCII, as in the standard; at most one dimension is variable; a descriptor has at most
+//! [`Descriptor::LONGEST`] octets. Dimensions are only numbers here: no memory is allocated for them.
 
 mod numpy;
 
@@ -35,8 +36,8 @@ impl BugCompat {
     pub const DESCRIPTOR_WIDTHS: u8 = 1;
     /// Flag 2, not 1, makes a dimension variable.
     pub const SHAPE_BIT_1: u8 = 2;
-    /// The octets of NumPy data are in the other order than their header says. Of no effect on a descriptor's own
-    /// octets: who makes the header or reads data by it has to swap.
+    /// NumPy data are in the opposite byte order to their header. Does not change the octets of a descriptor: code that
+    /// makes the header, or reads data by it, must swap.
     pub const SWAP_ENDIAN: u8 = 4;
 
     /// Whether this one is set.
@@ -45,7 +46,7 @@ impl BugCompat {
         self.0 & bit != 0
     }
 
-    /// Octets of a size in a shape and of a number of bits in a format.
+    /// Octets of a size in a shape, and of a number of bits in a format.
     fn widths(self, flavour: Flavour) -> (usize, usize) {
         let address = usize::from(flavour.address_bits / 8);
         if self.has(Self::DESCRIPTOR_WIDTHS) { (7, 3) } else { (address, 8 - address) }
@@ -57,29 +58,29 @@ impl BugCompat {
     }
 }
 
-/// What is said of an item.
+/// The descriptor of an item.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Descriptor {
-    /// Which item.
+    /// Id of the item.
     pub id: u64,
-    /// Its name, ASCII; the standard wants no white space.
+    /// Its name, ASCII; the standard allows no white space.
     pub name: String,
-    /// What it is, ASCII.
+    /// Its description, ASCII.
     pub description: String,
-    /// Its dimensions, the slowest first; `None`: as many as there are. Empty: a single value.
+    /// Its dimensions, the slowest first; `None`: variable. Empty: a single value.
     pub shape: Vec<Option<u64>>,
     /// The fields of an element: code (`u`, `i`, `f`, `c`, `b`, or `0` for another item) and bits.
     pub format: Vec<(char, u32)>,
-    /// The NumPy header, ASCII: counts instead of shape and format.
+    /// The NumPy header, ASCII; takes precedence over shape and format.
     pub numpy: Option<String>,
 }
 
 /// Why a descriptor cannot be read or written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DescriptorError {
-    /// It is no packet that stands alone.
+    /// It is not a complete packet.
     Packet(Reject),
-    /// It says of no item.
+    /// It has no item id.
     NoId,
     /// Text of this item (0x10, 0x11, 0x13 or 0x15) is not ASCII.
     NotAscii {
@@ -109,7 +110,7 @@ impl fmt::Display for DescriptorError {
             DescriptorError::Packet(reason) => {
                 write!(
                     f,
-                    "a descriptor is no packet: {}; hint: the heap may be damaged or incomplete",
+                    "a descriptor is not a valid packet: {}; hint: the heap may be damaged or incomplete",
                     reason.name()
                 )
             }
@@ -126,7 +127,7 @@ impl fmt::Display for DescriptorError {
             }
             DescriptorError::TooWide { what, value, most } => write!(
                 f,
-                "a descriptor's {what} is {value}, the flavour has room for {most}; hint: take another flavour"
+                "a descriptor's {what} is {value}, but the maximum of the flavour is {most}; hint: use another flavour"
             ),
         }
     }
@@ -144,8 +145,8 @@ impl Descriptor {
     /// Octets of the longest descriptor that is read or written.
     pub const LONGEST: usize = 1 << 20;
 
-    /// The descriptor in an item 5: `nested` is the item's octets. Octets after the packet are ignored; what is missing
-    /// is empty; of items that are there twice the one with the higher address counts.
+    /// Read the descriptor in an item 5: `nested` is the item's octets. Octets after the packet are ignored; missing
+    /// fields are empty; if an item is repeated, the one with the higher address counts.
     ///
     /// # Errors
     /// See [`DescriptorError`].
@@ -165,12 +166,12 @@ impl Descriptor {
         for item in items::items(head.flavour, &pointers, head.length) {
             let value = item.value.to_be_bytes();
             let octets = if item.immediate {
-                // Right-aligned: zeros before it are padding.
+                // Right-aligned: leading zeros are padding.
                 let value = &value[8 - address_bytes..];
                 let zeros = value.iter().take_while(|&&octet| octet == 0).count();
                 if matches!(item.id, id::SHAPE | id::TYPE) { value } else { &value[zeros..] }
             } else {
-                // Items lie in the payload.
+                // Items are in the payload.
                 payload.get(item.range.start as usize..item.range.end as usize).unwrap_or_default()
             };
             match item.id {
@@ -186,7 +187,8 @@ impl Descriptor {
         if known { Ok(found) } else { Err(DescriptorError::NoId) }
     }
 
-    /// Of an array of a plain NumPy type (`<i2`), as spead2 describes it: with its shape, and without a format.
+    /// The descriptor of an array of a plain NumPy type (`<i2`), as spead2 writes it: with its shape, and without a
+    /// format.
     #[must_use]
     pub fn array(id: u64, name: &str, description: &str, simple: &str, shape: &[u64]) -> Descriptor {
         Descriptor {
@@ -288,8 +290,8 @@ fn text(item: u64, octets: &[u8]) -> Result<String, DescriptorError> {
     }
 }
 
-/// Entries of one octet and a number. A rest is ignored: after the last, but before the first in an immediate item,
-/// which is right-aligned and whose entries of zeros are padding.
+/// Entries of one octet and a number. Surplus octets are ignored: after the last entry, but before the first in an
+/// immediate item, which is right-aligned and whose zero entries are padding.
 fn entries(octets: &[u8], width: usize, immediate: bool) -> impl Iterator<Item = (u8, u64)> + '_ {
     let rest = if immediate { octets.len() % (1 + width) } else { 0 };
     let number = |octets: &[u8]| octets.iter().fold(0, |number, &octet| number << 8 | u64::from(octet));
@@ -322,7 +324,7 @@ fn format(
         if !code.is_ascii() {
             return Err(DescriptorError::NotAscii { item: id::TYPE, octets: octets.to_vec() });
         }
-        // As many octets as in SPEAD-64-8 are more than any field has bits.
+        // SPEAD-64-8 has more octets for the number than any field needs.
         let most = u64::from(u32::MAX);
         let bits =
             u32::try_from(bits).map_err(|_| DescriptorError::TooWide { what: "bits", value: bits, most })?;

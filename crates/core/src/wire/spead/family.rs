@@ -1,4 +1,4 @@
-//! SPEAD among the families.
+//! SPEAD as a member of the registry.
 
 use super::{Flavour, Packet, Spead, SpeadWire, fuzzing, inspect, stored::Stored};
 use crate::{
@@ -35,7 +35,7 @@ impl Family for SpeadFamily {
         true
     }
 
-    /// The variant is the bits of an address.
+    /// The variant is the number of address bits.
     fn shape(&self, packet: &[u8]) -> Option<Shape> {
         let variant = Packet::read(packet).ok()?.flavour.address_bits();
         let shape = Shape { family: SpeadStream::FAMILY, network: 0, length: 0, variant };
@@ -72,7 +72,7 @@ impl Family for SpeadFamily {
     }
 }
 
-/// What is known of a SPEAD stream alone.
+/// Particulars of a SPEAD stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpeadStream {
     /// How its item pointers divide.

@@ -1,4 +1,4 @@
-//! SPEAD given any octets: heads, items, descriptors, values, and the making of packets.
+//! Fuzzing of SPEAD: heads, items, descriptors, values, and packetising.
 
 mod seeds;
 
@@ -21,7 +21,7 @@ pub(super) const PARSERS: &[Parser] = &[
     Parser { name: "spead_packets", weight: 8, run: spead_packets, seeds: seeds::shape_seeds },
 ];
 
-/// A packet's items write back, and its head is what they say.
+/// A packet's items are written back unchanged, and its head agrees with them.
 pub(super) fn run(packet: &[u8]) {
     if let Ok(read) = Packet::read(packet) {
         for item in read.items() {
@@ -46,7 +46,7 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
     [40, 48, 32].into_iter().filter_map(Flavour::new).map(packet).collect()
 }
 
-/// A head: what is read in one pass is what the plain reading gives, and needs no octet behind it.
+/// A head: the single pass gives the same result as the plain parser, and reads no octet after the head.
 fn spead_head(packet: &[u8]) {
     let read = Head::read(packet);
     let Ok(Some(head)) = Head::peek(packet) else {
@@ -68,7 +68,7 @@ fn spead_head(packet: &[u8]) {
     told(head.flavour, kept.pointers(), head.size.unwrap_or(head.offset + head.length));
 }
 
-/// Items are in their heap and do not overlap.
+/// Items are within their heap and do not overlap.
 fn told(flavour: Flavour, pointers: &[u64], heap_bytes: u64) {
     let mut end = 0;
     for item in items(flavour, pointers, heap_bytes) {
@@ -89,7 +89,7 @@ fn spead_items(input: &[u8]) {
     told(flavour, &pointers, u64::from(*size) * 5);
 }
 
-/// A descriptor; the first octet is the bug-compat bits. What is read is written and read again, and is used.
+/// A descriptor; the first octet is the bug-compat bits. What is read is written, read again, and used.
 fn spead_descriptor(input: &[u8]) {
     let Some((&bits, nested)) = input.split_first() else { return };
     let Ok(read) = Descriptor::read(nested, BugCompat(bits)) else { return };
@@ -108,10 +108,10 @@ fn spead_descriptor(input: &[u8]) {
     }
 }
 
-/// Elements of any octets come back from memory.
+/// Elements of any octets survive a round trip through memory.
 fn values(format: &BitFormat, shape: &[Option<u64>], wire: &[u8]) {
     let Ok(shape) = format.shape(shape, wire.len() as u64) else { return };
-    // A dimension of 0 makes the others any size.
+    // If a dimension is 0, the others may have any size.
     let elements = if shape.contains(&0) { 0 } else { shape.iter().product::<u64>() as usize };
     let bytes = elements * format.stride();
     assert!(bytes <= 9 * wire.len());
@@ -137,7 +137,7 @@ fn spead_bits(input: &[u8]) {
     }
 }
 
-/// A heap is divided: 12 octets of shape, then pointers. Its packets are heads that are read, and cover it.
+/// Divide a heap: 12 octets of shape, then pointers. The heads of its packets can be read, and the packets cover it.
 fn spead_packets(input: &[u8]) {
     let Some((&[width, choice, a, b, c, d, e, f, counter @ ..], rest)) = input.split_first_chunk::<12>()
     else {

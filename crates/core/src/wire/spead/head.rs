@@ -9,49 +9,50 @@
 //! A datagram is exactly one packet ([`Head::read`]); in TCP and in files packets follow each other with nothing
 //! between them ([`Head::peek`], then `start + length` octets).
 //!
-//! The pass has no branch that depends on a pointer: every pointer's value is stored under its id, and ids that do not
-//! matter share one place. (Asking first for the usual order of the four was measured, and was slower.) Nothing is
-//! allocated. It is inlined by force: a head that is returned through memory is copied by wide loads across narrow
-//! stores, and such a load waits until everything stored before it, the last payload too, has left the store buffer: a
-//! sixth of the receiver's time with packets of 1472 octets. A length of 0 is legal here, for a heap of immediate items only; spead2 never sends it and takes it.
+//! The pass has no branch that depends on a pointer: every pointer's value is stored under its id, and other ids share
+//! one place. (Testing for the usual order of the four first was measured to be slower.) Nothing is allocated. Inlining
+//! is forced: a head returned through memory is copied by wide loads across narrow stores, and such a load waits until
+//! everything stored before it, including the last payload, has left the store buffer: a sixth of the receiver's time
+//! with packets of 1472 octets. A length of 0 is valid here, for a heap of immediate items only; spead2 never sends it,
+//! but accepts it.
 
 use super::{Control, Flavour, Spead, id};
 use crate::placement::{Key, Placement, Reject};
 
-/// What a packet says about itself (§8.1, §8.2). Where an item occurs more than once, the last one counts.
+/// The head of a packet (§8.1, §8.2). If an item is repeated, the last one counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head<'a> {
     /// How its pointers divide.
     pub flavour: Flavour,
-    /// Which heap it belongs to.
+    /// Counter of its heap.
     pub counter: u64,
-    /// Octets of the heap's payload, where the packet tells.
+    /// Octets of the heap's payload, if the packet states them.
     pub size: Option<u64>,
     /// Where its payload belongs in the heap.
     pub offset: u64,
     /// Octets of its payload.
     pub length: u64,
-    /// All its pointers as they lie in it, 8 octets each; see [`kept`](Self::kept).
+    /// All its pointers as in the packet, 8 octets each; see [`kept`](Self::kept).
     pub pointers: &'a [u8],
     /// Octets from the packet's start to its payload.
     pub start: usize,
-    /// Immediate stream control: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed. Stop if any says so.
+    /// Immediate stream control: 0 start, 1 descriptors again, 2 stop, 3 descriptors changed. If repeated, stop takes
+    /// precedence.
     pub control: Option<u64>,
-    /// Whether any pointer may be of interest to the heap; `false`: [`kept`](Self::kept) gives none.
+    /// Whether the heap may keep a pointer; if `false`, [`kept`](Self::kept) is empty.
     pub has_items: bool,
 }
 
 impl<'a> Head<'a> {
-    /// Octets of the longest head there can be: a longer one is no SPEAD.
+    /// Maximum length of a SPEAD head in octets.
     pub const LONGEST: usize = Spead::LEN + 8 * u16::MAX as usize;
 
     /// The head of a datagram, which is exactly one packet.
     ///
     /// # Errors
-    /// [`Reject::Truncated`] where header, pointers or payload are not all there, [`Reject::WrongSize`] where more is
-    /// there, [`Reject::BadMagic`], [`Reject::BadVersion`] (also for widths that do not make 8), [`Reject::BadField`]
-    /// without heap counter, heap offset and payload length, [`Reject::Outside`] where the payload passes the end of
-    /// the heap.
+    /// [`Reject::Truncated`] if header, pointers or payload are incomplete, [`Reject::WrongSize`] if octets are left
+    /// over, [`Reject::BadMagic`], [`Reject::BadVersion`] (also for widths whose sum is not 8), [`Reject::BadField`]
+    /// without heap counter, heap offset and payload length, [`Reject::Outside`] if the payload exceeds the heap.
     #[inline(always)]
     pub fn read(packet: &'a [u8]) -> Result<Head<'a>, Reject> {
         let Some(head) = Head::peek(packet)? else { return Err(Reject::Truncated) };
@@ -63,12 +64,11 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The head of the packet at the front of `stream`, whose payload need not be there yet: the packet has
-    /// [`bytes`](Self::bytes) octets. `None`: the head is not all there; no more than [`LONGEST`](Self::LONGEST)
-    /// octets are ever needed.
+    /// The head of the first packet of `stream`, whose payload may be missing: the packet has [`bytes`](Self::bytes)
+    /// octets. `None`: the head is incomplete; at most [`LONGEST`](Self::LONGEST) octets are needed.
     ///
     /// # Errors
-    /// As [`read`](Self::read), but for lengths. What can be refused from the octets that are there is refused.
+    /// As [`read`](Self::read), except for lengths. An incomplete head is rejected as soon as it is known to be invalid.
     #[inline(always)]
     pub fn peek(stream: &'a [u8]) -> Result<Option<Head<'a>>, Reject> {
         let Some((header, rest)) = stream.split_first_chunk::<8>() else {
@@ -84,7 +84,7 @@ impl<'a> Head<'a> {
         scan(flavour, pointers).map(Some)
     }
 
-    /// How packets look that go on with this heap where this one, which is `packet`, ends. `None`: no packet does.
+    /// Recogniser of the packets that continue this heap after this one, which is `packet`. `None`: no packet can.
     #[inline(always)]
     #[must_use]
     pub fn sequel(&self, packet: &'a [u8]) -> Option<Sequel<'a>> {
@@ -97,7 +97,7 @@ impl<'a> Head<'a> {
             .enumerate()
             .filter(|(_, pointer)| pointer >> bits == 1 << (63 - bits) | id::HEAP_OFFSET);
         let (at, _) = offsets.next()?;
-        // The last of several counts, which is of no use to look for.
+        // If repeated, the last counts; this rare case is not optimised.
         if offsets.next().is_some() {
             return None;
         }
@@ -106,7 +106,7 @@ impl<'a> Head<'a> {
         Some(Sequel { octets, at: at + 1, length: self.length, most: most.saturating_sub(1) })
     }
 
-    /// Where its payload belongs, of the heaps of sender number `source`.
+    /// Where its payload belongs, among the heaps of sender number `source`.
     #[inline(always)]
     #[must_use]
     pub fn placement(&self, source: u64) -> Placement {
@@ -134,7 +134,7 @@ impl<'a> Head<'a> {
         self.control == Some(2)
     }
 
-    /// Its pointers, in order, in this machine's byte order.
+    /// Its pointers, in order, in native byte order.
     #[inline]
     pub fn raw_pointers(&self) -> impl ExactSizeIterator<Item = u64> + 'a {
         self.pointers
@@ -142,7 +142,7 @@ impl<'a> Head<'a> {
             .map(|octets| octets.first_chunk().map_or(0, |octets| u64::from_be_bytes(*octets)))
     }
 
-    /// The pointers that its heap keeps: what is left without counter, size, offset, length and padding.
+    /// The pointers that its heap keeps: all but counter, size, offset, length and padding.
     #[inline]
     pub fn kept(&self) -> impl Iterator<Item = u64> + 'a {
         let flavour = self.flavour;
@@ -150,21 +150,21 @@ impl<'a> Head<'a> {
     }
 }
 
-/// What tells the packets that go on with a heap one after the other: their heads are equal but for the offset, which grows
-/// by the length. To see that is cheaper than to read them. See [`Head::sequel`].
+/// Recognises consecutive packets of a heap: their heads are equal except for the offset, which grows by the length. That
+/// is cheaper than parsing them. See [`Head::sequel`].
 #[derive(Clone, Copy, Debug)]
 pub struct Sequel<'a> {
     /// Header and pointers of the first.
     octets: &'a [u8],
-    /// Which word of it is the offset's pointer.
+    /// Index of the word with the offset's pointer.
     at: usize,
     length: u64,
-    /// So many more, and their offsets still have room in a pointer.
+    /// Maximum number of further packets whose offsets fit a pointer.
     most: u64,
 }
 
 impl Sequel<'_> {
-    /// Whether `packet` is the `n`th after the first, which must be as long.
+    /// Whether `packet` is the `n`th after the first; the caller checks that it has the same length.
     #[inline(always)]
     #[must_use]
     pub fn is(&self, n: u64, packet: &[u8]) -> bool {
@@ -184,14 +184,14 @@ impl Sequel<'_> {
     }
 }
 
-/// The flavour a header announces.
+/// The flavour of a header.
 #[inline(always)]
 fn flavour(header: [u8; 8]) -> Result<Flavour, Reject> {
     let [magic, version, item, address, ..] = header;
     if magic != 0x53 {
         return Err(Reject::BadMagic);
     }
-    // Widths of 1 to 7 that make 8: no other flavour has pointers of 64 bits.
+    // Widths of 1 to 7 with the sum 8: no other flavour has pointers of 64 bits.
     if version != 4 || !(1..=7).contains(&address) || item != 8 - address {
         return Err(Reject::BadVersion);
     }
@@ -206,7 +206,7 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     const OFFSET: usize = id::HEAP_OFFSET as usize;
     const LENGTH: usize = id::PAYLOAD_LENGTH as usize;
     const CONTROL: usize = id::STREAM_CONTROL as usize;
-    /// Where everything else goes.
+    /// The place of all other ids.
     const OTHER: usize = 7;
     const NEEDED: u32 = 1 << COUNTER | 1 << OFFSET | 1 << LENGTH;
 
@@ -218,7 +218,7 @@ fn scan(flavour: Flavour, pointers: &[u8]) -> Result<Head<'_>, Reject> {
     for octets in pointers.chunks_exact(8) {
         let Some(octets) = octets.first_chunk() else { break };
         let pointer = u64::from_be_bytes(*octets);
-        // Addressed items get a high bit by this and so land among the others.
+        // This sets a high bit for addressed items, which puts them among the others.
         let at = ((pointer >> bits) ^ immediate).min(OTHER as u64) as usize & OTHER;
         values[at] = pointer & mask;
         seen |= 1 << at;

@@ -1,13 +1,13 @@
-//! SPEAD packets: their items, and what the descriptors among them say.
+//! Inspection of SPEAD packets: their items and descriptors.
 //!
-//! A packet alone need not have all pointers of its heap, so an item may end before the next pointer that is here; a
-//! descriptor says its own length, and is shown where it lies in this packet's payload as a whole.
+//! A single packet need not have all pointers of its heap, so an item may end before the next pointer of this packet. A
+//! descriptor states its length, and is shown if it lies entirely in this packet's payload.
 
 use super::{BugCompat, Descriptor, Head, Item, Packet, Pointer, RawItem, Spead, id, items::items};
 use crate::placement::Reject;
 use crate::wire::inspect::reader::{Problem, Reader, Row, number};
 
-/// Descriptors of one packet that are shown: a search through them is made for each item.
+/// Maximum number of descriptors shown of one packet: they are searched for each item.
 const MOST: usize = 1000;
 
 /// The fields of a packet.
@@ -44,7 +44,7 @@ pub(super) fn packet(reader: &mut Reader<'_>) {
     }
 }
 
-/// The descriptors that lie in this packet.
+/// The descriptors in this packet.
 fn descriptors(packet: &[u8]) -> Described {
     let mut described = Described::default();
     let Ok(Some(head)) = Head::peek(packet) else { return described };
@@ -58,7 +58,7 @@ fn descriptors(packet: &[u8]) -> Described {
         let Some(octets) = inside(&item, head.offset, payload) else { continue };
         match Descriptor::read(octets, BugCompat(0)) {
             Ok(descriptor) => described.found.push((item.value, descriptor)),
-            // What is cut off may go on in the next packet.
+            // A descriptor cut off here may continue in the next packet.
             Err(_) if item.range.end > head.offset + payload.len() as u64 => {}
             Err(_) => {
                 let at = head.start + (item.range.start - head.offset) as usize;
@@ -69,14 +69,14 @@ fn descriptors(packet: &[u8]) -> Described {
     described
 }
 
-/// The octets of an item that are in a packet's payload, if its first one is.
+/// The octets of an item in a packet's payload, if its first octet is there.
 fn inside<'a>(item: &RawItem, offset: u64, payload: &'a [u8]) -> Option<&'a [u8]> {
     let from = usize::try_from(item.range.start.checked_sub(offset)?).ok()?;
     let to = usize::try_from(item.range.end - offset).ok()?.min(payload.len());
     payload.get(from..to).filter(|octets| !octets.is_empty())
 }
 
-/// What a packet says of items.
+/// The descriptors of a packet.
 #[derive(Default)]
 struct Described {
     /// Address and meaning.
@@ -86,7 +86,7 @@ struct Described {
 }
 
 impl Described {
-    /// What is known of an item beyond its id.
+    /// A description of an item, beyond its id.
     fn words(&self, item: Item) -> Option<String> {
         if item.id == id::DESCRIPTOR && !item.immediate {
             let (_, descriptor) = self.found.iter().find(|(address, _)| *address == item.value)?;
@@ -123,7 +123,7 @@ fn of_item(item: Item) -> (&'static str, String) {
     (known, meaning.to_owned())
 }
 
-/// What a SPEAD descriptor says, in a line.
+/// A SPEAD descriptor in one line.
 fn of_descriptor(descriptor: &Descriptor) -> String {
     let mut words = format!("id {:#x}, {}", descriptor.id, shown(&descriptor.name));
     match &descriptor.numpy {
@@ -147,10 +147,10 @@ fn of_descriptor(descriptor: &Descriptor) -> String {
     }
 }
 
-/// How many letters, fields and dimensions of a descriptor are shown.
+/// Maximum number of characters, fields and dimensions shown of a descriptor.
 const MANY: usize = 160;
 
-/// Text of a stranger, fit for a terminal.
+/// Text from the network, made safe for a terminal.
 fn shown(text: &str) -> String {
     let mut shown = String::new();
     for letter in text.chars().take(MANY) {

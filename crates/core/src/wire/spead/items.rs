@@ -1,7 +1,7 @@
-//! The items of a heap: which octets of its payload each of them is.
+//! The items of a heap, with their octets of the payload.
 //!
-//! A pointer says where its item begins. Where it ends is said by the next one, so the items can only be told when the
-//! pointers of all packets are there:
+//! A pointer states where its item begins; the item ends where the next one begins. So the items are known only when the
+//! pointers of all packets have arrived:
 //!
 //! ```text
 //!   pointers   0x2000 @ 4     0x1004 = 1     0x2001 @ 0     NULL @ 7
@@ -9,10 +9,10 @@
 //!              0                4            7                    8
 //! ```
 //!
-//! Order: addressed items by address, then immediate ones by value, equal ones as they arrived. So the order of arrival
-//! of packets does not show. spead2 4.5.1 gives the same order.
+//! Order: addressed items by address, then immediate ones by value, equal ones in order of arrival. So the order does not
+//! depend on that of the packets. spead2 4.5.1 gives the same order.
 //!
-//! Limits: an item that begins beyond the heap, and one that has no octets, is not there.
+//! Limits: items that begin beyond the heap, and items without octets, are omitted.
 
 use super::{Flavour, id};
 use std::ops::Range;
@@ -20,17 +20,17 @@ use std::ops::Range;
 /// An item of a heap.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RawItem {
-    /// Which item.
+    /// Id of the item.
     pub id: u64,
     /// Its value is in the pointer; otherwise it is `range` of the payload.
     pub immediate: bool,
-    /// The value of an immediate item, in the flavour's bits of address; the address of another.
+    /// The value of an immediate item, in the flavour's address bits; the address of another item.
     pub value: u64,
     /// Its octets of the heap's payload, never empty; empty for an immediate item.
     pub range: Range<u64>,
 }
 
-/// The items of a heap of `heap_bytes` octets, from the pointers it [keeps](Flavour::keeps) (others do no harm).
+/// The items of a heap of `heap_bytes` octets, from the pointers it [keeps](Flavour::keeps) (others are ignored).
 #[must_use]
 pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem> {
     let mut sorted: Vec<(bool, u64, u64)> = pointers
@@ -39,7 +39,7 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
         .map(|&pointer| flavour.parts(pointer))
         .map(|item| (item.immediate, item.value, item.id))
         .collect();
-    // Stable: of items with one address the last takes the octets, the others have none.
+    // Stable: of several items with one address, the last gets the octets, the others have none.
     sorted.sort_by_key(|&(immediate, value, _)| (immediate, value));
     let mut found = Vec::with_capacity(sorted.len());
     for (at, &(immediate, value, id)) in sorted.iter().enumerate() {

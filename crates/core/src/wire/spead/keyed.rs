@@ -1,4 +1,4 @@
-//! SPEAD as a family of keyed objects: what a heap keeps of the heads of its packets.
+//! SPEAD as a family of keyed objects, and the item pointers that a heap keeps.
 
 use super::{Control, Flavour, Head, Sequel, id, items::items, stored::NewHead};
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::collections::HashSet;
 
-/// Item pointers of a packet, at most, where packets of any length come in a stream: a connection keeps room for so many.
+/// Maximum number of item pointers of a packet in a byte stream: a connection reserves room for these.
 const POINTERS: usize = 16_384;
 
 /// How SPEAD packets are read.
@@ -34,8 +34,8 @@ impl Keyed for SpeadWire {
         stream.get(6..8).map_or(0, |count| 8 * usize::from(u16::from_be_bytes([count[0], count[1]])))
     }
 
-    /// Descriptors, stream control and the padding of trials are no data, and an empty heap has an octet of padding. A heap
-    /// whose first packet is lost tells no items: most likely it was data.
+    /// Descriptors, stream control and the padding of trials are not data, and an empty heap has an octet of padding. A
+    /// heap whose first packet is lost has no items: most likely it was data.
     fn data(kept: &Items, bytes: u64, is_whole: bool) -> Data {
         let flavour = kept.flavour;
         let addressed = || kept.pointers().iter().map(|&p| flavour.parts(p)).filter(|item| !item.immediate);
@@ -59,7 +59,7 @@ impl Keyed for SpeadWire {
         parts.max(1) * NewHead::bytes(0) + 8 * kept.pointers().len()
     }
 
-    /// All pointers come before payload: so a packet with payload is the last that has any.
+    /// All pointers precede the payload, so the first packet with payload is the last with pointers.
     fn store(kept: &Items, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
         let pointers = kept.pointers().get(left.items..).unwrap_or_default();
         let least = NewHead::bytes(pointers.len().min(1)) + usize::from(!left.payload.is_empty());
@@ -70,7 +70,7 @@ impl Keyed for SpeadWire {
         let head = NewHead {
             flavour: kept.flavour,
             counter: left.number,
-            // A heap without payload is whole as soon as its size is known.
+            // A heap without payload is complete as soon as its size is known.
             size: left.size.filter(|_| others.is_empty()),
             offset: left.payload.start as u64,
             length: payload as u64,
@@ -158,8 +158,8 @@ impl Following for Sequel<'_> {
     }
 }
 
-/// The item pointers of a heap, each value once. Few are kept in place: most heaps have few, and millions of heaps a second
-/// cannot each have an allocation.
+/// The item pointers of a heap, each value once. A few are stored inline: most heaps have few, and millions of heaps a
+/// second cannot each have an allocation.
 #[derive(Debug)]
 pub struct Items {
     /// How they divide.
@@ -177,23 +177,23 @@ struct Many {
 
 impl Items {
     const FEW: usize = 8;
-    /// As many as one packet can have.
+    /// Maximum number of pointers of one packet.
     const MOST: usize = u16::MAX as usize;
 
-    /// None yet.
+    /// No pointers.
     #[inline]
     #[must_use]
     pub fn new(flavour: Flavour) -> Self {
         Items { flavour, few: [0; Items::FEW], count: 0, many: None }
     }
 
-    /// Take those of a packet; how many were too many.
+    /// Add those of a packet. Returns how many exceed the limit.
     #[inline]
     pub(super) fn add(&mut self, head: &Head<'_>) -> u64 {
         if !head.has_items {
             return 0;
         }
-        // Where packets repeat pointers, the next one is the one after the last that was found.
+        // If packets repeat pointers, the next one follows the last one found.
         let (mut next, mut refused) = (0, 0);
         for pointer in head.kept() {
             if self.pointers().get(next) == Some(&pointer) {
@@ -230,7 +230,7 @@ impl Items {
         true
     }
 
-    /// In this machine's byte order, in order of arrival.
+    /// In native byte order, in order of arrival.
     #[inline]
     #[must_use]
     pub fn pointers(&self) -> &[u64] {

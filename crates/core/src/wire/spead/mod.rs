@@ -1,6 +1,6 @@
 //! SPEAD: Streaming Protocol for Exchanging Astronomical Data (rev. 1, 2012), the SPEAD-64-XX flavours.
 //!
-//! Big-endian. A packet carries a piece of a heap and says where in the heap it goes.
+//! Big-endian. A packet carries a piece of a heap and states its place in the heap.
 //!
 //! ```text
 //!   0x53 'S' │ version 4 │ item pointer width │ heap address width │ reserved, 2 │ number of items, 2
@@ -8,16 +8,15 @@
 //!   payload
 //! ```
 //!
-//! The two widths are in octets and make 8 together: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. The order of
-//! the items is free; heap counter, heap offset and payload length must be there, at most once in effect (the last
-//! counts).
+//! The two widths are in octets, and their sum is 8: SPEAD-64-48 has 2 and 6, SPEAD-64-40 has 3 and 5. Items are in any
+//! order; heap counter, heap offset and payload length are required; if one is repeated, the last counts.
 //!
 //! | module | is |
 //! |---|---|
 //! | here | header, item pointer, flavour |
 //! | [`bits`] | values in the formats of descriptors |
-//! | [`descriptor`] | what a sender says of its items |
-//! | [`head`] | what a receiver needs of a packet, in one pass; [`SpeadWire`] is how it reads and keeps it |
+//! | [`descriptor`] | descriptors of items |
+//! | [`head`] | the head of a packet, read in one pass; [`SpeadWire`] is its use by a receiver |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
 
@@ -52,17 +51,17 @@ crate::header! {
     }
 }
 crate::header! {
-    /// Item pointer (§8.2), to be divided as the flavour says; see [`Item`].
+    /// Item pointer (§8.2), divided according to the flavour; see [`Item`].
     Pointer [8] {
         be u64 @ 0 { /** The value is here, not in the heap. */ immediate[63], /** Item id, then value or address. */ rest[62:0] }
     }
 }
 
-/// Item ids the standard gives a meaning (§8.2).
+/// Item ids defined by the standard (§8.2).
 pub mod id {
     /// Padding.
     pub const NULL: u64 = 0;
-    /// Heap counter: which heap this is.
+    /// Heap counter.
     pub const HEAP_COUNTER: u64 = 1;
     /// Octets of the heap's payload.
     pub const HEAP_SIZE: u64 = 2;
@@ -88,7 +87,7 @@ pub mod id {
     pub const DTYPE: u64 = 0x15;
 }
 
-/// What an immediate stream control item (id 6) says; other values are to be ignored (§8.2).
+/// Values of an immediate stream control item (id 6); others are ignored (§8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Control {
     /// The stream begins.
@@ -102,14 +101,14 @@ pub enum Control {
 }
 
 impl Control {
-    /// What a value says.
+    /// The meaning of a value.
     #[must_use]
     pub fn of(value: u64) -> Option<Control> {
         let all = [Control::Start, Control::DescriptorsAgain, Control::Stop, Control::DescriptorsChanged];
         all.into_iter().find(|control| *control as u64 == value)
     }
 
-    /// The pointer that says it, in this machine's byte order.
+    /// Its pointer, in native byte order.
     #[must_use]
     pub fn pointer(self, flavour: Flavour) -> u64 {
         flavour.immediate(id::STREAM_CONTROL, self as u64)
@@ -139,7 +138,7 @@ impl Flavour {
         self.address_bits
     }
 
-    /// The largest value or address; also the most octets a heap can have.
+    /// The largest value or address, which is also the maximum size of a heap in octets.
     #[inline]
     #[must_use]
     pub fn max_value(self) -> u64 {
@@ -153,7 +152,7 @@ impl Flavour {
         (1 << (63 - self.address_bits)) - 1
     }
 
-    /// The pointer of an immediate item, in this machine's byte order; id and value are cut to their fields.
+    /// The pointer of an immediate item, in native byte order; id and value are truncated to their fields.
     #[inline]
     #[must_use]
     pub fn immediate(self, id: u64, value: u64) -> u64 {
@@ -167,7 +166,7 @@ impl Flavour {
         (id & self.max_id()) << self.address_bits | address & self.max_value()
     }
 
-    /// The parts of a pointer in this machine's byte order.
+    /// The parts of a pointer in native byte order.
     #[inline]
     #[must_use]
     pub fn parts(self, pointer: u64) -> Item {
@@ -175,8 +174,8 @@ impl Flavour {
         Item { immediate: pointer >> 63 == 1, id, value: pointer & self.max_value() }
     }
 
-    /// Whether a heap keeps a pointer of one of its packets. It does not keep what is about the packet (ids 1 to 4, in
-    /// either mode) and immediate padding; an addressed NULL it keeps, because the item before ends there.
+    /// Whether a heap keeps a pointer of one of its packets. Pointers about the packet (ids 1 to 4, in either mode) and
+    /// immediate padding are not kept; an addressed NULL is, because the previous item ends there.
     #[inline]
     #[must_use]
     pub fn keeps(self, pointer: u64) -> bool {
@@ -192,7 +191,7 @@ impl Flavour {
         Item { immediate: pointer.immediate == 1, id: pointer.rest >> self.address_bits, value }
     }
 
-    /// The octets of an item; id and value are cut to their fields.
+    /// The octets of an item; id and value are truncated to their fields.
     #[must_use]
     pub fn write(self, item: Item) -> [u8; 8] {
         let value = item.value & (u64::MAX >> (64 - self.address_bits));
@@ -200,10 +199,10 @@ impl Flavour {
     }
 }
 
-/// An item pointer in its parts.
+/// The parts of an item pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Item {
-    /// The value is here; otherwise `value` is an address in the heap's payload.
+    /// `value` is the item's value; otherwise it is an address in the heap's payload.
     pub immediate: bool,
     /// Which item.
     pub id: u64,
@@ -211,13 +210,13 @@ pub struct Item {
     pub value: u64,
 }
 
-/// Header, item pointers and payload of a packet, checked against each other but not for what they mean.
+/// Header, item pointers and payload of a packet; checked for lengths, but not for meaning.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
     /// Flavour.
     pub flavour: Flavour,
     pointers: &'a [u8],
-    /// What follows the item pointers.
+    /// The octets after the item pointers.
     pub payload: &'a [u8],
 }
 
@@ -225,8 +224,8 @@ impl<'a> Packet<'a> {
     /// The parts of `packet`.
     ///
     /// # Errors
-    /// [`Reject::Truncated`] where header or items are not all there, [`Reject::BadMagic`], [`Reject::BadVersion`]
-    /// for versions other than 4 and for widths that do not make 8.
+    /// [`Reject::Truncated`] if header or items are incomplete, [`Reject::BadMagic`], [`Reject::BadVersion`] for versions
+    /// other than 4 and for widths whose sum is not 8.
     #[inline]
     pub fn read(packet: &'a [u8]) -> Result<Packet<'a>, Reject> {
         let (header, rest) = Spead::read(packet).ok_or(Reject::Truncated)?;

@@ -1,4 +1,4 @@
-//! From a heap to its packets, by arithmetic: packet `n` is known without those before it, and nothing is stored.
+//! Divides a heap into packets by arithmetic: packet `n` is made without those before it, and nothing is stored.
 //!
 //! ```text
 //!   pointers          ┌ 1 counter ┬ 2 size ┬ 3 offset ┬ 4 length ┬ the heap's own ┐
@@ -7,23 +7,23 @@
 //!   packet 2   header │           │        │          │          │ payload payload payload p
 //! ```
 //!
-//! Rules, found by comparing with spead2 4.5.1, to whose packets [`Split::Full`] is equal octet by octet:
+//! Rules, found by comparison with spead2 4.5.1, whose packets [`Split::Full`] reproduces octet by octet:
 //!
-//! * A packet is at most the given size, cut to a multiple of 8. Below 56 octets there is none: 8 of header, 32 of the
-//!   four pointers, a pointer, 8 of payload.
-//! * Every packet has payload. So the pointers go into as few packets as leave 8 octets of payload in each; what
-//!   payload is left follows in packets without pointers.
-//! * A heap whose payload is too short for that gets dummy zeros after it, and a NULL pointer to them, so that the item
-//!   before does not grow. (Where one packet has both payload and dummies, spead2 puts the zeros first and so damages
-//!   the item; here they come last.)
-//! * Repeated pointers all stand in every packet, and one more must have room.
+//! * A packet has at most the given size, rounded down to a multiple of 8. The minimum is 56 octets: 8 of header, 32 of
+//!   the four pointers, a pointer, 8 of payload.
+//! * Every packet has payload. So the pointers go into as few packets as possible, with at least 8 octets of payload in
+//!   each; the rest of the payload follows in packets without pointers.
+//! * If the payload is too short for that, dummy zeros follow it, with a NULL pointer to them, so that the previous item
+//!   does not grow. (If one packet has both payload and dummies, spead2 puts the zeros first and so corrupts the item;
+//!   here they come last.)
+//! * Repeated pointers are all in every packet, with room for one more.
 //!
-//! [`Split::Even`] makes datagrams equal, which is what the kernel's segmentation (GSO) takes in one call: a heap of
-//! 4 KiB in packets of at most 1472 is 1472 + 1472 + 1312 in full packets, and any train ends with the heap; evenly it is
-//! 1416 three times, and trains go on over the next heaps. It takes the same number of packets, divides payload and
-//! pointers evenly, and pads the last packet with immediate NULL pointers, which mean nothing, to the length of the
-//! others. Where they cannot be equal (padding is 8 octets, so an even number of packets cannot share an odd payload)
-//! packets are full: a train then ends with the heap either way. So they may be where pointers alone fill packets.
+//! [`Split::Even`] makes datagrams equal, so that the kernel's segmentation (GSO) takes them in one call: a heap of 4 KiB
+//! in packets of at most 1472 is 1472 + 1472 + 1312 in full packets, and any train ends with the heap; evenly it is 1416
+//! three times, and trains continue over the next heaps. It uses the same number of packets, divides payload and pointers
+//! evenly, and pads the last packet with immediate NULL pointers, which have no effect, to the length of the others. If
+//! the packets cannot be equal (padding is 8 octets, so an even number of packets cannot share an odd payload), they are
+//! full: a train then ends with the heap either way. They may also be full if pointers alone fill packets.
 
 mod error;
 mod held;
@@ -37,17 +37,17 @@ use super::{Flavour, id};
 use shape::OWN;
 use std::ops::Range;
 
-/// Pointers that may follow them: their number has 16 bits.
+/// Maximum number of pointers that follow them: the header counts items in 16 bits.
 const MOST_POINTERS: u64 = u16::MAX as u64 - 4;
 
-/// A packet of a heap: its head is written, its payload is to be sent from where it lies.
+/// A packet of a heap: its head has been written, its payload is sent from where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Octets of the head.
     pub head: usize,
     /// Its part of the heap's payload.
     pub payload: Range<u64>,
-    /// Zeros to be sent after it.
+    /// Zeros to send after it.
     pub dummy: usize,
 }
 
@@ -59,27 +59,27 @@ impl Part {
     }
 }
 
-/// How a heap is divided: a few numbers. It does not hold the pointers, which are given again to
-/// [`packet`](Self::packet), so it can be kept beside the heap, or made again at no great cost.
+/// How a heap is divided: a few numbers. The pointers are not stored, but passed to [`packet`](Self::packet) again, so a
+/// plan is small and cheap to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Pointers of counter and size, as they lie in every packet.
+    /// Pointers of counter and size, as in every packet.
     counter_and_size: [[u8; 8]; 2],
     flavour: Flavour,
-    /// Octets of the heap's own payload, and with dummies.
+    /// Octets of the heap's own payload, and including dummies.
     payload: u64,
     total: u64,
-    /// Octets of a full packet, its own head included.
+    /// Octets of a full packet, including its head.
     packet: u64,
     /// The heap's pointers; one more with the NULL that points to dummies.
     pointers: u64,
     null: bool,
     repeat: bool,
-    /// Packets with pointers, in each but the last of them so many, and so much payload.
+    /// Number of packets with pointers, and the pointers and payload in each of them but the last.
     leading: u64,
     leading_pointers: u64,
     leading_payload: u64,
-    /// Octets of payload in the last packet with pointers, if there is so much.
+    /// Maximum octets of payload in the last packet with pointers.
     turn_payload: u64,
     count: u64,
     /// Immediate NULL pointers in the last packet.
@@ -100,8 +100,8 @@ impl Plan {
         }
     }
 
-    /// Divide a heap into packets of `payload` octets of payload each, and less in the last, however long their heads
-    /// make them: all pointers are in the first, or in each. `packet_bytes` and `split` of the shape do not count.
+    /// Divide a heap into packets with `payload` octets of payload each, and less in the last, regardless of the length
+    /// of their heads: all pointers are in the first, or in each. `packet_bytes` and `split` of the shape are ignored.
     ///
     /// # Errors
     /// See [`PacketError`].
@@ -118,7 +118,7 @@ impl Plan {
         if total > most {
             return Err(PacketError::TooLarge { bytes: total, most });
         }
-        // Longer is a heap of one packet.
+        // A longer one means a heap of one packet.
         let payload = payload.min(total);
         Ok(Plan {
             counter_and_size: [
@@ -141,7 +141,7 @@ impl Plan {
         })
     }
 
-    /// The same for a heap of another counter.
+    /// The same plan for a heap with another counter.
     #[inline]
     #[must_use]
     pub fn with_counter(mut self, counter: u64) -> Plan {
@@ -149,7 +149,7 @@ impl Plan {
         self
     }
 
-    /// In packets of at most `packet` octets, which is not cut to a multiple of 8.
+    /// Divide into packets of at most `packet` octets, which is not rounded to a multiple of 8.
     #[inline]
     fn of(shape: &HeapShape<'_>, packet: u64) -> Result<Plan, PacketError> {
         let packet_bytes = shape.packet_bytes;
@@ -157,7 +157,7 @@ impl Plan {
             return Err(PacketError::TooSmall { packet_bytes });
         };
         let (flavour, repeat) = (shape.flavour, shape.repeat_pointers);
-        // A packet's most pointers, and the payload it has beside so many.
+        // Maximum number of pointers of a packet, and the payload that fits beside these.
         let most = (room / 8 + 1).min(MOST_POINTERS);
         let beside = if most == MOST_POINTERS { 8 } else { 8 + room % 8 };
         let mut pointers = shape.pointers.len() as u64;
@@ -166,7 +166,7 @@ impl Plan {
             return Err(PacketError::CannotRepeat { packet_bytes, needed });
         }
         let leading = |pointers: u64| if pointers <= most { 1 } else { pointers.div_ceil(most) };
-        // As if the NULL were there: so the answer does not depend on itself.
+        // Calculated with the NULL pointer, so that the result does not depend on itself.
         let least = (leading(pointers + 1) - 1) * beside + 1;
         let null = shape.payload_bytes < least;
         pointers += u64::from(null);
@@ -199,14 +199,14 @@ impl Plan {
         })
     }
 
-    /// In as many packets, of one length; unchanged where there is no such length.
+    /// Divide into the same number of packets of one length; unchanged if there is no such length.
     fn even(self, shape: &HeapShape<'_>) -> Plan {
         let count = self.count;
         if count == 1 {
             return self;
         }
-        // All packets are alike modulo 8, as pointers and padding are. Where payload is whole words, so are its parts:
-        // who receives them copies them faster.
+        // All packets have the same length modulo 8, because pointers and padding have 8 octets. If the payload is whole
+        // words, its parts are too, and receivers copy them faster.
         let up = |bytes: u64| match self.total % 8 {
             0 => Some(bytes.next_multiple_of(8)),
             odd => (bytes..bytes + 8).find(|up| count * up % 8 == odd),
@@ -215,11 +215,11 @@ impl Plan {
             let plan = Plan::of(shape, packet).ok().filter(|_| packet <= self.packet);
             plan.filter(|plan| plan.count == count && plan.total == self.total)
         };
-        // The length if everything were divided evenly, which it is unless pointers fill packets.
+        // The length if everything is divided evenly, which is possible unless pointers fill packets.
         let least = self.bytes_on_wire().div_ceil(count);
         let Some(first) = up(least) else { return self };
         let found = same(first).or_else(|| {
-            // Shorter packets need more of them: search the shortest that do not.
+            // Find the shortest packets that do not increase their number.
             let (mut low, mut high) = (first, self.packet);
             while low < high {
                 let middle = low.midpoint(high);
@@ -230,7 +230,7 @@ impl Plan {
         found.and_then(Plan::padded).unwrap_or(self)
     }
 
-    /// With the last packet as long as the others, where NULL pointers can do that.
+    /// Pad the last packet to the length of the others, if NULL pointers can do that.
     fn padded(self) -> Option<Plan> {
         let last = self.pointers_of(self.count - 1);
         let short = self.packet - self.bytes_of(self.count - 1);
@@ -239,7 +239,7 @@ impl Plan {
         fits.then_some(Plan { padding, ..self })
     }
 
-    /// How many packets.
+    /// Number of packets.
     #[inline]
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -262,14 +262,14 @@ impl Plan {
         self.count * OWN as u64 + 8 * (pointers + self.padding) + self.total
     }
 
-    /// Octets of the heap as the packets announce it: the payload, and dummies if there are any.
+    /// Octets of the heap as stated in the packets: the payload, and dummies if there are any.
     #[inline]
     #[must_use]
     pub fn heap_bytes(&self) -> u64 {
         self.total
     }
 
-    /// Octets of every packet, but for the last, which may be shorter: see [`equal`](Self::equal).
+    /// Octets of every packet except the last, which may be shorter: see [`equal`](Self::equal).
     #[inline]
     #[must_use]
     pub fn packet_bytes(&self) -> u64 {
@@ -291,7 +291,7 @@ impl Plan {
         OWN as u64 + 8 * (pointers.end - pointers.start + padding) + (payload.end - payload.start)
     }
 
-    /// Which pointers packet `n` has.
+    /// The pointers of packet `n`.
     #[inline]
     fn pointers_of(&self, n: u64) -> Range<u64> {
         if self.repeat {
@@ -304,7 +304,7 @@ impl Plan {
         from..self.pointers.min(from + self.leading_pointers)
     }
 
-    /// Which payload packet `n` has, dummies included.
+    /// The payload of packet `n`, including dummies.
     #[inline]
     fn payload_of(&self, n: u64) -> Range<u64> {
         let turn = self.leading - 1;
@@ -322,7 +322,7 @@ impl Plan {
     /// [`head_bytes_max`](Self::head_bytes_max). `pointers` are those of the shape.
     ///
     /// # Panics
-    /// Where `head` is too small, `n` is too large, or `pointers` are fewer.
+    /// If `head` is too small, `n` is too large, or `pointers` are fewer.
     #[inline]
     pub fn packet(&self, pointers: &[u64], n: u64, head: &mut [u8]) -> Part {
         assert!(n < self.count, "a heap of {} packets has no packet {n}", self.count);
@@ -337,7 +337,7 @@ impl Plan {
         words[1..3].copy_from_slice(&self.counter_and_size);
         words[3] = self.flavour.immediate(id::HEAP_OFFSET, payload.start).to_be_bytes();
         words[4] = self.flavour.immediate(id::PAYLOAD_LENGTH, payload.end - payload.start).to_be_bytes();
-        // The NULL that points to dummies is the last pointer and not among the given ones.
+        // The NULL that points to dummies is the last pointer, and not in `pointers`.
         let given = self.pointers - u64::from(self.null);
         let (from, to) = (own.start as usize, own.end.min(given) as usize);
         let (write, rest) = words[5..].split_at_mut(to.saturating_sub(from));
@@ -356,7 +356,7 @@ impl Plan {
         Part { head: head.len(), payload: real, dummy: dummy as usize }
     }
 
-    /// Octets of a head with so many pointers.
+    /// Octets of a head with `items` pointers.
     #[inline]
     fn head_bytes(items: u64) -> usize {
         8 + 8 * items as usize

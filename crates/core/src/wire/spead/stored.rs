@@ -1,10 +1,10 @@
-//! Packets one behind the other, as they lie in files and come over TCP, and heads for new ones.
+//! Consecutive packets, as in files and over TCP, and heads for new ones.
 //!
 //! ```text
-//!   │ head of heap 7 │ payload │ head of heap 8 │ payload, up to a gap │ head of heap 8 │ payload behind it │ …
+//!   │ head of heap 7 │ payload │ head of heap 8 │ payload, up to a gap │ head of heap 8 │ payload after it │ …
 //! ```
 //!
-//! A heap may be one packet or many; where a part of it is missing, no packet has that part, so what is stored is what came.
+//! A heap may be one packet or many; a missing part of it is in no packet, so exactly the received data are stored.
 
 use super::{Flavour, Head, id};
 use crate::{
@@ -35,16 +35,16 @@ impl Packets for Stored {
         if done.packets > 0 && pointers.is_empty() && left == 0 {
             return None;
         }
-        // In whole words, as spead2 cuts them; one item or eight octets of payload at least.
+        // In whole words, as in spead2; at least one item or eight octets of payload.
         let room = (most & !7).saturating_sub(NewHead::bytes(0)).max(8);
         pointers.truncate((room / 8).min(NewHead::MOST));
         let items = done.items + pointers.len();
-        // Every packet with payload but the first is without items.
+        // Packets with payload have no items, except the first.
         let all = stored.kept().nth(items).is_none();
         let beside = (room - 8 * pointers.len()) as u64;
         let length = if all { left.min(beside) } else { 0 };
         let (flavour, counter) = (stored.flavour, stored.counter);
-        // A heap without payload is whole as soon as its size is known.
+        // A heap without payload is complete as soon as its size is known.
         let size = stored.size.filter(|_| all);
         let offset = stored.offset + done.payload;
         NewHead { flavour, counter, size, offset, length, pointers: &pointers }.write(to);
@@ -52,37 +52,37 @@ impl Packets for Stored {
     }
 }
 
-/// The head of a packet that is to be made.
+/// The head of a new packet.
 #[derive(Clone, Copy, Debug)]
 pub struct NewHead<'a> {
     /// How its pointers divide.
     pub flavour: Flavour,
-    /// Which heap it belongs to.
+    /// Counter of its heap.
     pub counter: u64,
-    /// Octets of the heap's payload, where that is known.
+    /// Octets of the heap's payload, if known.
     pub size: Option<u64>,
     /// Where its payload belongs in the heap.
     pub offset: u64,
     /// Octets of its payload.
     pub length: u64,
-    /// Further pointers, in this machine's byte order: at most [`MOST`](Self::MOST).
+    /// Further pointers, in native byte order: at most [`MOST`](Self::MOST).
     pub pointers: &'a [u64],
 }
 
 impl NewHead<'_> {
-    /// Further pointers that a head may have.
+    /// Maximum number of further pointers.
     pub const MOST: usize = u16::MAX as usize - 4;
 
-    /// Octets of a head with so many further pointers; at most this if the size is not known.
+    /// Octets of a head with `pointers` further pointers; an upper bound if the size is unknown.
     #[must_use]
     pub const fn bytes(pointers: usize) -> usize {
         8 * (5 + pointers)
     }
 
-    /// Write it behind what `to` holds. Values are cut to the flavour's bits.
+    /// Append it to `to`. Values are truncated to the flavour's bits.
     ///
     /// # Panics
-    /// With more pointers than there may be.
+    /// If there are more than [`MOST`](Self::MOST) pointers.
     pub fn write(&self, to: &mut Vec<u8>) {
         let own = [
             Some((id::HEAP_COUNTER, self.counter)),

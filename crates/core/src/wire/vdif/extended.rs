@@ -9,7 +9,7 @@
 //! | 4 | multiplexers (proposed 2015) | validity mask of the channels |
 //! | 0xAB | Mark 5B in VDIF | a whole Mark 5B header, whose sync word gives the EDV |
 //!
-//! Anything else is kept as it is in [`Extended::Unknown`].
+//! Other EDVs are kept unchanged in [`Extended::Unknown`].
 
 use crate::wire::mark5b::{self, Mark5b};
 
@@ -20,7 +20,7 @@ pub const SYNC: u32 = 0xACAB_FEED;
 pub const ALMA_CODES: [u32; 2] = [0xA5EA5, 0xA5AE5];
 
 crate::header! {
-    /// Words 4 to 7 where nothing more is known of them.
+    /// Words 4 to 7 without interpretation.
     Words [16] {
         le u32 @ 0 { /** Extended data version. */ edv[31:24], /** Of this EDV. */ low[23:0] }
         le u32 @ 4 { /** Of this EDV. */ word5 }
@@ -104,12 +104,12 @@ crate::header! {
     }
 }
 
-/// What words 4 to 7 are.
+/// Words 4 to 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// They are not there.
+    /// The header is legacy and has none.
     Legacy,
-    /// EDV 0: nothing, though not every writer leaves the words zero.
+    /// EDV 0: no data, though not every writer leaves the words zero.
     Plain(Words),
     /// EDV 1.
     Nict(Nict),
@@ -128,8 +128,8 @@ pub enum Extended {
 }
 
 impl Extended {
-    /// Words 4 to 7 at the front of `words`, `None` where they are not all there. EDV 1, 3 and 4 without their sync
-    /// word, and EDV 2 with neither code, are [`Extended::Unknown`].
+    /// Words 4 to 7 at the front of `words`, `None` if `words` is too short. EDV 1, 3 and 4 without their sync word, and
+    /// EDV 2 with neither code, are [`Extended::Unknown`].
     #[must_use]
     pub fn read(words: &[u8]) -> Option<Extended> {
         let (plain, _) = Words::read(words)?;
@@ -175,7 +175,7 @@ impl Extended {
         }
     }
 
-    /// EDV 1 that tells this rate and name (cut to 8 letters); `None` where the rate does not fit its field.
+    /// EDV 1 with this rate and name (truncated to 8 letters); `None` if the rate does not fit its field.
     #[must_use]
     pub fn nict(samples_per_second: u64, complex: bool, name: &str) -> Option<Extended> {
         let (unit, rate) = rate_field(samples_per_second, complex)?;
@@ -184,7 +184,7 @@ impl Extended {
         Some(Extended::Nict(Nict { edv: 1, unit, rate, sync: SYNC, name: u64::from_le_bytes(letters) }))
     }
 
-    /// EDV 3 that tells this rate; `None` where the rate does not fit its field.
+    /// EDV 3 with this rate; `None` if the rate does not fit its field.
     #[must_use]
     pub fn vlba(samples_per_second: u64, complex: bool) -> Option<Extended> {
         let (unit, rate) = rate_field(samples_per_second, complex)?;

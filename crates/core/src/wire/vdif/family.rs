@@ -1,4 +1,4 @@
-//! VDIF among the families: how it is told, described, predicted and framed.
+//! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
 use super::{
     Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
@@ -99,17 +99,17 @@ impl Frames for VdifFamily {
     }
 
     fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen {
-        let Ok(header) = Header::read(frame) else { return FrameSeen::illegal("no legal VDIF header") };
+        let Ok(header) = Header::read(frame) else { return FrameSeen::illegal("no valid VDIF header") };
         let vdif = header.vdif;
         if vdif.frame_bytes() != expected.frame_bytes {
-            return FrameSeen::illegal("a frame length that is not the stream's");
+            return FrameSeen::illegal("the frame length is not the stream's");
         }
         let filled = vdif.invalid == 1;
         let time = Some((vdif.unix_seconds(), vdif.frame));
         if expected.pattern && !filled {
             let object = pattern::frame_object(vdif.unix_seconds(), vdif.frame, vdif.thread as u16);
             if pattern::first_error(object, 0, &frame[vdif.header_bytes()..]).is_some() {
-                return FrameSeen { illegal: Some("a payload that is not the pattern"), filled, time };
+                return FrameSeen { illegal: Some("the payload is not the pattern"), filled, time };
             }
         }
         FrameSeen { illegal: None, filled, time }

@@ -9,10 +9,10 @@ use crate::wire::{
     vtp,
 };
 
-/// Small frames, so that whole ones are cheap to make and to mutate.
+/// Small frames are cheap to make and to mutate.
 const FRAME: usize = 40;
 
-/// By time or by number, as is chosen. A header that was read writes back.
+/// By time or by number, according to `choice`. A header that was read is written back unchanged.
 pub(super) fn run(choice: u8, packet: &[u8]) {
     if let Ok(header) = Header::read(packet) {
         let (octets, length) = header.write();

@@ -7,10 +7,10 @@ use crate::{
     wire::generate::{Generated, Generator, Made},
 };
 
-/// Frames of noise that are kept, and used in turn.
+/// Number of noise frames, used in turn.
 const NOISE_FRAMES: usize = 61;
 
-/// Makes VDIF streams.
+/// Generates VDIF streams.
 #[derive(Debug)]
 pub(super) struct VdifGenerator;
 
@@ -18,17 +18,19 @@ impl Generator for VdifGenerator {
     fn begin(&self, made: Made) -> Result<Box<dyn Generated>, String> {
         let payload = made.payload;
         let vdif = Vdif::shape(payload, 1, 2, false, false)
-            .ok_or("payloads are multiples of 8 bytes\nhint: such as --payload 8000")?;
+            .ok_or("the payload must be a multiple of 8 bytes\nhint: for example --payload 8000")?;
         if payload > pattern::LONGEST || made.threads == 0 || made.threads > 1024 {
             return Err(
-                "1 to 1024 threads, payloads of at most 131072 bytes\nhint: such as --payload 8000 --threads 4"
+                "threads must be 1 to 1024, and the payload at most 131072 bytes\nhint: for example --payload 8000 --threads 4"
                     .to_owned(),
             );
         }
         if made.frames_per_second == 0 || made.frames_per_second > 1 << 24 {
-            return Err("1 to 16777216 frames per second\nhint: such as --frame-rate 62500".to_owned());
+            return Err(
+                "frames per second must be 1 to 16777216\nhint: for example --frame-rate 62500".to_owned()
+            );
         }
-        let station = station(&made.station).ok_or("a station is two ASCII characters")?;
+        let station = station(&made.station).ok_or("the station must be two ASCII characters")?;
         let samples = payload as u64 * 4 * u64::from(made.frames_per_second);
         let extended =
             Extended::nict(samples, false, "SKYHAUL").unwrap_or(Extended::Plain(Default::default()));

@@ -1,4 +1,4 @@
-//! Where a VDIF frame belongs in its stream: by the sequence number before it, or by its time and thread.
+//! Places VDIF frames by the sequence number before them, or by time and thread.
 
 use crate::{
     placement::{Geometry, Layout, Placement, Reject},
@@ -14,12 +14,12 @@ use crate::{
 pub const THREADS: usize = 1024;
 /// Frame numbers that 24 bits can hold.
 const FRAMES: u32 = 1 << 24;
-/// No rank: not a thread of this stream.
+/// Rank of threads that are not of this stream.
 const NONE: u16 = u16::MAX;
-/// No clock is further wrong: more than a header can tell.
+/// Maximum correction of a clock: more than a header can represent.
 const SHIFT: i64 = 1 << 32;
 
-/// What the position of a frame is read from.
+/// The source of a frame's position.
 #[derive(Clone, Debug)]
 enum By {
     Sequence(Order),
@@ -31,7 +31,7 @@ enum By {
 struct Ranks {
     count: u64,
     rank: [u16; THREADS],
-    /// By rank; empty where all clocks agree.
+    /// By rank; empty if all clocks agree.
     shift: Vec<i64>,
 }
 
@@ -46,11 +46,11 @@ pub struct VdifLayout {
 }
 
 impl VdifLayout {
-    /// Placed by the sequence number before each frame. Its own header fields are not needed, so nothing wrong in
-    /// them can misplace a frame; only length and legacy bit are checked, which a reader of the frames depends on.
+    /// Placed by the sequence number before each frame. A wrong field in the frame header cannot misplace a frame; only
+    /// length and legacy bit are checked, on which readers of the frames depend.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such frames.
+    /// [`Reject::WrongSize`] if `blocks` are not of such frames.
     pub fn by_sequence(blocks: Blocks, frame: &Vdif, order: Order) -> Result<VdifLayout, Reject> {
         Self::new(blocks, frame, By::Sequence(order)).and_then(|layout| match layout.network {
             Vtp::LEN.. => Ok(layout),
@@ -58,14 +58,13 @@ impl VdifLayout {
         })
     }
 
-    /// Placed by second, frame number and thread. `threads` are in the order of their ranks, each with the seconds
-    /// to add to its clock (0 but for boards that were set wrong). Where `fps`, the frames of one thread in a
-    /// second, is unknown, every second starts a new object and [`short_objects`](Self::short_objects) is true.
+    /// Placed by second, frame number and thread. `threads` are in the order of their ranks, each with the seconds to add
+    /// to its clock (0 except for boards with a wrong clock). If `fps`, the frames of one thread per second, is unknown,
+    /// every second starts a new object and [`short_objects`](Self::short_objects) is true.
     ///
     /// # Errors
-    /// [`Reject::WrongSize`] where `blocks` are not of such frames; [`Reject::BadField`] for a rate or a shift that
-    /// cannot be;
-    /// [`Reject::UnknownThread`] for no threads, or one above 1023, or one twice.
+    /// [`Reject::WrongSize`] if `blocks` are not of such frames; [`Reject::BadField`] for an invalid rate or shift;
+    /// [`Reject::UnknownThread`] if there are no threads, one is above 1023, or one is repeated.
     pub fn by_time(
         blocks: Blocks,
         frame: &Vdif,
@@ -104,7 +103,7 @@ impl VdifLayout {
         matches!(self.by, By::Time { rate: Rate::Stride(_), .. })
     }
 
-    /// The length that the header of a datagram of the wrong size claims.
+    /// Reject a datagram of the wrong size, by the length that its header states.
     #[cold]
     fn refuse(&self, packet: &[u8]) -> Reject {
         let headers = self.network + if self.legacy == 1 { 16 } else { 32 };

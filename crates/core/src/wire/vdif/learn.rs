@@ -1,4 +1,4 @@
-//! What the first packets of a VDIF stream tell: its threads and their clocks, its rate, its oddities.
+//! Learns from the first packets of a VDIF stream its threads and their clocks, its rate and its oddities.
 
 use super::{
     Extended, Header, Vdif,
@@ -19,27 +19,27 @@ use std::{
     fmt,
 };
 
-/// A longer second count than any half-year has.
+/// More seconds than any half-year has.
 const HALF_YEAR: u32 = 185 * 86_400;
-/// Clocks of threads that are further apart than this are wrong, not late.
+/// Clocks that differ by more seconds than this are wrong, not late.
 const CLOCKS_APART: i64 = 10;
 
 fn frames<'a>(mine: &'a [&Sample], network: usize) -> impl Iterator<Item = (Vdif, &'a Sample)> + 'a {
     mine.iter().filter_map(move |sample| Some((Vdif::read(sample.frame(network))?.0, *sample)))
 }
 
-/// Whether each thread was seen so often that a further one, lost every time, is most unlikely (at 30 % loss
-/// 0.3^12), in more than a few frames.
+/// Whether each thread was seen so often, in more than a few frames, that another one lost every time is very unlikely
+/// (0.3^12 at 30 % loss).
 pub(super) fn settled(mine: &[&Sample], network: usize) -> bool {
     let threads: BTreeSet<_> = frames(mine, network).map(|(v, _)| v.thread).collect();
     let distinct: BTreeSet<_> = frames(mine, network).map(|(v, _)| (v.seconds, v.frame)).collect();
     distinct.len() >= 4 && mine.len() >= 12 * threads.len()
 }
 
-/// Something about a VDIF stream that the standard does not allow, or that makes it harder to use. It is survived.
+/// A deviation of a VDIF stream from the standard, or a property that makes it harder to use. It is tolerated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Oddity {
-    /// This many bits per sample are most likely one too many (the field holds bits less one).
+    /// This number of bits per sample is most likely one too high (the field holds bits less one).
     BitsPerSample(u32),
     /// The clock of a thread is wrong; these seconds are added to place it.
     WrongSeconds {
@@ -54,9 +54,9 @@ pub enum Oddity {
     Unassigned,
     /// The reference epoch is more than a half-year before the data.
     OldEpoch,
-    /// EDV 1 tells the rate, and its writers differ by a factor of two in what they mean.
+    /// EDV 1 states the rate, but its writers differ by a factor of two.
     RateOfEdv1,
-    /// Frame numbers go beyond the rate that the header tells; the rate is not used.
+    /// Frame numbers exceed the rate in the header; the rate is not used.
     RateTooLow,
     /// Different packets have the same time and thread, as when several boards send thread 0.
     RepeatedTime,
@@ -77,7 +77,7 @@ impl fmt::Display for Oddity {
             Oddity::Unassigned => f.write_str("unassigned header bits are set"),
             Oddity::OldEpoch => f.write_str("reference epoch is more than half a year old"),
             Oddity::RateOfEdv1 => f.write_str(
-                "frame rate from EDV 1, which some writers mean as twice that; give it to be sure",
+                "frame rate from EDV 1, which is half the actual rate with some writers; specify it to be sure",
             ),
             Oddity::RateTooLow => f.write_str("frame numbers exceed the header's sample rate: rate unknown"),
             Oddity::RepeatedTime => f.write_str("several frames have the same time and thread"),
@@ -92,7 +92,7 @@ impl From<Oddity> for Quirk {
     }
 }
 
-/// Everything the packets tell.
+/// The format of the stream.
 pub(super) fn format(seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
     let (mine, network, length) = (seen.samples, seen.shape.network, seen.shape.length);
     let legacy = seen.shape.variant == LEGACY;
@@ -144,7 +144,7 @@ pub(super) fn format(seen: &Seen<'_>) -> Result<StreamFormat, Reject> {
     })
 }
 
-/// Oddities that single headers show, where most of them do.
+/// Oddities that most headers show.
 fn header_quirks(mine: &[&Sample], network: usize) -> Vec<Quirk> {
     let most =
         |odd: fn(&Vdif) -> bool| frames(mine, network).filter(|(v, _)| odd(v)).count() * 2 > mine.len();
@@ -162,8 +162,8 @@ fn header_quirks(mine: &[&Sample], network: usize) -> Vec<Quirk> {
     .collect()
 }
 
-/// Whether one sequence number is given to different frames (each thread counts its own), and whether one time and
-/// thread is given to different numbers (several boards send the same thread).
+/// Whether different frames have the same sequence number (each thread counts its own), and whether different numbers
+/// have the same time and thread (several boards send the same thread).
 fn conflicts(mine: &[&Sample], network: usize, order: Order) -> (bool, bool) {
     let mut by_number = BTreeMap::new();
     let mut by_time = BTreeMap::new();
@@ -177,13 +177,13 @@ fn conflicts(mine: &[&Sample], network: usize, order: Order) -> (bool, bool) {
     (same_number * 8 > mine.len(), same_time * 8 > mine.len())
 }
 
-/// The threads, ascending (or as given), each with a header and what its clock is wrong by.
+/// The threads, ascending (or as given), each with a header and the error of its clock.
 fn threads(given: Option<&[u16]>, mine: &[&Sample], network: usize, header_bytes: usize) -> Vec<Thread> {
     let mut counts: BTreeMap<u16, usize> = BTreeMap::new();
     for (vdif, _) in frames(mine, network) {
         *counts.entry(vdif.thread as u16).or_default() += 1;
     }
-    // A thread that hardly ever shows is a damaged header.
+    // A very rare thread is a damaged header.
     let most = counts.values().copied().max().unwrap_or_default();
     let often = |count: usize| (count > 1 || most < 4) && count * 8 >= most;
     let seen = || counts.iter().filter(|&(_, &count)| often(count)).map(|(&id, _)| id);
@@ -197,7 +197,7 @@ fn threads(given: Option<&[u16]>, mine: &[&Sample], network: usize, header_bytes
     ids.iter().copied().zip(clocks).map(thread).collect()
 }
 
-/// What each thread's clock is wrong by. Right is what most threads say; on a tie the later.
+/// The error of each thread's clock. The majority is right; on a tie, the later.
 fn clocks(ids: &[u16], mine: &[&Sample], network: usize) -> Vec<i64> {
     let mut by_thread: BTreeMap<u32, Vec<(u32, i64)>> = BTreeMap::new();
     for (vdif, _) in frames(mine, network) {
@@ -214,7 +214,7 @@ fn clocks(ids: &[u16], mine: &[&Sample], network: usize) -> Vec<i64> {
     let votes = |right: &i64| (medians.iter().flatten().filter(|m| near(**m, *right)).count(), *right);
     let Some(right) = medians.iter().flatten().copied().max_by_key(votes) else { return vec![0; ids.len()] };
 
-    // At the same frame number all threads should have the same second: that is exact where medians are not.
+    // At the same frame number all threads should have the same second; this is exact, unlike medians.
     let mut second_of: BTreeMap<u32, i64> = BTreeMap::new();
     for &(frame, second) in by_thread.values().flatten().filter(|(_, second)| near(*second, right)) {
         second_of.entry(frame).or_insert(second);
@@ -232,7 +232,7 @@ fn clocks(ids: &[u16], mine: &[&Sample], network: usize) -> Vec<i64> {
     ids.iter().zip(&medians).map(shift).collect()
 }
 
-/// Frames in a second as the extended data tell, if the frame numbers do not deny it.
+/// Frames per second from the extended data, unless the frame numbers contradict it.
 fn rate(header: &Header, mine: &[&Sample], network: usize, quirks: &mut Vec<Quirk>) -> Option<u32> {
     let told = header.frames_per_second()?;
     let beyond = |fps: u32| frames(mine, network).filter(|(v, _)| v.frame >= fps).count() * 8 > mine.len();

@@ -1,7 +1,7 @@
 //! VDIF: VLBI Data Interchange Format, release 1.1.1.
 //!
-//! Little-endian words. The first four are the same in every frame; the legacy header ends there (16 octets), the
-//! full one has four more words of [extended data](extended), whose kind is told by the EDV in word 4.
+//! Little-endian words. The first four are the same in every frame; the legacy header ends there (16 octets), the full
+//! one has four more words of [extended data](extended), whose kind is the EDV in word 4.
 //!
 //! ```text
 //!        31     30     29 ········ 24 23 ············ 16 15 ············ 0
@@ -85,8 +85,8 @@ pub const EPOCH_SECONDS: [u32; 64] = {
 };
 
 impl Vdif {
-    /// A frame of this shape, all else zero; `None` where the standard does not allow it (length not a multiple of
-    /// 8 or too long, bits not 1‥32, channels not a power of two).
+    /// A frame of this shape, all other fields zero; `None` if the standard does not allow it (length not a multiple of 8
+    /// or too long, bits not 1‥32, channels not a power of two).
     #[must_use]
     pub fn shape(payload: usize, channels: u32, bits: u32, complex: bool, legacy: bool) -> Option<Vdif> {
         let length = payload.checked_add(if legacy { 16 } else { 32 })?;
@@ -103,7 +103,7 @@ impl Vdif {
         })
     }
 
-    /// The same frame at this time; `None` before 2000 or after the last epoch can tell.
+    /// The same frame at this time; `None` before 2000 or after the end of the last epoch.
     #[must_use]
     pub fn at(mut self, unix_seconds: i64, frame: u32) -> Option<Vdif> {
         let since = u64::try_from(unix_seconds.checked_sub(UNIX_2000)?).ok()?;
@@ -129,7 +129,7 @@ impl Vdif {
         if self.legacy == 1 { 16 } else { 32 }
     }
 
-    /// Octets of samples; 0 for a length that does not even hold the header.
+    /// Octets of samples; 0 for a length shorter than the header.
     #[must_use]
     pub fn payload_bytes(&self) -> usize {
         self.frame_bytes().saturating_sub(self.header_bytes())
@@ -173,7 +173,7 @@ impl Vdif {
     pub fn station_text(&self) -> String {
         let letters = (self.station as u16).to_be_bytes();
         match letters {
-            // A high octet below '0' says that the field is a number.
+            // A high octet below '0' means that the field is a number.
             [0x30..=0x7E, 0x21..=0x7E] => letters.iter().map(|&c| char::from(c)).collect(),
             [first @ 0x30..=0x7E, 0 | b' '] => char::from(first).to_string(),
             _ => self.station.to_string(),
@@ -193,7 +193,7 @@ pub fn station(text: &str) -> Option<u32> {
     }
 }
 
-/// A whole header: the four common words and what follows them.
+/// A whole header: the four common words and the extended data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Words 0 to 3.
@@ -206,17 +206,17 @@ impl Header {
     /// The header at the front of `frame`.
     ///
     /// # Errors
-    /// [`Reject::Truncated`] where `frame` is shorter than its header, or than the length the header claims;
-    /// [`Reject::BadField`] where that length does not even hold the header and one word of samples.
+    /// [`Reject::Truncated`] if `frame` is shorter than its header, or than the length in the header;
+    /// [`Reject::BadField`] if that length does not hold the header and one word of samples.
     pub fn read(frame: &[u8]) -> Result<Header, Reject> {
         let header = Header::read_alone(frame)?;
         if header.vdif.frame_bytes() > frame.len() { Err(Reject::Truncated) } else { Ok(header) }
     }
 
-    /// The header in `octets`, which need not hold the frame.
+    /// The header in `octets`, which need not contain the whole frame.
     ///
     /// # Errors
-    /// As [`read`](Self::read), but for the length that is claimed.
+    /// As [`read`](Self::read), except for the length of the frame.
     pub fn read_alone(octets: &[u8]) -> Result<Header, Reject> {
         let (vdif, rest) = Vdif::read(octets).ok_or(Reject::Truncated)?;
         if vdif.frame_bytes() <= vdif.header_bytes() {
@@ -229,7 +229,7 @@ impl Header {
         Ok(Header { vdif, extended })
     }
 
-    /// The header's octets and how many they are. Whether it is legacy is told by `extended`.
+    /// The header's octets and their number. `extended` determines whether it is legacy.
     #[must_use]
     pub fn write(&self) -> ([u8; 32], usize) {
         let legacy = matches!(self.extended, Extended::Legacy);
@@ -241,8 +241,8 @@ impl Header {
         (out, if legacy { 16 } else { 32 })
     }
 
-    /// The same header for another frame of its thread: `packets` further in the stream, at this time in the same
-    /// epoch. All that counts along in the extended data does: EDV 2's sequence number, 0xAB's Mark 5B header.
+    /// The same header for another frame of its thread: `packets` further in the stream, at this time in the same epoch.
+    /// Counters in the extended data advance too: EDV 2's sequence number, 0xAB's Mark 5B header.
     #[must_use]
     pub fn moved(mut self, packets: i64, seconds: u32, frame: u32, fps: Option<u32>) -> Header {
         let later = i64::from(seconds) - i64::from(self.vdif.seconds);
@@ -256,7 +256,7 @@ impl Header {
         self
     }
 
-    /// Frames of one thread in a second, where the extended data tell the sample rate.
+    /// Frames of one thread per second, if the extended data state the sample rate.
     #[must_use]
     pub fn frames_per_second(&self) -> Option<u32> {
         let rate = self.extended.sample_rate(self.vdif.complex == 1)?;
@@ -265,7 +265,7 @@ impl Header {
     }
 }
 
-/// The frames of a file or byte stream that is frame after frame; stops after the first that cannot be read.
+/// The consecutive frames of a file or byte stream; stops after the first that cannot be read.
 ///
 /// Each item is the frame's first octet in `file` and its header.
 pub fn frames(file: &[u8]) -> impl Iterator<Item = Result<(usize, Header), (usize, Reject)>> + '_ {

@@ -4,7 +4,7 @@ use super::{Header, Vdif, frames};
 use crate::wire::restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
 use std::collections::BTreeMap;
 
-/// The headers as they stand in the file.
+/// The headers as they are in the file.
 #[derive(Debug)]
 struct Headers {
     headers: Vec<Header>,
@@ -22,7 +22,7 @@ pub(super) fn file(file: &[u8], fps: Option<u32>) -> Result<Restamper, RestampEr
         let (at, header) = found.map_err(|(at, reason)| RestampError::Broken { at, reason })?;
         let vdif = header.vdif;
         let count = counts.entry(vdif.thread).or_default();
-        // Threads whose clock is wrong lag far behind, so the latest start is the right one.
+        // Threads with a wrong clock are far behind, so the latest start is the right one.
         if *count == 0 && start.is_none_or(|s| s.seconds_since_2000() < vdif.seconds_since_2000()) {
             start = Some(vdif);
         }

@@ -1,4 +1,4 @@
-//! What is known of one VDIF stream: how it is described, timed and predicted.
+//! How a VDIF stream is described, timed and predicted.
 
 use super::{Header, Vdif};
 use crate::wire::{
@@ -10,23 +10,23 @@ use crate::wire::{
 /// The variant of shapes with the short header.
 pub(super) const LEGACY: u8 = 1;
 
-/// What is known of a VDIF stream alone.
+/// Particulars of a VDIF stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VdifStream {
     /// Extended data version; `None` for legacy headers.
     pub edv: Option<u8>,
-    /// Bits per sample, or component of a complex one; 0 where that is not known.
+    /// Bits per sample, or component of a complex one; 0 if unknown.
     pub bits: u32,
-    /// Channels in a thread; 0 where that is not known.
+    /// Channels in a thread; 0 if unknown.
     pub channels: u64,
     /// Samples are complex.
     pub complex: bool,
 }
 
-/// What an index calls the extended data version.
+/// Name of the extended data version in an index.
 pub(super) const EDV: &str = "edv";
 
-/// The field that tells threads apart.
+/// The field with the thread.
 const THREAD: &Field = {
     let mut at = 0;
     while !matches!(Vdif::FIELDS[at].name.as_bytes(), b"thread") {

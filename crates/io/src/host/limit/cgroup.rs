@@ -1,10 +1,10 @@
-//! A control group of its own with a share of a processor, in either version of Linux' control groups.
+//! A control group with a share of a processor, in either version of Linux's control groups.
 //!
 //! | | version 2 | version 1 |
 //! |---|---|---|
 //! | share | `cpu.max`: quota and period, µs | `cpu.cfs_quota_us`, `cpu.cfs_period_us` |
-//! | who is in it | `cgroup.procs` | `cgroup.procs` |
-//! | where it is made | beside the group of this process, since a group with processes may have no limited groups in it; or at the root | in the group of this process, or at the root |
+//! | members | `cgroup.procs` | `cgroup.procs` |
+//! | location | beside the group of this process, because a group with processes cannot contain limited groups; or at the root | in the group of this process, or at the root |
 //!
 //! (Linux, `Documentation/admin-guide/cgroup-v2.rst`, "CPU"; `Documentation/scheduler/sched-bwc.rst`.)
 
@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Shortest period, µs: what arrives meanwhile waits in the socket's buffer.
+/// Shortest period, µs: packets that arrive during a wait are in the socket's buffer.
 const PERIOD: u64 = 4000;
-/// Least quota and period that the kernel takes, µs.
+/// Minimum quota and period of the kernel, µs.
 const LEAST: u64 = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,14 +27,14 @@ enum Version {
     Two,
 }
 
-/// A directory of the hierarchy in which a group might be made.
+/// A directory of the hierarchy in which a group may be possible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Parent {
     version: Version,
     path: PathBuf,
 }
 
-/// A group without processes. It is removed when this is dropped.
+/// A control group, removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Cgroup {
     version: Version,
@@ -42,13 +42,14 @@ pub(super) struct Cgroup {
 }
 
 impl Cgroup {
-    /// A group that may use all of the processor for now.
+    /// A group without a limit yet.
     ///
     /// # Errors
-    /// There is no place where this process may make one.
+    /// If this process may not make one anywhere.
     pub(super) fn new() -> io::Result<Self> {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let mut last = io::Error::new(io::ErrorKind::Unsupported, "no control groups for processors here");
+        let mut last =
+            io::Error::new(io::ErrorKind::Unsupported, "this system has no control groups for processors");
         for parent in parents(&text("/proc/self/mounts"), &text("/proc/self/cgroup")) {
             match Self::within(&parent) {
                 Ok(group) => return Ok(group),
@@ -73,7 +74,7 @@ impl Cgroup {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = parent.path.join(format!("skyhaul-{}-{number}", std::process::id()));
         fs::create_dir(&path)?;
-        // Whatever fails from here on removes the directory.
+        // A failure from here on removes the directory.
         let group = Self { version: parent.version, path };
         group.entrance()?;
         fs::OpenOptions::new().write(true).open(group.path.join(group.quota_file()))?;
@@ -87,12 +88,12 @@ impl Cgroup {
         }
     }
 
-    /// The file that a process writes `0` to in order to enter.
+    /// The file to which a process writes `0` to enter the group.
     pub(super) fn entrance(&self) -> io::Result<File> {
         fs::OpenOptions::new().write(true).open(self.path.join("cgroup.procs"))
     }
 
-    /// Hold all in it to this share together.
+    /// Limit all members together to this share.
     pub(super) fn allow(&self, share: Share) -> io::Result<()> {
         let (quota, period) = quota(share);
         let write = |name: &str, text: String| {
@@ -118,7 +119,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // The kernel counts a process that was killed among those within for some moments more.
+        // The kernel counts a killed process as a member for a moment longer.
         for _ in 0..100 {
             match fs::remove_dir(&self.path) {
                 Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -137,7 +138,7 @@ fn quota(share: Share) -> (u64, u64) {
     (period * percent / 100, period)
 }
 
-/// Where a group might be made, best first, by `/proc/self/mounts` and `/proc/self/cgroup`.
+/// Candidates for the location of a group, best first, from `/proc/self/mounts` and `/proc/self/cgroup`.
 fn parents(mounts: &str, own: &str) -> Vec<Parent> {
     let mut all = Vec::new();
     for wanted in [Version::Two, Version::One] {
@@ -154,7 +155,7 @@ fn parents(mounts: &str, own: &str) -> Vec<Parent> {
             }
             let mount = Path::new(at);
             let own = mount.join(own_group(own, version).trim_start_matches('/'));
-            // A group of version 2 that holds this process can have no limited groups in it, its neighbours can.
+            // In version 2, the group of this process cannot contain limited groups; its siblings can.
             let near = if version == Version::Two && own != mount { own.parent() } else { Some(&*own) };
             for path in near.into_iter().chain([mount]) {
                 let parent = Parent { version, path: path.to_path_buf() };

@@ -1,27 +1,28 @@
-//! Free blocks that one thread holds ready.
+//! A cache of free blocks for one thread.
 //!
-//! A lock, even one that nobody else wants, is an instruction that waits until every byte written past the cache has
-//! arrived in memory. Taken for each heap of 1 KiB, it costs more than everything else. So a thread that takes many takes
-//! them by the dozen, and the bytes of one heap arrive while the next is looked at.
+//! A lock, even without contention, waits until every byte written past the cache has arrived in memory. Taken for each
+//! heap of 1 KiB, it costs more than everything else. So a thread that takes many heaps takes blocks in batches, and the
+//! bytes of one heap reach memory while the next is processed.
 
 use super::class::{self, Node};
 use super::{HeapBytes, HeapMemory};
 use std::ptr::NonNull;
 
-/// Bytes of a class that are held, at most.
+/// Maximum number of bytes held of a class.
 const HELD: usize = 256 << 10;
-/// Blocks of a class that are held, at most.
+/// Maximum number of blocks held of a class.
 const MOST: usize = 32;
-/// Larger heaps are taken one by one: their bytes take longer than a lock.
+/// Larger heaps are taken one by one: their copy takes longer than a lock.
 const LARGEST: usize = 32 << 10;
 
-/// Free blocks held ready; see [`HeapMemory::cache`]. They go back when it is dropped, or when any size runs short.
+/// Free blocks held for one thread; see [`HeapMemory::cache`]. They are returned when it is dropped, or when any size
+/// runs out.
 #[derive(Debug)]
 pub struct HeapCache {
     memory: HeapMemory,
     /// Free blocks of each small class.
     held: Box<[Vec<NonNull<Node>>]>,
-    /// Bytes of each class that are held, at most.
+    /// Maximum number of bytes held of each class.
     bytes: usize,
 }
 
@@ -29,7 +30,7 @@ pub struct HeapCache {
 unsafe impl Send for HeapCache {}
 
 impl HeapMemory {
-    /// A cache for a thread that takes many.
+    /// A cache for a thread that takes many heaps.
     #[must_use]
     pub fn cache(&self) -> HeapCache {
         HeapCache::new(self.clone())
@@ -39,7 +40,7 @@ impl HeapMemory {
 impl HeapCache {
     fn new(memory: HeapMemory) -> Self {
         let held = (0..=class::index_of(LARGEST)).map(|_| Vec::with_capacity(MOST)).collect();
-        // Small memories are not to lie about unused.
+        // Small memories must not be held unused.
         let bytes = HELD.min(usize::try_from(memory.limit() / 256).unwrap_or(HELD));
         Self { memory, held, bytes }
     }
@@ -54,7 +55,7 @@ impl HeapCache {
             }
             if let Some(class) = self.memory.class_for(bytes) {
                 class.pop_many(held, (self.bytes / class.bytes()).clamp(1, MOST));
-                // Neighbours one after the other, as they lay in the list.
+                // Neighbours in succession, as in the list.
                 held.reverse();
                 if let Some(node) = held.pop() {
                     return Some(self.memory.bytes(node, bytes));
@@ -62,13 +63,13 @@ impl HeapCache {
             }
         }
         self.memory.take(bytes).or_else(|| {
-            // What is held may be what is short.
+            // The memory that is missing may be held here.
             self.flush();
             self.memory.take(bytes)
         })
     }
 
-    /// Give all that is held back.
+    /// Return all blocks held.
     fn flush(&mut self) {
         let memory = &self.memory;
         self.held.iter_mut().for_each(|held| held.drain(..).for_each(|node| drop(memory.bytes(node, 0))));

@@ -1,8 +1,8 @@
-//! One size class: its spans, its free blocks, and the way back to them.
+//! One size class: its spans, its free blocks, and their return.
 //!
-//! Taking is under a lock that only takers share. Returning pushes to a [list of its own](super::returned) with one
-//! compare-and-swap; takers fetch that whole list when the last one is used up, and blocks that were never used come
-//! last: few heaps at a time then lie in few blocks, which stay in the cache.
+//! Taking is under a lock that only takers share. Returning pushes to a [separate list](super::returned) with one
+//! compare-and-swap; takers fetch that whole list when the last one is used up, and unused blocks come last: a few heaps
+//! at a time then use few blocks, which stay in the cache.
 
 use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
@@ -19,10 +19,10 @@ pub(super) const UNIT: usize = 64;
 /// Bytes of the smallest class.
 pub(super) const SMALLEST: usize = UNIT;
 
-/// Bytes of a span of smaller heaps, at most: in Miri's time, which is a thousand times ours, some blocks.
+/// Maximum number of bytes of a span of smaller heaps; only some blocks under Miri, which is a thousand times slower.
 const SMALL_SPAN: usize = if cfg!(miri) { 16 << 10 } else { 2 << 20 };
 
-/// Which class is for `bytes`: 64, 128, 192, 256, then four to each doubling.
+/// The class for `bytes`: 64, 128, 192, 256, then four per doubling.
 #[inline]
 pub(super) fn index_of(bytes: usize) -> usize {
     let units = bytes.div_ceil(UNIT).max(1);
@@ -44,7 +44,7 @@ pub(super) fn bytes_of(index: usize) -> usize {
     ((1usize << k) + (quarter << (k - 2))).saturating_mul(UNIT)
 }
 
-/// What is known of one block.
+/// State of one block.
 #[derive(Debug)]
 pub(super) struct Node {
     /// The next free one, while this one is free.
@@ -52,11 +52,11 @@ pub(super) struct Node {
     data: NonNull<u8>,
     class: *const Class,
     span: *const Span,
-    /// What [`Reserve::taken`] was when it was taken last; 0 if it never was.
+    /// [`Reserve::taken`] when it was last taken; 0 if never.
     stamp: AtomicU64,
 }
 
-/// Set in a stamp: the block was taken again so soon that its bytes are still in the cache.
+/// Flag in a stamp: the block was reused so soon that its bytes are still in the cache.
 const WARM: u64 = 1 << 63;
 
 // SAFETY: `next` and `stamp` are atomic, the rest is set before the node is first shared; `data` belongs to whoever holds the node.
@@ -70,7 +70,7 @@ impl Node {
         self.data
     }
 
-    /// Its bytes are likely in the cache.
+    /// Whether its bytes are probably in the cache.
     #[inline]
     pub(super) fn is_warm(&self) -> bool {
         self.stamp.load(Ordering::Relaxed) & WARM != 0
@@ -81,7 +81,7 @@ impl Node {
         unsafe { &*self.class }.bytes
     }
 
-    /// Put a block back that the caller owns; false if its class is closed and did not take it.
+    /// Return a block that the caller owns; `false` if its class is closed and did not take it.
     #[inline]
     pub(super) fn give_back(node: NonNull<Node>) -> bool {
         // SAFETY: the caller owns the node, so it is valid until it is on the list.
@@ -106,7 +106,7 @@ pub(super) struct Span {
     mapping: Mapping,
     nodes: Box<[Node]>,
     block_bytes: usize,
-    /// Free blocks found in it, while idle spans are looked for; then whether it [`STAYS`].
+    /// Free blocks found in it during a search for idle spans; then whether it [`STAYS`].
     free: AtomicUsize,
 }
 
@@ -114,7 +114,7 @@ pub(super) struct Span {
 const STAYS: usize = usize::MAX;
 
 impl Span {
-    /// `count` blocks of what `supply` gives.
+    /// A span of `count` blocks from `supply`.
     pub(super) fn new(supply: &Supply, block_bytes: usize, count: usize, touch: bool) -> io::Result<Span> {
         let bytes = block_bytes.checked_mul(count).ok_or(io::ErrorKind::OutOfMemory)?;
         let mapping = supply.take(bytes, touch)?;
@@ -132,7 +132,7 @@ impl Span {
         Ok(Span { nodes: nodes.collect(), mapping, block_bytes, free: AtomicUsize::new(0) })
     }
 
-    /// Some block of it is out, or it is not to be removed.
+    /// Whether a block of it is in use, or it must not be removed.
     fn stays(&self) -> bool {
         self.free.load(Ordering::Relaxed) == STAYS
     }
@@ -148,24 +148,24 @@ impl Span {
 #[derive(Debug)]
 pub(super) struct Class {
     bytes: usize,
-    /// A block that is taken again after so many bytes of others is still in the cache.
+    /// A block reused after at most this many bytes of others is still in the cache.
     warm: u64,
     returned: CachePadded<Returned<Node>>,
     reserve: CachePadded<Mutex<Reserve>>,
 }
 
-/// What takers share.
+/// State shared by takers.
 #[derive(Debug)]
 struct Reserve {
     /// Blocks that were returned, the last one first.
     first: *mut Node,
-    /// Blocks that have not been used yet, or not since they were put here.
+    /// Unused blocks.
     fresh: *mut Node,
     /// Bytes of blocks taken so far.
     taken: u64,
     blocks: usize,
-    /// Each out of a box, and into one again when it is removed. Nodes point to their span, so none is moved or
-    /// borrowed mutably as long as a node of it may be reached.
+    /// Each is a leaked box, restored when the span is removed. Nodes point to their span, so it is not moved or borrowed
+    /// mutably while one of its nodes may be reached.
     spans: Vec<NonNull<Span>>,
 }
 
@@ -209,7 +209,7 @@ impl Class {
         self.lock().blocks
     }
 
-    /// Blocks of a span when nothing is scarce.
+    /// Blocks of a span if memory is not scarce.
     pub(super) fn usual_span(&self) -> usize {
         let target = if self.bytes < 1 << 20 { SMALL_SPAN } else { LARGE_SPAN };
         (target / self.bytes).max(1)
@@ -226,7 +226,7 @@ impl Class {
         self.pop_from(&mut self.lock())
     }
 
-    /// Free blocks until `into` holds so many, with one lock.
+    /// Take free blocks until `into` holds `most`, with one lock.
     pub(super) fn pop_many(&self, into: &mut Vec<NonNull<Node>>, most: usize) {
         let mut reserve = self.lock();
         while into.len() < most
@@ -245,7 +245,7 @@ impl Class {
         let node = NonNull::new(*list)?;
         // SAFETY: what is on a free list is a valid node of this class.
         *list = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
-        // It was last written by another processor: fetched now, it is here when it is needed.
+        // It was last written by another processor: prefetch it.
         prefetch(*list);
         reserve.taken += self.bytes as u64;
         // SAFETY: as above; it is nobody's but ours.
@@ -256,7 +256,7 @@ impl Class {
         Some(node)
     }
 
-    /// Put back a block that was taken under no name yet.
+    /// Return a block that was not used.
     pub(super) fn push_reserve(&self, node: NonNull<Node>) {
         let mut reserve = self.lock();
         // SAFETY: the caller owns this node of our class.
@@ -264,7 +264,7 @@ impl Class {
         reserve.fresh = node.as_ptr();
     }
 
-    /// Take in a span; returns one of its blocks, the others are free.
+    /// Add a span; returns one of its blocks, the others are free.
     pub(super) fn add(&self, span: Span) -> NonNull<Node> {
         // From here on every pointer to it comes from this one, and no box of it is moved.
         let at = NonNull::from(Box::leak(Box::new(span)));
@@ -286,7 +286,7 @@ impl Class {
         NonNull::from(&span.nodes[0])
     }
 
-    /// Remove spans of which every block is free, until they are `want` bytes or no more are.
+    /// Remove spans whose blocks are all free, until they total `want` bytes or there are no more.
     pub(super) fn remove_idle(&self, want: u64) -> Vec<Span> {
         let mut reserve = self.lock();
         if reserve.spans.is_empty() {
@@ -327,7 +327,7 @@ impl Class {
         gone
     }
 
-    /// Take nothing back from now on. Returns how many blocks are out.
+    /// Accept no more returned blocks. Returns how many are in use.
     pub(super) fn close(&self) -> usize {
         let reserve = self.lock();
         let returned = self.returned.close();

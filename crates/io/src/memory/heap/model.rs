@@ -1,5 +1,5 @@
-//! [`returned`](super::returned) in every order in which its threads can meet, with every value that the memory model
-//! lets them see: the same file over `loom`'s atomics.
+//! Checks [`returned`](super::returned) with `loom`, in every interleaving and with every value that the memory model
+//! allows: the same file over `loom`'s atomics.
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
@@ -16,7 +16,7 @@ use returned::{Linked, Out, Returned};
 use std::ptr::NonNull;
 use sync::AtomicPtr;
 
-/// A block, and what its holder writes into it: loom refuses a write or read that is not ordered after the last one.
+/// A block, and data that its holder writes: loom reports accesses that are not ordered.
 struct Node {
     next: AtomicPtr<Node>,
     bytes: UnsafeCell<u32>,
@@ -60,7 +60,7 @@ impl Held {
     }
 }
 
-/// What stands in a list that was taken.
+/// The nodes of a list that was taken.
 fn chain(mut next: *mut Node) -> Vec<Held> {
     let mut all = Vec::new();
     while let Some(node) = NonNull::new(next) {
@@ -83,7 +83,7 @@ fn each_block_comes_back_once_and_with_its_bytes() {
                 assert!(held.back(&list));
             })
         });
-        // Taken and returned again meanwhile: the address that others saw at the head comes back.
+        // Taken and returned again meanwhile: the address that others saw at the head reappears.
         let mut seen = 0;
         for held in chain(list.take()) {
             held.write();
@@ -104,7 +104,7 @@ fn whoever_is_last_frees_everything_once() {
     loom::model(|| {
         let lists = Arc::new([Returned::new(), Returned::new()]);
         let (out, freed) = (Arc::new(Out::new()), Arc::new(AtomicUsize::new(0)));
-        // What is freed: everything that anybody did with it lies before that.
+        // The freed memory: every access must be ordered before that.
         let memory = Arc::new(UnsafeCell::new(()));
         let held = [Held::new(), Held::new()];
         let free = |freed: &AtomicUsize, memory: &UnsafeCell<()>| {

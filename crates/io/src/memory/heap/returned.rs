@@ -1,21 +1,21 @@
-//! The way back of blocks: any thread returns one without a lock, and the last one out turns off the light.
+//! Return of blocks: any thread returns one without a lock, and the last one frees the memory.
 //!
 //! ```text
-//!   push ──▶ head ─▶ node ─▶ node ─▶ node          take: the whole list, for whoever holds the class's lock
-//!                                                  close: the same, and nothing is taken back from then on
+//!   push ──▶ head ─▶ node ─▶ node ─▶ node          take: the whole list, under the class's lock
+//!                                                  close: the same, and no more blocks are accepted
 //! ```
 //!
-//! Nothing is ever popped singly, so a block that comes back under the same address does no harm (no ABA).
+//! Nodes are never popped singly, so a block that returns with the same address is harmless (no ABA problem).
 //!
-//! The tests compile this file a second time, over the atomics of the model checker `loom`, which plays every order in
-//! which threads may meet here.
+//! The tests compile this file a second time, over the atomics of the model checker `loom`, which tries every
+//! interleaving of the threads.
 
 use super::sync::{AtomicI64, AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
 
-/// What can stand in a list.
+/// A node of a list.
 pub(super) trait Linked: Sized {
-    /// The next one, while it stands in a list.
+    /// The next node, while it is in a list.
     fn next(&self) -> &AtomicPtr<Self>;
 }
 
@@ -28,10 +28,10 @@ impl<N: Linked> Returned<N> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Put a block back; false if the list is closed: it then stays the caller's.
+    /// Return a block; `false` if the list is closed: the caller then keeps it.
     ///
     /// # Safety
-    /// The caller owns the node, which is valid for as long as it stands in the list or in what was taken from it.
+    /// The caller owns the node, which is valid while it is in the list or in a list taken from it.
     #[inline]
     pub(super) unsafe fn push(&self, node: NonNull<N>) -> bool {
         let mut head = self.0.load(Ordering::Acquire);
@@ -41,7 +41,7 @@ impl<N: Linked> Returned<N> {
             }
             // SAFETY: valid and the caller's alone, until the exchange below has succeeded.
             unsafe { node.as_ref() }.next().store(head, Ordering::Relaxed);
-            // Release: what its last holder did with the bytes is over before they are taken again.
+            // Release: accesses of the last holder are ordered before the next use.
             match self.0.compare_exchange_weak(head, node.as_ptr(), Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return true,
                 Err(now) => head = now,
@@ -49,13 +49,13 @@ impl<N: Linked> Returned<N> {
         }
     }
 
-    /// Whether nothing stands in it, as far as this thread knows.
+    /// Whether the list is empty, as seen by this thread.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.load(Ordering::Relaxed).is_null()
     }
 
-    /// All that stand in it. Not after [`close`](Self::close).
+    /// Take all nodes. Must not be called after [`close`](Self::close).
     #[inline]
     pub(super) fn take(&self) -> *mut N {
         let all = self.0.swap(ptr::null_mut(), Ordering::Acquire);
@@ -63,18 +63,18 @@ impl<N: Linked> Returned<N> {
         all
     }
 
-    /// All that stand in it; from now on nothing is put back.
+    /// Take all nodes, and accept no more.
     pub(super) fn close(&self) -> *mut N {
         self.0.swap(closed(), Ordering::AcqRel)
     }
 }
 
-/// Marks a list that takes nothing back any more.
+/// Marks a closed list.
 fn closed<N>() -> *mut N {
     ptr::without_provenance_mut(usize::MAX)
 }
 
-/// Blocks that are out while all lists close, and after it. Whoever finds that it was the last frees everything.
+/// Blocks in use while all lists close, and after it. The caller that returns the last one frees everything.
 #[derive(Debug)]
 pub(super) struct Out(AtomicI64);
 
@@ -83,9 +83,9 @@ impl Out {
         Self(AtomicI64::new(0))
     }
 
-    /// All lists are closed, and so many blocks were out; true if none is any more.
+    /// All lists are closed, with `out` blocks in use; `true` if all have been returned since.
     pub(super) fn all_closed(&self, out: i64) -> bool {
-        // Those that came back to a closed list have each taken one off already.
+        // Blocks returned to a closed list have already been subtracted.
         self.0.fetch_add(out, Ordering::AcqRel) + out == 0
     }
 

@@ -1,12 +1,11 @@
-//! Where spans come from: memory that was touched ahead, or else the kernel.
+//! Source of spans: memory touched in advance, or the kernel.
 //!
-//! The kernel gives new memory at some hundred MB to some GB a second: a heap that must wait for its pages is overrun by
-//! the stream that fills it. So a thread of the supply's own maps and touches pieces before anybody asks, and again
-//! when some of them were drawn.
+//! The kernel provides new memory at some hundred MB to some GB a second: a stream overruns a heap that must wait for its
+//! pages. So a separate thread maps and touches pieces in advance, and again when some of them have been used.
 //!
 //! ```text
 //!   keeper's thread ── map, touch ──▶ ready  [16 MiB][16 MiB][9 MiB]…   ── front of a piece ──▶ a class's span
-//!                                       └ dropped when the limit leaves no room for what is asked
+//!                                       └ dropped when the limit leaves no room for a request
 //! ```
 
 use super::super::default_bytes;
@@ -17,18 +16,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Bytes of a span of heaps from 1 MiB on, at most: of one heap when that is larger.
+/// Maximum number of bytes of a span of heaps from 1 MiB on; one heap if that is larger.
 pub(super) const LARGE_SPAN: usize = 16 << 20;
 
-/// Bytes that all supplies of this process keep ahead together: many streams must not hold much for nothing.
+/// Bytes kept ahead by all supplies of this process together, so that many streams do not hold much unused memory.
 static AHEAD: AtomicU64 = AtomicU64::new(0);
 
-/// Most that [`AHEAD`] may be.
+/// Maximum of [`AHEAD`].
 fn most_ahead() -> u64 {
     default_bytes() / 8
 }
 
-/// The priority (`nice`) that takes least.
+/// The lowest priority (`nice`).
 const LOWEST: i32 = 19;
 
 /// A fixed total, and the touched part of it that is still available.
@@ -47,13 +46,13 @@ struct State {
     ready: VecDeque<Mapping>,
     /// Bytes of `ready`.
     bytes: u64,
-    /// Bytes that the keeper is touching. Whoever needs the room has it: the keeper then drops what it made.
+    /// Bytes that the keeper is touching. A request may use their room; the keeper then drops its piece.
     coming: u64,
-    /// Bytes to be kept ready, out of [`AHEAD`].
+    /// Bytes to keep ready, out of [`AHEAD`].
     goal: u64,
-    /// Bytes of the next pieces: of the largest span that was wanted lately.
+    /// Bytes of the next pieces: the largest span requested lately.
     piece: u64,
-    /// There is a keeper, and it has not given up.
+    /// The keeper is running.
     kept: bool,
     closed: bool,
 }
@@ -76,13 +75,13 @@ impl Supply {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Bytes that may still be taken, of which some may be ready.
+    /// Bytes that may still be taken, including those that are ready.
     pub(super) fn free(&self) -> u64 {
         let state = self.lock();
         (self.limit + state.bytes + state.coming).saturating_sub(self.used())
     }
 
-    /// Memory for a span of `bytes`, touched if it was ready or `touch` is asked for. No more than [`free`](Self::free).
+    /// Memory for a span of `bytes`, at most [`free`](Self::free); touched if it was ready or with `touch`.
     pub(super) fn take(&self, bytes: usize, touch: bool) -> io::Result<Mapping> {
         if let Some(mapping) = self.draw(bytes) {
             return Ok(mapping);
@@ -95,13 +94,13 @@ impl Supply {
         Ok(mapping)
     }
 
-    /// The front of a piece that is large enough. If there is none, pieces make room within the limit.
+    /// The front of a piece that is large enough. If there is none, drop pieces to make room within the limit.
     fn draw(&self, bytes: usize) -> Option<Mapping> {
         let whole = bytes.next_multiple_of(HUGE);
         let mut state = self.lock();
         if state.kept && whole as u64 > state.piece && 2 * whole as u64 <= state.goal {
             state.piece = whole as u64;
-            // They are too small for what is wanted now, and as long as they are there no larger one is made.
+            // They are too small for this request, and keep larger ones from being made.
             while let Some(piece) = state.ready.pop_front() {
                 self.forget(&mut state, &piece);
             }
@@ -131,18 +130,19 @@ impl Supply {
         drawn
     }
 
-    /// A piece that goes back to the system.
+    /// Account for a piece that is returned to the system.
     fn forget(&self, state: &mut State, piece: &Mapping) {
         state.bytes -= piece.len() as u64;
         self.used.fetch_sub(piece.len() as u64, Ordering::Relaxed);
     }
 
-    /// So many bytes of spans went back to the system.
+    /// `bytes` of spans were returned to the system.
     pub(super) fn gave_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Keep `bytes` touched ahead from now on, as far as this memory and all of the process allow. More than once: the most counts.
+    /// Keep `bytes` touched in advance from now on, within the limits of this memory and of the process. Of several
+    /// calls, the largest counts.
     pub(super) fn keep_ahead(self: &Arc<Self>, bytes: u64) {
         let bytes = bytes.min(self.limit / 4) / HUGE as u64 * HUGE as u64;
         let mut state = self.lock();
@@ -158,14 +158,14 @@ impl Supply {
         state.goal += granted;
         if !state.kept {
             let me = Arc::clone(self);
-            // Without a thread nothing is ready: every span then comes from the kernel, as it would anyway.
+            // If no thread can be started, every span comes from the kernel.
             state.kept = thread::Builder::new().name("memory-ahead".into()).spawn(move || me.keep()).is_ok();
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Until what is to be kept ahead is there, or the system gives no more.
+    /// Wait until the memory to keep ahead is ready, or the system provides no more.
     pub(super) fn wait_ahead(&self) {
         let mut state = self.lock();
         while state.kept && !state.closed && self.wanted(&state).is_some() {
@@ -173,7 +173,7 @@ impl Supply {
         }
     }
 
-    /// The next piece that the keeper is to touch.
+    /// Size of the next piece for the keeper to touch.
     fn wanted(&self, state: &State) -> Option<usize> {
         let left = self.limit.saturating_sub(self.used());
         let bytes = state.piece.min(state.goal.saturating_sub(state.bytes)).min(left) as usize / HUGE * HUGE;
@@ -182,21 +182,21 @@ impl Supply {
 
     /// The keeper's thread.
     fn keep(&self) {
-        // However it ends, those who wait for it are told.
+        // Wakes those that wait, however this ends.
         let _gone = Gone(self);
         let mut state = self.lock();
         let mut first = true;
         while !state.closed {
             let Some(bytes) = self.wanted(&state) else {
                 if std::mem::take(&mut first) {
-                    // From now on it makes up for what is used, and must not take the processor from those who use it.
-                    // Whether that is granted changes nothing else.
+                    // From now on it only replaces used memory, and must not take the processor from the users. A refusal
+                    // is ignored.
                     let _ = rustix::process::setpriority_process(None, LOWEST);
                 }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            // Counted before it is there, so that nobody else takes the room.
+            // Counted in advance, so that the room is reserved.
             state.coming = bytes as u64;
             self.used.fetch_add(bytes as u64, Ordering::Relaxed);
             drop(state);
@@ -212,14 +212,14 @@ impl Supply {
                 _ => self.gave_back(bytes as u64),
             }
             self.changed.notify_all();
-            // The system has no more: those who need some ask it themselves, and are told.
+            // The system has no more: requests will ask the system themselves, and get the error.
             if gone {
                 return;
             }
         }
     }
 
-    /// Nothing is drawn any more.
+    /// No more memory will be taken.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -237,7 +237,7 @@ impl Supply {
     }
 }
 
-/// Ends the keeper: without one, nobody waits for it.
+/// Marks the keeper as ended, so that nothing waits for it.
 struct Gone<'a>(&'a Supply);
 
 impl Drop for Gone<'_> {

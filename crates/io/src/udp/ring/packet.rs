@@ -1,13 +1,13 @@
-//! A packet in the ring, as the kernel describes it.
+//! A packet in the ring, from the kernel's headers.
 
 use crate::frame::{Datagram, NoDatagram, datagram};
 use skyhaul_core::placement::Nanos;
 use std::net::{SocketAddr, SocketAddrV6};
 
-/// The header that says how a train is to be cut (`virtio_net_hdr`) stands right before the packet.
+/// Size of the header with the segment length of a train (`virtio_net_hdr`), directly before the packet.
 pub(super) const OFFLOAD: usize = 10;
 
-/// One packet as the kernel describes it (`tpacket3_hdr`), checked.
+/// One packet from its `tpacket3_hdr`, checked.
 pub(super) struct Packet<'a> {
     pub(super) datagram: Datagram<'a>,
     /// Length of each packet of a train; 0 for a single one.
@@ -27,10 +27,10 @@ impl<'a> Packet<'a> {
         let bytes = head.get(ip..start + captured).ok_or(NoDatagram::Malformed)?;
         let datagram = datagram(bytes, length.saturating_sub(link))?;
         let offload = start.checked_sub(OFFLOAD).and_then(|at| head.get(at..start)).unwrap_or_default();
-        // virtio_net_hdr: flags, kind, header length, segment length, all of the host's byte order.
+        // virtio_net_hdr: flags, kind, header length, segment length, all in native byte order.
         let segment = offload.get(4..6).map_or(0, |b| usize::from(u16::from_ne_bytes([b[0], b[1]])));
         let train = offload.get(1).is_some_and(|kind| kind & 0x7F != 0);
-        // Computed by the sender's device only on the wire (CSUMNOTREADY), or checked by ours (CSUM_VALID).
+        // The sender's device computes it later (CSUMNOTREADY), or our device has verified it (CSUM_VALID).
         let trusted = libc::TP_STATUS_CSUMNOTREADY | libc::TP_STATUS_CSUM_VALID;
         if status & trusted == 0 && !datagram.is_sound() {
             return Err(NoDatagram::Malformed);
@@ -42,7 +42,7 @@ impl<'a> Packet<'a> {
         Ok(Self { datagram, segment: if train { segment } else { 0 }, time, losing, interface })
     }
 
-    /// Link-local senders are of an interface, as a socket would say.
+    /// Link-local senders have a scope, as with a socket.
     pub(super) fn sender(&self) -> SocketAddr {
         match self.datagram.source {
             SocketAddr::V6(a) if a.ip().is_unicast_link_local() => {

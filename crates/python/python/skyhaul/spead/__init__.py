@@ -1,11 +1,11 @@
-"""SPEAD: streams of heaps, each with items that descriptors explain.
+"""SPEAD: streams of heaps of items with descriptors.
 
 | | |
 |---|---|
 | `recv.Stream` | heaps from UDP, TCP, captures, memory and queues |
 | `send.UdpStream`, `send.TcpStream` … | heaps to them |
-| `ItemGroup`, `Item`, `Descriptor` | what the bytes of heaps mean, as NumPy arrays |
-| `HeapGenerator` | heaps of what has changed in a group |
+| `ItemGroup`, `Item`, `Descriptor` | the values in heaps, as NumPy arrays |
+| `HeapGenerator` | heaps of the changed items of a group |
 | `Flavour`, `BugCompat` | widths of item pointers, deviations of older senders |
 """
 

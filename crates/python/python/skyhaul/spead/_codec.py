@@ -1,10 +1,10 @@
-"""From the bytes of an item to its value and back.
+"""Conversion between the bytes of an item and its value.
 
     descriptor ─▶ Codec ─┬─ whole bytes: a NumPy dtype; the value is a view of the heap's memory
                          └─ other widths (u12, a 1-bit flag and a 7-bit count …): unpacked into fields of whole bytes
 
 A descriptor gives either a NumPy header, which has its own byte order, or a format: fields of any number of bits, always
-big-endian, without padding but at the end. Limits: fields of 1 to 64 bits; no references to other items.
+big-endian, with padding only at the end. Limits: fields of 1 to 64 bits; no references to other items.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HINT = "hint: compare the sender's descriptor with what it sends"
 
 
 class ItemError(ValueError):
-    """An item whose bytes do not fit its descriptor, or a descriptor that means nothing here."""
+    """An item whose bytes do not match its descriptor, or an invalid or unsupported descriptor."""
 
 
 def header_of(dtype: np.dtype[Any], order: str, shape: Shape) -> str:
@@ -39,7 +39,7 @@ def header_of(dtype: np.dtype[Any], order: str, shape: Shape) -> str:
 def read_header(header: str, swap: bool) -> tuple[np.dtype[Any], str, Shape]:
     """dtype, order and shape of such a header. Nothing in it is executed."""
     if len(header) > _LONGEST_HEADER:
-        raise ItemError(f"NumPy header of {len(header)} characters; {_HINT}")
+        raise ItemError(f"the NumPy header has {len(header)} characters; {_HINT}")
     try:
         fields = ast.literal_eval(header)
         if not isinstance(fields, dict) or set(fields) != {"descr", "fortran_order", "shape"}:
@@ -47,7 +47,7 @@ def read_header(header: str, swap: bool) -> tuple[np.dtype[Any], str, Shape]:
         dtype = np.lib.format.descr_to_dtype(fields["descr"])
         shape = fields["shape"]
         if not isinstance(shape, tuple) or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError("the shape is no tuple of sizes")
+            raise ValueError("the shape is not a tuple of sizes")
         if not isinstance(fields["fortran_order"], bool):
             raise ValueError("fortran_order is neither True nor False")
     except (ValueError, TypeError, SyntaxError, KeyError, IndexError, MemoryError, RecursionError) as error:
@@ -60,7 +60,7 @@ def read_header(header: str, swap: bool) -> tuple[np.dtype[Any], str, Shape]:
 
 
 def format_of(dtype: np.dtype[Any]) -> Format | None:
-    """The format that has the same values as a dtype, where there is one."""
+    """The format with the same values as a dtype, if there is one."""
     if dtype.names is not None:
         fields = [format_of(dtype[name]) for name in dtype.names]
         packed = sum(dtype[name].itemsize for name in dtype.names) == dtype.itemsize
@@ -75,7 +75,7 @@ def format_of(dtype: np.dtype[Any]) -> Format | None:
 
 
 def _byte_dtype(code: str, bits: int) -> np.dtype[Any] | None:
-    """The big-endian dtype of one field, if it is a whole one that NumPy has."""
+    """The big-endian dtype of one field, if NumPy has it."""
     if code in ("u", "i") and bits in (8, 16, 32, 64):
         return np.dtype(f">{code}{bits // 8}")
     if code == "f" and bits in (32, 64):
@@ -86,12 +86,12 @@ def _byte_dtype(code: str, bits: int) -> np.dtype[Any] | None:
 
 
 def _value_dtype(code: str, bits: int) -> np.dtype[Any]:
-    """What an unpacked field becomes: the smallest native dtype that holds it."""
+    """The type of an unpacked field: the smallest native dtype that holds it."""
     whole = _byte_dtype(code, bits)
     if whole is not None:
         return whole.newbyteorder("=")
     if code not in ("u", "i", "b") or not 1 <= bits <= 64:
-        raise ItemError(f"format field ({code!r}, {bits}) means nothing; hint: u, i or b of 1 to 64 bits, f32, f64, c8")
+        raise ItemError(f"format field ({code!r}, {bits}) is invalid; hint: u, i or b of 1 to 64 bits, f32, f64, c8")
     if code == "b":
         return np.dtype("?")
     return np.dtype(f"={code}{next(n for n in (1, 2, 4, 8) if n * 8 >= bits)}")
@@ -109,7 +109,7 @@ class Codec:
     def __init__(self, shape: Shape, format: Format, dtype: np.dtype[Any] | None, order: str) -> None:
         self.shape, self.order = shape, order
         self.format: Format = () if dtype is not None else format
-        #: Bits of an element, where fields have to be unpacked.
+        #: Bits of an element, if fields must be unpacked.
         self.bits: int | None = None
         self.text = False
         if dtype is None:
@@ -125,7 +125,7 @@ class Codec:
         if dtype.itemsize == 0:
             raise ItemError(f"dtype {dtype} has no bytes; {_HINT}")
         if sum(n is None for n in shape) > 1:
-            raise ItemError(f"shape {shape} has several variable dimensions; hint: at most one can be told from the bytes")
+            raise ItemError(f"shape {shape} has several variable dimensions; hint: at most one can be found from the bytes")
         self.dtype = dtype
         #: Bits of one element on the wire.
         self.wire_bits = dtype.itemsize * 8 if self.bits is None else self.bits
@@ -145,7 +145,7 @@ class Codec:
     # ---- reading
 
     def decode(self, payload: Any, start: int, stop: int) -> Any:
-        """The value in bytes `start` to `stop` of a heap: a view where fields are whole bytes, else a new array."""
+        """The value in bytes `start` to `stop` of a heap: a view if fields are whole bytes, else a new array."""
         count = self.count
         if count is None:
             count = self._variable_count(stop - start)
@@ -167,7 +167,7 @@ class Codec:
         width = address_bits // 8
         fixed = self.fixed_bytes
         if fixed is not None and fixed > width:
-            raise ItemError(f"an immediate value of {width} bytes for one of {fixed}; {_HINT}")
+            raise ItemError(f"an immediate value has {width} bytes, but its descriptor {fixed}; {_HINT}")
         return self.decode(value.to_bytes(width, "big"), 0 if fixed is None else width - fixed, width)
 
     def _variable_count(self, available: int) -> int:
@@ -193,7 +193,7 @@ class Codec:
     # ---- writing
 
     def encode(self, value: Any) -> npt.NDArray[Any]:
-        """An array whose bytes, in C order, are what is sent; the value's own memory where that is possible."""
+        """An array whose bytes, in C order, are sent; the value's own memory if possible."""
         if self.text and isinstance(value, str):
             value = np.frombuffer(value.encode("ascii"), "S1")
             if not self.shape:
@@ -201,20 +201,20 @@ class Codec:
         try:
             array = np.asarray(value, self.dtype)
         except OverflowError as error:
-            raise ItemError(f"a value for {self.dtype}: {error}; hint: a wider type") from None
+            raise ItemError(f"a value for {self.dtype}: {error}; hint: use a wider type") from None
         if len(array.shape) != len(self.shape) or any(
             want is not None and want != have for want, have in zip(self.shape, array.shape, strict=True)
         ):
-            raise ItemError(f"a value of shape {array.shape} for an item of shape {self.shape}; hint: reshape the value")
+            raise ItemError(f"the value has shape {array.shape}, but the item {self.shape}; hint: reshape the value")
         if self.bits is not None:
             return np.frombuffer(_native.pack_bits(np.ascontiguousarray(array), list(self.format), array.size), np.uint8)
         # In Fortran order the bytes are those of the transposed array in C order.
         octets = np.ascontiguousarray(array.T if self.order == "F" else array)
-        # Dates do not show their memory themselves.
+        # Arrays of dates do not support the buffer protocol.
         return octets.view("i8") if octets.dtype.kind in "mM" else octets
 
     def immediate(self, encoded: npt.NDArray[Any], address_bits: int) -> int | None:
-        """The value as a number for a pointer, if it can be sent so: a fixed shape of whole bytes that fit."""
+        """The value as an integer for an immediate item, if it fits: a fixed shape of whole bytes."""
         if self.count is None or self.count * self.wire_bits % 8 or encoded.nbytes > address_bits // 8 or not encoded.size:
             return None
         return int.from_bytes(encoded.tobytes(), "big")

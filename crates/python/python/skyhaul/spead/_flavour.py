@@ -1,4 +1,4 @@
-"""How a SPEAD packet divides its item pointers, and which deviations of older senders to follow."""
+"""Flavours of SPEAD: widths of item pointers, and deviations of older senders."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class BugCompat(enum.IntFlag):
     """Deviations of PySPEAD 0.5.2, for streams from or to such programs."""
 
     NONE = 0
-    #: Fields of a format have 4 bytes and dimensions of a shape 8, whatever the flavour.
+    #: Fields of a format have 4 bytes and dimensions of a shape 8, in every flavour.
     DESCRIPTOR_WIDTHS = 1
     #: A variable dimension is marked by bit 1, not bit 0.
     SHAPE_BIT_1 = 2
-    #: NumPy data is in the byte order opposite to what its header says.
+    #: NumPy data are in the opposite byte order to their header.
     SWAP_ENDIAN = 4
 
 

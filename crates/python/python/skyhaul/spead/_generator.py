@@ -1,4 +1,4 @@
-"""Heaps with what has changed in a group of items since the last one.
+"""Heaps with the items of a group that have changed since the last heap.
 
     generator = HeapGenerator(group)
     stream.send(generator.heap())        # descriptors and all values
@@ -22,7 +22,7 @@ Choice = Literal["stale", "all", "none"]
 class HeapGenerator:
     """Makes heaps of a group's items: those whose value or descriptor the receivers do not have yet.
 
-    `descriptor_frequency`: descriptors are sent again with every so many heaps, for receivers that came late. Arrays
+    `descriptor_frequency`: descriptors are repeated after this number of heaps, for receivers that join late. Arrays
     are not copied: they are read when the heap is sent, so do not change one before that.
     """
 
@@ -30,10 +30,10 @@ class HeapGenerator:
         self, group: ItemGroup, flavour: Flavour = Flavour(), descriptor_frequency: int | None = None
     ) -> None:
         if descriptor_frequency is not None and descriptor_frequency < 1:
-            raise ValueError(f"descriptors with every {descriptor_frequency} heaps; hint: 1 or more, or None for once")
+            raise ValueError(f"descriptor_frequency is {descriptor_frequency}; hint: 1 or more, or None for once")
         self.group, self.flavour, self.descriptor_frequency = group, flavour, descriptor_frequency
         self._heaps = 0
-        # By id, what was sent: the item and the heap of its descriptor, and the item and the version of its value.
+        # By id: the item and the heap of the last descriptor sent, and the item and version of the last value sent.
         self._described: dict[int, tuple[Item, int]] = {}
         self._sent: dict[int, tuple[Item, int]] = {}
 
@@ -77,7 +77,7 @@ class HeapGenerator:
         return before is not item or version != item.version
 
     def add_value(self, heap: _native.SendHeap, item: Item) -> None:
-        """Add the value of one item to a heap, in the pointer itself where it fits there."""
+        """Add the value of one item to a heap, as an immediate item if it fits."""
         number, codec = item._known_id(), item.codec
         if number > self.flavour.max_id:
             raise ItemError(f"item {item.name!r}: id {number:#x} is too large; hint: SPEAD-64-40 has larger ids")

@@ -1,12 +1,12 @@
-"""Descriptors, items and groups of items: what the bytes of a heap mean.
+"""Descriptors, items and groups of items: the values in a heap.
 
     group = ItemGroup()
     group.add_item(name="power", shape=(4096,), dtype="<f4", description="per channel, in Jy")
     group["power"].value = spectrum            # to be sent by a HeapGenerator
     updated = group.update(heap)               # or received: {"power": Item}
 
-Values of ordinary dtypes are views of the heap's memory: nothing is copied, and the heap lives as long as they do. A
-group belongs to one thread at a time.
+Values of ordinary dtypes are views of the heap's memory, without a copy; they keep the heap alive. A group must be used
+by one thread at a time.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Descriptor", "Item", "ItemError", "ItemGroup", "UpdateError"]
 
-#: The first id that a group gives by itself; smaller ones are reserved or commonly fixed by agreements.
+#: The first id that a group assigns; smaller ones are reserved or fixed by convention.
 FIRST_ID = 0x1000
 #: The largest of any flavour.
 LARGEST_ID = (1 << 55) - 1
 
 
 def _id(id: int | None, name: str) -> int | None:
-    """A number that some flavour has."""
+    """A valid id in some flavour."""
     number = None if id is None else operator.index(id)
     if number is not None and not 0 <= number <= LARGEST_ID:
         hint = f"hint: up to {LARGEST_ID:#x}, usually from {FIRST_ID:#x} on, or None for a free one"
@@ -43,28 +43,28 @@ def _id(id: int | None, name: str) -> int | None:
 
 
 def _text(text: str) -> str:
-    """A text that can be told. Whether a descriptor can carry it shows when it is written."""
+    """A valid text. Writing a descriptor also checks that it is ASCII."""
     if not isinstance(text, str):
         raise TypeError(f"names and descriptions are text, not {text!r}")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise ItemError(f"{text!r} holds half a character (a lone surrogate); hint: ASCII letters")
+        raise ItemError(f"{text!r} contains a lone surrogate; hint: use ASCII letters")
     return text
 
 
 def _size(size: int, name: str) -> int:
     number = operator.index(size)
     if not 0 <= number < 1 << 63:
-        raise ItemError(f"item {name!r}: {number} elements in a dimension; hint: 0 or more, None for as many as come")
+        raise ItemError(f"item {name!r}: {number} elements in a dimension; hint: 0 or more, or None if variable")
     return number
 
 
 class Descriptor:
     """Name, shape and type of an item.
 
-    `shape` has at most one `None`, a dimension that each value decides. The type is a NumPy dtype, or a `format`: a
-    sequence of (code, bits) with codes `u`, `i`, `f`, `b` (truth) and `c` (a character), big-endian and packed. With
-    `order="F"` the first index varies fastest. A dtype together with a variable dimension becomes the format that has
-    the same values, since a NumPy header has no variable dimensions.
+    `shape` has at most one `None`, a dimension of variable length. The type is a NumPy dtype, or a `format`: a sequence
+    of (code, bits) with codes `u`, `i`, `f`, `b` (boolean) and `c` (character), big-endian and packed. With `order="F"`
+    the first index varies fastest. A dtype with a variable dimension becomes the format with the same values, because a
+    NumPy header has no variable dimensions.
     """
 
     __slots__ = ("codec", "description", "format", "header", "id", "name", "order", "shape")
@@ -80,14 +80,14 @@ class Descriptor:
         order: str = "C",
     ) -> None:
         if (dtype is None) == (format is None):
-            raise ItemError(f"item {name!r}: give either dtype or format; hint: dtype='>u2', or format=[('u', 12)]")
+            raise ItemError(f"item {name!r}: specify either dtype or format; hint: dtype='>u2', or format=[('u', 12)]")
         if order not in ("C", "F"):
             raise ItemError(f"item {name!r}: order is {order!r}; hint: 'C' or 'F'")
         self.id, self.name, self.description, self.order = _id(id, name), _text(name), _text(description), order
         self.shape: Shape = tuple(None if size is None else _size(size, name) for size in shape)
         given = None if dtype is None else np.dtype(dtype)
         if given is not None and given.hasobject:
-            raise ItemError(f"item {name!r}: dtype {given} holds Python objects; hint: give the dtype of the numbers")
+            raise ItemError(f"item {name!r}: dtype {given} holds Python objects; hint: specify the dtype of the numbers")
         self.format: Format = tuple((str(code), int(bits)) for code, bits in format or ())
         if given is not None and None in self.shape:
             same = format_of(given)
@@ -95,7 +95,7 @@ class Descriptor:
                 raise ItemError(f"item {name!r}: dtype {given} with a variable dimension; hint: use a format, in C order")
             given, self.format = None, same
         elif order == "F" and given is None:
-            raise ItemError(f"item {name!r}: a format is always in C order; hint: give a dtype")
+            raise ItemError(f"item {name!r}: a format is always in C order; hint: specify a dtype")
         #: The NumPy header, if the type is given by one.
         self.header = None if given is None else header_of(given, order, self.shape)
         self.codec = Codec(self.shape, self.format, given, order)
@@ -114,7 +114,7 @@ class Descriptor:
 
     @classmethod
     def from_bytes(cls, packet: Buffer, bug_compat: int = 0) -> Descriptor:
-        """Read a descriptor as it lies in item 5 of a heap: a packet of its own."""
+        """Read a descriptor from item 5 of a heap."""
         return cls._received(_native.read_descriptor(packet, bug_compat), bool(bug_compat & BugCompat.SWAP_ENDIAN))
 
     def to_bytes(self, flavour: Flavour = Flavour()) -> bytes:
@@ -129,12 +129,12 @@ class Descriptor:
 
     def _known_id(self) -> int:
         if self.id is None:
-            raise ItemError(f"item {self.name!r} has no id; hint: add it to a group, or give one")
+            raise ItemError(f"item {self.name!r} has no id; hint: add it to a group, or specify one")
         return self.id
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype of the values (of packed fields: the smallest that holds them)."""
+        """The dtype of the values (for packed fields: the smallest that holds them)."""
         return self.codec.dtype
 
     def _key(self) -> tuple[Any, ...]:
@@ -153,7 +153,7 @@ class Descriptor:
 
 
 class Item(Descriptor):
-    """A descriptor with a value. `version` grows with every new value."""
+    """A descriptor with a value. `version` increases with every new value."""
 
     __slots__ = ("_value", "version")
 
@@ -190,14 +190,14 @@ class Item(Descriptor):
         self.version += 1
 
     def changed(self) -> None:
-        """Say that the array that is the value was changed in place, so that a generator sends it again."""
+        """Mark the value as changed in place, so that a generator sends it again."""
         self.version += 1
 
     __hash__ = Descriptor.__hash__
 
 
 class UpdateError(ItemError):
-    """Some items of a heap could not be read; `updated` has those that could, `problems` says what is wrong."""
+    """Some items of a heap could not be read; `updated` has the others, `problems` the reasons."""
 
     def __init__(self, updated: dict[str, Item], problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -211,7 +211,7 @@ class ItemGroup(Mapping[str | int, Item]):
     def __init__(self) -> None:
         self._by_id: dict[int, Item] = {}
         self._by_name: dict[str, Item] = {}
-        #: Descriptors as they were received, so that one that is sent again costs a comparison.
+        #: Descriptors as received, so that a repeated one costs only a comparison.
         self._raw: dict[int, _native._RawDescriptor] = {}
 
     def add_item(
@@ -225,7 +225,7 @@ class ItemGroup(Mapping[str | int, Item]):
         order: str = "C",
         value: Any = None,
     ) -> Item:
-        """Add an item; without an id it gets the next free one from 0x1000. It replaces one of the same id or name."""
+        """Add an item; without an id it gets the next free one from 0x1000. It replaces an item with the same id or name."""
         if id is None:
             id = next(n for n in range(FIRST_ID, FIRST_ID + len(self._by_id) + 1) if n not in self._by_id)
         item = Item(id, name, description, shape, dtype, format, order, value)
@@ -236,7 +236,7 @@ class ItemGroup(Mapping[str | int, Item]):
         number = item._known_id()
         for old in (self._by_id.get(number), self._by_name.get(item.name)):
             if old is not None:
-                # A generator that sent the old one must not take the new one for it.
+                # A generator that sent the old item must recognise the new one as different.
                 item.version = max(item.version, old.version + 1)
                 self._by_id.pop(old._known_id(), None)
                 self._by_name.pop(old.name, None)
@@ -244,10 +244,10 @@ class ItemGroup(Mapping[str | int, Item]):
         self._by_id[number] = self._by_name[item.name] = item
 
     def update(self, heap: _native.Heap, bug_compat: int = 0) -> dict[str, Item]:
-        """Take descriptors and values from a heap; return the items that got a value, by name.
+        """Update descriptors and values from a heap. Returns the items with a new value, by name.
 
-        Values view the heap's memory. An item without a descriptor is passed over (`heap.items()` has it). Items that
-        do not fit their descriptors raise `UpdateError` when all others are updated.
+        Values view the heap's memory. An item without a descriptor is ignored (`heap.items()` has it). Items that do
+        not match their descriptors raise `UpdateError` after all others are updated.
         """
         problems: list[str] = []
         items = heap.items()

@@ -7,9 +7,9 @@
     for heap in stream:                      # or: async for heap in stream
         ...
 
-One stream takes heaps from any number of readers, each on a thread of its own. Heaps end by completion, by the window
-passing them, or by `heap_timeout`; a stream ends by a stop item, when all its readers have ended, by `idle_timeout`,
-`deadline`, `heap_limit`, `byte_limit` or `stop()`. So no call waits for a packet that was lost.
+One stream receives from any number of readers, each on its own thread. A heap ends when it is complete, when the window
+passes it, or by `heap_timeout`; a stream ends by a stop item, when all its readers have ended, by `idle_timeout`,
+`deadline`, `heap_limit`, `byte_limit` or `stop()`. So a lost packet does not block a call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """What a stream can be told; `ReceiveStream` says what each means."""
+    """Keywords of a stream, described in `ReceiveConfig`."""
 
     window: int
     substreams: int
@@ -59,7 +59,7 @@ class Options(TypedDict, total=False):
 
 
 class _Awaited(Generic[T]):
-    """What has a descriptor that says when something can be got, awaited by any number of tasks."""
+    """An object whose file descriptor shows that `get` would return something, awaited by any number of tasks."""
 
     _waiting: list[asyncio.Future[None]]
 
@@ -82,7 +82,7 @@ class _Awaited(Generic[T]):
             await self._readable(loop, left)
 
     async def _readable(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
-        """Until something may be there. The loop watches the descriptor once for all who wait."""
+        """Wait until something may be available. The loop watches the descriptor once for all waiting tasks."""
         future: asyncio.Future[None] = loop.create_future()
         self._waiting.append(future)
         if len(self._waiting) == 1:
@@ -115,12 +115,12 @@ class _Awaited(Generic[T]):
 
 
 class Stream(ReceiveStream, _Awaited[Heap]):
-    """A stream of heaps. The arguments are those of `ReceiveStream`, all of them keywords, all optional."""
+    """A stream of heaps. The arguments are those of `ReceiveConfig`: keywords, all optional."""
 
     def __init__(self, **config: Unpack[Options]) -> None:
         self._waiting: list[asyncio.Future[None]] = []
 
-    # ---- readers, under the names users know
+    # ---- readers, under their usual names
 
     add_udp_reader = ReceiveStream.add_udp
     add_tcp_reader = ReceiveStream.add_tcp
@@ -131,7 +131,7 @@ class Stream(ReceiveStream, _Awaited[Heap]):
     # ---- taking heaps: `get` and iteration are native
 
     def get_nowait(self) -> Heap:
-        """The next heap if one is there, else `Empty` (or `Stopped`)."""
+        """The next heap if one is queued, else `Empty` (or `Stopped`)."""
         return self.get(0.0)
 
     def __enter__(self) -> Self:
@@ -146,7 +146,7 @@ class Stream(ReceiveStream, _Awaited[Heap]):
 
 
 class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
-    """Heaps placed side by side into your own arrays, one copy from the network; several of them being filled at a time.
+    """Heaps placed side by side into your own arrays, with one copy from the network; several arrays are filled at a time.
 
         stream = recv.ChunkStream("item(0x1600) / 256", "item(0x4103)", "item(0x4103) * 1024")
         for _ in range(4):
@@ -155,26 +155,27 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
             use(chunk.id, chunk.data, chunk.present)
             stream.add_free(chunk)
 
-    The three expressions say for each heap the number of its chunk, its own number in it, and its first byte there. They
-    have integers, `+ - * / % & | << >>` and parentheses, `item(ID)` for an immediate item, `counter`, `size`, and
-    `stream`, the number of the stream that received it. What has no value or does not fit is refused and counted.
+    The three expressions give for each heap the number of its chunk, its index in the chunk, and its first byte there.
+    They consist of integers, `+ - * / % & | << >>` and parentheses, `item(ID)` for an immediate item, `counter`,
+    `size`, and `stream`, the number of the receiving stream. A heap without a value, or that does not fit, is rejected
+    and counted.
 
-    | argument | is |
+    | argument | meaning |
     |---|---|
-    | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of the items it is told |
-    | `extra_at`, `extra` | notes: where in `Chunk.extra` (an expression) which values go, as (expression, bytes) |
-    | `counters` | counters of your own: (name, "sum" or "max", expression) |
-    | `max_chunks`, or `max_bytes` | chunks that are being filled at a time, or as many as have so many bytes |
-    | `ahead` | a heap so many chunks further on is not followed at once |
+    | `place`, `items` | instead of the expressions: a compiled function (see below), and the ids of its items |
+    | `extra_at`, `extra` | notes: their place in `Chunk.extra` (an expression), and their values, as (expression, bytes) |
+    | `counters` | user-defined counters: (name, "sum" or "max", expression) |
+    | `max_chunks`, or `max_bytes` | maximum number of chunks filled at a time, or of their bytes |
+    | `ahead` | a heap further ahead than this number of chunks is not followed at once |
     | `streams` | several streams fill one sequence of chunks; readers are added with `stream=0`, `1`, … |
-    | `lossless` | they wait for each other, instead of moving the window past the slowest |
-    | `stream_id` | stands in every chunk |
+    | `lossless` | the streams wait for each other instead of moving the window past the slowest |
+    | `stream_id` | stored in every chunk |
 
-    `place` is what `scipy.LowLevelCallable` or `numba.cfunc` make, or a function of a ctypes library:
-    `void (PlaceData *, size_t)`. It reads `items` (an `int64_t *`, -1 where a heap has no such item; ids 1 and 2 are
-    counter and size), and sets `chunk_id`, `heap_index` and `heap_offset`, and, to leave up to 64 bytes of notes in `extra`,
-    `extra_offset` and `extra_size`. The readers call it, without the global lock, at each heap's first packet, several at a
-    time where there are several streams; it must not wait. Its answers are checked as those of expressions are.
+    `place` is a `scipy.LowLevelCallable`, a `numba.cfunc`, or a function of a ctypes library: `void (PlaceData *,
+    size_t)`. It reads `items` (an `int64_t *`, -1 for a missing item; ids 1 and 2 are counter and size), and sets
+    `chunk_id`, `heap_index` and `heap_offset`, and, for up to 64 bytes of notes in `extra`, `extra_offset` and
+    `extra_size`. The readers call it without the GIL at each heap's first packet, concurrently if there are several
+    streams; it must not block. Its results are checked like those of expressions.
     """
 
     def __new__(
@@ -202,7 +203,7 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
         elif place is None and chunk is not None and index is not None and offset is not None:
             rule = chunk, index, offset
         else:
-            raise TypeError("where do heaps go? hint: give chunk, index and offset, or place")
+            raise TypeError("a chunk stream needs a rule; hint: pass chunk, index and offset, or place")
         return super().__new__(
             cls, ReceiveConfig(**config), rule, extra_at=extra_at, extra=extra or [],
             counters=counters or [], max_chunks=max_chunks, max_bytes=max_bytes, ahead=ahead, lossless=lossless,
@@ -213,7 +214,7 @@ class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
         self._waiting = []
 
     def get_nowait(self) -> Chunk:
-        """The next chunk if one is there, else `Empty` (or `Stopped`)."""
+        """The next chunk if one is queued, else `Empty` (or `Stopped`)."""
         return self.get(0.0)
 
     def __iter__(self) -> Self:

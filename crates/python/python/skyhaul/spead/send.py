@@ -5,22 +5,21 @@
     with send.UdpStream("10.0.0.7:7148", rate=8e9) as stream:
         stream.send(generator.heap())
 
-`send` and `send_heaps` do the work in the calling thread and return when all is sent; other Python threads run
-meanwhile, and Ctrl-C ends them. `queue` and `asend` leave it to the stream's own thread. Arrays are sent from where
-they lie.
+`send` and `send_heaps` send in the calling thread and return when everything is sent; other Python threads run
+meanwhile, and Ctrl-C ends them. `queue` and `asend` use the stream's own thread. Arrays are sent without a copy.
 
-Every stream takes these keywords:
+Keywords of every stream:
 
 | | |
 |---|---|
 | `packet` | bytes of a packet: 1472 fits an Ethernet of 1500 bytes; 0 sends each heap as one packet (not over UDP) |
 | `payload` | instead: payload bytes of every packet |
-| `rate` | bits per second, 0 for as fast as possible; "auto" (UDP): what a receiver with `feedback=True` has room for |
-| `rate_start`, `rate_bounds` | for "auto": bits per second at first (100e6), and the least and the most (1e6, 400e9) |
-| `burst` | bytes that may go out at once where there is a rate |
-| `max_heaps` | heaps that may wait in the queue |
-| `split` | "even": equal packets where these go out faster; "full": every packet but the last as large as allowed |
-| `linger` | seconds that dropping the stream waits for what is queued |
+| `rate` | bits per second, 0 for as fast as possible; "auto" (UDP): controlled by a receiver with `feedback=True` |
+| `rate_start`, `rate_bounds` | for "auto": initial bits per second (100e6), minimum and maximum (1e6, 400e9) |
+| `burst` | bytes that may be sent in one burst at a limited rate |
+| `max_heaps` | maximum number of queued heaps |
+| `split` | "even": equal packets where these are sent faster; "full": every packet except the last as large as allowed |
+| `linger` | seconds for which dropping the stream waits for queued heaps |
 | `cpu` | processor for the stream's own thread |
 """
 
@@ -44,7 +43,7 @@ Heap = SendHeap
 
 
 class Options(TypedDict, total=False):
-    """What every stream can be told."""
+    """Keywords of every stream."""
 
     packet: int
     payload: int | None
@@ -68,15 +67,15 @@ class Send(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How it goes with a destination that steers the rate.
+    """State of a destination that controls the rate.
 
     | | |
     |---|---|
-    | `rate` | bits per second that it has room for |
+    | `rate` | current bits per second |
     | `phase` | "climb": doubling; "raise": gently; "settle": just fell; "blind": no reports, falling back |
     | `reports` | reports it sent |
-    | `lost` | packets it lost or refused |
-    | `text` | all of it in words, with what helps |
+    | `lost` | packets lost or rejected |
+    | `text` | a description, with remedies |
     """
 
     rate: int
@@ -90,7 +89,7 @@ Heaps = SendHeap | Batch | Iterable[SendHeap | Send]
 
 
 def batch(heaps: Heaps) -> Batch:
-    """Heaps to be sent together; made once and sent many times, they cost Python nothing more."""
+    """Heaps to be sent together; a batch is prepared once and can be sent many times."""
     if isinstance(heaps, Batch):
         return heaps
     if isinstance(heaps, SendHeap):
@@ -99,7 +98,7 @@ def batch(heaps: Heaps) -> Batch:
 
 
 class Stream:
-    """What all sending streams do."""
+    """Base of all sending streams."""
 
     def __init__(self, native: SendStream) -> None:
         self.native = native
@@ -108,15 +107,15 @@ class Stream:
     def send(
         self, heap: SendHeap, counter: int | None = None, substream: int = 0, rate: float | None = None
     ) -> int:
-        """Send one heap; return when it is sent, with the bytes it was on the wire (without UDP and IP headers)."""
+        """Send one heap; returns its bytes on the wire (without UDP and IP headers) when it is sent."""
         return self.native.send(heap, counter, substream, rate)
 
     def send_heaps(self, heaps: Heaps, round_robin: bool = False) -> int:
-        """Send several heaps, one after the other or a packet of each in turn; many packets go in one call."""
+        """Send several heaps, consecutively or a packet of each in turn; many packets go in one system call."""
         return self.native.send_heaps(batch(heaps), round_robin)
 
     def queue(self, heaps: Heaps, round_robin: bool = False) -> Ticket:
-        """Leave heaps to the stream's thread. `Full` if more than `max_heaps` would wait."""
+        """Queue heaps for the stream's thread. `Full` if more than `max_heaps` would be queued."""
         return self.native.queue(batch(heaps), round_robin)
 
     async def asend(self, heaps: Heaps, round_robin: bool = False) -> int:
@@ -132,9 +131,10 @@ class Stream:
         return (await sent).result()
 
     def set_counter_sequence(self, first: int, step: int = 1) -> None:
-        """Heaps without a counter of their own get `first`, `first + step`, … Senders to one receiver must differ."""
+        """Heaps without an explicit counter get `first`, `first + step`, … Senders to one receiver must use different
+        ones."""
         if step == 0:
-            raise ValueError("heaps in steps of 0 would all be the same one; hint: step=1 or more")
+            raise ValueError("step is 0: all heaps would have the same counter; hint: step=1 or more")
         self.native.set_counter_sequence(first, step)
 
     def set_rate(self, rate: float) -> None:
@@ -148,15 +148,15 @@ class Stream:
 
     @property
     def progress(self) -> list[Progress]:
-        """With the rate "auto": how it goes with each destination. Empty before the first packet."""
+        """With the rate "auto": the state of each destination. Empty before the first packet."""
         return [Progress(*one) for one in self.native.progress()]
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until all that was queued is sent; False if the time was over."""
+        """Wait until all queued heaps are sent; False after the timeout."""
         return self.native.flush(timeout)
 
     def cancel(self) -> None:
-        """End all that is queued or being sent, with `Cancelled`."""
+        """Cancel all heaps that are queued or being sent; they raise `Cancelled`."""
         self.native.cancel()
 
     def stats(self) -> dict[str, Any]:
@@ -165,11 +165,11 @@ class Stream:
 
     @property
     def substreams(self) -> int:
-        """How many destinations it has."""
+        """Number of destinations."""
         return self.native.substreams
 
     def close(self) -> None:
-        """Send what is queued, and close. Nothing can be sent after it."""
+        """Send queued heaps, and close. Nothing can be sent afterwards."""
         self.native.close()
 
     def __enter__(self) -> Self:
@@ -187,7 +187,7 @@ class Stream:
 
 
 class UdpStream(Stream):
-    """Sends over UDP, to one target ("10.0.0.7:7148") or to several that heaps choose from by `substream`."""
+    """Sends over UDP, to one target ("10.0.0.7:7148") or to several, selected for each heap by `substream`."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class TcpStream(Stream):
 
 
 class InprocStream(Stream):
-    """Sends to queues that streams of this process receive from; each heap as one packet unless `packet` says otherwise."""
+    """Sends to queues of this process; each heap as one packet unless `packet` says otherwise."""
 
     def __init__(self, queues: InprocQueue | Sequence[InprocQueue], **options: Unpack[Options]) -> None:
         options.setdefault("packet", 0)
@@ -234,11 +234,11 @@ class InprocStream(Stream):
 
 
 class BytesStream(Stream):
-    """Collects the packets, one after the other: what TCP would carry, or a file."""
+    """Collects the packets in memory, as in a TCP stream or a file."""
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(SendStream.bytes(SendConfig(**options)))
 
     def getvalue(self) -> bytes:
-        """All that was sent so far."""
+        """All bytes sent so far."""
         return self.native.taken()

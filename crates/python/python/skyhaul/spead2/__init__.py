@@ -3,8 +3,8 @@
     import skyhaul.spead2 as spead2
     import skyhaul.spead2.recv, skyhaul.spead2.send            also .recv.asyncio, .send.asyncio
 
-Names, arguments and results are those of spead2 4.5; where behaviour differs on purpose stands in
-docs/reference/spead2.md. New programs are better served by `skyhaul.spead`, which has timeouts and every counter.
+Names, arguments and results are those of spead2 4.5; docs/reference/spead2.md lists deliberate differences. New
+programs should use `skyhaul.spead`, which has timeouts and all counters.
 """
 
 from ._descriptor import Descriptor, RawDescriptor
@@ -39,7 +39,7 @@ from ._inproc import InprocQueue
 from ._items import Item, ItemGroup
 from ._pools import MemoryAllocator, MemoryPool, MmapAllocator, ThreadPool
 
-#: The version of spead2 whose names these are.
+#: The version of spead2 whose interface this is.
 __version__ = "4.5.1"
 
 

@@ -4,8 +4,8 @@
                                                         u4|i12......  u4|i12......
 
 A format whose fields are all whole NumPy types (`u8`, `f32`, `c8` ...) is such a type, big-endian: `numpy_type` gives
-it, and values need no codec. Every other format is unpacked here, bit by bit but for all elements at once, into Python
-objects: integers have any width, and a field of `b` is a `bool`, of `c` a byte string of length one.
+it, and values need no codec. Other formats are unpacked here into Python objects, bit by bit but for all elements at
+once: integers have any width, a field of `b` is a `bool`, and of `c` a byte string of length one.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _WHOLE = {
 
 
 def check(fields: Format) -> None:
-    """Raise ValueError unless every field has a code and a width that exist, and together they have bits."""
+    """Raise ValueError unless every field has a valid code and width, and the format has at least one bit."""
     for code, bits in fields:
         good = {"u": bits >= 0, "i": bits >= 0, "b": bits >= 0, "f": bits in (32, 64), "c": bits == 8}
         if not good.get(code, False):
-            raise ValueError(f"no such field in a format: {code}{bits}")
+            raise ValueError(f"invalid field in a format: {code}{bits}")
     if width(fields) == 0:
         raise ValueError("a format must have at least one bit")
 
@@ -45,7 +45,7 @@ def width(fields: Format) -> int:
 
 
 def numpy_type(fields: Format) -> np.dtype[Any] | None:
-    """The big-endian NumPy type that lies in memory as this format does, or None if there is none."""
+    """The big-endian NumPy type with the memory layout of this format, or None if there is none."""
     try:
         types = [_WHOLE[field] for field in fields]
     except KeyError:
@@ -56,7 +56,7 @@ def numpy_type(fields: Format) -> np.dtype[Any] | None:
 
 
 def unpacked_type(fields: Format) -> np.dtype[Any]:
-    """The NumPy type of unpacked elements: objects, but for fields that are whole NumPy types."""
+    """The NumPy type of unpacked elements: objects, except for fields that are whole NumPy types."""
     if len(fields) == 1:
         return np.dtype(object)
     return np.dtype([(f"f{n}", _WHOLE.get(field, object)) for n, field in enumerate(fields)])
@@ -111,14 +111,14 @@ def _right_aligned(bits: Octets) -> Octets:
 
 
 def pack(fields: Format, elements: Sequence[Any]) -> bytes:
-    """The bytes of a flat sequence of elements: single values, or tuples where the format has several fields."""
+    """The bytes of a flat sequence of elements: single values, or tuples if the format has several fields."""
     if len(fields) == 1:
         rows = [(element,) for element in elements]
     else:
         rows = [tuple(element) for element in elements]
         for row in rows:
             if len(row) != len(fields):
-                raise ValueError(f"an element has {len(row)} fields, its format {len(fields)}")
+                raise ValueError(f"an element has {len(row)} fields, but its format {len(fields)}")
     if not rows:
         return b""
     parts = [_bits(code, size, [row[n] for row in rows]) for n, (code, size) in enumerate(fields)]
@@ -147,5 +147,5 @@ def _bits(code: str, size: int, values: Sequence[Any]) -> Octets:
 def _octet(value: Any) -> bytes:
     octet = value.encode("ascii") if isinstance(value, str) else bytes(value)
     if len(octet) != 1:
-        raise ValueError(f"{value!r} is no single character")
+        raise ValueError(f"{value!r} is not a single character")
     return octet

@@ -1,10 +1,10 @@
-"""What an item is: its number, name, type and shape; and how that is said on the wire.
+"""Descriptors of items: id, name, type and shape; and their form on the wire.
 
     Descriptor (dtype, names as text)  ◀─ from_raw / to_raw ─▶  RawDescriptor (bytes, as on the wire)
     RawDescriptor                      ◀─ read_packet / write_packet ─▶  the payload of item 0x05: a nested packet
 
 The format of an item is either a NumPy type, sent as the header of a .npy file, or a list of bit fields ("format").
-A dimension may be None, "as many as there are", in at most one place and with bit fields only.
+At most one dimension may be None (variable), with bit fields only.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ._codec import Format
 from ._flavour import Flavour
 from ._settings import whole
 
-#: A NumPy header longer than this is refused before it is parsed.
+#: A NumPy header longer than this is rejected before it is parsed.
 _LONGEST_HEADER = 1 << 16
 
 
@@ -43,7 +43,7 @@ class Descriptor:
     """Number, name, description, shape and type of an item.
 
     Exactly one of `dtype` (anything NumPy accepts, without objects) and `format` (a list of (code, bits)) is given.
-    `order` is "C" or "F", the order of the elements of a NumPy item. ValueError for what cannot be sent.
+    `order` is "C" or "F", the order of the elements of a NumPy item. ValueError for a descriptor that cannot be sent.
     """
 
     def __init__(
@@ -58,14 +58,14 @@ class Descriptor:
     ) -> None:
         shape = tuple(None if size is None else _size(size) for size in shape)
         if not 0 <= whole(id) < 1 << 63:
-            raise ValueError(f"item {id}: no flavour has such an id; hint: 0x1000 or larger")
+            raise ValueError(f"item {id}: no flavour has this id; hint: 0x1000 or larger")
         for text in (name, description):
             if isinstance(text, str) and any("\ud800" <= character <= "\udfff" for character in text):
-                raise ValueError(f"{text!r} holds half a character (a lone surrogate); hint: ASCII letters")
+                raise ValueError(f"{text!r} contains a lone surrogate; hint: use ASCII letters")
         if (dtype is None) == (format is None):
-            raise ValueError("give a dtype or a format, and not both")
+            raise ValueError("specify either a dtype or a format")
         if order not in ("C", "F"):
-            raise ValueError("the order is 'C' or 'F'")
+            raise ValueError("the order must be 'C' or 'F'")
         unknown = sum(size is None for size in shape)
         if unknown > 1:
             raise ValueError("at most one dimension may be None")
@@ -84,7 +84,7 @@ class Descriptor:
                 raise ValueError("an item with a format has order 'C'")
             _codec.check(fields)
             layout = _codec.numpy_type(fields)
-        # How values lie in memory, if NumPy has a type for that; and the bit fields, if there are any.
+        # The NumPy type of values in memory, if there is one; and the bit fields, if there are any.
         self._layout, self._fields = layout, fields
         self.id = id
         self.name = name
@@ -104,11 +104,11 @@ class Descriptor:
         return any(size is None for size in self.shape)
 
     def allow_immediate(self) -> bool:
-        """Whether values may be sent in the pointer itself, if they are small enough."""
+        """Whether small values may be sent as immediate items."""
         return not self.is_variable_size() and self.itemsize_bits % 8 == 0
 
     def dynamic_shape(self, max_elements: int) -> tuple[int, ...]:
-        """The shape of a value for which there are `max_elements`: None becomes as many as fit. A tuple."""
+        """The shape, as a tuple, of a value of at most `max_elements` elements: None becomes as many as fit."""
         known = 1
         for size in self.shape:
             known *= 1 if size is None else size
@@ -122,13 +122,13 @@ class Descriptor:
         )
 
     def _same(self, other: Descriptor) -> bool:
-        """Whether two descriptors say the same of the same item."""
+        """Whether two descriptors are equal."""
         mine = (self.id, self.name, self.description, self.shape, self.dtype, self.order, self.format)
         return mine == (other.id, other.name, other.description, other.shape, other.dtype, other.order, other.format)
 
     @classmethod
     def from_raw(cls, raw_descriptor: RawDescriptor, flavour: Flavour) -> Self:
-        """From a descriptor of the wire. ValueError for a malformed one, UnicodeDecodeError where it is not ASCII."""
+        """From a descriptor on the wire. ValueError if it is malformed, UnicodeDecodeError if it is not ASCII."""
         raw = raw_descriptor
         name, description = raw.name.decode("ascii"), raw.description.decode("ascii")
         if raw.numpy_header:
@@ -139,7 +139,7 @@ class Descriptor:
         return cls(raw.id, name, description, raw.shape, format=raw.format)
 
     def to_raw(self, flavour: Flavour) -> RawDescriptor:
-        """As a descriptor of the wire. UnicodeEncodeError where a text is not ASCII."""
+        """As a descriptor on the wire. UnicodeEncodeError if a text is not ASCII."""
         raw = RawDescriptor()
         raw.id = self.id
         raw.name, raw.description = self.name.encode("ascii"), self.description.encode("ascii")
@@ -162,7 +162,7 @@ class Descriptor:
 def _size(size: int) -> int:
     number = whole(size)
     if number < 0:
-        raise ValueError(f"a dimension of {number} elements; hint: 0 or more, None for as many as come")
+        raise ValueError(f"a dimension of {number} elements; hint: 0 or more, or None if variable")
     return number
 
 
@@ -238,7 +238,7 @@ def write_packet(raw: RawDescriptor, flavour: Flavour) -> bytes:
 
 
 def read_packet(packet: bytes, bug_compat: int) -> RawDescriptor:
-    """A descriptor from its nested packet (bytes). ValueError if it is none."""
+    """A descriptor from its nested packet (bytes). ValueError if it is invalid."""
     items = _nested_items(packet)
     raw = RawDescriptor()
     address_bits = packet[3] * 8
@@ -261,14 +261,14 @@ def _entries(content: bytes, size: int) -> list[bytes]:
 
 
 def _nested_items(packet: bytes) -> dict[int, bytes]:
-    """The items of a nested packet by number: addressed ones as they lie, immediate ones as their address bytes."""
+    """The items of a nested packet by id: addressed ones as they are, immediate ones as their address bytes."""
     if len(packet) < 8 or packet[0] != 0x53 or packet[1] != 4 or packet[2] + packet[3] != 8:
-        raise ValueError("a descriptor that is no SPEAD packet")
+        raise ValueError("a descriptor that is not a SPEAD packet")
     shift = packet[3] * 8
     count = int.from_bytes(packet[6:8], "big")
     payload = packet[8 + 8 * count :]
     if len(packet) < 8 + 8 * count:
-        raise ValueError("a descriptor with fewer pointers than it says")
+        raise ValueError("a descriptor with fewer pointers than its header states")
     items, addressed = {}, []
     mask = (1 << shift) - 1
     for pointer in struct.unpack_from(f">{count}Q", packet, 8):

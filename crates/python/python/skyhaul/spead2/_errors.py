@@ -1,4 +1,4 @@
-"""How a stream or a ring says that there is nothing, or nothing more."""
+"""Exceptions of empty, full and ended streams and rings."""
 
 from .._native import Empty, Stopped
 

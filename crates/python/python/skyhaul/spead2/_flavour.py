@@ -1,4 +1,4 @@
-"""Numbers of the protocol, and which variant of it a stream speaks: the widths of a pointer's parts, and old bugs."""
+"""Constants of the protocol, and its variants: the widths of a pointer's parts, and compatibility with old bugs."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CTRL_DESCRIPTOR_REISSUE = 1
 CTRL_STREAM_STOP = 2
 CTRL_DESCRIPTOR_UPDATE = 3
 
-#: Format entries of 4 bytes and shape entries of 8 bytes, whatever the widths.
+#: Format entries of 4 bytes and shape entries of 8 bytes, regardless of the widths.
 BUG_COMPAT_DESCRIPTOR_WIDTHS = 1
 #: A dimension of variable size is marked by 2 instead of 1.
 BUG_COMPAT_SHAPE_BIT_1 = 2
-#: NumPy values have the byte order opposite to what their descriptor says.
+#: NumPy values have the opposite byte order to their descriptor.
 BUG_COMPAT_SWAP_ENDIAN = 4
 BUG_COMPAT_PYSPEAD_0_5_2 = 7
 
@@ -37,7 +37,7 @@ MEMCPY_NONTEMPORAL = 1
 class Flavour:
     """A variant of SPEAD: version 4, pointers of 64 bits of which `heap_address_bits` are an address or a value.
 
-    Without arguments: SPEAD-64-40. ValueError for what no receiver reads.
+    Without arguments: SPEAD-64-40. ValueError for an unsupported variant.
     """
 
     __slots__ = ("_bug_compat", "_heap_address_bits")
@@ -46,7 +46,7 @@ class Flavour:
         self, version: int = 4, item_pointer_bits: int = 64, heap_address_bits: int = 40, bug_compat: int = 0
     ) -> None:
         if version != 4:
-            raise ValueError(f"only version 4 of SPEAD is known, not {version}")
+            raise ValueError(f"only version 4 of SPEAD is supported, not {version}")
         if item_pointer_bits != 64:
             raise ValueError(f"item pointers have 64 bits, not {item_pointer_bits}")
         if not 8 <= heap_address_bits <= 56 or heap_address_bits % 8:
@@ -83,7 +83,7 @@ class Flavour:
 
 
 def check_bug_compat(bits: int) -> int:
-    """The same bits, if they are known ones."""
+    """The same bits, if all are known."""
     if bits & ~BUG_COMPAT_PYSPEAD_0_5_2:
         raise ValueError(f"unknown bits of bug compatibility: {bits:#x}")
     return int(bits)

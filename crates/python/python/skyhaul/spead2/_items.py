@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger("spead2")
 
-#: Items that were given no number get one from here on.
+#: First id assigned to items without one.
 _FIRST_FREE_ID = 0x1000
 
 
 class Item(Descriptor):
-    """A descriptor with a value. `version` grows with each value: compare it to see what has changed."""
+    """A descriptor with a value. `version` increases with each value: compare it to detect changes."""
 
     def __init__(
         self,
@@ -47,16 +47,16 @@ class Item(Descriptor):
         super().__init__(id, name, description, shape, dtype, order, format)
         self.version = 1
         self._value = value
-        #: Whether its values are arrays of one size, straight from the bytes of a heap.
+        #: Whether its values are arrays of fixed size, directly in the bytes of a heap.
         self._is_plain = (
             self._layout is not None and None not in self.shape and 0 not in self.shape and not self._is_text()
         )
-        # By wanted byte order: elements, bytes, and the type to convert to, of values that are as they lie in a heap.
+        # By requested byte order: elements, bytes, and the target type, of values that need no unpacking.
         self._plain: dict[str, tuple[int, int, np.dtype[Any] | None]] = {}
 
     @property
     def value(self) -> Any:
-        """What was assigned or received last, None before. ValueError if None is assigned."""
+        """The value last assigned or received, None before. ValueError if None is assigned."""
         return self._value
 
     @value.setter
@@ -70,7 +70,7 @@ class Item(Descriptor):
         return self._fields == [("c", 8)] and len(self.shape) == 1
 
     def set_from_raw(self, raw_item: RawItem, new_order: str = "=") -> None:
-        """Take the value from a received item. `new_order` is a byte order as NumPy says it; "|" keeps the sent one.
+        """Set the value from a received item. `new_order` is a NumPy byte order; "|" keeps the sent one.
 
         ValueError if there are too few bytes; UnicodeDecodeError if a text is not ASCII.
         """
@@ -83,8 +83,8 @@ class Item(Descriptor):
             count *= size
         needed = (count * self.itemsize_bits + 7) // 8
         if needed > octets.size:
-            raise ValueError(f"item {self.name} has {octets.size} bytes, its shape {shape} needs {needed}")
-        # An immediate is aligned to the right of its address bytes, an addressed item begins where it begins.
+            raise ValueError(f"item {self.name} has {octets.size} bytes, but its shape {shape} needs {needed}")
+        # An immediate value is right-aligned in its address bytes, an addressed item left-aligned.
         octets = octets[octets.size - needed :] if raw_item.is_immediate else octets[:needed]
         if self._layout is None:
             self.value = self._from_flat(_codec.unpack(self._fields, count, octets), shape)
@@ -116,7 +116,7 @@ class Item(Descriptor):
         self.version += 1
 
     def _set_immediate(self, value: int) -> bool:
-        """As `set_from_raw`, from the value in a pointer; False if it is of a kind that has to be unpacked."""
+        """As `set_from_raw`, from an immediate value; False if it must be unpacked."""
         if self.shape or len(self._fields) != 1:
             return False
         taken = self._from_immediate(value)
@@ -125,7 +125,7 @@ class Item(Descriptor):
         return taken is not None
 
     def _from_immediate(self, value: int) -> Any:
-        """A single field straight from its pointer: the usual timestamp; None if it is of another kind."""
+        """A single field directly from its pointer (the usual timestamp); None if it is of another kind."""
         code, bits = self._fields[0]
         if code not in "ui" or bits % 8:
             return None
@@ -139,7 +139,7 @@ class Item(Descriptor):
         return flat.reshape(shape) if shape else flat[0]
 
     def to_buffer(self) -> Any:
-        """The value as bytes of the wire: an object with the buffer protocol, the value's own memory where possible.
+        """The value as bytes on the wire: an object with the buffer protocol, the value's own memory if possible.
 
         ValueError if there is no value, or one of another shape; UnicodeEncodeError if a text is not ASCII.
         """
@@ -156,7 +156,7 @@ class Item(Descriptor):
             value = value.encode("ascii")
         value = np.array(value, self._layout, order=self.order, copy=None)
         self._check_shape(value.shape)
-        # A view as plain bytes: types such as datetime64 do not show their memory themselves.
+        # A view as plain bytes: types like datetime64 do not support the buffer protocol.
         flat = value.ravel(order=self.order)
         return flat.view(np.uint8) if flat.size else b""
 
@@ -172,7 +172,7 @@ class Item(Descriptor):
             raise ValueError(f"item {self.name} has a value of shape {shape}, not {self.shape}")
 
     def _live_immediate(self) -> npt.NDArray[Any] | None:
-        """The value's memory if it is a big-endian u8 in an array of shape (): sent as it is when it is sent."""
+        """The value's memory if it is a big-endian u8 in an array of shape (): its content at the time of sending is sent."""
         value = self._value
         if isinstance(value, np.ndarray) and value.shape == () and value.dtype == np.dtype(">u8"):
             if len(self._fields) == 1 and self._fields[0][0] == "u" and not self.shape:
@@ -181,7 +181,7 @@ class Item(Descriptor):
 
 
 class ItemGroup:
-    """Items by number and by name; iterates like a dictionary of names."""
+    """Items by id and by name; iterates like a dictionary of names."""
 
     def __init__(self) -> None:
         self._by_id: dict[int, Item] = {}
@@ -199,9 +199,9 @@ class ItemGroup:
         format: Format | None = None,
         value: Any = None,
     ) -> Item:
-        """Add an item, or change one; the number None takes the next free one. The item that then stands there.
+        """Add or change an item, and return it; the id None takes the next free one.
 
-        An identical item stays, with its value if none is given. Items of the same number or name are removed.
+        An identical item is kept, with its value if none is given. Other items with the same id or name are removed.
         """
         if id is None:
             while self._next_id in self._by_id:
@@ -218,7 +218,7 @@ class ItemGroup:
             return same_id
         for old in (same_id, same_name):
             if old is not None:
-                # Whoever compares versions must see that this is another item.
+                # The version must show that this is another item.
                 item.version = max(item.version, old.version + 1)
                 self._by_id.pop(old.id, None)
                 self._by_name.pop(old.name, None)
@@ -251,9 +251,9 @@ class ItemGroup:
         return self._by_name.items()
 
     def update(self, heap: Heap, new_order: str = "=") -> dict[str, Item]:
-        """Take descriptors and values from a heap. {name: Item} of the items that got a value.
+        """Update descriptors and values from a heap. Returns {name: Item} of the items with a new value.
 
-        ValueError for a descriptor or a value that cannot be; what came before it in the heap is taken.
+        ValueError for an invalid descriptor or value; the items before it in the heap are updated.
         """
         items = heap._native.items()
         for described in heap._described(items):

@@ -1,4 +1,4 @@
-"""Names and sockets of spead2's calls as addresses and descriptors of the native streams."""
+"""Converts host names and sockets of spead2's calls to addresses and descriptors of the native streams."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._settings import whole
 
 
 class TransportError(RuntimeError, OSError):
-    """A socket could not be opened. Both kinds, as programs catch the one or the other."""
+    """A socket could not be opened. Programs catch either of its bases."""
 
 
 def port(value: Any) -> int:
@@ -22,7 +22,7 @@ def port(value: Any) -> int:
 
 
 def resolve(host: str, number: int, kind: int = socket.SOCK_DGRAM) -> tuple[int, str]:
-    """(family, numeric address) of a name: the first that the resolver gives; "" is every IPv4 address."""
+    """(family, numeric address) of a name: the resolver's first result; "" is every IPv4 address."""
     if host == "":
         return socket.AF_INET, ""
     try:
@@ -31,7 +31,7 @@ def resolve(host: str, number: int, kind: int = socket.SOCK_DGRAM) -> tuple[int,
         try:
             found = socket.getaddrinfo(host, number, type=kind)
         except OSError as error:
-            raise TransportError(f"resolve {host}: {error}; hint: an address needs no resolver") from error
+            raise TransportError(f"resolve {host}: {error}; hint: use a numeric address") from error
     family, _, _, _, address = found[0]
     return family, str(address[0])
 
@@ -46,7 +46,7 @@ def is_multicast(address: str) -> bool:
 
 
 def interface_name(index: int) -> str | None:
-    """The name of an interface of this number, None for 0."""
+    """The name of the interface with this index, None for 0."""
     index = whole(index)
     if index == 0:
         return None

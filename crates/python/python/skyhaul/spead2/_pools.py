@@ -1,7 +1,7 @@
-"""Threads and memory: what spead2's programs configure, and what of it means something here.
+"""Threads and memory: spead2's settings, and their effect here.
 
-Each reader of a stream has a thread of its own, so a `ThreadPool` starts none: its affinity is given to the readers of
-its streams. Heap memory comes from one bounded store that reuses it, so an allocator is a wish of size and no more.
+Each reader of a stream has its own thread, so a `ThreadPool` starts none: its affinity applies to the readers of its
+streams. Heap memory comes from one bounded store that reuses it, so an allocator only sets a size.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _bind(core: int) -> bool:
-    """Bind the calling thread to a core. Where that cannot be, it runs on as it did, and the log says so."""
+    """Bind the calling thread to a core. A failure is logged, and has no other effect."""
     try:
         os.sched_setaffinity(0, [core])
     except (OSError, OverflowError, ValueError) as error:
@@ -31,7 +31,7 @@ def _cores() -> str:
 
 
 def _there(cores: list[int]) -> list[int]:
-    """Those of the cores that a thread can be bound to."""
+    """The cores to which a thread can be bound."""
     before = os.sched_getaffinity(0)
     try:
         return [core for core in cores if _bind(core)]
@@ -40,30 +40,29 @@ def _there(cores: list[int]) -> list[int]:
 
 
 class ThreadPool:
-    """The cores on which the streams of a program work; those that are not there are told in the log. ValueError for no
-    threads."""
+    """The cores for the streams of a program; unavailable ones are logged. ValueError for 0 threads."""
 
     def __init__(self, threads: int = 1, affinity: Sequence[int] = ()) -> None:
         if whole(threads) < 1:
-            raise ValueError("a thread pool has at least one thread")
+            raise ValueError("a thread pool must have at least one thread")
         self._threads = whole(threads)
         self._affinity = _there([whole(core) for core in affinity])
 
     def stop(self) -> None:
-        """Nothing to stop: threads end with their streams."""
+        """No effect: threads end with their streams."""
 
     @staticmethod
     def set_affinity(core: int) -> None:
-        """Bind the calling thread to a core. A core that is not there is told in the log, and changes nothing."""
+        """Bind the calling thread to a core. An unavailable core is logged, and has no other effect."""
         _bind(whole(core))
 
 
 class MemoryAllocator:
-    """The default: memory of the stream's own store."""
+    """The default: memory of the stream's store."""
 
 
 class MmapAllocator(MemoryAllocator):
-    """Accepted; the store maps its memory itself, and takes huge pages where the system gives them."""
+    """Accepted; the store maps its memory itself, with huge pages if the system provides them."""
 
     def __init__(self, flags: int = 0, prefer_huge: bool = False) -> None:
         self._flags, self._prefer_huge = whole(flags), bool(prefer_huge)

@@ -1,4 +1,4 @@
-"""Objects with typed settings: given as keywords, readable and writable later, checked at each assignment.
+"""Objects with typed settings: keywords at construction, attributes later, checked at each assignment.
 
     class RingStreamConfig(Settings):
         heaps = setting(4, positive)          RingStreamConfig(heaps=8).heaps == 8;  heaps=0 raises ValueError
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Setting(Generic[T]):
-    """A value with what makes its default, and a check that gives the value to keep, or raises."""
+    """A setting with its default, and a check that returns the value to store, or raises."""
 
     def __init__(self, default: Callable[[], T], check: Callable[[Any], T]) -> None:
         self.default, self.check = default, check
@@ -38,7 +38,7 @@ def setting(default: T, check: Callable[[Any], T]) -> Setting[T]:
 
 
 class Settings:
-    """Base of a class with settings: all are keywords of the constructor, and no others."""
+    """Base of a class with settings, which are the keywords of its constructor."""
 
     def __init__(self, **given: Any) -> None:
         for name, one in vars(type(self)).items():
@@ -54,7 +54,7 @@ def whole(value: Any) -> int:
 
 
 def unsigned(value: Any) -> int:
-    """A whole number from 0; a negative one is a TypeError, as for an unsigned parameter of a C function."""
+    """A whole number from 0; TypeError for a negative one, as with an unsigned parameter in C."""
     number = operator.index(value)
     if number < 0:
         raise TypeError(f"must not be negative: {number}")
@@ -70,17 +70,17 @@ def positive(value: Any) -> int:
 
 
 def flag(value: Any) -> bool:
-    """True or False and nothing that is like it."""
+    """True or False; TypeError for anything else."""
     if not isinstance(value, bool):
         raise TypeError(f"must be True or False, not {value!r}")
     return value
 
 
 def rate(value: Any) -> float:
-    """Bytes a second, 0 for no limit."""
+    """Bytes per second, 0 for no limit."""
     number = float(value)
     if not 0.0 <= number < float("inf"):
-        raise ValueError(f"a rate is a finite number from 0 on, not {number}")
+        raise ValueError(f"a rate must be a finite number from 0 on, not {number}")
     return number
 
 
@@ -89,6 +89,6 @@ def endpoints(value: Any) -> list[tuple[str, int]]:
     out = []
     for host, port in value:
         if not isinstance(host, str) or not 0 <= operator.index(port) <= 65535:
-            raise TypeError(f"an endpoint is (host, port), not {(host, port)!r}")
+            raise TypeError(f"an endpoint must be (host, port), not {(host, port)!r}")
         out.append((host, operator.index(port)))
     return out

@@ -1,4 +1,4 @@
-"""Help for callbacks compiled by numba."""
+"""Helpers for callbacks compiled by numba."""
 
 from typing import Any
 

@@ -1,19 +1,18 @@
-//! Receivers with a share of a processor: what a real link at a higher rate would show.
+//! Receivers with a share of a processor, which corresponds to a real link at a higher rate.
 //!
 //! ```text
-//!   CPU 0   our sender, at a fixed rate  ──▶  port  ──▶  a receiver: a program of its own   CPU 1, a share of it
-//!                                              └ what the kernel dropped there: lossless or not
+//!   CPU 0   our sender, at a fixed rate  ──▶  port  ──▶  a receiver: a separate program     CPU 1, a share of it
+//!                                              └ datagrams dropped there by the kernel
 //! ```
 //!
-//! A loopback ends before a good receiver does, so what is compared there is the sender. With half a processor the
-//! receiver ends first, and at the same point of its own work as a whole one would at about twice the rate. Each trial starts
-//! the receiver anew, lets it take a little so that its memory is there, limits it, and sends at one rate. The highest
-//! rate at which nothing is lost is found by doubling and bisection ([`Search`]) and must hold three times. Candidates
-//! take turns in each round and are all judged alike: by the drops that the kernel counts at their port. One that
-//! writes our report must have all heaps in it, too.
+//! On a loopback the sender, not a good receiver, limits the rate. With half a processor the receiver is the limit, under
+//! the same conditions as with a whole one at about twice the rate. Each trial starts the receiver again, sends a little
+//! so that its memory is touched, limits it, and sends at one rate. The highest rate without loss is found by doubling
+//! and bisection ([`Search`]) and must be confirmed three times. Candidates alternate in each round and are all judged by
+//! the drops that the kernel counts at their port. One that writes our report must also report all heaps.
 //!
-//! Limits: what waits in the socket's buffer is not lost yet, so a rate may be found that is too high by the buffer
-//! over the time of a trial; the same for all candidates, and small in trials of 2 s and longer.
+//! Limits: packets in the socket's buffer are not lost yet, so the rate may be too high by the buffer divided by the time
+//! of a trial; this is the same for all candidates, and small in trials of 2 s and longer.
 //!
 //! [`Search`]: skyhaul_core::control::Search
 
@@ -37,7 +36,7 @@ use trial::trial;
 /// Bits per second that a first search begins with.
 const START: u64 = 1_000_000_000;
 
-/// What is known of one candidate with packets of one size.
+/// Results so far of one candidate with packets of one size.
 struct Row<'a> {
     candidate: &'a Candidate,
     packet: usize,
@@ -46,12 +45,12 @@ struct Row<'a> {
     trials: Vec<Trial>,
 }
 
-/// Measure all candidates with all packets. `progress` is told what is going on.
+/// Measure all candidates with all packet sizes. `progress` receives status messages.
 ///
 /// # Errors
-/// A candidate that does not start or listen; what the system refuses: the limit, processors, sockets.
+/// If a candidate does not start or listen, or the system refuses the limit, processors or sockets.
 pub fn run(options: &LimitedOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<LimitedRow>> {
-    // Refused before anything runs, and known even where nothing was measured.
+    // An error here comes before anything runs, and the description is known even without results.
     let how = Limit::new(options.share, options.cpus.1)?.describe();
     let mut rows: Vec<Row<'_>> = options.packets.iter().flat_map(|&packet| all(options, packet)).collect();
     'rounds: for round in 1..=options.rounds.max(1) {
@@ -79,7 +78,7 @@ fn all(options: &LimitedOptions, packet: usize) -> impl Iterator<Item = Row<'_>>
     options.candidates.iter().map(row)
 }
 
-/// One round of one candidate; `false`: stopped, and this round says nothing.
+/// One round of one candidate; `false`: stopped, and the round is discarded.
 fn measure(options: &LimitedOptions, row: &mut Row<'_>, tell: &mut dyn FnMut(&str)) -> io::Result<bool> {
     let mut one = |rate: u64, what: &str| {
         tell(&format!("{what} {:.2} Gb/s", rate as f64 / 1e9));
@@ -89,7 +88,7 @@ fn measure(options: &LimitedOptions, row: &mut Row<'_>, tell: &mut dyn FnMut(&st
         options.stop.unless_set(trial(options, row.candidate, row.packet, rate))
     };
     let Some(at_rate) = one(options.rate, "CPU at")? else { return Ok(false) };
-    // What was found before is near what will be found now.
+    // Start near the last result.
     let start = row.found.last().map_or(START, |found| found.bits);
     let mut trials = Vec::new();
     let found = highest(start.max(START), |rate| {

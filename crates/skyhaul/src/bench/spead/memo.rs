@@ -1,4 +1,4 @@
-//! Which pairs are measured, in which order, and what comes out.
+//! The experiments, and their results.
 
 use super::limited::{self, LimitedOptions, LimitedRow};
 use super::options::{PairOptions, Receiving};
@@ -63,7 +63,7 @@ impl Setting {
 /// Which experiments to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Experiments {
-    /// What the link can do: table 1.
+    /// The capacity of the link: table 1.
     pub link: bool,
     /// Senders alone: table 2.
     pub light: bool,
@@ -84,26 +84,26 @@ pub struct MemoOptions {
     pub heap_bytes: usize,
     /// Length of one run.
     pub time: Duration,
-    /// How often each run is repeated.
+    /// Number of rounds.
     pub rounds: usize,
     /// Pairs in `pairs` and `scaling`.
     pub pairs: usize,
-    /// Bits per second of each sender; empty: eight steps up to what one can do.
+    /// Bits per second of each sender; empty: eight steps up to the rate of a single sender.
     pub rates: Vec<u64>,
     /// Addresses to receive on; pairs take turns.
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
-    /// Limited receivers to compare, too.
+    /// Limited receivers to compare as well.
     pub limited: Option<LimitedOptions>,
-    /// Ends it early: the report then holds what was measured until then.
+    /// Ends it early; the report then has the results until then.
     pub stop: Stop,
 }
 
 /// One way in one setting.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cell {
-    /// How heaps travelled.
+    /// The transport.
     pub way: Way,
     /// Packets and buffers.
     pub setting: Setting,
@@ -164,7 +164,7 @@ pub struct MemoReport {
 /// Run the experiments. `progress` receives status messages.
 ///
 /// # Errors
-/// The system refuses sockets, memory or namespaces.
+/// If the system refuses sockets, memory or namespaces.
 pub fn run(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<MemoReport> {
     let mut report = MemoReport {
         version: VERSION,
@@ -219,11 +219,11 @@ fn describe(address: &IpAddr) -> String {
     format!("{name} ({address})")
 }
 
-/// Largest SPEAD packet that goes to the first address in one piece.
+/// Largest SPEAD packet to the first address without fragmentation.
 fn largest_packet(options: &MemoOptions) -> usize {
     let networks = options.networks.clone();
     let address = options.addresses.first().copied();
-    // A thread of its own, since one that has entered a network namespace stays there.
+    // On a separate thread, because a thread that has entered a network namespace stays there.
     let ask = move || -> io::Result<usize> {
         if let Some((sender, _)) = &networks {
             enter_network(sender)?;
@@ -232,7 +232,7 @@ fn largest_packet(options: &MemoOptions) -> usize {
         largest_datagram(&Endpoint::udp(SocketAddr::new(address, 9)))
     };
     let bytes = std::thread::spawn(ask).join().ok().and_then(Result::ok).unwrap_or(DEFAULT_PACKET);
-    // SPEAD packets are cut to multiples of 8.
+    // SPEAD packets are rounded down to multiples of 8.
     (bytes / 8 * 8).max(DEFAULT_PACKET)
 }
 
@@ -260,7 +260,7 @@ fn once(pair: &PairOptions) -> io::Result<Option<Figures>> {
     pair.stop.unless_set(measure(pair))
 }
 
-/// All `ways` in all `settings`, taking turns in each round.
+/// All `ways` in all `settings`, alternating in each round.
 fn table(
     options: &MemoOptions,
     receiving: Receiving,
@@ -296,7 +296,7 @@ fn table(
     Ok(cells.into_iter().filter(|(.., runs)| !runs.is_empty()).map(cell).collect())
 }
 
-/// The rounds of one setting, or as many as there were until it was stopped; `None`: none.
+/// The rounds of one setting, or those until it was stopped; `None`: none.
 fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io::Result<Option<Figures>> {
     let mut runs = Vec::new();
     for round in 1..=rounds {
@@ -307,7 +307,7 @@ fn repeat(pair: &PairOptions, rounds: usize, tell: &mut dyn FnMut(usize)) -> io:
     Ok(if runs.is_empty() { None } else { Some(Figures::merge(&runs)) })
 }
 
-/// Each count of pairs at each rate.
+/// Each number of pairs at each rate.
 fn points(
     options: &MemoOptions,
     counts: &[usize],
@@ -327,7 +327,7 @@ fn points(
     Ok(points)
 }
 
-/// Eight rates up to rate of a single sender alone; none when it was stopped.
+/// Eight rates up to that of a single sender; none if it was stopped.
 fn steps(options: &MemoOptions, progress: &mut dyn FnMut(&str)) -> io::Result<Vec<u64>> {
     progress("rate of a single sender");
     let alone = PairOptions { receiving: Receiving::Light, ..pair_options(options, Setting::MtuBuffers, 1) };
@@ -346,7 +346,7 @@ impl Point {
 }
 
 impl Figures {
-    /// The figures of several runs in one.
+    /// Combine the figures of several runs.
     #[must_use]
     pub fn merge(runs: &[Figures]) -> Figures {
         let of = |value: fn(&Figures) -> Spread| Spread::of(runs.iter().map(|run| value(run).median));

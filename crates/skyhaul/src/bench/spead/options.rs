@@ -1,4 +1,4 @@
-//! Which pairs are measured, and how.
+//! Options of a run of pairs.
 
 use super::way::Way;
 use crate::bench::Stop;
@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What stands at the receiving end.
+/// The kind of receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Receiving {
     /// Loops without SPEAD at both ends.
     Bare,
-    /// Nothing for UDP, a loop that throws away for TCP.
+    /// None for UDP, a loop that discards for TCP.
     Light,
     /// A receiving stream.
     Spead,
@@ -34,9 +34,9 @@ impl Receiving {
 pub struct PairOptions {
     /// How many pairs.
     pub pairs: usize,
-    /// How heaps travel.
+    /// The transport.
     pub way: Way,
-    /// What receives them.
+    /// The kind of receiver.
     pub receiving: Receiving,
     /// Bytes of a packet.
     pub packet: usize,
@@ -52,6 +52,6 @@ pub struct PairOptions {
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
     pub networks: Option<(String, String)>,
-    /// Ends it early; no figure of it then means anything.
+    /// Ends it early; its figures are then meaningless.
     pub stop: Stop,
 }

@@ -1,4 +1,4 @@
-//! Pairs of one sender and one receiver, started together, and what they did.
+//! Runs pairs of one sender and one receiver, started together.
 
 use super::options::{PairOptions, Receiving};
 use super::receiver::{Received, WRITE, start_receiver};
@@ -18,10 +18,10 @@ use std::sync::{Arc, Barrier, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What all pairs did together.
+/// Results of all pairs together.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// Bits per second sent: bytes of all senders by the time until the last had finished.
+    /// Bits per second sent: bytes of all senders divided by the time until the last had finished.
     pub sent: Spread,
     /// Bits per second of the heaps that were received complete.
     pub effective: Spread,
@@ -35,7 +35,7 @@ pub struct Figures {
     pub send_cpu: Spread,
     /// CPU seconds of the receivers for 10⁹ bytes sent.
     pub receive_cpu: Spread,
-    /// How packets were given to the kernel.
+    /// How packets were passed to the kernel.
     pub how: String,
 }
 
@@ -48,8 +48,8 @@ struct Sent {
     ended: Instant,
 }
 
-/// The streams that send, for whoever must cancel what they are at. They end with their threads: a connection that stays
-/// open is one that a receiver still reads.
+/// The sending streams, so that they can be cancelled. They end with their threads, because a receiver reads an open
+/// connection.
 type Live = Arc<Mutex<Vec<Weak<Sender>>>>;
 
 impl Sent {
@@ -61,7 +61,7 @@ impl Sent {
 /// Run all pairs once.
 ///
 /// # Errors
-/// The system refuses sockets, memory or namespaces.
+/// If the system refuses sockets, memory or namespaces.
 pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     let process = thread::process_cpu_time();
     let mut receivers = Vec::new();
@@ -97,7 +97,7 @@ pub fn measure(options: &PairOptions) -> io::Result<Figures> {
     Ok(account(options, &sent, received, wall, all))
 }
 
-/// Wait until all have sent. A heap that would take long does not delay a requested end.
+/// Wait until all have sent. A long heap does not delay a requested end.
 fn wait_for<T>(senders: &[JoinHandle<T>], stop: &Stop, live: &Live) {
     while senders.iter().any(|sender| !sender.is_finished()) {
         std::thread::sleep(Duration::from_millis(5));
@@ -132,7 +132,7 @@ fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) ->
     let prepared = options.networks.as_ref().map_or(Ok(()), |(name, _)| enter_network(name)).and_then(|()| {
         if options.receiving == Receiving::Bare { Ok(None) } else { stream_to(options, to).map(Some) }
     });
-    // Whatever happened, the others are not kept waiting.
+    // After a failure too, so that the others do not wait.
     start.wait();
     let mut sent = match prepared? {
         Some(stream) => {
@@ -162,7 +162,7 @@ fn stream_to(options: &PairOptions, to: &Endpoint) -> io::Result<Sender> {
 fn send_heaps(options: &PairOptions, stream: &Sender) -> io::Result<Sent> {
     let mut heap = Heap::new(Flavour::SPEAD_64_48);
     heap.add_item(0x1000, vec![1; options.heap_bytes]).map_err(io::Error::other)?;
-    // As much at a time as takes about a tenth of the run at 1 Gb/s, so that runs end in time.
+    // About a tenth of the run at 1 Gb/s at a time, so that runs end in time.
     let group = ((1 << 20) / options.heap_bytes.max(1)).clamp(1, 256);
     let heaps = vec![(&heap, HeapOptions::default()); group];
     let begun = Instant::now();
@@ -177,7 +177,7 @@ fn send_heaps(options: &PairOptions, stream: &Sender) -> io::Result<Sent> {
     Ok(sent)
 }
 
-/// Bytes without meaning, as fast as they go.
+/// Dummy bytes, as fast as possible.
 fn send_bare(options: &PairOptions, to: &Endpoint) -> io::Result<Sent> {
     let begun = Instant::now();
     let mut sent = Sent::nothing();

@@ -1,4 +1,4 @@
-//! The receiving ends of pairs: streams, bare loops, and ports where nobody reads.
+//! The receiving ends of pairs: streams, bare loops, and ports that are not read.
 
 use super::options::{PairOptions, Receiving};
 use super::way::Way;
@@ -17,7 +17,7 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a bare TCP loop gives to a call, bytes.
+/// Bytes per call of a bare TCP loop.
 pub(super) const WRITE: usize = 256 << 10;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,10 +34,10 @@ pub(super) struct Ready {
     pub(super) senders: mpsc::Sender<()>,
 }
 
-/// How long a receiver waits for what may still be on its way.
+/// How long a receiver waits for packets in flight.
 pub(super) const SILENCE: Duration = Duration::from_millis(300);
 
-/// Heaps' memory of a receiver, at least this many heaps.
+/// Memory of a receiver, as a minimum number of heaps.
 pub(super) const HEAPS: u64 = 64;
 
 /// Where pair `number` listens.
@@ -48,7 +48,7 @@ pub(super) fn endpoint(options: &PairOptions, number: usize) -> Endpoint {
     Endpoint { rcvbuf: buffer, sndbuf: buffer, ..Endpoint::new(transport, SocketAddr::new(address, 0)) }
 }
 
-/// Begin to receive, in a thread that is in the receivers' network namespace.
+/// Start receiving, in a thread in the receivers' network namespace.
 pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result<Ready> {
     let (tell, told) = mpsc::channel();
     let (senders, finished) = mpsc::channel();
@@ -67,7 +67,7 @@ pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result
     })?;
     match told.recv() {
         Ok(at) => Ok(Ready { at, thread, senders }),
-        // It ended before it was ready: its error says why.
+        // It ended before it was ready: its error tells why.
         Err(_) => match join(thread)? {
             Err(error) => Err(error),
             Ok(_) => Err(io::Error::other("a receiver ended before it started")),
@@ -82,7 +82,7 @@ impl Ready {
     }
 }
 
-/// A real stream; counts the heaps that come whole.
+/// A real stream; counts the complete heaps.
 pub(super) fn receive_heaps(
     options: &PairOptions,
     at: &Endpoint,
@@ -108,7 +108,7 @@ pub(super) fn receive_heaps(
     let _ = tell.send(at.at(local));
     let mut received = Received::default();
     loop {
-        // Where nothing was sent, no silence ends it.
+        // If nothing was sent, the idle timeout does not apply.
         if options.stop.is_set() && finished.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
             stream.stop();
         }
@@ -128,7 +128,7 @@ pub(super) fn udp_options(at: &Endpoint) -> UdpOptions {
     UdpOptions { tier: Tier::Stage, buffer, timestamps: false, ..UdpOptions::default() }
 }
 
-/// Take datagrams and throw them away.
+/// Receive datagrams and discard them.
 pub(super) fn receive_bare(
     stop: &Stop,
     at: &Endpoint,
@@ -145,7 +145,7 @@ pub(super) fn receive_bare(
     Ok(Received::default())
 }
 
-/// A port that nobody reads: the kernel discards what does not fit into the buffer.
+/// A port that is not read: the kernel drops datagrams when the buffer is full.
 pub(super) fn receive_nothing(
     at: &Endpoint,
     tell: &mpsc::Sender<Endpoint>,
@@ -153,7 +153,7 @@ pub(super) fn receive_nothing(
 ) -> io::Result<Received> {
     let socket = UdpSocket::bind(at.address)?;
     let _ = tell.send(at.at(socket.local_addr()?));
-    // Nothing is ever said; the other end goes when all have sent.
+    // No message is sent; the channel closes when all have sent.
     let _ = finished.recv();
     Ok(Received::default())
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub enum Way {
     /// Packets as datagrams.
     Udp,
-    /// Packets one behind the other in a TCP connection.
+    /// Consecutive packets in a TCP connection.
     Tcp,
     /// Each heap one packet in a TCP connection.
     TcpHeaps,

@@ -1,6 +1,6 @@
-//! Who is let in: from what was learned of a stranger to its streams, and from a stream that gives way to its account.
+//! Admission in an engine: from a learned format to streams, and from a replaced stream to its account.
 //!
-//! Apart from the way of the trains, which never comes here. The rules are in [`admission`](crate::receive::admission).
+//! Not on the path of the trains. The rules are in [`admission`](crate::receive::admission).
 
 use super::Engine;
 use crate::receive::Sink;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl<K: Sink> Engine<K> {
-    /// Strangers beyond the limits of their table go.
+    /// Forget unknown senders beyond the limits of their table.
     pub(super) fn relieve(&mut self, now: Nanos) {
         let gone = self.strangers.relieve();
         if gone.crowded > 0 {
@@ -27,7 +27,7 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// A sender's format is known, or known to be none. Its stream, if it has a place.
+    /// A sender's format is known, or it has none. Returns its stream, if it gets a place.
     pub(super) fn conclude(&mut self, sender: SocketAddr, format: Conclusion, now: Nanos) -> Option<Route> {
         let format = match format.and_then(|format| self.admissible(format)) {
             Ok(format) => format,
@@ -41,7 +41,7 @@ impl<K: Sink> Engine<K> {
             }
         };
         if !self.has_place(sender, now) {
-            // Who waits for memory alone is not refused.
+            // A sender that only waits for memory is not rejected.
             if self.strangers.wait(sender, format, now) && self.senders.len() >= self.options.max_streams {
                 self.places.refused(1, now);
             }
@@ -72,7 +72,7 @@ impl<K: Sink> Engine<K> {
         Some(route)
     }
 
-    /// Only streams that may be sent here; without tables for heaps and events, of frames.
+    /// Reject formats that are not allowed; without tables for heaps and events, all but frames.
     fn admissible(&self, format: StreamFormat) -> Conclusion {
         match format.geometry() {
             Err(Reject::NotFrames) if self.tables.are_open() => {}
@@ -82,11 +82,11 @@ impl<K: Sink> Engine<K> {
         Ok(format)
     }
 
-    /// Whether there is a place among the streams for `sender`: one that is free, or that of the poorest.
+    /// Whether there is a place for `sender`: a free one, or that of the poorest stream.
     fn has_place(&mut self, sender: SocketAddr, now: Nanos) -> bool {
         let Claim { rate, full, plenty, .. } = self.strangers.claim(sender, now);
         if !full && !self.places.has_memory(rate, self.pool.free()) {
-            // Its packets are held as long as that can be.
+            // Its packets are held as long as possible.
             return false;
         }
         if self.senders.len() < self.options.max_streams {
@@ -113,7 +113,7 @@ impl<K: Sink> Engine<K> {
         }
     }
 
-    /// Packets a second of a sender.
+    /// Packets per second of a sender.
     fn rate(&self, route: Route, now: Nanos) -> f64 {
         if let Route::Keyed(at) = route {
             return self.tables.rate(at, now);
@@ -121,7 +121,7 @@ impl<K: Sink> Engine<K> {
         self.streams_of(route).into_iter().map(|at| self.streams[at].rate(now)).sum()
     }
 
-    /// A stream gives way: what it has is handed on, and its account is kept.
+    /// Replace a stream: its data are delivered, and its account is kept.
     fn end_sender(&mut self, sender: SocketAddr, newcomer: SocketAddr, now: Nanos) {
         let Some(route) = self.senders.remove(&sender) else { return };
         self.recent = None;
@@ -158,7 +158,7 @@ impl<K: Sink> Engine<K> {
         let mut streams = Vec::new();
         let network = format.network_bytes;
         for thread in &format.threads {
-            // The sequence number counts packets of all threads: only the time orders those of one.
+            // The sequence number counts packets of all threads; within one thread, only the time gives the order.
             let alone = StreamFormat { threads: vec![thread.clone()], place: Place::Time, ..format.clone() };
             streams.push((thread.id, self.begin_stream(sender, alone, begin)?));
         }

@@ -1,93 +1,93 @@
-//! What a receiving stream is told before it begins: every limit, every end.
+//! Configuration of a receiving stream: all limits and end conditions.
 
 use crate::receive::allow::Allow;
 use skyhaul_core::assembly::KeyedConfig;
 use skyhaul_io::memory::heap::HeapMemory;
 use std::time::Duration;
 
-/// What makes two heaps with one counter the same heap.
+/// What identifies a heap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyedBy {
     /// The counter alone: packets of one heap may come from several addresses.
     #[default]
     Counter,
-    /// The sender's address and the counter: senders need not divide the counters among them.
+    /// The sender's address and the counter: senders may use the same counters.
     SenderAndCounter,
 }
 
-/// What a stop item (stream control 2) does.
+/// Effect of a stop item (stream control 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StopRule {
-    /// Nothing: its heap is handed on as any other.
+    /// None: its heap is delivered like any other.
     Never,
-    /// The first one ends the stream, whoever sent it. Its heap is not handed on.
+    /// The first one, from any sender, ends the stream. Its heap is not delivered.
     #[default]
     First,
-    /// The stream ends when so many different senders have sent one. Their heaps are not handed on.
+    /// The stream ends when this number of different senders have sent one. Their heaps are not delivered.
     All(usize),
 }
 
-/// What a reader does when the ring has no room, or the memory no block.
+/// What a reader does when the ring is full, or memory runs out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Full {
-    /// Wait where the sender can be held back (TCP, bytes, captures, in-process queues), refuse where it cannot (UDP).
+    /// Wait if the sender can be held back (TCP, bytes, captures, in-process queues), drop if it cannot (UDP).
     #[default]
     Auto,
-    /// Read nothing more until there is room: what a socket's buffer cannot hold meanwhile is lost by the kernel.
+    /// Read nothing more until there is room: the kernel drops what a socket's buffer cannot hold meanwhile.
     Wait,
     /// Drop the heap, and count it.
     Refuse,
 }
 
-/// Every limit of a stream. Nothing of it changes once the stream is made.
+/// All limits of a stream, fixed when the stream is made.
 #[derive(Clone, Debug)]
 pub struct StreamConfig {
-    /// Window, substreams, order, unsized heaps, largest heap, the time a heap may take, what is remembered of
-    /// finished ones. The largest heap is never larger than the memory.
+    /// Window, substreams, order, unsized heaps, largest heap, heap timeout, and memory of finished heaps. The largest
+    /// heap is limited to the memory.
     pub heaps: KeyedConfig,
     /// What identifies a heap.
     pub key: KeyedBy,
     /// What a stop item does.
     pub stop: StopRule,
-    /// Without a packet for so long (after the first), the stream ends. Packets that are refused do not count.
+    /// The stream ends after this time without a packet (after the first). Rejected packets do not count.
     pub idle_timeout: Option<Duration>,
-    /// So long after its start the stream ends.
+    /// The stream ends this long after its start.
     pub deadline: Option<Duration>,
-    /// The stream ends after so many heaps were handed on.
+    /// The stream ends after it has delivered this many heaps.
     pub heap_limit: Option<u64>,
-    /// The stream ends after at least so many bytes of heaps were handed on.
+    /// The stream ends after it has delivered at least this many bytes of heaps.
     pub byte_limit: Option<u64>,
-    /// Heaps with a smaller counter are refused.
+    /// Heaps with a smaller counter are rejected.
     pub start_at: Option<u64>,
-    /// Hand on incomplete heaps too: what is missing is told, and zero.
+    /// Deliver incomplete heaps too; missing ranges are listed, and zero.
     pub incomplete: bool,
-    /// Heaps that wait for the user, at most.
+    /// Maximum number of heaps queued for the user.
     pub ring: usize,
-    /// What happens when more would wait.
+    /// What happens when the ring is full.
     pub full: Full,
-    /// Bytes of finished heaps that a reader which waits while its source cannot (UDP, with [`Full::Wait`]) holds before it
-    /// stops reading: what comes meanwhile would be lost, and with it perhaps the stop item. At most 1024 heaps; 0: none.
+    /// Bytes of finished heaps that a reader with [`Full::Wait`] holds before it stops reading, if its source cannot wait
+    /// (UDP): packets that arrive meanwhile would be lost, perhaps including the stop item. At most 1024 heaps; 0: none.
     pub overflow: u64,
-    /// Where heaps lie. Several streams may share one.
+    /// Memory for heaps. Several streams may share one.
     pub memory: HeapMemory,
-    /// Bytes of the memory that are [kept ahead](HeapMemory::keep_ahead) once a reader is added that cannot wait (UDP). To
-    /// be sure of the first packets at any rate, call [`HeapMemory::wait_ahead`] before data flow.
+    /// Bytes of the memory that are [kept ahead](HeapMemory::keep_ahead) once a reader is added that cannot wait (UDP).
+    /// To avoid loss of the first packets at any rate, call [`HeapMemory::wait_ahead`] before data flow.
     pub ahead: u64,
-    /// Who may send.
+    /// Allowed senders.
     pub allow: Allow,
-    /// Most senders told apart.
+    /// Maximum number of senders distinguished.
     pub senders: usize,
     /// Processors for the readers' threads, in turn; empty leaves it to the system.
     pub cpus: Vec<usize>,
-    /// For threads, errors and statistics.
+    /// Name for threads, errors and statistics.
     pub name: String,
     /// Readers wait for [`start`](super::Stream::start); otherwise each begins as it is added.
     pub explicit_start: bool,
 }
 
 impl Default for StreamConfig {
-    /// Window 16, 1 s for a heap, the first stop item ends, complete heaps only, 4096 may wait, memory of its own (a
-    /// quarter of the machine's, at most 4 GiB), 64 MiB of it ahead.
+    /// Window 16, heap timeout 1 s, ends at the first stop item, complete heaps only, 4096 queued heaps, separate memory
+    /// (a quarter of the machine's, at most 4 GiB), 64 MiB of it ahead.
     fn default() -> Self {
         Self {
             heaps: KeyedConfig::default(),
@@ -113,17 +113,17 @@ impl Default for StreamConfig {
     }
 }
 
-/// How TCP connections are taken.
+/// Options of TCP readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpReaderOptions {
-    /// Accept so many connections, then no more; the reader ends when they are closed. `None`: any number at any time.
+    /// Accept this many connections; the reader ends when they are closed. `None`: any number at any time.
     pub connections: Option<u64>,
-    /// The reader ends when the last connection that is open closes, in whatever way. Otherwise it goes on listening.
+    /// The reader ends when the last open connection closes for any reason. Otherwise it continues to listen.
     pub end_with_last: bool,
-    /// A silent connection is asked for a sign of life after this long, and given up after twice as long.
+    /// A silent connection is probed after this time, and closed after twice this time without response.
     pub keepalive: Duration,
-    /// Most connections at a time; more are closed at once, and counted. Never more than three quarters of the file
-    /// descriptors that the process may have.
+    /// Maximum number of connections at a time; more are closed at once, and counted. Limited to three quarters of the
+    /// process's file descriptors.
     pub at_once: usize,
 }
 

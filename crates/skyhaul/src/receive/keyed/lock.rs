@@ -1,4 +1,4 @@
-//! The stream's lock as a reader holds it: taken when it is first needed, let go whenever the reader waits.
+//! The stream's lock as held by a reader: taken when first needed, released whenever the reader waits.
 
 use super::own::{GRACE, Reader};
 use super::run::{Refused, Run, Sender};
@@ -11,10 +11,10 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A reader waits no longer than this for memory that does not come: heaps under construction may hold all of it.
+/// Maximum wait of a reader for memory, because heaps under construction may hold all of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After a wait for a user that was in vain, the next one, where too little waits for the user, is at least so far away.
+/// Minimum time from an unsuccessful wait for the user to the next one, if too little is queued for the user.
 const VAIN: Nanos = Nanos(50_000_000);
 
 /// A reader waits for memory until this is dropped.
@@ -37,8 +37,8 @@ impl Drop for MemoryWait<'_> {
 pub(crate) struct TableLock<'a, S: Store> {
     core: &'a StreamState<S>,
     table: Option<MutexGuard<'a, Table<S>>>,
-    /// Other readers want it too. Where there is only one, it keeps the lock while it looks: even a lock that nobody else
-    /// wants waits until what was copied past the cache is in memory.
+    /// Other readers use the lock too. A single reader keeps it during a batch: even an uncontended lock waits until the
+    /// bytes copied past the cache are in memory.
     pub(crate) shared: bool,
 }
 
@@ -52,7 +52,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         self.table.get_or_insert_with(|| self.core.table())
     }
 
-    /// Take what is finished, and let the table go.
+    /// Take the finished objects, and release the table.
     #[inline]
     pub(crate) fn finish(&mut self, me: &mut Reader<S::Out>) {
         if let Some(table) = self.table.take() {
@@ -60,7 +60,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         }
     }
 
-    /// Place a part; where the reader may wait, wait for memory.
+    /// Place a part; if the reader may wait, wait for memory.
     #[inline]
     pub(crate) fn part(
         &mut self,
@@ -73,7 +73,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         self.run(me, head, at, Run::one(bytes), sender).map(|_| ()).map_err(|refused| refused.why)
     }
 
-    /// Place a run; returns how many of its packets are. Where the reader may wait, wait for memory.
+    /// Place a run; returns the number of packets placed. If the reader may wait, wait for memory.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -100,9 +100,9 @@ impl<'a, S: Store> TableLock<'a, S> {
         }
     }
 
-    /// Whether a user who runs for a moment may give enough memory back. Where what waits for it is too little, heaps under
-    /// construction may hold the rest, of a sender who announces more than comes: that is tried now and then only, or
-    /// every packet of such a sender would cost the others a wait.
+    /// Whether the user could release enough memory. If too little is queued, heaps under construction may hold the rest,
+    /// for example of a sender that announces more than it sends. Then a wait is tried only now and then, or every packet
+    /// of such a sender would delay the others.
     fn may_help_to_wait(&self, me: &Reader<S::Out>, head: &HeadOf<'_, S>, run: Run<'_>) -> bool {
         let needed = head.placement(0).size.unwrap_or(run.length());
         let usual = me.counts.heap_bytes / me.counts.heaps.max(1);
@@ -110,7 +110,7 @@ impl<'a, S: Store> TableLock<'a, S> {
         me.grace && (waiting >= needed || me.now >= me.vain_until)
     }
 
-    /// Hand on what is finished, and try again until the user has given memory back.
+    /// Deliver what is finished, and retry until the user has released memory.
     #[cold]
     fn with_patience(
         &mut self,

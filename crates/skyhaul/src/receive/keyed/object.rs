@@ -1,4 +1,4 @@
-//! A received object (heap, event), and what it is while its packets come.
+//! A received object (heap, event), and its state under construction.
 
 use skyhaul_core::assembly::{Cause, Retired};
 use skyhaul_core::placement::Nanos;
@@ -7,27 +7,27 @@ use skyhaul_io::memory::heap::HeapBytes;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// An object as it came: payload, and what is known about it.
+/// A received object: payload and properties.
 pub struct Object<W: Keyed> {
     /// Its number: heap counter, tick.
     pub number: u64,
-    /// Which source it is of, where its packets say that: the data id of an event. Otherwise 0.
+    /// Its source, if its packets state it: the data id of an event. Otherwise 0.
     pub source: u16,
-    /// Who sent its first packet.
+    /// Sender of its first packet.
     pub sender: SocketAddr,
-    /// Whether nothing is missing. An object that never told its size is complete if there is no hole in it.
+    /// Whether nothing is missing. An object of unknown size is complete if it has no gap.
     pub complete: bool,
-    /// Bytes of the payload that did not come, ascending and disjoint. They are zero.
+    /// Missing bytes of the payload, ascending and disjoint. They are zero.
     pub missing: Vec<Range<u64>>,
-    /// Bytes that came.
+    /// Bytes received.
     pub received: u64,
-    /// Bytes of the payload, if a packet told.
+    /// Size of the payload in bytes, if a packet stated it.
     pub size: Option<u64>,
-    /// When its first packet came: nanoseconds since 1970 by this host's clock.
+    /// Arrival of its first packet: nanoseconds since 1970 by this host's clock.
     pub first: Nanos,
-    /// When its last packet came.
+    /// Arrival of its last packet.
     pub last: Nanos,
-    /// Why it was handed on.
+    /// Why it was delivered.
     pub cause: Cause,
     pub(crate) kept: W::Kept,
     payload: HeapBytes,
@@ -47,19 +47,19 @@ impl<W: Keyed> std::fmt::Debug for Object<W> {
 }
 
 impl<W: Keyed> Object<W> {
-    /// The payload: as long as the object's size, or up to the last byte that came.
+    /// The payload: of the object's size, or up to the last byte received.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// The payload's memory, to be kept beyond the object.
+    /// The payload's memory, independent of the object.
     #[must_use]
     pub fn into_payload(self) -> HeapBytes {
         self.payload
     }
 
-    /// Missing bytes become zero: what stands there is of another object.
+    /// Set missing bytes to zero: they may contain data of another object.
     pub(crate) fn blank(&mut self) {
         for hole in &self.missing {
             let (start, end) = (hole.start as usize, hole.end as usize);
@@ -97,6 +97,6 @@ pub(crate) struct Live<W: Keyed> {
     pub(crate) bytes: HeapBytes,
     pub(crate) kept: W::Kept,
     pub(crate) sender: SocketAddr,
-    /// Which reader had its first packet.
+    /// The reader of its first packet.
     pub(crate) reader: usize,
 }

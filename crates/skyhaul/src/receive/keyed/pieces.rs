@@ -1,11 +1,11 @@
-//! TCP readers: packets of any length out of any number of connections.
+//! TCP readers: packets of any length from any number of connections.
 //!
-//! A long packet that is a whole heap gets the heap's memory when its head is there, and the socket is read straight into
-//! it; the stream's lock is taken twice for such a heap, whatever its length. Everything else goes the way of all packets,
+//! A long packet that is a whole heap gets the heap's memory when its head has arrived, and the socket is read directly
+//! into it; the stream's lock is taken twice for such a heap, regardless of its length. All other packets are placed
 //! piece by piece.
 //!
-//! Where there is no memory, the connection that wants it waits, and no other: its bytes stay with its sender. Whoever
-//! holds memory and does not go on loses it ([`Growing::is_stuck`]).
+//! If there is no memory, only the connection that needs it waits, and its sender is held back by TCP. A heap that holds
+//! memory without progress is given up ([`Growing::is_stuck`]).
 
 mod heads;
 mod states;
@@ -32,15 +32,15 @@ use std::time::Duration;
 /// TCP connections as a reader.
 pub(crate) struct Pieces<S: Store> {
     source: PieceSource,
-    /// Ends when no connection is left, though more could come.
+    /// Ends when no connection is left, although more could be accepted.
     end_with_last: bool,
-    /// Looks in a row that found no connection after there had been one.
+    /// Consecutive polls without a connection, after there had been one.
     alone: u32,
     seen: bool,
     states: States<S::Block>,
-    /// A heap of which nothing came for so long is given up.
+    /// A heap without data for this long is given up.
     patience: Option<Nanos>,
-    /// When the last look ended.
+    /// When the last poll ended.
     looked: Nanos,
 }
 
@@ -66,7 +66,7 @@ impl<S: Store> Pieces<S> {
 
 impl<S: Store> Input<S> for Pieces<S> {
     fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
-        // Alone, it looks once more at once: the next connection may be waiting.
+        // Without connections it polls once more at once: the next one may be pending.
         let wait = if self.alone > 0 && self.end_with_last { Duration::ZERO } else { me.wait };
         let states = &mut self.states;
         if !states.whole.is_empty() {
@@ -78,7 +78,7 @@ impl<S: Store> Input<S> for Pieces<S> {
         let looked = self.source.poll(wait, &mut feed);
         feed.let_go(self.patience);
         feed.done();
-        // Wraps where fewer wait than before, as the sum does.
+        // The difference may be negative; it wraps, and so does the sum.
         core.waiting.fetch_add(self.states.waiting.len().wrapping_sub(waited), Ordering::Relaxed);
         if !self.states.whole.is_empty() {
             self.looked = core.now();
@@ -122,7 +122,7 @@ impl<S: Store> Input<S> for Pieces<S> {
     }
 }
 
-/// Puts what one look brings where it belongs.
+/// Places the pieces of one poll.
 struct PieceReader<'a, 'b, S: Store> {
     core: &'a StreamState<S>,
     held: TableLock<'a, S>,
@@ -131,7 +131,7 @@ struct PieceReader<'a, 'b, S: Store> {
 }
 
 impl<S: Store> PieceReader<'_, '_, S> {
-    /// Place a piece and count it. Without, if there is no memory and it `may_wait`: false.
+    /// Place a piece and count it. Returns `false`, without counting, if there is no memory and it `may_wait`.
     fn piece(&mut self, piece: &Piece<'_>, may_wait: bool) -> bool {
         if piece.at == 0 {
             self.states.refused.remove(&piece.connection);
@@ -160,11 +160,11 @@ impl<S: Store> PieceReader<'_, '_, S> {
         true
     }
 
-    /// Whether nothing more of this connection's packet is wanted.
+    /// Whether the rest of this connection's packet is skipped.
     fn is_passed_over(&mut self, connection: u64) -> bool {
         match self.states.refused.get_mut(&connection) {
             None => false,
-            // Without its beginning the heap is of no use where only whole ones are.
+            // Without its beginning, a heap that must be complete is useless.
             Some(Refused::Counted) => !S::FILLED_OUTSIDE,
             Some(Refused::Skipped) => true,
             Some(refused @ Refused::GivenUp) => {
@@ -183,7 +183,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
         }
     }
 
-    /// Whether this connection is to wait for memory, as long as there is hope: heaps grow, or the user has some to take.
+    /// Whether this connection should wait for memory: heaps make progress, or the user has heaps to take.
     fn waits(&mut self, connection: u64) -> bool {
         if !self.me.waits || self.states.hopeless {
             return false;
@@ -212,7 +212,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
             return Ok(());
         }
         if self.me.waits {
-            // Nobody else waits with it: the connection alone is held back.
+            // Only this connection is held back.
             let now = self.me.now;
             let counts = &mut self.me.counts;
             return self.held.table().part(&head, piece.at, piece.bytes, &sender, now, counts);
@@ -220,7 +220,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
         self.held.part(self.me, &head, piece.at, piece.bytes, &sender)
     }
 
-    /// So many bytes more of a heap that comes whole.
+    /// Count `bytes` more of a heap that arrives as one packet.
     fn came(&mut self, connection: u64, bytes: usize) {
         let Some(coming) = self.states.whole.get_mut(&connection) else { return };
         coming.heap.filled += bytes as u64;
@@ -232,14 +232,14 @@ impl<S: Store> PieceReader<'_, '_, S> {
         }
     }
 
-    /// A heap that comes whole is there, or as much of it as will come: one of all heaps from now on. With `up`, it is
-    /// given up: nobody waits for the rest.
+    /// Pass a heap that arrives as one packet to the table, complete or as far as received. With `up`, it is given up
+    /// without waiting for the rest.
     fn give(&mut self, connection: u64, up: bool) {
         let Some(Growing { heap, .. }) = self.states.whole.remove(&connection) else { return };
         if up {
             self.states.refused.insert(connection, Refused::GivenUp);
         }
-        // What was read into it must be there before anybody else is told of it; plain reads need no fence, copies do.
+        // The data must be visible before other threads see the heap; plain reads need no fence, copies do.
         skyhaul_io::copy::fence();
         let (now, filled) = (self.me.now, heap.filled);
         if let Err(why) = self.held.table().finish_whole(heap, up, now, &mut self.me.counts) {
@@ -248,7 +248,7 @@ impl<S: Store> PieceReader<'_, '_, S> {
         }
     }
 
-    /// Heaps that are stuck are given up. While others grow, or wait for memory, the stream is not idle.
+    /// Give up heaps that are stuck. While others grow, or wait for memory, the stream is not idle.
     fn let_go(&mut self, timeout: Option<Nanos>) {
         if self.core.ends_idle && !(self.states.whole.is_empty() && self.states.waiting.is_empty()) {
             let waits = (!self.states.waiting.is_empty()).then_some(self.me.now);
@@ -298,7 +298,7 @@ impl<S: Store> PieceSink for PieceReader<'_, '_, S> {
 
     fn filled(&mut self, connection: u64, bytes: usize) {
         if bytes == 0 {
-            // Looked for, and nothing there: it is still silent.
+            // Still silent.
             return;
         }
         self.core.look_at_clock(self.me);

@@ -1,4 +1,4 @@
-//! How readers are added to a stream, whatever becomes of its heaps.
+//! Readers of a stream, independent of the kind of its objects.
 
 use super::config::TcpReaderOptions;
 use super::fed::Connections;
@@ -63,7 +63,7 @@ impl<S: Store> Readers<S> {
         self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
     }
 
-    /// TCP connections, of which some stand already, for whoever polls them.
+    /// A source of TCP connections, some of which are open already.
     pub(crate) fn connections(
         &self,
         listener: TcpListener,
@@ -74,7 +74,7 @@ impl<S: Store> Readers<S> {
         let limits = pieces::options(options, self.core.largest);
         let heads = pieces::heads::<S::Wire>();
         let mut source = PieceSource::listening(listener, at.clone(), heads, &limits)?;
-        // One that is gone again is not worth an error.
+        // A connection that has closed again is not an error.
         open.into_iter().for_each(|stream| drop(source.add_stream(stream)));
         let pieces = Pieces::new(source, options, self.core.patience);
         Ok(Connections::new(&self.core, at.to_string(), pieces))
@@ -132,32 +132,32 @@ macro_rules! reader_methods {
         /// Read a UDP port or multicast group. Returns the address, with the port the system chose.
         ///
         /// # Errors
-        /// Operation, address and a hint.
+        /// If the address cannot be opened; the error has the operation, the address and a hint.
         pub fn add_udp(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
             self.readers.add_udp(at, options)
         }
 
-        /// The same, and answer senders that ask what came ([`control`](crate::control)): losses here, for
-        /// want of memory and for a full ring too, then slow them down. Unicast only.
+        /// The same, and send feedback to senders that request it ([`control`](crate::control)): losses here, including
+        /// lack of memory and a full ring, then slow them down. Unicast only.
         ///
         /// # Errors
-        /// Operation, address and a hint.
+        /// If the address cannot be opened; the error has the operation, the address and a hint.
         pub fn add_udp_answering(&self, at: &Endpoint, options: &UdpOptions) -> io::Result<SocketAddr> {
             self.readers.add_udp_answering(at, options)
         }
 
-        /// Read a UDP socket that was made elsewhere and is bound.
+        /// Read a bound UDP socket that was made elsewhere.
         ///
         /// # Errors
-        /// It is none; or operation and address.
+        /// If it is not a bound UDP socket, or a system call fails; the error names the operation and the address.
         pub fn add_udp_socket(&self, socket: OwnedFd, options: &UdpOptions) -> io::Result<SocketAddr> {
             self.readers.add_udp_socket(socket, options)
         }
 
-        /// The same, and answer senders that ask what came, as [`add_udp_answering`](Self::add_udp_answering) does.
+        /// The same with feedback, as [`add_udp_answering`](Self::add_udp_answering).
         ///
         /// # Errors
-        /// It is none; or operation and address.
+        /// If it is not a bound UDP socket, or a system call fails; the error names the operation and the address.
         pub fn add_udp_socket_answering(
             &self,
             socket: OwnedFd,
@@ -166,51 +166,51 @@ macro_rules! reader_methods {
             self.readers.add_udp_socket_answering(socket, options)
         }
 
-        /// Listen for TCP connections that carry packets one behind the other, of any length. Returns the address.
+        /// Listen for TCP connections with consecutive packets of any length. Returns the address.
         ///
         /// # Errors
-        /// Operation, address and a hint.
+        /// If the address cannot be opened; the error has the operation, the address and a hint.
         pub fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
             self.readers.add_tcp(at, options)
         }
 
-        /// The same with a TCP socket that was made elsewhere: one that listens, or one that is connected.
+        /// The same with a TCP socket that was made elsewhere, listening or connected.
         ///
         /// # Errors
-        /// It is neither; or operation and address.
+        /// If it is neither, or a system call fails; the error names the operation and the address.
         pub fn add_tcp_socket(&self, socket: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
             self.readers.add_tcp_socket(socket, options)
         }
 
-        /// Read whatever gives packets. `can_be_held`: nothing is lost there while it is not read.
+        /// Read any source of packets. `can_be_held`: it loses nothing while it is not read.
         ///
         /// # Errors
-        /// No thread could be started.
+        /// If no thread can be started.
         pub fn add_source(&self, name: &str, source: Box<dyn Source>, can_be_held: bool) -> io::Result<()> {
             self.readers.add_source(name.to_owned(), source, can_be_held)
         }
 
-        /// Read packets that follow each other in memory, from the first to the last.
+        /// Read consecutive packets in memory.
         ///
         /// # Errors
-        /// No thread could be started.
+        /// If no thread can be started.
         pub fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
             self.readers.add_bytes(bytes)
         }
 
-        /// Read the packets of a recording, which `name` names in reports. What its reader meets is in the reader's
+        /// Read the packets of a recording, called `name` in reports. Gaps are in the reader's
         /// [`Account`](crate::recording::Account).
         ///
         /// # Errors
-        /// No thread could be started.
+        /// If no thread can be started.
         pub fn add_recording(&self, name: &str, reader: crate::recording::Reader) -> io::Result<()> {
             self.readers.add_recording(name.to_owned(), reader)
         }
 
-        /// Read a capture: UDP packets to `port`, or all. Trains that were not cut when they were captured (GSO, GRO) are.
+        /// Read a capture: UDP packets to `port`, or all. Unsegmented trains (GSO, GRO) are split.
         ///
         /// # Errors
-        /// The file cannot be read, or is no capture.
+        /// If the file cannot be read, or is not a capture.
         pub fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {
             self.readers.add_pcap(path, port)
         }
@@ -218,23 +218,23 @@ macro_rules! reader_methods {
         /// Read an in-process queue until it is closed and empty.
         ///
         /// # Errors
-        /// No thread could be started.
+        /// If no thread can be started.
         pub fn add_inproc(&self, queue: InprocQueue) -> io::Result<()> {
             self.readers.add_inproc(queue)
         }
 
-        /// Let the readers begin, where the configuration says that they wait for it.
+        /// Start the readers, if the configuration has `explicit_start`.
         pub fn start(&self) {
             self.readers.core.start();
         }
 
-        /// End the stream: sockets close, heaps under construction are handed on as they are, and whoever waits is told.
+        /// End the stream: sockets close, heaps under construction are delivered as they are, and waiting calls return.
         /// Returns when all readers have ended, within some tens of milliseconds.
         pub fn stop(&self) {
             self.readers.core.stop();
         }
 
-        /// Wait until every reader has ended by itself. Heaps may still wait to be got.
+        /// Wait until every reader has ended by itself. Heaps may still be queued.
         pub fn join(&self) {
             self.readers.core.join();
         }
@@ -245,7 +245,7 @@ macro_rules! reader_methods {
             self.readers.core.table().ended()
         }
 
-        /// Every counter, whole and for each reader.
+        /// All counters, in total and per reader.
         #[must_use]
         pub fn stats(&self) -> Stats {
             self.readers.core.stats()

@@ -1,4 +1,4 @@
-//! The packets of a recording, chunk by chunk, as they lie on its disks.
+//! The packets of a recording, chunk by chunk.
 
 use super::own::Reader;
 use super::reader::{Bytes, Input};
@@ -12,11 +12,11 @@ use std::io;
 /// Reads a recording's chunks ahead; packets are placed from memory.
 pub(crate) struct Recorded {
     reader: ChunkReader,
-    /// What is there of the next chunk.
+    /// The part of the next chunk read so far.
     gathered: Vec<u8>,
-    /// The chunk that is being placed.
+    /// The chunk being placed.
     chunk: Option<Bytes<Vec<u8>>>,
-    /// A heap may go on in the next chunk.
+    /// A heap that may continue in the next chunk.
     heap: Option<u64>,
     ended: bool,
     packets: u64,

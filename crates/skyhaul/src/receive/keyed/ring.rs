@@ -1,15 +1,15 @@
 //! The bounded queue between the readers and the user.
 //!
 //! ```text
-//!   readers ── a batch, one lock ──▶ back ── all of it, one lock ──▶ front ──▶ get, get, get …
-//!              a wake only if somebody waits                        a lock that readers never touch
+//!   readers ── a batch, one lock ──▶ back ── everything, one lock ─▶ front ──▶ get, get, get …
+//!              a wake only if a call waits                          a lock that readers never take
 //! ```
 //!
-//! Both halves count against the bound. Nobody waits with a lock in hand, so no call outlasts its deadline because of
-//! another's.
+//! Both halves count against the bound. No thread waits while holding a lock, so no call exceeds its deadline because of
+//! another.
 //!
-//! To be woken costs a microsecond on each side, and where both share a processor it takes it from the reader each time.
-//! So while batches come fast, whoever finds the queue empty sleeps for a while and is not woken for every batch: see
+//! A wake-up costs a microsecond on each side, and on a shared processor it interrupts the reader each time. So while
+//! batches arrive fast, a call that finds the queue empty sleeps for a while and is not woken for every batch: see
 //! [`Pace`].
 
 mod pace;
@@ -23,12 +23,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Why nothing was got.
+/// Why no object is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetError {
-    /// Nothing came in time.
+    /// Nothing arrived within the timeout.
     Empty,
-    /// The stream has ended, and everything was handed on.
+    /// The stream has ended, and everything was delivered.
     Stopped,
 }
 
@@ -36,9 +36,9 @@ impl std::fmt::Display for GetError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             GetError::Empty => {
-                "get from a stream: nothing came in time; hint: a longer timeout, or see its statistics"
+                "get from a stream: nothing arrived within the timeout; hint: use a longer timeout, or see its statistics"
             }
-            GetError::Stopped => "get from a stream: it has ended; hint: its statistics say why",
+            GetError::Stopped => "get from a stream: it has ended; hint: its statistics give the reason",
         })
     }
 }
@@ -50,12 +50,12 @@ impl std::error::Error for GetError {}
 pub(crate) struct Ring<T> {
     front: Mutex<VecDeque<T>>,
     back: Mutex<Back<T>>,
-    /// In both halves.
+    /// Number of entries in both halves.
     count: AtomicUsize,
     most: usize,
     more: Condvar,
     room: Condvar,
-    /// Readers that wait for room.
+    /// Number of readers that wait for room.
     room_wanted: AtomicUsize,
     wake: OnceLock<Wake>,
 }
@@ -63,23 +63,23 @@ pub(crate) struct Ring<T> {
 #[derive(Debug)]
 struct Back<T> {
     queue: VecDeque<T>,
-    /// Who waits, and how many of them let some gather first.
+    /// Number of waiting calls, and of those that are patient.
     waiting: usize,
     patient: usize,
-    /// One of them is told already: it takes whatever is there when it runs.
+    /// One of them has been woken: it takes everything that is there when it runs.
     told: bool,
     pace: Pace,
-    /// Streams that fill it.
+    /// Number of streams that fill it.
     writers: usize,
     closed: bool,
     /// The descriptor is readable.
     awake: bool,
 }
 
-/// Entries for which there is memory from the start.
+/// Entries with memory from the start.
 const READY: usize = 4096;
 
-/// Entries that wake who is patient, in a queue that has room for many more.
+/// Entries that wake a patient call, in a queue with room for many more.
 const GATHERED: usize = 256;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -110,7 +110,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Move as much of `batch` in as there is room for, first to last. Returns how many.
+    /// Move as many entries of `batch` as fit into the queue, in order. Returns how many.
     pub(crate) fn push(&self, batch: &mut VecDeque<T>) -> usize {
         let mut back = lock(&self.back);
         let room = self.most.saturating_sub(self.count.load(Ordering::SeqCst));
@@ -134,7 +134,7 @@ impl<T> Ring<T> {
         moved
     }
 
-    /// So many are worth waking somebody patient.
+    /// Number of entries that wake a patient call.
     fn enough(&self) -> usize {
         (self.most / 8).clamp(1, GATHERED)
     }
@@ -149,7 +149,7 @@ impl<T> Ring<T> {
         self.room_wanted.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// One more stream fills it.
+    /// Add a stream that fills it.
     pub(crate) fn join(&self) {
         lock(&self.back).writers += 1;
     }
@@ -159,7 +159,7 @@ impl<T> Ring<T> {
         lock(&self.back).writers > 1
     }
 
-    /// A stream that fills it has ended; the last one closes it. Whether that was it.
+    /// A stream that fills it has ended; the last one closes it. Returns whether this was the last.
     pub(crate) fn leave(&self) -> bool {
         let mut back = lock(&self.back);
         back.writers = back.writers.saturating_sub(1);
@@ -171,7 +171,7 @@ impl<T> Ring<T> {
         last
     }
 
-    /// Nothing more comes: whoever waits is told, what is there can still be got.
+    /// Close it: waiting calls return, and queued entries can still be taken.
     pub(crate) fn close(&self) {
         let mut back = lock(&self.back);
         back.closed = true;
@@ -184,18 +184,18 @@ impl<T> Ring<T> {
         self.room.notify_all();
     }
 
-    /// How many wait.
+    /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)
     }
 
-    /// How full it is, of 1000; of a ring of a few entries, which is full and empty all the time, nothing is said.
+    /// Fill level in thousandths; always 0 for a ring of a few entries, whose level carries no information.
     pub(crate) fn fill(&self) -> u64 {
         const FEW: usize = 16;
         if self.most < FEW { 0 } else { (self.len() as u64 * 1000 / self.most as u64).min(1000) }
     }
 
-    /// The next one; waits for it until `until`.
+    /// The next entry; waits until `until`.
     pub(crate) fn pop(&self, until: Option<Instant>) -> Result<T, GetError> {
         let mut patience = Some(GATHER);
         loop {
@@ -220,7 +220,7 @@ impl<T> Ring<T> {
             if left.is_zero() {
                 return Err(GetError::Empty);
             }
-            // Once only: who slept in vain waits for the very next.
+            // Only once: after an unsuccessful sleep, wait for the next entry.
             let patience = patience.take().filter(|_| back.pace.is_fast(now) && self.enough() > 1);
             back.waiting += 1;
             back.patient += usize::from(patience.is_some());
@@ -236,7 +236,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// The next one if one is there.
+    /// The next entry, without waiting.
     #[inline]
     pub(crate) fn try_pop(&self) -> Result<T, GetError> {
         let mut front = lock(&self.front);
@@ -253,7 +253,7 @@ impl<T> Ring<T> {
         Ok(item)
     }
 
-    /// Whatever is there, up to `most`, behind what `into` holds; never waits. Returns how many.
+    /// Append the queued entries, at most `most`, to `into`, without waiting. Returns how many.
     pub(crate) fn pop_many(&self, into: &mut Vec<T>, most: usize) -> usize {
         let mut front = lock(&self.front);
         if front.is_empty() {
@@ -266,17 +266,17 @@ impl<T> Ring<T> {
         count
     }
 
-    /// All of the back half becomes the front half.
+    /// Move all of the back half to the front half.
     fn refill(&self, front: &mut VecDeque<T>, back: &mut Back<T>) {
         std::mem::swap(front, &mut back.queue);
         back.told = false;
         if back.waiting > 0 && front.len() > 1 {
-            // One was woken for all that came; whoever else waits can have the rest, and takes it without coming here.
+            // One call was woken for all entries; the others can take the rest from the front half.
             self.more.notify_all();
         }
     }
 
-    /// So many left the queue.
+    /// Count `count` entries that left the queue.
     fn took(&self, count: usize) {
         if count == 0 {
             return;
@@ -294,7 +294,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// A descriptor that is readable while something waits, or the queue is closed.
+    /// A descriptor that is readable while entries are queued, or the queue is closed.
     pub(crate) fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
         let mut back = lock(&self.back);
         if self.wake.get().is_none() {

@@ -1,4 +1,4 @@
-//! Heaps of which nothing came, sender by sender.
+//! Heaps that are missing entirely, per sender.
 //!
 //! ```text
 //!   reader 0, 10.0.0.7:9000   1 2 3 · 5       one missing
@@ -6,33 +6,33 @@
 //!   reader 1, 10.0.0.7:9000   7 900 31        not known: its counters have no step
 //! ```
 //!
-//! What one sender sends to several readers comes to each in its own time, so each counts by itself. Asked once for a heap,
-//! when it begins, and for packets that were refused: their heap is not missing.
+//! Packets of one sender to several readers are not synchronised, so each reader counts separately. Called once per heap,
+//! when it begins, and for rejected packets, whose heap is not missing.
 //!
-//! Limits: [`MOST`] senders are followed at a time. One more, and another, who sent nothing since the others did, is
-//! forgotten; what it missed stays counted.
+//! Limits: [`MOST`] senders are followed at a time. One more replaces the least recently active; its missing heaps stay
+//! counted.
 
 use skyhaul_core::assembly::Sequence;
 use skyhaul_core::placement::Placement;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// Senders that are followed at a time; a kilobyte of memory for each.
+/// Maximum number of senders followed; a kilobyte of memory for each.
 const MOST: usize = 1024;
 
-/// How many heaps never came.
+/// Number of missing heaps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Heaps of which no packet came, by the gaps in their senders' counters.
+    /// Heaps without any packet, from the gaps in their senders' counters.
     pub heaps: u64,
-    /// Senders, as each reader has them, whose heaps were counted so.
+    /// Senders, per reader, whose heaps were counted.
     pub senders: u64,
-    /// Senders whose counters have no regular step, or who sent too few heaps: of these it is not known.
+    /// Senders whose missing heaps are unknown: their counters have no regular step, or they sent too few heaps.
     pub unknown_senders: u64,
 }
 
 impl Missing {
-    /// The number, if it is known of any sender.
+    /// The number, if it is known for any sender.
     #[must_use]
     pub fn known(&self) -> Option<u64> {
         (self.senders > 0).then_some(self.heaps)
@@ -49,13 +49,13 @@ impl Missing {
     }
 }
 
-/// Which sender, as which reader has it, and which of its sources.
+/// Reader, sender and source.
 type Who = (usize, SocketAddr, u16);
 
 struct Row {
     who: Who,
     sequence: Sequence,
-    /// Since it was last passed over.
+    /// Used since the clock hand last passed it.
     is_used: bool,
 }
 
@@ -64,14 +64,14 @@ struct Row {
 pub(crate) struct Rows {
     at: HashMap<Who, usize>,
     rows: Vec<Row>,
-    /// Whose turn it is to be forgotten, if it is not used.
+    /// The clock hand: the next candidate for replacement.
     hand: usize,
     last: usize,
     forgotten: Missing,
 }
 
 impl Rows {
-    /// Something of the heap with this head came.
+    /// A packet of this heap arrived.
     #[inline]
     pub(crate) fn note(&mut self, who: Who, place: &Placement, is_control: bool) {
         let bits = place.number_bits;
@@ -85,7 +85,7 @@ impl Rows {
         row.sequence.note(place.key.number, is_control);
     }
 
-    /// This sender says that it begins.
+    /// This sender marked its start.
     #[cold]
     pub(crate) fn begin(&mut self, who: Who) {
         if let Some(&at) = self.at.get(&who) {
@@ -93,7 +93,7 @@ impl Rows {
         }
     }
 
-    /// Nothing comes any more.
+    /// The stream has ended.
     pub(crate) fn finish(&mut self) {
         self.rows.iter_mut().for_each(|row| row.sequence.finish());
     }
@@ -126,7 +126,7 @@ impl Rows {
         at
     }
 
-    /// The next that was not used since the last time round.
+    /// The next entry that was not used since the last pass.
     fn free(&mut self) -> usize {
         loop {
             let at = self.hand;

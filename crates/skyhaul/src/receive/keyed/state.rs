@@ -1,10 +1,10 @@
-//! What the readers of a stream do, whatever they read: lock, place, hand on, keep the time.
+//! Common work of all readers of a stream: lock, place, deliver, timeouts.
 //!
 //! ```text
-//!   reader ─ train ─▶ lock ▶ place each packet ▶ take what is finished ▶ unlock ─▶ … ─▶ ring, once for each look
+//!   reader ─ train ─▶ lock ▶ place each packet ▶ take what is finished ▶ unlock ─▶ … ─▶ ring, once per poll
 //! ```
 //!
-//! A reader that waits (for room in the ring, for memory) holds no lock, and the time is kept meanwhile.
+//! A reader that waits (for room in the ring, for memory) holds no lock, and timeouts are handled meanwhile.
 
 mod presence;
 
@@ -25,55 +25,55 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Bytes that come before a user who has not taken all is given way to.
+/// Bytes received before the reader yields to a user who has not taken everything.
 const PILE: u64 = 2 << 20;
 
-/// Shortest time between two looks at the clock's business.
+/// Minimum time between two checks of timeouts.
 const TICK: Nanos = Nanos(2_000_000);
-/// The longest time between two looks at the clock while anybody reads, several times over.
+/// Several times the longest interval between two clock readings while a reader runs.
 const TURN: Duration = Duration::from_millis(100);
-/// Trains between two looks at the clock itself.
+/// Trains between two readings of the clock.
 const TRAINS_PER_LOOK: u32 = 16;
 
-/// A stream, as its readers share it.
+/// State of a stream shared by its readers.
 pub(crate) struct StreamState<S: Store> {
     pub(crate) name: String,
     pub(crate) full: Full,
     overflow: u64,
     pub(crate) memory: HeapMemory,
-    /// Bytes of it to be touched before they are needed.
+    /// Bytes of it to touch in advance.
     pub(crate) ahead: u64,
     /// Bytes of the largest heap.
     pub(crate) largest: u64,
-    /// Silence ends it.
+    /// Whether the idle timeout is set.
     pub(crate) ends_idle: bool,
-    /// How long a heap may be silent.
+    /// Maximum silence of a heap.
     pub(crate) patience: Option<Nanos>,
     cpus: Vec<usize>,
     /// The stream's time zero.
     begun: Instant,
-    /// Ends it, by the clock on the wall.
+    /// Deadline, by the wall clock.
     deadline: Option<Duration>,
-    /// Time in which it was looked at: while nobody reads, packets wait, and no heap is late for that.
+    /// Time in which it was read: while no reader runs, packets stay in the sockets, and no heap times out for that.
     clock: Mutex<Awake>,
     table: Mutex<Table<S>>,
     pub(crate) ring: Arc<Ring<S::Out>>,
-    /// Where all streams of a group put what is finished, in the order in which it was; otherwise each reader keeps its own.
+    /// Shared queue of finished objects of a group of streams, in order; otherwise each reader has its own.
     pub(crate) finished: Option<Finished<S::Out>>,
     started: (Mutex<bool>, Condvar),
-    /// Nothing more is to be read.
+    /// Reading has ended.
     over: AtomicBool,
-    /// Nobody waits for the user any more.
+    /// Readers must not wait for the user any more.
     pub(crate) stopping: AtomicBool,
     left: AtomicBool,
     pub(crate) running: AtomicUsize,
-    /// Readers and connections that wait for memory.
+    /// Number of readers and connections that wait for memory.
     pub(crate) waiting: AtomicUsize,
     readers: Mutex<Vec<Arc<Mutex<ReaderStats>>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    /// Threads of readers that have not ended.
+    /// Number of reader threads that have not ended.
     alive: (Mutex<usize>, Condvar),
-    /// What is counted on no reader's thread.
+    /// Counters not of a reader's thread.
     own: Mutex<Counts>,
 }
 
@@ -114,13 +114,13 @@ impl<S: Store> StreamState<S> {
         self.turn().0
     }
 
-    /// The time, and whether nobody had looked at it for long: the program was paused.
+    /// The time, and whether the program was paused since the last reading.
     fn turn(&self) -> (Nanos, bool) {
         let mut clock = lock(&self.clock);
         let pause = clock.turn();
         let now = clock.now();
         drop(clock);
-        // Without a reader nobody had to look.
+        // Without a reader, a long interval is not a pause.
         if let Some(pause) = pause.filter(|_| !self.is_idle()) {
             let mut own = lock(&self.own);
             own.pauses += 1;
@@ -133,12 +133,12 @@ impl<S: Store> StreamState<S> {
         lock(&self.table)
     }
 
-    /// Whether nothing more is to be read.
+    /// Whether reading has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Whether every reader that was added has ended, or none was.
+    /// Whether every reader has ended, or none was added.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Ordering::Acquire) == 0
     }
@@ -148,7 +148,7 @@ impl<S: Store> StreamState<S> {
         self.started.1.notify_all();
     }
 
-    /// End now: readers stop, what they hold and nobody has room for is counted, and they are waited for.
+    /// End now: stop the readers, count what they hold without room, and wait for them.
     pub(crate) fn stop(&self) {
         self.end();
         self.join();
@@ -188,13 +188,13 @@ impl<S: Store> StreamState<S> {
         }
     }
 
-    /// The clock's business, for a stream without a running reader.
+    /// Handle timeouts of a stream without a running reader.
     pub(crate) fn tick_alone(&self) {
         let mut me = self.nobody();
         self.tick(&mut me);
         let mut left = 0;
         if self.finished.is_some() {
-            // Not refused for want of room: it may be what readers of the group's other streams wait with.
+            // Not dropped for lack of room: readers of the group's other streams may hold it.
             copy::fence();
             left = self.push(&mut me);
         } else {
@@ -206,12 +206,12 @@ impl<S: Store> StreamState<S> {
         }
     }
 
-    /// A reader that reads nothing.
+    /// A dummy reader.
     fn nobody(&self) -> Reader<S::Out> {
         Reader { grace: false, ..Reader::new(false, Arc::default(), 0) }
     }
 
-    /// What was read in one look is placed: keep the time, publish, hand on.
+    /// After the packets of one poll are placed: handle timeouts, publish counters, deliver.
     pub(crate) fn after_look(&self, me: &mut Reader<S::Out>, packets: usize) {
         if packets > 0 {
             me.counts.batches += 1;
@@ -220,11 +220,11 @@ impl<S: Store> StreamState<S> {
         me.looks = 0;
         let (now, paused) = self.turn();
         me.now = now;
-        // Behind a pause an empty look is one from before: what waits now is seen by the next.
+        // After a pause, an empty poll may be outdated: packets queued now are read by the next.
         if !paused && (packets == 0 || now.since(me.ticked) >= TICK) {
             self.tick(me);
         }
-        // Whoever gets a heap finds it counted.
+        // Counters are published before the heap is delivered.
         me.publish();
         if self.hand_over(me) {
             me.publish();
@@ -232,8 +232,8 @@ impl<S: Store> StreamState<S> {
         self.give_way(me);
     }
 
-    /// A user on this reader's processor does not run while the reader does, and what it would give back piles up past
-    /// the cache: let it run before that. A user on another processor costs a look at the count.
+    /// A user on this reader's processor cannot run while the reader does, and unreleased memory grows beyond the cache:
+    /// yield before that. With a user on another processor this costs only reading a count.
     fn give_way(&self, me: &mut Reader<S::Out>) {
         let bytes = me.counts.bytes;
         if self.ring.len() == 0 {
@@ -257,20 +257,20 @@ impl<S: Store> StreamState<S> {
         self.take_finished(table, me);
     }
 
-    /// Take what is finished, and let the table go.
+    /// Take the finished objects, and release the table.
     #[inline]
     pub(crate) fn take_finished(&self, mut table: MutexGuard<'_, Table<S>>, me: &mut Reader<S::Out>) {
         table.drain(&mut me.out, &mut me.counts);
         if table.ended().is_some() {
             self.over.store(true, Ordering::Release);
         }
-        // Another reader may finish, and hand on, a heap that this one wrote to.
+        // Another reader may finish and deliver a heap that this one wrote to.
         if self.running.load(Ordering::Relaxed) > 1 {
             copy::fence();
         }
     }
 
-    /// The time, to within some trains.
+    /// Read the clock, once in some trains.
     #[inline]
     pub(crate) fn look_at_clock(&self, me: &mut Reader<S::Out>) {
         if me.looks.is_multiple_of(TRAINS_PER_LOOK) {
@@ -279,7 +279,7 @@ impl<S: Store> StreamState<S> {
         me.looks += 1;
     }
 
-    /// Who sends, without a search if it is who sent before.
+    /// The sender, without a search if it is the previous one.
     #[inline]
     pub(crate) fn sender(
         table: &mut Table<S>,

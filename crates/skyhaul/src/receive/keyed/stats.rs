@@ -1,4 +1,4 @@
-//! What a stream counts. Nothing that is not handed on goes uncounted, and every reason has a name.
+//! Counters of a stream. Everything that is not delivered is counted, by named reasons.
 
 use super::rows::Missing;
 use skyhaul_core::assembly::Cause;
@@ -13,11 +13,11 @@ macro_rules! counts {
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Counts {
             $( $(#[$doc])* pub $name: u64, )+
-            /// Most packets that came in one batch.
+            /// Maximum number of packets in one batch.
             pub max_batch: u64,
             /// Heaps that retired, by [`Cause`] in the order of [`Cause::KEYED`].
             pub retired: [u64; Cause::KEYED.len()],
-            /// Packets that were refused, by reason.
+            /// Rejected packets, by reason.
             pub rejects: Rejects,
         }
 
@@ -30,7 +30,7 @@ macro_rules! counts {
                 self.rejects.merge(&other.rejects);
             }
 
-            /// Every counter with its name, zeros too.
+            /// Every counter with its name, including zeros.
             pub fn named(&self) -> impl Iterator<Item = (String, u64)> + '_ {
                 let own = [$( (stringify!($name), self.$name) ),+];
                 let retired = Cause::KEYED.iter().zip(self.retired);
@@ -45,13 +45,13 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Packets that came, whatever became of them. A long packet on TCP is one.
+    /// Packets received, regardless of their fate. A long packet on TCP is one.
     packets,
     /// Their bytes.
     bytes,
     /// Trains (UDP) or reads (TCP) they came in.
     trains,
-    /// Times a reader looked and found something.
+    /// Polls of readers that returned packets.
     batches,
     /// Heaps put into the ring.
     heaps,
@@ -59,44 +59,44 @@ counts! {
     heap_bytes,
     /// Of these, heaps with something missing.
     incomplete_heaps,
-    /// Incomplete heaps that nobody asked for.
+    /// Incomplete heaps dropped because they were not requested.
     incomplete_dropped,
-    /// Heaps of which all bytes came again, 100 ms or longer after they were finished, and were refused: counters were
-    /// used again while they were remembered. Copies that a network makes come sooner.
+    /// Heaps that arrived again in full, 100 ms or longer after they were finished, and were rejected: their counters
+    /// were reused while they were remembered. Duplicates made by a network arrive sooner.
     repeated_heaps,
-    /// Heaps that came in a single packet.
+    /// Heaps received in a single packet.
     single_packet_heaps,
     /// Finished heaps for which the ring had no room.
     ring_full,
-    /// Finished heaps that waited for room when the stream was stopped, or came after a limit was reached.
+    /// Finished heaps dropped because the stream was stopped, or a limit was reached.
     stopped,
     /// Times a reader, or one of its TCP connections, waited for room in the ring, or for memory.
     blocked,
-    /// Packets with a stop item that was obeyed.
+    /// Packets with an effective stop item.
     stops,
-    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a function
-    /// of the user took so long.
+    /// Times a reader did not read for longer than 0.1 s: the program was stopped or suspended, had no processor, or a
+    /// user function took that long.
     pauses,
-    /// For how many milliseconds in all.
+    /// Total of these pauses in milliseconds.
     paused_ms,
-    /// Item pointers beyond what one heap may have.
+    /// Item pointers beyond the limit of a heap.
     pointers_refused,
-    /// Bytes that belong to no packet, or to one that broke off before any of it was used (TCP, bytes); not in `bytes`.
+    /// Bytes outside packets, or of a packet that ended before any of it was used (TCP, bytes); not in `bytes`.
     skipped_bytes,
-    /// Of `bytes`, those that were not placed since their packet was refused, or its heap given up: payload, and the head
-    /// too where it could not be read.
+    /// Part of `bytes` that was not placed because the packet was rejected, or its heap given up: payload, and the head
+    /// if it could not be read.
     refused_bytes,
     /// TCP connections accepted.
     connections,
-    /// TCP connections closed at once: not from the sender asked for, or more than a reader takes at a time.
+    /// TCP connections closed at once: not from the requested sender, or beyond the limit of a reader.
     connections_refused,
-    /// TCP connections that ended in order.
+    /// TCP connections closed by the peer in order.
     closed_orderly,
     /// TCP connections that were reset.
     closed_reset,
-    /// TCP connections whose sender fell silent for good.
+    /// TCP connections that timed out.
     closed_timed_out,
-    /// TCP connections that ended in the middle of a packet.
+    /// TCP connections that ended within a packet.
     closed_mid_packet,
 }
 
@@ -107,7 +107,7 @@ impl Counts {
         self.retired[cause as usize]
     }
 
-    /// Packets that were refused, and their bytes.
+    /// Count rejected packets, and their bytes.
     pub(crate) fn refuse(&mut self, why: Reject, packets: usize, bytes: u64) {
         (0..packets).for_each(|_| self.rejects.add(why));
         self.refused_bytes += bytes;
@@ -128,13 +128,13 @@ impl Counts {
 pub enum Ended {
     /// [`stop`](super::Stream::stop) was called, or the last handle dropped.
     Stopped,
-    /// Stop items, as the rule says.
+    /// Stop items, according to the rule.
     StopItem,
-    /// Every reader came to its end.
+    /// Every reader has ended.
     Readers,
-    /// Nothing came for the idle timeout.
+    /// The idle timeout.
     Idle,
-    /// The deadline came.
+    /// The deadline.
     Deadline,
     /// The limit of heaps or of bytes was reached.
     Limit,
@@ -155,37 +155,37 @@ impl Ended {
     }
 }
 
-/// One reader's account.
+/// Statistics of one reader.
 #[derive(Clone, Debug, Default)]
 pub struct ReaderStats {
-    /// Where it reads.
+    /// Its source.
     pub name: String,
-    /// What it counted.
+    /// Its counters.
     pub counts: Counts,
-    /// What its source tells: kernel drops, buffers, remedies. Some tenths of a second old while it runs.
+    /// Statistics of its source: kernel drops, buffers, remedies. Some tenths of a second old while it runs.
     pub source: SourceStats,
     /// The same of a TCP reader.
     pub tcp: Option<PieceStats>,
     /// CPU time of its thread.
     pub cpu: Duration,
-    /// What made it end before its time.
+    /// The error that ended it.
     pub error: Option<String>,
     /// Whether it has ended.
     pub ended: bool,
 }
 
-/// The account of a stream.
+/// Statistics of a stream.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     /// All readers together.
     pub total: Counts,
     /// Each reader.
     pub readers: Vec<ReaderStats>,
-    /// Heaps of which nothing came.
+    /// Heaps that are missing entirely.
     pub missing: Missing,
     /// Heaps under construction.
     pub live: usize,
-    /// Heaps that wait for the user.
+    /// Heaps queued for the user.
     pub waiting: usize,
     /// Bytes of heap memory taken from the system.
     pub memory_used: u64,
@@ -196,13 +196,13 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Arrivals that the kernel threw away, over all readers.
+    /// Arrivals dropped by the kernel, over all readers.
     #[must_use]
     pub fn kernel_drops(&self) -> u64 {
         self.readers.iter().map(|reader| reader.source.socket_drops).sum()
     }
 
-    /// Every counter of the whole stream by name, as metrics want them.
+    /// Every counter of the whole stream by name, for metrics.
     pub fn named(&self) -> impl Iterator<Item = (String, u64)> + '_ {
         let more = [
             ("kernel_drops", self.kernel_drops()),

@@ -1,4 +1,4 @@
-//! Where payloads go and what becomes of finished objects: memory of their own, or a place in a chunk.
+//! Stores: the memory of payloads (separate, or a place in a chunk), and the delivery of finished objects.
 
 use super::object::{Live, Object};
 use super::run::{Run, Sender};
@@ -11,27 +11,27 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// What is finished and not in the ring yet, of several streams.
+/// Finished objects of several streams that are not in the ring yet.
 pub(crate) type Finished<O> = Arc<Mutex<VecDeque<O>>>;
 
 /// The head of a packet, as a store's family reads it.
 pub(crate) type HeadOf<'a, S> = <<S as Store>::Wire as Keyed>::Head<'a>;
 
-/// What a stream is for. Called under the stream's lock.
+/// The kind of a stream. Called under the stream's lock.
 pub(crate) trait Store: Send + Sized + 'static {
     /// How packets are read.
     type Wire: Keyed;
     /// An object under construction.
     type Block: Send;
-    /// What is handed on.
+    /// What is delivered.
     type Out: Send;
-    /// Finished heaps are looked at after every packet, not after every train.
+    /// Finished heaps are processed after every packet, not after every train.
     const EAGER: bool = false;
 
-    /// Room for a heap of `bytes`; `old` is what it outgrew, whose content is kept.
+    /// Room for a heap of `bytes`; `old` is the block it has outgrown, whose content is kept.
     ///
     /// # Errors
-    /// `old`, and why there is none.
+    /// `old`, and the reason why there is no room.
     fn room(
         &mut self,
         head: &HeadOf<'_, Self>,
@@ -40,10 +40,10 @@ pub(crate) trait Store: Send + Sized + 'static {
         old: Option<Self::Block>,
     ) -> Result<Self::Block, (Option<Self::Block>, Reject)>;
 
-    /// A part of a heap. Returns how many item pointers were too many.
+    /// Write a part of a heap. Returns how many item pointers exceed the limit.
     ///
     /// # Errors
-    /// It does not belong to this heap after all.
+    /// If it does not belong to this heap.
     fn write(
         &mut self,
         block: &mut Self::Block,
@@ -52,11 +52,11 @@ pub(crate) trait Store: Send + Sized + 'static {
         bytes: &[u8],
     ) -> Result<u64, Reject>;
 
-    /// The payloads of a run, of packets that have the same head but for their offsets. Returns how many were written, and
-    /// how many item pointers were too many.
+    /// Write the payloads of a run of packets whose heads differ only in the offset. Returns how many were written, and
+    /// how many item pointers exceed the limit.
     ///
     /// # Errors
-    /// The first of them does not belong to this heap after all.
+    /// If the first of them does not belong to this heap.
     fn write_run(
         &mut self,
         block: &mut Self::Block,
@@ -77,31 +77,31 @@ pub(crate) trait Store: Send + Sized + 'static {
         Ok((written, refused))
     }
 
-    /// Blocks have memory that whoever holds one may fill: see [`bytes`](Self::bytes).
+    /// The holder of a block may fill its memory: see [`bytes`](Self::bytes).
     const FILLED_OUTSIDE: bool = false;
 
-    /// A part of a block's memory, to be filled by whoever holds the block; for goals that have such.
+    /// A part of a block's memory, to be filled by its holder, if the store supports that.
     fn bytes(block: &mut Self::Block, at: usize, length: usize) -> Option<&mut [u8]> {
         let _ = (block, at, length);
         None
     }
 
-    /// The first `bytes` of one block become part of another of the same heap. Returns how many items were too many.
+    /// Copy the first `bytes` of one block to another of the same heap. Returns how many items exceed the limit.
     ///
     /// # Errors
-    /// They do not belong together after all.
+    /// If they do not belong to the same heap.
     fn join(&mut self, into: &mut Self::Block, from: &mut Self::Block, bytes: u64) -> Result<u64, Reject> {
         let _ = (into, from, bytes);
         Err(Reject::Overlap)
     }
 
-    /// Which reader had the first packet of an object, and from whom, where that is kept.
+    /// Reader and sender of the first packet of an object, if kept.
     fn began_by(block: &Self::Block) -> Option<(usize, SocketAddr)> {
         let _ = block;
         None
     }
 
-    /// Bytes of memory that something finished holds.
+    /// Bytes of memory held by a finished object.
     fn bytes_of(out: &Self::Out) -> u64 {
         let _ = out;
         0
@@ -110,32 +110,32 @@ pub(crate) trait Store: Send + Sized + 'static {
     /// A heap is finished.
     fn retired(&mut self, heap: Retired<Self::Block>, out: &mut VecDeque<Self::Out>);
 
-    /// Where streams that share a ring put what is ready, so that its order is kept. `None`: into `out`.
+    /// Queue in which streams that share a ring keep finished objects in order. `None`: `out`.
     fn finished(&self) -> Option<Finished<Self::Out>> {
         None
     }
 
-    /// Finished heaps were looked at: hand on what that made ready. `ended`: the stream has ended.
+    /// Deliver what the processed heaps made ready. `ended`: the stream has ended.
     fn ready(&mut self, ended: bool, out: &mut VecDeque<Self::Out>) {
         let _ = (ended, out);
     }
 
-    /// For these the ring had no room; what is left in `out` is dropped.
+    /// The ring had no room for these; what is left in `out` is dropped.
     fn refused(&mut self, out: &mut VecDeque<Self::Out>) {
         let _ = out;
     }
 
-    /// A heap ended that is not handed on.
+    /// A heap ended that is not delivered.
     fn dropped(&mut self, heap: Retired<Self::Block>) {
         drop(heap);
     }
 }
 
-/// Each object in memory of its own, for the user to take.
+/// Each object in its own memory, for the user.
 #[derive(Debug)]
 pub(crate) struct ObjectStore<W> {
     memory: HeapCache,
-    /// When the stream's clock stood at zero, in nanoseconds since 1970.
+    /// Zero of the stream's clock, in nanoseconds since 1970.
     wall: Nanos,
     wire: PhantomData<W>,
 }

@@ -20,11 +20,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long a call sleeps before it keeps the time itself, where no reader does.
+/// How long a call sleeps before it handles timeouts itself, if no reader does.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// Heaps from any number of readers. See the [module](super). Clones are handles of one stream; when the last is
-/// dropped, the stream stops.
+/// Heaps from any number of readers. See the [module](super). Clones are handles of one stream, which stops when the last
+/// is dropped.
 pub struct ObjectStream<W: Keyed> {
     pub(crate) readers: Arc<Readers<ObjectStore<W>>>,
 }
@@ -51,8 +51,7 @@ impl<W: Keyed> ObjectStream<W> {
     /// A stream without readers. Its deadline counts from here.
     ///
     /// # Panics
-    /// If its limits are none: see
-    /// [`KeyedConfig::check`](skyhaul_core::assembly::KeyedConfig::check).
+    /// If [`KeyedConfig::check`](skyhaul_core::assembly::KeyedConfig::check) rejects its limits.
     #[must_use]
     pub fn new(config: &StreamConfig) -> Self {
         let store = ObjectStore::new(config.memory.cache(), wall());
@@ -62,10 +61,10 @@ impl<W: Keyed> ObjectStream<W> {
 
     reader_methods!();
 
-    /// The next heap; waits for it up to `timeout` (`None`: until the stream ends), and never longer.
+    /// The next heap; waits at most `timeout` (`None`: until the stream ends).
     ///
     /// # Errors
-    /// Nothing came in time, or the stream has ended and every heap was got.
+    /// If nothing arrived within the timeout, or the stream has ended and every heap was taken.
     pub fn get(&self, timeout: Option<Duration>) -> Result<Object<W>, GetError> {
         let core = &self.readers.core;
         let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -81,7 +80,7 @@ impl<W: Keyed> ObjectStream<W> {
         Ok(heap)
     }
 
-    /// The next heap if one is there.
+    /// The next heap, without waiting.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -95,7 +94,7 @@ impl<W: Keyed> ObjectStream<W> {
         Ok(heap)
     }
 
-    /// Whatever heaps are there, up to `most`, behind what `into` holds: one lock for all. Returns how many; never waits.
+    /// Append the queued heaps, at most `most`, to `into`, with one lock and without waiting. Returns how many.
     pub fn get_many(&self, into: &mut Vec<Object<W>>, most: usize) -> usize {
         let before = into.len();
         let count = self.readers.core.ring.pop_many(into, most);
@@ -103,10 +102,10 @@ impl<W: Keyed> ObjectStream<W> {
         count
     }
 
-    /// A descriptor that is readable while a heap waits or the stream has ended: for event loops.
+    /// A descriptor that is readable while a heap is queued or the stream has ended, for event loops.
     ///
     /// # Errors
-    /// No descriptor is free.
+    /// If no descriptor is free.
     pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
         self.readers.core.ring.ready_fd()
     }

@@ -13,13 +13,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A heap that comes as one long packet, filled outside of the table.
+/// A heap that arrives as one long packet, filled outside the table.
 pub(crate) struct LiveObject<B> {
     placement: Placement,
     pub(crate) block: B,
     /// Its size.
     pub(crate) bytes: u64,
-    /// How much of it came, from its beginning.
+    /// Bytes received, from its beginning.
     pub(crate) filled: u64,
 }
 
@@ -30,9 +30,9 @@ pub(crate) struct Table<S: Store> {
     senders: HashMap<SocketAddr, u64>,
     stopped: HashSet<SocketAddr>,
     rows: Rows,
-    /// Who last sent a part of an object that another began, and of which.
+    /// The last sender of a part of an object that another began, with that object.
     last_beside: Option<(usize, SocketAddr, Key)>,
-    /// Looked at between two packets, and not handed on yet.
+    /// Processed between two packets, and not delivered yet.
     settled: VecDeque<S::Out>,
     rules: Rules,
     largest: u64,
@@ -43,7 +43,7 @@ pub(crate) struct Table<S: Store> {
     ended: Option<Ended>,
 }
 
-/// The part of the configuration that is looked at for packets and heaps.
+/// The part of the configuration used for packets and heaps.
 struct Rules {
     key: KeyedBy,
     stop: StopRule,
@@ -99,12 +99,12 @@ impl<S: Store> Table<S> {
         self.heaps.live()
     }
 
-    /// Heaps of which nothing came.
+    /// Heaps that are missing entirely.
     pub(crate) fn missing(&self) -> Missing {
         self.rows.missing()
     }
 
-    /// Who that is, for this reader.
+    /// The sender with this address, for this reader.
     pub(crate) fn sender(&mut self, reader: usize, address: SocketAddr) -> Result<Sender, Reject> {
         self.rules.allow.sender(address)?;
         if self.rules.key == KeyedBy::Counter {
@@ -119,8 +119,8 @@ impl<S: Store> Table<S> {
         Ok(Sender { address, number, reader })
     }
 
-    /// Put the payloads of a run, which begin `at` bytes into that of a packet with this head, where they belong. Returns of
-    /// how many packets: at least one.
+    /// Place the payloads of a run, which begin `at` bytes into that of a packet with this head. Returns the number of
+    /// packets: at least one.
     #[inline]
     pub(crate) fn run(
         &mut self,
@@ -163,7 +163,7 @@ impl<S: Store> Table<S> {
                 return Err(run.without_place(reason, why, placement.size.is_some()));
             }
         };
-        // Who else sends parts of it has not left it out either.
+        // Other senders of its parts have not skipped it either.
         let is_news = slot.is_first()
             || S::began_by(slot.block()).is_some_and(|who| who != (from.reader, from.address))
                 && self.last_beside != Some((from.reader, from.address, placement.key));
@@ -199,7 +199,7 @@ impl<S: Store> Table<S> {
         self.run(head, at, Run::one(bytes), from, now, counts).map(|_| ()).map_err(|refused| refused.why)
     }
 
-    /// A packet is refused: count what that tells of its heap.
+    /// Count a rejected packet, and note its heap.
     #[cold]
     fn refused(
         &mut self,
@@ -210,20 +210,20 @@ impl<S: Store> Table<S> {
         counts: &mut Counts,
     ) {
         if !matches!(why, Reject::Duplicate | Reject::Late) {
-            // It came, though it has no place.
+            // It arrived, although it has no place.
             self.rows.note(from.counts::<S::Wire>(place.key), place, is_control);
         }
         counts.repeated_heaps += self.heaps.take_repeated();
     }
 
-    /// Look at finished heaps though nothing is to be handed on yet.
+    /// Process finished heaps although nothing is delivered yet.
     fn settle(&mut self, counts: &mut Counts) {
         let mut out = std::mem::take(&mut self.settled);
         self.drain_heaps(&mut out, counts);
         self.settled = out;
     }
 
-    /// Memory for a heap that comes as one long packet, to be filled outside of the table. None: it goes the way of all
+    /// Memory for a heap that arrives as one long packet, to be filled outside the table. `None`: it is placed like other
     /// packets.
     pub(crate) fn begin_whole(
         &mut self,
@@ -232,7 +232,7 @@ impl<S: Store> Table<S> {
         counts: &mut Counts,
     ) -> Option<LiveObject<S::Block>> {
         let placement = head.placement(from.number);
-        // Asked first: a store counts what it finds room for.
+        // Checked first, because a store counts allocations.
         let wanted = S::FILLED_OUTSIDE
             && self.ended.is_none()
             && !(head.is_stop() && self.rules.stop != StopRule::Never)
@@ -248,8 +248,8 @@ impl<S: Store> Table<S> {
         Some(LiveObject { placement, block, bytes: placement.length, filled: 0 })
     }
 
-    /// As much of such a heap as came is part of the table from now on. It began before the stream's end, so it is handed
-    /// on as it is if that came meanwhile. With `last`, nobody waits for more of it, unless it comes from elsewhere, too.
+    /// Add such a heap to the table, as far as received. It began before the stream's end, so it is delivered as it is if
+    /// the stream ended meanwhile. With `last`, it is not completed later, unless other senders send parts of it.
     pub(crate) fn finish_whole(
         &mut self,
         whole: LiveObject<S::Block>,
@@ -261,7 +261,7 @@ impl<S: Store> Table<S> {
         let key = placement.key;
         let part = Placement { offset: 0, length: filled, size: Some(bytes), ..placement };
         let mut block = Some(block);
-        // Not in place of what a heap without a size has already: those bytes would be lost.
+        // It must not replace the bytes that a heap without a size has already.
         let mut slot = match self.heaps.reserve(part, now, |_, old| match old {
             None => block.take().ok_or(None),
             old => Err(old),
@@ -274,7 +274,7 @@ impl<S: Store> Table<S> {
         };
         let began = slot.is_first();
         if let Some(mut block) = block.take() {
-            // The same heap is under construction from elsewhere.
+            // The same heap is under construction from other packets.
             counts.pointers_refused += self.store.join(slot.block(), &mut block, filled)?;
         }
         slot.commit(now);
@@ -289,7 +289,7 @@ impl<S: Store> Table<S> {
         Ok(())
     }
 
-    /// Bytes came that are not part of the table yet: nobody is idle.
+    /// Bytes arrived that are not in the table yet: the stream is not idle.
     pub(crate) fn heard(&mut self, now: Nanos) {
         self.last = self.last.max(Some(now));
     }
@@ -301,7 +301,7 @@ impl<S: Store> Table<S> {
             StopRule::Never => false,
             StopRule::First => true,
             StopRule::All(count) => {
-                // Bounded, as the senders are.
+                // Bounded like the senders.
                 if self.stopped.len() < count {
                     self.stopped.insert(from.address);
                 }
@@ -313,7 +313,7 @@ impl<S: Store> Table<S> {
         }
     }
 
-    /// The stream ends: what is under construction retires as it is.
+    /// The stream ends: heaps under construction retire as they are.
     pub(crate) fn end(&mut self, why: Ended, now: Nanos) {
         if self.ended.is_none() {
             self.ended = Some(why);
@@ -322,12 +322,12 @@ impl<S: Store> Table<S> {
         }
     }
 
-    /// Nothing more comes of the heaps under construction.
+    /// Retire the heaps under construction.
     pub(crate) fn end_heaps(&mut self, now: Nanos) {
         self.heaps.finish(now);
     }
 
-    /// What time alone decides.
+    /// Handle timeouts.
     pub(crate) fn handle_timeout(&mut self, now: Nanos) {
         self.heaps.handle_timeout(now);
         let idle = self.rules.idle.zip(self.last).is_some_and(|(idle, last)| now.since(last) >= idle);
@@ -336,13 +336,13 @@ impl<S: Store> Table<S> {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) has something to do, if nothing comes before.
+    /// When [`handle_timeout`](Self::handle_timeout) must be called if no packet arrives before.
     pub(crate) fn poll_timeout(&self) -> Option<Nanos> {
         let idle = self.rules.idle.zip(self.last).map(|(idle, last)| last.plus(idle));
         [self.heaps.poll_timeout(), idle].into_iter().flatten().min()
     }
 
-    /// Hand on what is finished.
+    /// Deliver what is finished.
     #[inline]
     pub(crate) fn drain(&mut self, out: &mut VecDeque<S::Out>, counts: &mut Counts) {
         if S::EAGER {

@@ -1,6 +1,6 @@
-//! What sinks see of heaps and events, and how it is counted.
+//! Heaps and events as passed to sinks, and their counts.
 //!
-//! Apart from the tables: who writes a sink reads this file only.
+//! Separate from the tables: a sink needs only this file.
 
 use crate::receive::Nowhere;
 use crate::receive::keyed::Object;
@@ -12,34 +12,34 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// A finished object, as sinks see it.
+/// A finished object for sinks.
 #[derive(Debug)]
 pub struct Received<'a> {
     /// Its family.
     pub family: FamilyRef,
     /// Its number: heap counter, tick.
     pub number: u64,
-    /// Which source it is of, where its packets say that: the data id of an event. Otherwise 0.
+    /// Its source, if its packets state it: the data id of an event. Otherwise 0.
     pub source: u16,
-    /// Who sent its first packet.
+    /// Sender of its first packet.
     pub sender: SocketAddr,
     /// Whether nothing is missing.
     pub complete: bool,
-    /// Bytes of the payload that did not come, ascending and disjoint. They are zero.
+    /// Missing bytes of the payload, ascending and disjoint. They are zero.
     pub missing: &'a [Range<u64>],
-    /// Bytes of the payload that came.
+    /// Bytes of the payload received.
     pub received: u64,
-    /// Bytes of the payload, if a packet told.
+    /// Size of the payload in bytes, if a packet stated it.
     pub size: Option<u64>,
     /// The payload.
     pub payload: &'a [u8],
-    /// What of it is data.
+    /// Which octets are data.
     pub data: Data,
-    /// How it is stored.
+    /// Its form on disks.
     pub stored: &'a dyn Storable,
 }
 
-/// An object's form on disks, whatever its family.
+/// An object's form on disks, for any family.
 pub trait Storable: std::fmt::Debug {
     /// See [`Keyed::describe`].
     fn describe(&self) -> String;
@@ -85,7 +85,7 @@ impl<'a> Received<'a> {
 }
 
 impl Received<'_> {
-    /// The ranges of the payload that came.
+    /// The received ranges of the payload.
     pub fn present(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let end = self.payload.len();
         let within = move |at: u64| usize::try_from(at).unwrap_or(end).min(end);
@@ -105,7 +105,7 @@ impl Received<'_> {
         all.into_iter().chain(parts.iter().filter_map(part))
     }
 
-    /// Whether what came of its data is the pattern of its number.
+    /// Whether the received data are the pattern of its number.
     fn is_pattern(&self) -> bool {
         let all = 0..self.payload.len() as u64;
         let data = match &self.data {
@@ -125,51 +125,51 @@ impl Received<'_> {
     }
 }
 
-/// Where finished objects go. Called on a thread of its own: it may take its time, and the tables' rings fill meanwhile.
+/// Consumer of finished objects. Called on a separate thread: it may block, and the tables' rings fill meanwhile.
 pub trait ObjectSink: Send {
-    /// An object; its memory is given back when this returns.
+    /// Take an object; its memory is released when this returns.
     ///
     /// # Errors
-    /// Nothing more can be taken: the receiver ends.
+    /// If nothing more can be taken: the receiver ends.
     fn object(&mut self, object: &Received<'_>) -> io::Result<()>;
 
-    /// Time passes.
+    /// Called regularly.
     fn tick(&mut self) {}
 
-    /// Those were all.
+    /// No more objects follow.
     ///
     /// # Errors
-    /// The last of them could not be written.
+    /// If the last of them could not be written.
     fn finished(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Objects that go nowhere.
+/// Discards objects.
 impl ObjectSink for Nowhere {
     fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Objects of a family by what became of them.
+/// Counts of a family's objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ObjectCounts {
-    /// All of it came.
+    /// Complete objects.
     pub complete: u64,
-    /// Some of it came.
+    /// Incomplete objects.
     pub incomplete: u64,
-    /// Nothing of them came, by the gaps in their senders' numbers; `None` where that is not known of any sender.
+    /// Objects missing entirely, from the gaps in their senders' numbers; `None` if unknown for all senders.
     pub missing: Option<u64>,
-    /// Senders of which it is not known: their numbers have no regular step.
+    /// Senders whose missing objects are unknown: their numbers have no regular step.
     pub unknown_senders: u64,
-    /// Finished, but taken too slowly.
+    /// Finished objects dropped because they were taken too slowly.
     pub ring_full: u64,
-    /// Bytes that are missing in the incomplete ones.
+    /// Bytes missing in incomplete objects.
     pub missing_bytes: u64,
-    /// Bytes of payload that came.
+    /// Bytes of payload received.
     pub payload_bytes: u64,
-    /// Whose payload is not the pattern, where that was asked for.
+    /// Objects whose payload is not the pattern, if verified.
     pub wrong: u64,
 }
 

@@ -1,6 +1,6 @@
-//! One family's table, whatever the family: what feeds it, and what is taken from it.
+//! The table of any one family: its input, and its finished objects.
 //!
-//! Apart from the list of tables, which names no family's types.
+//! Separate from the list of tables, which does not depend on a family's types.
 
 use super::sink::Received;
 use crate::control::Gauge;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Objects taken from a table at a time.
 const AT_ONCE: usize = 256;
 
-/// A TCP port, and who has connected to it already.
+/// A TCP port, with its connections so far.
 #[derive(Debug)]
 pub(in crate::receive) struct Port {
     pub(in crate::receive) listener: TcpListener,
@@ -25,12 +25,12 @@ pub(in crate::receive) struct Port {
     pub(in crate::receive) open: Vec<TcpStream>,
 }
 
-/// One table, whatever its family.
+/// A table of any family.
 pub(super) trait Table: Send + Sync {
     fn family(&self) -> FamilyRef;
     fn feed(&self, name: String, waits: bool, gauge: Option<Arc<Gauge>>) -> Box<dyn Fed>;
     fn connections(&self, port: Port, options: &TcpReaderOptions) -> io::Result<Box<dyn Source>>;
-    /// Give what is finished to `each`, until it has enough. Waits for the first.
+    /// Pass finished objects to `each` until it returns `false`. Waits for the first.
     fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
     fn stats(&self) -> Stats;
     fn end(&self);

@@ -1,8 +1,8 @@
-//! A field, from the wire and back: where it begins is a bit, so what is loaded and stored is the words around it.
+//! Reads and writes fields, which may begin at any bit: loads and stores whole words around them.
 //!
-//! The room is checked before, by who calls.
+//! The caller checks the bounds.
 
-/// What a field is (§8.3).
+/// Type of a field (§8.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
     /// `u`
@@ -20,7 +20,7 @@ pub enum Code {
 /// A field of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Field {
-    /// What it is.
+    /// Its type.
     pub code: Code,
     /// Its bits on the wire, at least 1.
     pub bits: u32,
@@ -31,7 +31,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// NumPy's name of its type in memory, this machine's byte order; `None` for more than 64 bits.
+    /// NumPy's name of its type in memory, in native byte order; `None` for more than 64 bits.
     #[must_use]
     pub fn numpy(&self) -> Option<&'static str> {
         Some(match (self.code, self.width) {
@@ -53,7 +53,7 @@ impl Field {
     }
 }
 
-/// `bits` (1 to 64) bits of `wire` from bit `at` on, which are there.
+/// `bits` (1 to 64) bits of `wire` from bit `at` on, which must exist.
 #[inline]
 fn bits_at(wire: &[u8], at: u64, bits: u32) -> u64 {
     let (octet, shift) = ((at / 8) as usize, (at % 8) as u32);
@@ -73,7 +73,7 @@ fn bits_at(wire: &[u8], at: u64, bits: u32) -> u64 {
     value >> (64 - bits)
 }
 
-/// Elements of one field of at most 57 bits: from any bit on they lie in one word.
+/// Elements of one field of at most 57 bits, which lie in one word from any bit on.
 #[inline]
 pub(super) fn unpack_one<const N: usize>(
     wire: &[u8],
@@ -84,7 +84,7 @@ pub(super) fn unpack_one<const N: usize>(
 ) {
     let (bits, unused) = (u64::from(field.bits), 64 - field.bits);
     let signed = field.code == Code::Signed;
-    // Elements that begin in the last word are read with care for its end.
+    // Elements that begin in the last word are read without passing its end.
     let easy = (wire.len().saturating_sub(7) as u64 * 8 / bits).min(elements as u64) as usize;
     let mut at = 0u64;
     for place in &mut native[..easy] {
@@ -144,7 +144,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// To the front of `wire`.
+    /// A writer at the front of `wire`.
     pub(super) fn new(wire: &'a mut [u8]) -> Writer<'a> {
         Writer { wire, at: 0, held: 0, bits: 0 }
     }
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Append at most 32.
+    /// Append at most 32 bits.
     #[inline]
     fn push_some(&mut self, value: u64, bits: u32) {
         self.held = self.held << bits | value;
@@ -180,7 +180,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// One field onto the wire; whether its value fits.
+/// Write one field. Returns whether its value fits.
 #[inline]
 pub(super) fn write(writer: &mut Writer<'_>, field: &Field, place: &[u8]) -> bool {
     if field.code == Code::Boolean {
@@ -206,13 +206,13 @@ pub(super) fn write(writer: &mut Writer<'_>, field: &Field, place: &[u8]) -> boo
     fits
 }
 
-/// A native value of `octets` in the bits of its field (at most 64), and whether it fits.
+/// A native value of `octets` truncated to the bits of its field (at most 64), and whether it fits.
 #[inline]
 fn cut(value: u64, field: &Field, octets: usize) -> (u64, bool) {
     let (unused, native) = (64 - field.bits, 64 - 8 * octets as u32);
     let cut = value << unused >> unused;
     let back = if field.code == Code::Signed {
-        // As it would be read, in as many bits as memory has.
+        // As it would be read back.
         ((cut << unused) as i64 >> unused) as u64 & u64::MAX >> native
     } else {
         cut
@@ -243,7 +243,7 @@ fn write_wide(writer: &mut Writer<'_>, field: &Field, place: &[u8]) -> bool {
     for (octet, bits) in place.iter().rev().zip(std::iter::once(first).chain(std::iter::repeat(8))) {
         writer.push(u64::from(*octet) & (0xFF >> (8 - bits)), bits);
     }
-    // Above the field's bits there are copies of its sign, or zeros.
+    // The bits above the field must be copies of its sign, or zeros.
     let Some(&last) = place.last() else { return true };
     let above = u32::from(last) >> first;
     let all = 0xFF >> first;

@@ -1,4 +1,4 @@
-//! The NumPy header of a descriptor: the dictionary literal that an `.npy` file has, too.
+//! The NumPy header of a descriptor: the same dictionary literal as in an `.npy` file.
 //!
 //! ```text
 //!   {'descr': '<i2', 'fortran_order': False, 'shape': (3, 4)}
@@ -7,17 +7,17 @@
 //!             │└ kind: i u f c b S V …
 //! ```
 //!
-//! Limits: `descr` is kept as text. [`NumpyHeader::simple`] tells the plain types; the list of a structured type is for
-//! NumPy. Integers of Python 2 (`3L`) are understood.
+//! Limits: `descr` is kept as text. [`NumpyHeader::simple`] parses the plain types; structured types are left to NumPy.
+//! Integers of Python 2 (`3L`) are accepted.
 
 use std::fmt;
 
-/// What a NumPy header says.
+/// A parsed NumPy header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NumpyHeader {
     /// The type as its literal: `'<i2'` with the quotes, or a list.
     pub descr: String,
-    /// The first dimension is the fastest.
+    /// The first dimension varies fastest.
     pub fortran_order: bool,
     /// The dimensions.
     pub shape: Vec<u64>,
@@ -41,7 +41,7 @@ impl NumpyHeader {
         NumpyHeader { descr: format!("'{simple}'"), fortran_order: false, shape: shape.to_vec() }
     }
 
-    /// From its text. `None` where that is no dictionary of exactly these three entries.
+    /// Parse its text. `None` unless it is a dictionary of exactly these three entries.
     #[must_use]
     pub fn read(text: &str) -> Option<NumpyHeader> {
         let mut rest = Text(text);
@@ -64,7 +64,7 @@ impl NumpyHeader {
         Some(NumpyHeader { descr: descr?, fortran_order: fortran_order?, shape: shape? })
     }
 
-    /// Its type, where that is a plain one.
+    /// Its type, if it is a plain one.
     #[must_use]
     pub fn simple(&self) -> Option<SimpleType> {
         let mut text = Text(&self.descr);
@@ -78,7 +78,7 @@ impl NumpyHeader {
         Some(SimpleType { order, kind, size })
     }
 
-    /// Elements of the array; `None` where there is no such number.
+    /// Elements of the array; `None` on overflow.
     #[must_use]
     pub fn elements(&self) -> Option<u64> {
         if self.shape.contains(&0) {
@@ -100,11 +100,11 @@ impl fmt::Display for NumpyHeader {
     }
 }
 
-/// What is left of a literal.
+/// The rest of a literal.
 struct Text<'a>(&'a str);
 
 impl<'a> Text<'a> {
-    /// Whether `letter` is next, behind white space; then it is passed.
+    /// Skip white space, and consume `letter` if it is next. Returns whether it was.
     fn take(&mut self, letter: char) -> bool {
         let rest = self.0.trim_start().strip_prefix(letter);
         rest.inspect(|&rest| self.0 = rest).is_some()
@@ -143,7 +143,7 @@ impl<'a> Text<'a> {
             self.0 = &rest[digits..];
             self.take('L');
             let last = self.0.trim_start().starts_with(')');
-            // One alone needs its comma, or it is no tuple.
+            // A tuple of one element needs its comma.
             let ends = self.take(',') || (last && sizes.len() > 1);
             ends.then_some(())?;
         }

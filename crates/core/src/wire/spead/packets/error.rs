@@ -7,14 +7,14 @@ use std::fmt;
 pub enum PacketError {
     /// The packet size cannot carry anything.
     TooSmall {
-        /// It, octets.
+        /// The packet size in octets.
         packet_bytes: usize,
     },
-    /// Not all pointers fit into one packet, which repeating them needs.
+    /// The pointers cannot be repeated: they do not all fit into one packet.
     CannotRepeat {
-        /// The packet size asked for, octets.
+        /// The requested packet size in octets.
         packet_bytes: usize,
-        /// The least that would do; 0 if none would.
+        /// The minimum that suffices; 0 if none does.
         needed: usize,
     },
     /// More pointers than one packet can have, in packets of a given payload.
@@ -40,7 +40,7 @@ impl fmt::Display for PacketError {
             ),
             PacketError::CannotRepeat { packet_bytes, needed: 0 } => write!(
                 f,
-                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for a packet of any size; hint: do not repeat them"
+                "cannot repeat the pointers of a heap in packets of {packet_bytes} bytes: too many for any packet size; hint: do not repeat them"
             ),
             PacketError::CannotRepeat { packet_bytes, needed } => write!(
                 f,
@@ -48,11 +48,11 @@ impl fmt::Display for PacketError {
             ),
             PacketError::TooManyPointers { pointers } => write!(
                 f,
-                "cannot put {pointers} pointers into the first packet of a heap, which packets of a given payload need; hint: give the size of packets instead"
+                "cannot put {pointers} pointers into the first packet of a heap, as packets of a fixed payload require; hint: set the packet size instead"
             ),
             PacketError::TooLarge { bytes, most } => write!(
                 f,
-                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}; hint: a flavour with more bits of address, or smaller heaps"
+                "cannot send a heap of {bytes} bytes in a flavour that addresses {most}; hint: use a flavour with more address bits, or smaller heaps"
             ),
         }
     }

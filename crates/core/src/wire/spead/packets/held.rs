@@ -1,21 +1,21 @@
-//! A division with the pointers it needs.
+//! A plan together with its pointers.
 
 use super::error::PacketError;
 use super::shape::HeapShape;
 use super::{Part, Plan};
 
-/// The packets of a heap, with its pointers: up to [`INLINE`](Self::INLINE) of them cost no allocation.
+/// The packets of a heap, with its pointers; up to [`INLINE`](Self::INLINE) of them need no allocation.
 #[derive(Clone, Debug)]
 pub struct HeapPackets {
     plan: Plan,
     inline: [u64; Self::INLINE],
     used: usize,
-    /// Instead, where there are more.
+    /// Used instead if there are more.
     many: Vec<u64>,
 }
 
 impl HeapPackets {
-    /// Pointers that are held without an allocation.
+    /// Pointers stored without an allocation.
     pub const INLINE: usize = 12;
 
     /// Divide a heap.
@@ -41,7 +41,7 @@ impl HeapPackets {
     /// Write the head of packet `n`: see [`Plan::packet`].
     ///
     /// # Panics
-    /// Where `head` is too small or `n` is too large.
+    /// If `head` is too small or `n` is too large.
     #[inline]
     pub fn packet(&self, n: u64, head: &mut [u8]) -> Part {
         let pointers = self.inline.get(..self.used).unwrap_or(&self.many);

@@ -1,4 +1,4 @@
-//! What is to be known of a heap to divide it, and how it may be divided.
+//! The properties of a heap from which it is divided, and the ways to divide it.
 
 use super::super::Flavour;
 
@@ -8,32 +8,32 @@ pub enum Split {
     /// Every packet as full as allowed, as spead2 does.
     #[default]
     Full,
-    /// As many packets as in full ones, of one length.
+    /// The same number of packets, of one length.
     Even,
 }
 
-/// What is to be known of a heap to divide it.
+/// The properties of a heap from which it is divided.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapShape<'a> {
     /// How pointers divide.
     pub flavour: Flavour,
-    /// The heap's counter; cut to the flavour's bits of value.
+    /// The heap's counter; truncated to the flavour's bits of value.
     pub counter: u64,
-    /// The heap's own pointers in this machine's byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
+    /// The heap's own pointers in native byte order ([`Flavour::immediate`], [`Flavour::addressed`]).
     pub pointers: &'a [u64],
     /// Octets of its payload.
     pub payload_bytes: u64,
-    /// Octets of the largest packet. For UDP the caller keeps it within 65507; a whole heap as one packet (TCP) needs
+    /// Maximum size of a packet in octets. For UDP the caller limits it to 65507; a heap as one packet (TCP) needs
     /// [`whole`](Self::whole).
     pub packet_bytes: usize,
-    /// Whether all pointers stand in every packet, so that any packet of a heap tells its items.
+    /// Whether all pointers are in every packet, so that any packet of a heap gives its items.
     pub repeat_pointers: bool,
     /// How to divide it.
     pub split: Split,
 }
 
 impl HeapShape<'_> {
-    /// A packet size with which this heap is one packet (if its pointers are at most 65530).
+    /// A packet size with which this heap is one packet (if it has at most 65530 pointers).
     #[must_use]
     pub fn whole(&self) -> usize {
         let pointers = 8 * (self.pointers.len() as u64 + 1);

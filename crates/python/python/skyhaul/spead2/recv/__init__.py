@@ -1,4 +1,4 @@
-"""Receiving: streams of heaps and of chunks (`.asyncio` has those for coroutines)."""
+"""Receiving: streams of heaps and chunks (`.asyncio` has those for coroutines)."""
 
 from . import stream_stat_indices
 from ._chunks import ChunkRingPair, ChunkRingStream, ChunkStreamConfig, ChunkStreamGroupMember, ChunkStreamRingGroup

@@ -1,13 +1,13 @@
-"""Streams that put heaps into chunks of memory which the user gave.
+"""Streams that put heaps into chunks of the user's memory.
 
     free ring ─▶ window of chunks ◀─ heap ◀─ native stream          a thread takes heap after heap and asks where each
                  │ oldest                                             belongs; the window moves to the newest chunk
                  ▼
               data ring ─▶ user
 
-The thread works without the global lock: it asks the compiled callback, checks what it answers against the chunk's
-buffers, and copies. Python is needed for each chunk, not for each heap. A heap is placed once it is complete or given up;
-there is no packet to look at, so `packet` is null.
+The thread works without the GIL: it calls the compiled callback, checks its results against the chunk's buffers, and
+copies. Python is needed for each chunk, not for each heap. A heap is placed when it is complete or given up; there is
+no packet then, so `packet` is null.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _RING = 256
 
 
 def _checked(place: Any) -> Any:
-    """The same tuple if it begins with a capsule of a known signature."""
+    """The same tuple, if it begins with a capsule of a known signature."""
     if place is not None:
         if not isinstance(place, tuple):
-            raise TypeError(f"a place callback is a tuple, not {place!r}")
+            raise TypeError(f"a place callback must be a tuple, not {place!r}")
         _place.capsule_of(place)
     return place
 
 
 class ChunkStreamConfig(Settings):
-    """Which items a place callback is told, how many chunks are open at a time, and how presence is marked."""
+    """The items for a place callback, the number of open chunks, and how presence is marked."""
 
     DEFAULT_MAX_CHUNKS = 2
 
@@ -62,23 +62,23 @@ class ChunkStreamConfig(Settings):
         self._packet_payload = 0
 
     def enable_packet_presence(self, payload_size: int) -> ChunkStreamConfig:
-        """Mark packets of this payload as present, not heaps. The same object."""
+        """Mark the presence of packets of this payload size instead of heaps. Returns the same object."""
         self._packet_payload = positive(payload_size)
         return self
 
     def disable_packet_presence(self) -> ChunkStreamConfig:
-        """Mark heaps again. The same object."""
+        """Mark the presence of heaps again. Returns the same object."""
         self._packet_payload = 0
         return self
 
     @property
     def packet_presence_payload_size(self) -> int:
-        """The payload of a packet if packets are marked, else 0."""
+        """The payload size of a packet if packets are marked, else 0."""
         return self._packet_payload
 
 
 class _Window:
-    """The chunks that are being filled, consecutive, and the rings they come from and go to."""
+    """The consecutive chunks that are being filled, and their rings."""
 
     def __init__(self, most: int, data: _ChunkRingbuffer, free: _ChunkRingbuffer) -> None:
         self.most, self.data, self.free = most, data, free
@@ -86,7 +86,7 @@ class _Window:
         self.open: collections.deque[tuple[Chunk, _native.OpenChunk]] = collections.deque()
 
     def chunk(self, id: int, stream_id: int) -> _native.OpenChunk | None:
-        """The open chunk of this number: the window moves up to it. None if the window is past it."""
+        """The open chunk with this number; the window moves up to it. None if the window is past it."""
         end = self.first + len(self.open)
         if id >= end:
             start = max(id - self.most + 1, 0)
@@ -103,13 +103,13 @@ class _Window:
             try:
                 native = _native.OpenChunk(chunk.data, chunk.present, chunk.extra)
             except (BufferError, TypeError, ValueError) as error:
-                _logger.error("a chunk of the free ring cannot be filled and is left out: %s", error)
+                _logger.error("a chunk of the free ring cannot be filled and is skipped: %s", error)
                 continue
             chunk.chunk_id, chunk.stream_id = id, stream_id
             return chunk, native
 
     def flush_below(self, id: int) -> None:
-        """Hand on all chunks before this one."""
+        """Deliver all chunks before this one."""
         while self.open and self.first < id:
             chunk, native = self.open.popleft()
             self.first += 1
@@ -117,7 +117,7 @@ class _Window:
             _given(self.data, chunk)
 
     def flush(self) -> None:
-        """Hand on all chunks."""
+        """Deliver all chunks."""
         self.flush_below(self.first + len(self.open))
 
 
@@ -144,16 +144,16 @@ class ChunkRingPair:
 
     @property
     def data_ringbuffer(self) -> _ChunkRingbuffer:
-        """Where filled chunks come out."""
+        """The ring of filled chunks."""
         return self._data
 
     @property
     def free_ringbuffer(self) -> _ChunkRingbuffer:
-        """Where chunks to be filled are taken."""
+        """The ring of chunks to fill."""
         return self._free
 
     def add_free_chunk(self, chunk: Chunk) -> None:
-        """Give a chunk to be filled, its presence marks cleared. Full if the free ring has no room."""
+        """Add a chunk to fill, and clear its presence marks. Full if the free ring has no room."""
         np.frombuffer(memoryview(chunk.present), np.uint8)[:] = 0
         try:
             self._free.put_nowait(chunk)
@@ -182,7 +182,7 @@ class _Filling(_Stream):
         self._most = min(chunks.max_chunks, window.most)
         self._open(thread_pool, config, ring=_RING, incomplete=True)
         window.data.add_producer()
-        # The thread holds the native stream only: a stream that nobody holds any more ends.
+        # The thread references the native stream only, so an unreferenced stream ends.
         weakref.finalize(self, _end, self._native)
         work = (weakref.ref(self), self._native, self._placer, window)
         self._thread = threading.Thread(target=_place_heaps, args=work, name="spead2 chunks", daemon=True)
@@ -206,7 +206,7 @@ class _Filling(_Stream):
         self._window.data.remove_producer()
 
     def _chunk(self, id: int) -> tuple[_native.OpenChunk | None, int]:
-        """The chunk of this number, None if it is too old; and the oldest that this stream may still write to."""
+        """The chunk with this number, None if it is too old; and the oldest that this stream may still write to."""
         return self._window.chunk(id, self._config.stream_id), self._window.first
 
     def stop(self) -> None:
@@ -226,7 +226,7 @@ def _end(native: _native.ReceiveStream) -> None:
 def _place_heaps(
     held: weakref.ref[_Filling], native: _native.ReceiveStream, placer: _native.Placer, window: _Window
 ) -> None:
-    """The work of a stream's thread, until the stream or a ring ends."""
+    """The loop of a stream's thread, until the stream or a ring ends."""
     try:
         while True:
             wanted = placer.run(native)
@@ -246,7 +246,7 @@ def _place_heaps(
             window.data.remove_producer()
 
 
-#: Streams and their threads, which end before the interpreter does; a forked process has none of its parent's.
+#: Streams and their threads, which end before the interpreter; a forked process has none of its parent's.
 _open: weakref.WeakSet[_Filling] = weakref.WeakSet()
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
@@ -284,7 +284,7 @@ class ChunkRingStream(_Filling, ChunkRingPair):
 
 
 class ChunkStreamGroupMember(_Filling):
-    """One of the streams that fill the chunks of a group. Made by `ChunkStreamRingGroup.emplace_back`."""
+    """One of the streams that fill the chunks of a group, made by `ChunkStreamRingGroup.emplace_back`."""
 
     #: The oldest chunk that this stream may still write to.
     _oldest = 0
@@ -318,7 +318,7 @@ class ChunkStreamGroupMember(_Filling):
 
 
 class ChunkStreamRingGroup(ChunkRingPair, Sequence[ChunkStreamGroupMember]):
-    """Several streams, each with a thread of its own, that fill the same chunks. A sequence of its members."""
+    """Several streams, each with its own thread, that fill the same chunks. A sequence of its members."""
 
     def __init__(
         self, config: ChunkStreamGroupConfig, data_ringbuffer: _ChunkRingbuffer, free_ringbuffer: _ChunkRingbuffer
@@ -332,7 +332,7 @@ class ChunkStreamRingGroup(ChunkRingPair, Sequence[ChunkStreamGroupMember]):
 
     @property
     def config(self) -> ChunkStreamGroupConfig:
-        """The settings that it was made with."""
+        """The settings of the group."""
         return self._config
 
     def emplace_back(

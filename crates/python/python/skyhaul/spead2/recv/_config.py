@@ -14,7 +14,7 @@ from ._stats import CORE, StreamStatConfig
 def _copying(value: Any) -> int:
     way = whole(value)
     if way not in (spead.MEMCPY_STD, spead.MEMCPY_NONTEMPORAL):
-        raise ValueError(f"no way of copying: {way}")
+        raise ValueError(f"invalid memcpy function: {way}")
     return way
 
 
@@ -29,7 +29,7 @@ def _bug_compat(value: Any) -> int:
 
 
 class StreamConfig(Settings):
-    """How a stream assembles heaps. `max_heaps` is for each of `substreams`; statistics of your own: `add_stat`."""
+    """How a stream assembles heaps. `max_heaps` applies to each of `substreams`; `add_stat` adds custom statistics."""
 
     DEFAULT_MAX_HEAPS = 4
 
@@ -54,25 +54,25 @@ class StreamConfig(Settings):
         return list(self._stats)
 
     def add_stat(self, name: str, mode: StreamStatConfig.Mode = StreamStatConfig.Mode.COUNTER) -> int:
-        """Register a statistic; its index. ValueError if there is one of this name."""
+        """Register a statistic; returns its index. ValueError if the name is in use."""
         if any(stat.name == name for stat in self._stats):
-            raise ValueError(f"there is a statistic {name} already")
+            raise ValueError(f"a statistic named {name} exists already")
         self._stats.append(StreamStatConfig(name, mode))
         return len(self._stats) - 1
 
     def next_stat_index(self) -> int:
-        """The index that the next `add_stat` gives."""
+        """The index that the next `add_stat` returns."""
         return len(self._stats)
 
     def get_stat_index(self, name: str) -> int:
-        """The index of a statistic. IndexError if there is none of this name."""
+        """The index of a statistic. IndexError if the name is unknown."""
         for at, stat in enumerate(self._stats):
             if stat.name == name:
                 return at
-        raise IndexError(f"there is no statistic {name}")
+        raise IndexError(f"no statistic named {name}")
 
     def _copy(self) -> StreamConfig:
-        """As it is now: a stream keeps the settings it was made with."""
+        """A copy: later changes do not affect a stream."""
         copy = StreamConfig(**{name: getattr(self, name) for name in _STREAM_SETTINGS})
         copy._stats = list(self._stats)
         return copy
@@ -82,7 +82,7 @@ _STREAM_SETTINGS = [name for name, value in vars(StreamConfig).items() if isinst
 
 
 class RingStreamConfig(Settings):
-    """The ring between a stream and its user, and whether incomplete heaps come through it."""
+    """The ring between a stream and its user, and whether incomplete heaps are delivered."""
 
     DEFAULT_HEAPS = 4
 
@@ -99,7 +99,7 @@ class RingStreamConfig(Settings):
 
 
 class ChunkStreamGroupConfig(Settings):
-    """The window of a group of chunk streams, and what happens to a chunk that some of them still fill."""
+    """The window of a group of chunk streams, and the handling of a chunk that some of them still fill."""
 
     DEFAULT_MAX_CHUNKS = 2
 

@@ -1,6 +1,6 @@
 """Received heaps and their items.
 
-    heap.get_items() ─▶ [RawItem]      arrays of bytes that lie in the heap's own memory
+    heap.get_items() ─▶ [RawItem]      arrays of bytes in the heap's own memory
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .._descriptor import RawDescriptor, read_packet
 
 
 class RawItem(npt.NDArray[np.uint8]):
-    """The bytes of an item, and which item: an array of uint8 with `id`, `is_immediate` and `immediate_value`.
+    """The bytes of an item: an array of uint8 with `id`, `is_immediate` and `immediate_value`.
 
     An immediate item has the bytes of its pointer's value, big-endian.
     """
@@ -40,7 +40,7 @@ class RawItem(npt.NDArray[np.uint8]):
 
 
 class _HeapBase:
-    """What complete and incomplete heaps have in common."""
+    """Base of complete and incomplete heaps."""
 
     __slots__ = ("__dict__", "__weakref__", "_bug_compat", "_native")
 
@@ -61,7 +61,7 @@ class _HeapBase:
         return spead.Flavour(4, 64, self._native.address_bits, self._bug_compat)
 
     def get_items(self) -> list[RawItem]:
-        """A list of `RawItem`, descriptors left out."""
+        """A list of `RawItem`, without descriptors."""
         return [raw for raw in self._raw_items() if raw.id != spead.DESCRIPTOR_ID]
 
     def _raw_items(self) -> list[RawItem]:
@@ -75,11 +75,11 @@ class _HeapBase:
         return RawItem._addressed(id, np.frombuffer(payload, np.uint8, stop - start, start))
 
     def is_start_of_stream(self) -> bool:
-        """Whether it says that a stream starts."""
+        """Whether it marks the start of a stream."""
         return self._native.is_start_of_stream()
 
     def is_end_of_stream(self) -> bool:
-        """Whether it says that the stream ends."""
+        """Whether it marks the end of the stream."""
         return self._native.is_end_of_stream()
 
 
@@ -93,7 +93,7 @@ class Heap(_HeapBase):
         return self._described(self._native.items())
 
     def _described(self, items: list[tuple[int, bool, int, int, int]]) -> list[RawDescriptor]:
-        """The descriptors among these items of it."""
+        """The descriptors among these items."""
         places = [
             (start, stop)
             for id, immediate, _, start, stop in items
@@ -106,7 +106,7 @@ class Heap(_HeapBase):
 
 
 class IncompleteHeap(_HeapBase):
-    """A heap that missed bytes: its immediate items, and how much of it there was."""
+    """A heap with missing bytes: its immediate items, and its lengths."""
 
     __slots__ = ("_ranges",)
 
@@ -118,22 +118,22 @@ class IncompleteHeap(_HeapBase):
 
     @property
     def heap_length(self) -> int:
-        """Bytes that it should have had, -1 if no packet said it."""
+        """Its full size in bytes, -1 if no packet stated it."""
         return -1 if self._native.size is None else self._native.size
 
     @property
     def received_length(self) -> int:
-        """Bytes that came."""
+        """Bytes received."""
         return self._native.received
 
     @property
     def payload_ranges(self) -> list[tuple[int, int]]:
-        """[(first, past the last)] of the bytes that came, if the stream was told to keep that, else empty."""
+        """[(first, past the last)] of the received bytes, if the stream is configured to keep them, else empty."""
         return list(self._ranges)
 
 
 def _received(native: _native.Heap) -> list[tuple[int, int]]:
-    """What is left of a heap without its missing ranges."""
+    """The received ranges of a heap."""
     ranges, at = [], 0
     for start, stop in native.missing:
         if start > at:

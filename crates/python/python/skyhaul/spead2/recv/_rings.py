@@ -1,4 +1,4 @@
-"""Chunks, and the rings on which they travel between a stream and its user.
+"""Chunks, and the rings for them between a stream and its user.
 
     free ring ─▶ stream fills ─▶ data ring ─▶ user ─▶ free ring …
 """
@@ -18,7 +18,7 @@ class Chunk:
     """Buffers for the heaps of one chunk: made by the user, often of a subclass, filled by a stream.
 
     data, present, extra    writable contiguous buffers, or None
-    chunk_id, stream_id     which chunk it became, and of which stream; -1 before
+    chunk_id, stream_id     its number and stream once it is filled; -1 before
     """
 
     def __init__(
@@ -46,12 +46,12 @@ for _name in ("present", "data", "extra"):
 
 
 class _ChunkRingbuffer:
-    """A bounded queue of chunks that can be stopped. Everything but the waiting calls, which asyncio does its own way."""
+    """A bounded queue of chunks that can be stopped, without blocking calls."""
 
     def __init__(self, maxsize: int) -> None:
         maxsize = whole(maxsize)
         if maxsize < 1:
-            raise ValueError("a ring has room for one chunk at least")
+            raise ValueError("a ring must have room for at least one chunk")
         self.maxsize = maxsize
         self._chunks: collections.deque[Chunk] = collections.deque()
         self._lock = _fork.Condition("ring")
@@ -62,13 +62,13 @@ class _ChunkRingbuffer:
 
     @property
     def data_fd(self) -> int:
-        """Readable while there is something to take, and for ever after the end."""
+        """Readable while a chunk can be taken, and always after the end."""
         self._lock.check()
         return self._data_event.fd
 
     @property
     def space_fd(self) -> int:
-        """Readable while there is room, and for ever after the end."""
+        """Readable while there is room, and always after the end."""
         self._lock.check()
         return self._space_event.fd
 
@@ -83,7 +83,7 @@ class _ChunkRingbuffer:
         return self.qsize() >= self.maxsize
 
     def get_nowait(self) -> Chunk:
-        """A chunk. Empty if there is none now, Stopped if there will be none."""
+        """The next chunk. Empty if there is none now, Stopped after the end."""
         with self._lock:
             return self._take()
 
@@ -101,7 +101,7 @@ class _ChunkRingbuffer:
 
     def _give(self, chunk: Chunk) -> None:
         if chunk.data is None or chunk.present is None:
-            raise ValueError("a chunk on a ring has data and present")
+            raise ValueError("a chunk on a ring must have data and present")
         if self._stopped:
             raise Stopped("the ring was stopped")
         if self.full():
@@ -115,19 +115,19 @@ class _ChunkRingbuffer:
         self._lock.notify_all()
 
     def stop(self) -> bool:
-        """No more chunks go in; those inside can still be taken. Whether this call was the first."""
+        """Accept no more chunks; queued ones can still be taken. Returns whether this call was the first."""
         with self._lock:
             first, self._stopped = not self._stopped, True
             self._changed()
             return first
 
     def add_producer(self) -> None:
-        """Count one who will call `remove_producer`."""
+        """Register a producer, which will call `remove_producer`."""
         with self._lock:
             self._producers += 1
 
     def remove_producer(self) -> bool:
-        """When the last one goes, the ring is stopped. Whether that happened now."""
+        """Remove a producer; without producers, the ring stops. Returns whether it stopped now."""
         with self._lock:
             self._producers -= 1
             last = self._producers == 0
@@ -135,10 +135,10 @@ class _ChunkRingbuffer:
 
 
 class ChunkRingbuffer(_ChunkRingbuffer):
-    """The ring for threads: `get` and `put` wait. Iterating takes chunks until the end."""
+    """The ring for threads: `get` and `put` block. Iteration takes chunks until the end."""
 
     def get(self) -> Chunk:
-        """The next chunk. Stopped if there will be none."""
+        """The next chunk. Stopped after the end."""
         with self._lock:
             while True:
                 try:
@@ -147,7 +147,7 @@ class ChunkRingbuffer(_ChunkRingbuffer):
                     self._lock.wait()
 
     def put(self, chunk: Chunk) -> None:
-        """Wait for room and put it in. Stopped after the end."""
+        """Wait for room and queue the chunk. Stopped after the end."""
         with self._lock:
             while True:
                 try:

@@ -1,4 +1,4 @@
-"""Statistics of a stream: numbers with names, some of them the user's own, that add up over streams."""
+"""Named statistics of a stream, including custom ones, which can be added over streams."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class StreamStatConfig:
-    """A statistic's name, and how two samples of it become one: their sum, or the larger."""
+    """A statistic's name, and how two samples are combined: their sum, or the larger."""
 
     class Mode(enum.Enum):
         COUNTER = 0
@@ -27,7 +27,7 @@ class StreamStatConfig:
         return self._mode
 
     def combine(self, a: int, b: int) -> int:
-        """Two samples as one."""
+        """Combine two samples."""
         return a + b if self._mode is StreamStatConfig.Mode.COUNTER else max(a, b)
 
     def __eq__(self, other: object) -> bool:
@@ -42,7 +42,7 @@ class StreamStatConfig:
         return f"StreamStatConfig({self._name!r}, {self._mode})"
 
 
-#: What every stream counts, in the order of `stream_stat_indices`.
+#: The statistics of every stream, in the order of `stream_stat_indices`.
 CORE = tuple(
     StreamStatConfig(name, StreamStatConfig.Mode.MAXIMUM if name == "max_batch" else StreamStatConfig.Mode.COUNTER)
     for name in (

@@ -2,7 +2,7 @@
 
     stream.add_…_reader(…) ─▶ native stream, a thread for each reader ─▶ ring of `heaps` ─▶ stream.get()
 
-A full ring makes the readers wait, as spead2's do; what a UDP socket receives meanwhile waits in its buffer.
+A full ring blocks the readers, as in spead2; packets that a UDP socket receives meanwhile are in its buffer.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 AnyHeap = Heap | IncompleteHeap
-#: Finished heaps of which copies are known.
+#: Number of finished heaps whose duplicates are recognised.
 _REMEMBERED = 4096
 
 
 class _Stream:
-    """Readers, statistics and the end of a stream. Every reader has its own thread."""
+    """Readers, statistics and end of a stream. Every reader has its own thread."""
 
     DEFAULT_UDP_MAX_SIZE = 9200
     DEFAULT_UDP_BUFFER_SIZE = 8 << 20
@@ -54,10 +54,10 @@ class _Stream:
             in_order=not config.allow_out_of_order,
             unsized_heaps=config.allow_unsized_heaps,
             stop="first" if config.stop_on_stop_item else "never",
-            # spead2 has no clock: a heap waits until newer ones push it out.
+            # spead2 has no timeouts: a heap stays until newer ones push it out.
             heap_timeout=None,
-            # Copies of a finished heap's packets are known for a second; but after a stop item that is not obeyed, a
-            # new stream may begin with the same counters at once.
+            # Duplicates of a finished heap's packets are recognised for a second; but after an ignored stop item, a new
+            # stream may begin with the same counters at once.
             remember=_REMEMBERED if config.stop_on_stop_item else 0,
             remember_for=1.0,
             full="wait",
@@ -78,7 +78,7 @@ class _Stream:
         return StreamStats(self._config.stats, _statistics(self._native.stats(), self._config))
 
     def start(self) -> None:
-        """Begin to receive, if the stream was to wait for it. Readers cannot be added afterwards."""
+        """Begin to receive, with `explicit_start`. Readers cannot be added afterwards."""
         self._started = True
         self._native.start()
 
@@ -94,18 +94,18 @@ class _Stream:
             raise RuntimeError("a reader cannot be added after start(); hint: add all readers before it")
 
     def add_buffer_reader(self, buffer: Buffer) -> None:
-        """Take packets that stand one after the other in a buffer."""
+        """Read consecutive packets in a buffer."""
         self._may_add()
         self._opened(self._native.add_bytes, buffer)
 
     def add_udp_reader(self, *args: Any, **kwargs: Any) -> None:
-        """Take packets from a UDP port, or from a socket.
+        """Receive packets on a UDP port, or from a socket.
 
         (port, max_size, buffer_size, bind_hostname)
         (multicast_group, port, max_size, buffer_size, interface_address or interface_index)
         (socket, max_size)
 
-        TypeError for a port that is none, RuntimeError (and OSError) if the socket cannot be had.
+        TypeError for an invalid port, RuntimeError (and OSError) if the socket cannot be opened.
         """
         self._may_add()
         given = _udp_arguments(args, kwargs)
@@ -125,7 +125,7 @@ class _Stream:
         self._opened(self._native.add_udp, _network.joined(*_network.resolve(host, number), number), **options)
 
     def add_tcp_reader(self, *args: Any, **kwargs: Any) -> None:
-        """Take packets from the one connection that comes to a port, or to a listening socket.
+        """Receive packets from the first connection to a port, or to a listening socket.
 
         (port, max_size, buffer_size, bind_hostname)
         (acceptor, max_size)
@@ -147,12 +147,12 @@ class _Stream:
         self._opened(self._native.add_tcp, _network.joined(*resolved, number), **options)
 
     def add_udp_pcap_file_reader(self, filename: str, filter: str = "") -> None:
-        """Take the UDP packets of a capture file."""
+        """Read the UDP packets of a capture file."""
         self._may_add()
         self._opened(self._native.add_pcap, filename, _port_of_filter(filter))
 
     def add_inproc_reader(self, queue: InprocQueue) -> None:
-        """Take packets from a queue of this process."""
+        """Receive packets from a queue of this process."""
         self._may_add()
         if not isinstance(queue, InprocQueue):
             raise TypeError(f"not an InprocQueue: {queue!r}")
@@ -162,7 +162,7 @@ class _Stream:
         try:
             add(*args, **options)
         except Stopped as error:
-            # As in spead2, where a stop item may come at any moment; but told.
+            # Ignored as in spead2, where a stop item may arrive at any moment; but logged.
             _logger.warning("%s", error)
         except OSError as error:
             raise _network.TransportError(*error.args) from error
@@ -200,17 +200,17 @@ def _udp_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, A
 
 
 def _port_of_filter(expression: str) -> int | None:
-    """The port that a capture filter asks for. ValueError for any other filter than none or `[udp] [dst] port N`."""
+    """The port of a capture filter. ValueError for any filter other than none or `[udp] [dst] port N`."""
     words = [word for word in expression.split() if word not in ("udp", "and", "dst")]
     if not words:
         return None
     if len(words) == 2 and words[0] == "port" and words[1].isdigit():
         return _network.port(int(words[1]))
-    raise ValueError(f"filter {expression!r}: only 'udp dst port N' is understood")
+    raise ValueError(f"filter {expression!r}: only 'udp dst port N' is supported")
 
 
 def _statistics(native: dict[str, Any], config: StreamConfig) -> list[int]:
-    """The numbers of `config.stats` from those of a native stream. Statistics of the user stay 0 here."""
+    """The values of `config.stats` from those of a native stream. Custom statistics stay 0 here."""
     retired = native["retired"]
     core = {
         "heaps": native["heaps"] + native["incomplete_dropped"],
@@ -221,29 +221,29 @@ def _statistics(native: dict[str, Any], config: StreamConfig) -> list[int]:
         "max_batch": native["max_batch"],
         "single_packet_heaps": native["single_packet_heaps"],
         "worker_blocked": native["blocked"],
-        # Of chunk streams only: a heap that ends the stream has no place.
+        # For chunk streams only: a heap that ends the stream has no place.
         "rejected_heaps": native["stops"],
     }
     return [core.get(stat.name, 0) for stat in config.stats]
 
 
 class _Ringbuffer:
-    """How full the ring of a stream is."""
+    """Fill level of the ring of a stream."""
 
     def __init__(self, native: _native.ReceiveStream) -> None:
         self._native = native
 
     def size(self) -> int:
-        """Heaps that wait in it."""
+        """Number of queued heaps."""
         return self._native.waiting()
 
     def capacity(self) -> int:
-        """Heaps that find room in it."""
+        """Maximum number of queued heaps."""
         return self._native.capacity
 
 
 class _RingStream(_Stream):
-    """Heaps through a ring. Iterating gives heap after heap until the stream ends."""
+    """Heaps through a ring. Iteration gives heaps until the stream ends."""
 
     Ringbuffer = _Ringbuffer
 
@@ -258,25 +258,25 @@ class _RingStream(_Stream):
 
     @property
     def ring_config(self) -> RingStreamConfig:
-        """The settings of the ring that it was made with."""
+        """The settings of the ring."""
         return self._ring_config
 
     @property
     def ringbuffer(self) -> _Ringbuffer:
-        """The ring, to see how full it is."""
+        """The ring, to read its fill level."""
         return _Ringbuffer(self._native)
 
     @property
     def fd(self) -> int:
-        """A descriptor that is readable while a heap waits, and when the stream has ended. Not to be read from."""
+        """A file descriptor that is readable while a heap is queued, and when the stream has ended. Must not be read from."""
         return self._native.fileno()
 
     def get_nowait(self) -> AnyHeap:
-        """The next heap. Empty if there is none now, Stopped if there will be none."""
+        """The next heap. Empty if there is none now, Stopped after the end."""
         return self._wrapped(self._native.get(0.0))
 
     def _get(self) -> AnyHeap:
-        """The next heap, waiting for it. Stopped if there will be none."""
+        """Wait for the next heap. Stopped after the end."""
         return self._wrapped(self._native.get())
 
     def _wrapped(self, native: _native.Heap) -> AnyHeap:
@@ -297,5 +297,5 @@ class Stream(_RingStream):
     """A stream of heaps for threads."""
 
     def get(self) -> AnyHeap:
-        """The next heap, waiting for it. Stopped if there will be none."""
+        """Wait for the next heap. Stopped after the end."""
         return self._get()

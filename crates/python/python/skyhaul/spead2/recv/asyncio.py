@@ -16,16 +16,16 @@ from ._streams import _RingStream
 
 
 class _Waiters:
-    """Tasks that wait for a descriptor to become readable, each to try something then.
+    """Tasks that wait for a descriptor to become readable, each for its own attempt.
 
-    `attempt` gives a result, or raises `again` if there is nothing for it yet; any other exception goes to the task.
+    `attempt` returns a result, or raises `again` if it must wait; any other exception goes to the task.
     """
 
     def __init__(self, fd: int, again: type[Exception]) -> None:
         self._fd, self._again = fd, again
         self._queue: collections.deque[tuple[asyncio.Future[Any], Callable[[], Any]]] = collections.deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Results of tasks that were cancelled when they had one already.
+        # Results of tasks that were cancelled after they had one.
         self._left: collections.deque[Any] = collections.deque()
 
     async def wait(self, attempt: Callable[[], Any]) -> Any:
@@ -45,7 +45,7 @@ class _Waiters:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                # It has a heap or a chunk that nobody would get; what was put in is in.
+                # It holds a heap or a chunk that would be lost; a completed put stays.
                 if future.result() is not None:
                     self._left.append(future.result())
                     self._readable()
@@ -84,7 +84,7 @@ class Stream(_RingStream):
         self._waiters = _Waiters(self.fd, Empty)
 
     async def get(self) -> Any:
-        """The next heap. Stopped if there will be none."""
+        """The next heap. Stopped after the end."""
         return await self._waiters.wait(self.get_nowait)
 
     def __aiter__(self) -> Self:
@@ -106,11 +106,11 @@ class ChunkRingbuffer(_ChunkRingbuffer):
         self._givers = _Waiters(self.space_fd, Full)
 
     async def get(self) -> Any:
-        """The next chunk. Stopped if there will be none."""
+        """The next chunk. Stopped after the end."""
         return await self._takers.wait(self.get_nowait)
 
     async def put(self, chunk: Chunk) -> None:
-        """Wait for room and put it in. Stopped after the end."""
+        """Wait for room and queue the chunk. Stopped after the end."""
         await self._givers.wait(lambda: self.put_nowait(chunk))
 
     def __aiter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Where the statistics that every stream has stand in `StreamStats`."""
+"""Indices in `StreamStats` of the statistics of every stream."""
 
 HEAPS = 0
 INCOMPLETE_HEAPS_EVICTED = 1

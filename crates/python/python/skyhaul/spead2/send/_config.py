@@ -9,7 +9,7 @@ from .._settings import Settings, positive, rate, setting, unsigned
 
 
 class RateMethod(enum.Enum):
-    """Who limits the rate. Only software does here; the choice is kept."""
+    """What limits the rate. Here it is always software; the setting is stored."""
 
     SW = 0
     HW = 1
@@ -26,7 +26,7 @@ class GroupMode(enum.Enum):
 def _ratio(value: Any) -> float:
     ratio = float(value)
     if not 1.0 <= ratio < float("inf"):
-        raise ValueError(f"a catch-up rate is at least the rate: {ratio}")
+        raise ValueError(f"the catch-up rate must be at least the rate, a ratio of 1, not {ratio}")
     return ratio
 
 
@@ -37,7 +37,7 @@ def _method(value: Any) -> RateMethod:
 
 
 class StreamConfig(Settings):
-    """How heaps are sent. `rate` is in bytes a second (0: no limit); after a delay it may be `burst_rate`."""
+    """How heaps are sent. `rate` is in bytes per second (0: no limit); after a delay it may be `burst_rate`."""
 
     DEFAULT_MAX_PACKET_SIZE = 1472
     DEFAULT_MAX_HEAPS = 4
@@ -54,5 +54,5 @@ class StreamConfig(Settings):
 
     @property
     def burst_rate(self) -> float:
-        """The rate after a delay, in bytes a second."""
+        """The rate after a delay, in bytes per second."""
         return self.rate * self.burst_rate_ratio

@@ -1,4 +1,4 @@
-"""Heaps to send: items by reference, and a generator that sends what has changed.
+"""Heaps to send: items by reference, and a generator of heaps with changed items.
 
     ItemGroup ─ HeapGenerator.get_heap ─▶ Heap ─▶ stream        the arrays are read when the heap is sent
 """
@@ -20,12 +20,12 @@ from .._settings import whole
 
 
 class Heap:
-    """Items and descriptors that travel together. Items are not copied: what is sent is what they hold then."""
+    """Items and descriptors of one heap. Items are not copied: their values at the time of sending are sent."""
 
     def __init__(self, flavour: spead.Flavour | None = None) -> None:
         self._flavour = spead.Flavour() if flavour is None else flavour
         self._heap = _native.SendHeap(self._flavour.heap_address_bits)
-        # Immediates whose value lives in an array of the user: (index in the native heap, array, mask).
+        # Immediates whose value is in an array of the user: (index in the native heap, array, mask).
         self._pointers = 0
         self._live: list[tuple[int, npt.NDArray[Any], int]] = []
 
@@ -43,7 +43,7 @@ class Heap:
         self._heap.repeat_pointers = bool(repeat)
 
     def add_item(self, item: Item) -> None:
-        """Add an item's value: in the pointer if it has a fixed shape and fits there. Its descriptor is not added."""
+        """Add an item's value: as an immediate if it has a fixed shape and fits. Its descriptor is not added."""
         id = self._known(item.id)
         buffer = item.to_buffer()
         octets = memoryview(buffer).nbytes
@@ -56,32 +56,32 @@ class Heap:
             self._live.append((index, live, (1 << octets * 8) - 1))
 
     def add_descriptor(self, descriptor: Descriptor) -> None:
-        """Add the description of an item."""
+        """Add the descriptor of an item."""
         self._known(descriptor.id)
         packet = write_packet(descriptor.to_raw(self._flavour), self._flavour)
         self._heap.add_item(spead.DESCRIPTOR_ID, packet)
 
     def add_start(self) -> None:
-        """Say that a stream starts."""
+        """Mark the start of the stream."""
         self._heap.add_immediate(spead.STREAM_CTRL_ID, spead.CTRL_STREAM_START)
 
     def add_end(self) -> None:
-        """Say that the stream ends: its receiver stops."""
+        """Mark the end of the stream: its receiver stops."""
         self._heap.add_immediate(spead.STREAM_CTRL_ID, spead.CTRL_STREAM_STOP)
 
     def _known(self, id: int) -> int:
         self._pointers += 1
         id = whole(id)
         if not 0 <= id < 1 << (63 - self._flavour.heap_address_bits):
-            raise ValueError(f"item {id:#x} has no place in {self._flavour}")
+            raise ValueError(f"the id {id:#x} is too large for {self._flavour}")
         return id
 
     def _whole_bytes(self) -> int:
-        """Bytes of the packet that this heap would be if it was one."""
+        """Size of this heap in bytes if sent as one packet."""
         return 40 + 8 * self._pointers + self._heap.length
 
     def _refresh(self) -> None:
-        """Give the native heap the present values of live immediates."""
+        """Update the live immediates in the native heap."""
         for index, array, mask in self._live:
             self._heap.set_immediate(index, int(array) & mask)
 
@@ -91,7 +91,7 @@ Order = tuple[_native.SendHeap, int | None, int, float | None]
 
 
 def native_order(heap: Heap, cnt: int, substream_index: int, rate: float) -> Order:
-    """A heap and how to send it, for the native streams. OSError for a counter or substream that cannot be."""
+    """A heap and how to send it, for the native streams. OSError for an invalid counter or substream."""
     cnt, substream_index = whole(cnt), whole(substream_index)
     if cnt >= 1 << heap.flavour.heap_address_bits:
         raise OSError(errno.EINVAL, f"the counter {cnt} needs more than {heap.flavour.heap_address_bits} bits")
@@ -116,7 +116,7 @@ class HeapReference:
 
 
 class HeapReferenceList:
-    """References that are sent together again and again. A slice of it is another one."""
+    """References for repeated sends. A slice of it is another list."""
 
     def __init__(self, heaps: Iterable[HeapReference]) -> None:
         self._heaps = list(heaps)
@@ -127,7 +127,7 @@ class HeapReferenceList:
         self._batch: _native.Batch | None = None
 
     def _as_it_is_now(self) -> _native.Batch:
-        """The native batch, made once, with the present values of live immediates."""
+        """The native batch, made once, with the current values of live immediates."""
         if self._batch is None:
             self._batch = _native.Batch([native_order(r.heap, r.cnt, r.substream_index, r.rate) for r in self._heaps])
         for reference in self._heaps:
@@ -145,7 +145,7 @@ class HeapReferenceList:
 
     def __getitem__(self, index: slice) -> HeapReferenceList:
         if not isinstance(index, slice):
-            raise TypeError("a HeapReferenceList is indexed by slices")
+            raise TypeError("a HeapReferenceList can only be indexed by slices")
         return HeapReferenceList(self._heaps[index])
 
 
@@ -164,7 +164,7 @@ class PacketGenerator:
 
 
 class _Sent:
-    """What a generator sent of an item last: the item's version, and which heap its descriptor was in."""
+    """The last state of an item that a generator sent: its version, and the heap with its descriptor."""
 
     __slots__ = ("described", "item", "version")
 
@@ -175,7 +175,7 @@ class _Sent:
 
 
 class HeapGenerator:
-    """Makes heaps of an item group, by default with what has changed since the last one.
+    """Makes heaps of an item group, by default with the changes since the last heap.
 
     A descriptor is sent once, and again after `descriptor_frequency` heaps if that is given.
     """
@@ -193,10 +193,10 @@ class HeapGenerator:
         self._heaps = 0
 
     def add_to_heap(self, heap: Heap, descriptors: str = "stale", data: str = "stale") -> Heap:
-        """Add descriptors and values to a heap, each "stale" (what changed), "all" or "none"; the heap."""
+        """Add descriptors and values to a heap, each "stale" (changed), "all" or "none". Returns the heap."""
         for name, choice in (("descriptors", descriptors), ("data", data)):
             if choice not in ("stale", "all", "none"):
-                raise ValueError(f"{name} is 'stale', 'all' or 'none', not {choice!r}")
+                raise ValueError(f"{name} must be 'stale', 'all' or 'none', not {choice!r}")
         self._heaps += 1
         for item in self._item_group.values():
             sent = self._record(item)
@@ -224,13 +224,13 @@ class HeapGenerator:
         return self.add_to_heap(Heap(self._flavour), descriptors, data)
 
     def get_start(self) -> Heap:
-        """A heap that says that the stream starts."""
+        """A heap that marks the start of the stream."""
         heap = Heap(self._flavour)
         heap.add_start()
         return heap
 
     def get_end(self) -> Heap:
-        """A heap that says that the stream ends."""
+        """A heap that marks the end of the stream."""
         heap = Heap(self._flavour)
         heap.add_end()
         return heap

@@ -1,8 +1,8 @@
-"""Streams that send heaps: what they share, and one class for each transport.
+"""Streams that send heaps: their base, and one class for each transport.
 
     stream.send_heap(heap) ─▶ native stream ─▶ packets         returns when the last packet has left, or raises OSError
 
-Up to `max_heaps` heaps are on their way at a time, whoever sends them; one more is refused (BlockingIOError).
+At most `max_heaps` heaps are being sent at a time, by all threads; one more raises BlockingIOError.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Heaps = Iterable[HeapReference] | HeapReferenceList
 
 
 class Stream:
-    """What every send stream has."""
+    """Base of every send stream."""
 
     def _open(
         self,
@@ -51,24 +51,24 @@ class Stream:
             burst=config.burst_size,
             max_heaps=config.max_heaps,
             split="full",
-            # As spead2's, a stream that is dropped sends what it has.
+            # As in spead2, a stream that is dropped sends its queued heaps.
             linger=3600.0,
         )
         self._native = opener(settings)
 
     @property
     def num_substreams(self) -> int:
-        """Destinations of this stream."""
+        """Number of destinations."""
         return self._native.substreams
 
     def set_cnt_sequence(self, next: int, step: int) -> None:
-        """The next heap without a counter of its own gets `next`, and each one after it `step` more."""
+        """The next heap without an explicit counter gets `next`, and each one after it `step` more."""
         self._native.set_counter_sequence(whole(next), whole(step))
 
     def _take_room(self, heaps: int) -> None:
         with self._lock:
             if self._on_their_way + heaps > self._max_heaps:
-                raise BlockingIOError(errno.EAGAIN, f"{self._max_heaps} heaps are on their way already (max_heaps)")
+                raise BlockingIOError(errno.EAGAIN, f"{self._max_heaps} heaps are being sent already (max_heaps)")
             self._on_their_way += heaps
 
     def _give_room(self, heaps: int) -> None:
@@ -76,7 +76,7 @@ class Stream:
             self._on_their_way -= heaps
 
     def _order(self, heap: Heap, cnt: int, substream_index: int, rate: float) -> Order:
-        """A heap as the native stream takes it. OSError if it cannot be sent on this stream."""
+        """A heap for the native stream. OSError if it cannot be sent on this stream."""
         if not isinstance(heap, Heap):
             raise TypeError(f"not a Heap: {heap!r}")
         order = native_order(heap, cnt, substream_index, rate)
@@ -85,7 +85,7 @@ class Stream:
         return order
 
     def _batch(self, heaps: Heaps, mode: GroupMode) -> tuple[_native.Batch, bool]:
-        """The same of a whole list, and whether packets go in turns."""
+        """The same for a list, and whether packets alternate between heaps."""
         if not isinstance(mode, GroupMode):
             raise TypeError(f"not a GroupMode: {mode!r}")
         if not isinstance(heaps, HeapReferenceList):
@@ -101,10 +101,10 @@ class Stream:
 
 
 class SyncStream(Stream):
-    """Sending that waits until the heaps have left."""
+    """Blocking sends."""
 
     def send_heap(self, heap: Heap, cnt: int = -1, substream_index: int = 0, rate: float = -1.0) -> int:
-        """Send a heap; the bytes that left. OSError if it could not be sent."""
+        """Send a heap; returns the bytes sent. OSError if it could not be sent."""
         order = self._order(heap, cnt, substream_index, rate)
         self._take_room(1)
         try:
@@ -113,7 +113,7 @@ class SyncStream(Stream):
             self._give_room(1)
 
     def send_heaps(self, heaps: Heaps, mode: GroupMode) -> int:
-        """Send heaps in one go; the bytes that left. All of them, or none and OSError."""
+        """Send heaps together; returns the bytes sent. OSError if they could not be sent."""
         batch, in_turns = self._batch(heaps, mode)
         self._take_room(len(batch))
         try:
@@ -122,7 +122,7 @@ class SyncStream(Stream):
             self._give_room(len(batch))
 
 
-#: The longest datagram of IPv4, in whole pointers.
+#: Maximum length of an IPv4 datagram, rounded down to whole pointers.
 _LONGEST_DATAGRAM = 65504
 
 
@@ -143,7 +143,7 @@ class _UdpStream(Stream):
             raise ValueError("no endpoints")
         resolved = [(*_network.resolve(host, number), number) for host, number in targets]
         if len({family for family, _, _ in resolved}) > 1:
-            raise ValueError("endpoints of IPv4 and of IPv6 in one stream")
+            raise ValueError("the endpoints of a stream must be all IPv4 or all IPv6")
         addresses = [_network.joined(*target) for target in resolved]
         if "socket" in given:
             fd = _network.descriptor(given["socket"])
@@ -198,7 +198,7 @@ def _udp_options(given: dict[str, Any], resolved: list[tuple[int, str, int]]) ->
         options["buffer"] = buffer
     if "ttl" in given:
         if not all(_network.is_multicast(address) for _, address, _ in resolved):
-            raise ValueError("a ttl is for multicast groups only")
+            raise ValueError("ttl is for multicast groups only")
         options["ttl"] = whole(given["ttl"])
     if given.get("interface_address"):
         options["interface"] = _network.resolve(given["interface_address"], 0)[1]
@@ -230,10 +230,10 @@ class _TcpStream(Stream):
 
 
 def tcp_target(peers: Endpoints) -> str:
-    """The one address of a list. ValueError for none or several."""
+    """The only address of a list. ValueError for none or several."""
     peers = checked_endpoints(peers)
     if len(peers) != 1:
-        raise ValueError("a TCP stream has exactly one endpoint")
+        raise ValueError("a TCP stream must have exactly one endpoint")
     host, number = peers[0]
     return _network.joined(*_network.resolve(host, number, socket.SOCK_STREAM), number)
 
@@ -276,21 +276,21 @@ class UdpStream(_UdpStream, SyncStream):
 
 
 class TcpStream(_TcpStream, SyncStream):
-    """Heaps as packets one after the other on a connection."""
+    """Heaps as consecutive packets on a connection."""
 
 
 class InprocStream(_InprocStream, SyncStream):
-    """Heaps into queues of this process."""
+    """Heaps to queues of this process."""
 
 
 class BytesStream(SyncStream):
-    """Heaps as packets one after the other in memory."""
+    """Heaps as consecutive packets in memory."""
 
     def __init__(self, thread_pool: ThreadPool, config: StreamConfig | None = None) -> None:
         self._open(thread_pool, config, lambda how: _native.SendStream.bytes(how))
 
     def getvalue(self) -> bytes:
-        """All that was sent so far, as bytes."""
+        """All bytes sent so far."""
         return self._native.taken()
 
 

@@ -1,7 +1,7 @@
-"""Send streams for coroutines: sending gives a future, and the heaps leave in the order of the calls.
+"""Send streams for coroutines: a send returns a future, and heaps are sent in the order of the calls.
 
     future = stream.async_send_heap(heap)        queued now; BlockingIOError in the future if max_heaps are queued
-    await future                                 the bytes that left, or OSError
+    await future                                 the bytes sent, or OSError
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ._streams import Endpoints, Heaps, Stream, _InprocStream, _TcpStream, _UdpS
 
 
 class AsyncStream(Stream):
-    """Sending that does not wait."""
+    """Sends without blocking."""
 
     def _open(self, *args: Any) -> None:
         super()._open(*args)
         self._watches = Watches()
-        # Futures of our own of all that is queued: users may cancel theirs.
+        # Internal futures of all queued heaps: users may cancel theirs.
         self._pending: set[asyncio.Future[None]] = set()
 
     @property
@@ -34,11 +34,11 @@ class AsyncStream(Stream):
     def async_send_heap(
         self, heap: Heap, cnt: int = -1, substream_index: int = 0, rate: float = -1.0
     ) -> asyncio.Future[int]:
-        """Queue a heap; a future of the bytes that left. Its loop is the current one, which need not run yet."""
+        """Queue a heap; returns a future of the bytes sent. Its loop is the current one, which need not run yet."""
         return self._submit(lambda: (_native.Batch([self._order(heap, cnt, substream_index, rate)]), False))
 
     def async_send_heaps(self, heaps: Heaps, mode: GroupMode) -> asyncio.Future[int]:
-        """Queue heaps to be sent in one go; a future of the bytes that left. All are queued, or none."""
+        """Queue heaps to be sent together; returns a future of the bytes sent. All are queued, or none."""
         return self._submit(lambda: self._batch(heaps, mode))
 
     def _submit(self, make: Callable[[], tuple[_native.Batch, bool]]) -> asyncio.Future[int]:
@@ -71,11 +71,11 @@ class AsyncStream(Stream):
             super()._take_room(heaps)
 
     def flush(self) -> None:
-        """Wait, blocking, until all that is queued has left."""
+        """Block until all queued heaps are sent."""
         self._native.flush()
 
     async def async_flush(self) -> None:
-        """Wait until all that was queued before this call has left or failed."""
+        """Wait until all heaps queued before this call are sent or have failed."""
         loop = asyncio.get_running_loop()
         pending = [left for left in self._pending if left.get_loop() is loop]
         if pending:
@@ -83,7 +83,7 @@ class AsyncStream(Stream):
 
 
 class _Sending:
-    """Heaps on their way, from the queue to the future that tells."""
+    """Queued heaps and their future."""
 
     def __init__(
         self, stream: AsyncStream, heaps: int, answer: asyncio.Future[int], left: asyncio.Future[None]
@@ -91,7 +91,7 @@ class _Sending:
         self.stream, self.heaps, self.answer, self.left = stream, heaps, answer, left
 
     def told(self, ticket: _native.Ticket) -> None:
-        """Called by the loop, or for one that is closed, where nobody waits any more."""
+        """Called by the loop, or for a closed loop, where no task waits any more."""
         try:
             self.finish(result=ticket.result())
         except OSError as error:
@@ -115,7 +115,7 @@ class UdpStream(_UdpStream, AsyncStream):
 
 
 class TcpStream(_TcpStream, AsyncStream):
-    """Heaps as packets one after the other on a connection: of a connected socket, or by `await connect(...)`."""
+    """Heaps as consecutive packets on a connection: of a connected socket, or by `await connect(...)`."""
 
     @classmethod
     async def connect(
@@ -126,7 +126,7 @@ class TcpStream(_TcpStream, AsyncStream):
         buffer_size: int | None = None,
         interface_address: str = "",
     ) -> Self:
-        """A stream on a new connection. OSError if there is none to be had."""
+        """A stream on a new connection. OSError if the connection fails."""
         target = tcp_target(endpoints)
         options = tcp_options(buffer_size, interface_address)
         loop = asyncio.get_running_loop()
@@ -141,4 +141,4 @@ class TcpStream(_TcpStream, AsyncStream):
 
 
 class InprocStream(_InprocStream, AsyncStream):
-    """Heaps into queues of this process."""
+    """Heaps to queues of this process."""

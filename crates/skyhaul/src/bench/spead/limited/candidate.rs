@@ -4,7 +4,7 @@ use crate::bench::options::wrong;
 use std::io;
 use std::path::Path;
 
-/// Names that stand in a line for what differs from trial to trial, and what they are.
+/// Placeholders in a command line, with descriptions.
 const NAMES: [(&str, &str); 5] = [
     ("address", "the address to receive on"),
     ("port", "its UDP port"),
@@ -13,7 +13,7 @@ const NAMES: [(&str, &str); 5] = [
     ("buffer", "bytes of the socket buffer"),
 ];
 
-/// A receiver that is started as a program of its own.
+/// A receiver that is started as a separate program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// In tables.
@@ -24,10 +24,10 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// A program by its line: words with blanks between, without a shell, `{port}` and the like in them.
+    /// A program by its command line: words separated by blanks, without a shell, with placeholders like `{port}`.
     ///
     /// # Errors
-    /// It does not say where the port goes, or has a name that stands for nothing.
+    /// If the placeholder of the port is missing, or a placeholder is unknown.
     pub fn parse(line: &str) -> io::Result<Self> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let program = words.first().map(Path::new).and_then(Path::file_name);
@@ -35,10 +35,10 @@ impl Candidate {
         Self::checked(name, words, false)
     }
 
-    /// `skyhaul receive` of this `program`: its report is judged, too.
+    /// `skyhaul receive` of this `program`, whose report is checked too.
     ///
     /// # Errors
-    /// The words have a name that stands for nothing.
+    /// If a placeholder is unknown.
     pub fn own(program: &Path, words: &str) -> io::Result<Self> {
         let program = program.to_string_lossy().into_owned();
         let words = std::iter::once(program).chain(words.split_whitespace().map(str::to_owned));
@@ -50,14 +50,14 @@ impl Candidate {
         candidate.expand(&|_| String::new())?;
         if !candidate.words.iter().skip(1).any(|word| word.contains("{port}")) {
             return Err(wrong(&format!(
-                "`{}` does not say on which port it receives\nhint: write {{port}} where the port goes, as in {{address}}:{{port}}",
+                "`{}` lacks the port\nhint: write {{port}} in its place, as in {{address}}:{{port}}",
                 candidate.line()
             )));
         }
         Ok(candidate)
     }
 
-    /// Its line, as for people: by the program's name.
+    /// Its command line, for display.
     #[must_use]
     pub fn line(&self) -> String {
         let (program, rest) = self.words.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
@@ -75,8 +75,7 @@ impl Candidate {
                 if !NAMES.iter().any(|(known, _)| *known == name) {
                     let known: Vec<String> =
                         NAMES.iter().map(|(name, what)| format!("{{{name}}} ({what})")).collect();
-                    let text =
-                        format!("`{{{name}}}` stands for nothing\nhint: there are {}", known.join(", "));
+                    let text = format!("`{{{name}}}` is not a placeholder\nhint: use {}", known.join(", "));
                     return Err(wrong(&text));
                 }
                 out.extend([before, &value(name)]);

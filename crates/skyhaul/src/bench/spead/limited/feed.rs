@@ -1,4 +1,4 @@
-//! Our sender at one rate after the other, in the thread that measures.
+//! Our sender, at one rate per run, in the measuring thread.
 
 use super::options::LimitedOptions;
 use crate::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfig, Stream};
@@ -10,24 +10,24 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Bytes of heaps that are handed over together, so that runs end in time.
+/// Bytes of heaps sent together, so that runs end in time.
 const TOGETHER: usize = 1 << 20;
 
-/// Heaps without meaning, to one receiver.
+/// Sends dummy heaps to one receiver.
 pub(super) struct Feed {
     pub(super) stream: Arc<Stream>,
     heap: Heap,
     together: usize,
 }
 
-/// What went out in one run.
+/// Results of one run.
 pub(super) struct Sent {
     pub(super) heaps: u64,
     /// Bytes of heaps.
     pub(super) bytes: u64,
     /// Bits per second of packets.
     pub(super) reached: f64,
-    /// Whether all of it left the sender.
+    /// Whether everything was sent.
     pub(super) all: bool,
 }
 

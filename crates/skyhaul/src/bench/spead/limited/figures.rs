@@ -1,22 +1,22 @@
-//! What comes out of limited receivers.
+//! Results of limited receivers.
 
 use super::highest::Verdict;
 use crate::bench::Spread;
 use serde::{Deserialize, Serialize};
 
-/// A sender that is slower than this part of the rate did not reach it.
+/// A sender that is slower than this fraction of the rate did not reach it.
 const REACHED: f64 = 0.97;
 
 /// One receiver at one rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Bits per second of packets that were asked for.
+    /// Requested bits per second of packets.
     pub rate: u64,
     /// Bits per second that were sent.
     pub reached: f64,
     /// Datagrams, or trains, that the kernel dropped at the port.
     pub dropped: u64,
-    /// All left the sender, the socket was read empty, and the receiver's own report, where it has one, has every heap.
+    /// Everything was sent, the socket was read empty, and the receiver's own report, if it has one, has every heap.
     pub all: bool,
     /// CPU seconds of the receiver for 10⁹ bytes of heaps.
     pub cpu: f64,
@@ -25,7 +25,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// What it says of its rate.
+    /// Its verdict on the rate.
     pub(super) fn verdict(&self) -> Verdict {
         if self.dropped > 0 || !self.all {
             Verdict::Lost
@@ -42,7 +42,7 @@ impl Trial {
 pub struct LimitedRow {
     /// The candidate's name.
     pub program: String,
-    /// The line that started it, with names for what differs from trial to trial.
+    /// Its command line, with placeholders.
     pub command: String,
     /// Bytes of a packet.
     pub packet: usize,
@@ -50,18 +50,18 @@ pub struct LimitedRow {
     pub heap: usize,
     /// Its share of the processor, as a fraction.
     pub share: f64,
-    /// What held it to its share.
+    /// The means that limited it.
     pub limit: String,
-    /// Bytes of socket buffer that were asked for.
+    /// Requested socket buffer in bytes.
     pub buffer: u64,
-    /// Highest rate at which nothing was lost, bits per second of packets as asked of the sender, which reached at least 97 % of it;
-    /// 0 where the least rate lost.
+    /// Highest rate without loss, in requested bits per second of packets, of which the sender reached at least 97 %; 0
+    /// if even the minimum rate had loss.
     pub lossless_bits: Spread,
-    /// Whether in some round the sender ended first: nothing was lost as fast as it went.
+    /// Whether the sender was the limit in some round: there was no loss at its maximum rate.
     pub sender_ended: bool,
     /// The highest rate of each round.
     pub rounds: Vec<u64>,
-    /// Every trial of every search, so that what ended it can be seen.
+    /// Every trial of every search.
     pub trials: Vec<Trial>,
     /// Bits per second at which CPU time was measured.
     pub rate: u64,
@@ -69,9 +69,9 @@ pub struct LimitedRow {
     pub cpu_s_per_gb: Spread,
     /// Datagrams, or trains, dropped at that rate.
     pub dropped_at_rate: u64,
-    /// Whether at that rate nothing was lost, in any round.
+    /// Whether there was no loss at that rate in any round.
     pub whole_at_rate: bool,
-    /// Most of the processor that it used in any trial, as a fraction: not more than its share, if the limit holds.
+    /// Maximum fraction of the processor used in any trial: at most its share, if the limit is effective.
     pub most_used: f64,
 }
 

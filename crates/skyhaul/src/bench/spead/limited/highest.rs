@@ -1,12 +1,12 @@
-//! The highest rate at which nothing is lost, and what ended the search.
+//! The highest rate without loss, and the reason why it is not higher.
 
 use skyhaul_core::control::{Search, SearchConfig, Step};
 use std::io;
 
-/// What came of a trial at a rate.
+/// Verdict of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// All that was asked for was sent and received.
+    /// Everything was sent and received.
     Whole,
     /// Something was lost.
     Lost,
@@ -14,24 +14,24 @@ pub(super) enum Verdict {
     Slow,
 }
 
-/// How often a sender has its turn that does not reach a rate: others may have held it up.
+/// Attempts of a sender that does not reach a rate, because other programs may have delayed it.
 const TURNS: usize = 3;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Bits per second; 0: even the least rate loses.
+    /// Bits per second; 0: even the minimum rate has loss.
     pub(super) bits: u64,
-    /// The sender did not reach what lies above, so a receiver might take more.
+    /// The sender did not reach higher rates, so the receiver might handle more.
     pub(super) sender_ended: bool,
 }
 
-/// Ask `one` for verdicts until the highest rate is found that holds three times; `None`: it was stopped.
+/// Call `one` for verdicts until the highest rate is confirmed three times; `None`: it was stopped.
 pub(super) fn highest(
     start: u64,
     mut one: impl FnMut(u64) -> io::Result<Option<Verdict>>,
 ) -> io::Result<Option<Found>> {
-    // No margin: what is compared is where each receiver ends.
+    // No margin: the comparison is of each receiver's limit.
     let mut search = Search::new(SearchConfig { start, margin: 0.0, ..SearchConfig::default() });
     let mut least_bad = (u64::MAX, false);
     loop {

@@ -1,4 +1,4 @@
-//! What is measured with limited receivers.
+//! Options for limited receivers.
 
 use super::candidate::Candidate;
 use crate::bench::Stop;
@@ -6,12 +6,12 @@ use skyhaul_io::quantity::Share;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What is measured.
+/// Options for limited receivers.
 #[derive(Clone, Debug)]
 pub struct LimitedOptions {
     /// Receivers to compare.
     pub candidates: Vec<Candidate>,
-    /// What each has of its processor.
+    /// Share of the processor for each.
     pub share: Share,
     /// Processors of the sender and the receiver.
     pub cpus: (usize, usize),
@@ -19,18 +19,18 @@ pub struct LimitedOptions {
     pub packets: Vec<usize>,
     /// Bytes of a heap's payload.
     pub heap_bytes: usize,
-    /// Bytes of the socket buffer that candidates are told to ask for.
+    /// Bytes of the socket buffer that candidates must request.
     pub buffer: u64,
     /// Bits per second of packets at which CPU time is measured.
     pub rate: u64,
     /// How long each trial sends.
     pub time: Duration,
-    /// How often each candidate has its turn.
+    /// Number of rounds.
     pub rounds: usize,
     /// Address to receive on.
     pub address: IpAddr,
     /// Network namespaces of the sender and the receivers.
     pub networks: Option<(String, String)>,
-    /// Ends it early: what is returned is then what was measured until then.
+    /// Ends it early; the results until then are returned.
     pub stop: Stop,
 }

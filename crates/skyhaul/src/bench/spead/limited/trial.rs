@@ -18,13 +18,13 @@ use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Bits per second, and how long, for a receiver to have its memory there: so little that it loses nothing.
+/// Rate in bits per second and duration for a receiver to touch its memory: so low that it has no loss.
 const WARM: (u64, Duration) = (500_000_000, Duration::from_millis(200));
-/// How long a receiver may take to listen: some first fill a gigabyte.
+/// Timeout for a receiver to listen: some first fill a gigabyte.
 const LISTENS: Duration = Duration::from_secs(60);
-/// How long it may take for what its socket holds, and to write its report.
+/// Timeout for reading its socket empty, and for writing its report.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What it read last is still in its hands.
+/// Time for it to process the packets read last.
 const SETTLE: Duration = Duration::from_millis(20);
 /// Start the candidate, limit it, send at `rate`, and see what was lost.
 pub(super) fn trial(
@@ -49,7 +49,7 @@ pub(super) fn trial(
         let thread = scope.spawn(work);
         while !thread.is_finished() {
             std::thread::sleep(Duration::from_millis(5));
-            // A heap that would take long does not hold up an end that is asked for.
+            // A long heap must not delay a requested end.
             if let Some(stream) = live.get().filter(|_| options.stop.is_set()) {
                 stream.cancel();
             }
@@ -86,17 +86,17 @@ fn start(
     })?;
     let (program, arguments) = words.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(program);
-    // What a station's file says is not what is measured.
+    // The configuration file of the station must not affect the measurement.
     command.args(arguments).env("SKYHAUL_CONFIG", "/dev/null");
     let place =
         Place { cpu: options.cpus.1, network: options.networks.as_ref().map(|(_, name)| name.as_str()) };
     Program::start(command, &place, Limit::new(options.share, options.cpus.1)?)
 }
 
-/// A port that nobody has just now, where the receivers are.
+/// A free port in the receivers' network namespace.
 fn free_port(options: &LimitedOptions) -> io::Result<u16> {
     let (address, network) = (options.address, options.networks.as_ref().map(|(_, name)| name.clone()));
-    // A thread of its own, since one that has entered a network namespace stays there.
+    // On a separate thread, because a thread that has entered a network namespace stays there.
     let ask = move || -> io::Result<u16> {
         network.as_deref().map_or(Ok(()), enter_network)?;
         let at = Endpoint::udp(SocketAddr::new(address, 0));
@@ -132,10 +132,10 @@ fn wait_until_open(
 
 fn failed(candidate: &Candidate, why: &str) -> io::Error {
     let line = candidate.line();
-    io::Error::other(format!("{} {why}\nhint: see what it says when you start it: {line}", candidate.name))
+    io::Error::other(format!("{} {why}\nhint: start it by hand to see its messages: {line}", candidate.name))
 }
 
-/// Send, and what it took; and how many heaps the receiver should have in all.
+/// Send and measure; returns also the number of heaps that the receiver should have.
 fn measure(
     options: &LimitedOptions,
     candidate: &Candidate,
@@ -162,7 +162,7 @@ fn measure(
     Ok((trial, warm.heaps + sent.heaps))
 }
 
-/// Wait until the receiver has taken all that its socket holds; whether it did.
+/// Wait until the receiver has emptied its socket; returns whether it did.
 fn drain(
     options: &LimitedOptions,
     candidate: &Candidate,
@@ -173,7 +173,7 @@ fn drain(
     loop {
         let Some(now) = UdpPort::of(receiver.id(), port) else {
             let why = receiver.ended()?.unwrap_or_else(|| "its port is closed".into());
-            return Err(failed(candidate, &format!("ended while it received: {why}")));
+            return Err(failed(candidate, &format!("ended during reception: {why}")));
         };
         let late = begun.elapsed() > PATIENCE || options.stop.is_set();
         if now.waiting == 0 || late {

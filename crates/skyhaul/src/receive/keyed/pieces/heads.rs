@@ -40,7 +40,7 @@ pub(crate) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
     }
 }
 
-/// What reads the heads.
+/// The reader of the heads.
 pub(crate) fn heads<W: Keyed>() -> Box<dyn Heads> {
     Box::new(HeadsOf::<W>(PhantomData))
 }

@@ -1,51 +1,51 @@
-//! What is known of connections: whose heap grows, whose packet was refused, who waits for memory.
+//! State of connections: growing heaps, rejected packets, waits for memory.
 //!
-//! Apart from the pieces, as it is all that lasts from one look to the next.
+//! Separate from the pieces, because it is the only state that persists between polls.
 
 use crate::receive::keyed::table::LiveObject;
 use skyhaul_core::placement::Nanos;
 use std::collections::BTreeMap;
 
-/// Where heaps have no deadline, one that is silent for so long is given up all the same if somebody waits for memory.
+/// If heaps have no timeout, one that is silent for this long is still given up while a connection waits for memory.
 const SILENCE: Nanos = Nanos(5 * Nanos::SECOND.0);
-/// While somebody waits for memory, a heap that holds some grows by this part of its size in each heap timeout.
+/// While a connection waits for memory, a heap must grow by this fraction of its size in each heap timeout.
 const SHARE: u64 = 64;
 
-/// What is known of connections, by their number.
+/// State of connections, by number.
 pub(super) struct States<B> {
-    /// Heaps that come as one long packet.
+    /// Heaps that arrive as one long packet.
     pub(super) whole: BTreeMap<u64, Growing<B>>,
-    /// Packets of which a part was refused.
+    /// Packets of which a part was rejected.
     pub(super) refused: BTreeMap<u64, Refused>,
-    /// Since when it waits for memory.
+    /// Connections that wait for memory, with the time since when.
     pub(super) waiting: BTreeMap<u64, Nanos>,
-    /// When a byte last found its place.
+    /// When a byte was last placed.
     pub(super) moved: Nanos,
-    /// None did for long, though some waited: nobody waits again before one does.
+    /// None was placed for long, although connections waited: no new waits until one is.
     pub(super) hopeless: bool,
 }
 
-/// A heap that comes as one long packet.
+/// A heap that arrives as one long packet.
 pub(super) struct Growing<B> {
     pub(super) heap: LiveObject<B>,
-    /// When something last came of it.
+    /// When data last arrived for it.
     pub(super) last: Nanos,
-    /// Since when its growth is measured, and how much was there then.
+    /// Start of the measurement of its growth, and its bytes then.
     since: (Nanos, u64),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is counted; its other parts may find room.
+    /// It is counted; its other parts may be placed.
     Counted,
-    /// It is counted, and the rest is passed over.
+    /// It is counted, and the rest is skipped.
     Skipped,
-    /// Its heap was given up before all of it came: what comes of it now is late.
+    /// Its heap was given up: further data are late.
     GivenUp,
 }
 
 impl<B> States<B> {
-    /// A byte found its place.
+    /// A byte was placed.
     pub(super) fn moves(&mut self, now: Nanos) {
         (self.moved, self.hopeless) = (now, false);
     }
@@ -56,7 +56,7 @@ impl<B> Growing<B> {
         Self { since: (now, heap.filled), heap, last: now }
     }
 
-    /// Whether the heap is to be given up: it is silent, or it holds memory that others wait for and hardly grows.
+    /// Whether to give up the heap: it is silent, or it hardly grows while others wait for memory.
     pub(super) fn is_stuck(&mut self, now: Nanos, timeout: Option<Nanos>, short: bool) -> bool {
         let patience = timeout.unwrap_or(SILENCE);
         if (short || timeout.is_some()) && now.since(self.last) >= patience {
@@ -71,7 +71,7 @@ impl<B> Growing<B> {
         short && grown < self.heap.bytes / SHARE
     }
 
-    /// For so long nobody read: that is not its sender's fault.
+    /// Exclude a time in which the connection was not read.
     pub(super) fn excuse(&mut self, away: Nanos) {
         self.last = self.last.plus(away);
         self.since.0 = self.since.0.plus(away);

@@ -1,6 +1,6 @@
-//! Which readers a stream has: they enter, get a thread, exit, and are waited for; the last one ends the stream.
+//! The readers of a stream: they enter, get a thread, exit and are joined; the last one ends the stream.
 //!
-//! Apart from what readers do while they are there.
+//! Separate from the work of readers.
 
 use super::StreamState;
 use crate::receive::keyed::config::Full;
@@ -18,7 +18,7 @@ thread_local! {
     static READS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// A reader's thread is gone when this is dropped.
+/// Marks the end of a reader's thread when dropped.
 struct AliveGuard<'a>(&'a (Mutex<usize>, Condvar));
 
 impl Drop for AliveGuard<'_> {
@@ -29,7 +29,7 @@ impl Drop for AliveGuard<'_> {
 }
 
 impl<S: Store> StreamState<S> {
-    /// Keeps the time meanwhile: a deadline holds for a stream that nobody starts, too.
+    /// Handles timeouts meanwhile: a deadline applies to a stream that is never started too.
     pub(crate) fn wait_for_start(&self, me: &mut Reader<S::Out>) {
         while !self.is_over() {
             let started = lock(&self.started.0);
@@ -46,7 +46,7 @@ impl<S: Store> StreamState<S> {
         self.cpus.get(number % self.cpus.len().max(1)).copied()
     }
 
-    /// A reader more; its thread follows with [`adopt`](Self::adopt).
+    /// Add a reader; its thread follows with [`adopt`](Self::adopt).
     pub(crate) fn enter(&self, name: String, can_be_held: bool) -> Reader<S::Out> {
         let waits = match self.full {
             Full::Auto => can_be_held,
@@ -56,7 +56,7 @@ impl<S: Store> StreamState<S> {
         let stats = Arc::new(Mutex::new(ReaderStats { name, ..ReaderStats::default() }));
         let mut readers = lock(&self.readers);
         readers.push(stats.clone());
-        // What went by while nobody read was no pause.
+        // The time without readers was not a pause.
         self.turn();
         self.running.fetch_add(1, Ordering::AcqRel);
         *lock(&self.alive.0) += 1;
@@ -101,30 +101,30 @@ impl<S: Store> StreamState<S> {
         }
     }
 
-    /// A reader without a thread of its own has ended.
+    /// A reader without its own thread has ended.
     pub(crate) fn leave_reader(&self, me: Reader<S::Out>) {
         self.exit(me, None);
         drop(AliveGuard(&self.alive));
     }
 
-    /// The ring gets nothing more from here.
+    /// Leave the ring.
     pub(super) fn leave(&self) {
         if !self.left.swap(true, Ordering::AcqRel) && self.ring.leave() && self.finished.is_some() {
-            // What several streams that stopped at a time left to each other.
+            // Objects that streams ending at the same time left to each other.
             let mut me = self.nobody();
             self.refuse(&mut me, true);
             lock(&self.own).merge(&me.counts);
         }
     }
 
-    /// Wait until every reader has ended; called by a reader, which cannot wait for itself, not at all.
+    /// Wait until every reader has ended. Returns at once if called by a reader, which cannot wait for itself.
     pub(crate) fn join(&self) {
         if READS.get() == self.address() {
             return;
         }
         let threads: Vec<_> = lock(&self.threads).drain(..).collect();
         threads.into_iter().for_each(|thread| drop(thread.join()));
-        // Somebody else may have taken the threads, to wait for them as well.
+        // Another caller may have taken the threads to join them.
         let mut alive = lock(&self.alive.0);
         while *alive > 0 {
             alive = self.alive.1.wait(alive).unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +135,7 @@ impl<S: Store> StreamState<S> {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Be the thread of a reader that has [entered](Self::enter), until it ends.
+    /// Run as the thread of a reader that has [entered](Self::enter), until it ends.
     pub(crate) fn as_reader(&self, run: impl FnOnce()) {
         let _gone = AliveGuard(&self.alive);
         READS.set(self.address());
