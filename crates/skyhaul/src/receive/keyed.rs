@@ -11,9 +11,8 @@
 //! |---|---|
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
 //! | `state`, `hand_over` | what readers share: locks, clock, ring |
-//! | `reader`, `own` | a reader's thread, and what it has for itself |
-//! | `fed` | readers without a thread: a receiver gives them what is of their family |
-//! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, on their way to the table |
+//! | `fed`, `own` | a reader, on a thread of its own or fed by a receiver; what it has for itself |
+//! | `train`, `pieces`, `connections`, `bytes`, `recorded` | packets of trains, of TCP connections, of memory, of recordings, on their way to the table |
 //! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
 //! | `store`, `object` | where payloads lie, and what becomes of finished objects |
 //! | `rows` | objects of which nothing came |
@@ -21,14 +20,15 @@
 //!
 //! What ends, what is bounded and what is counted: see [`spead::receive`](crate::spead::receive).
 
+mod bytes;
 mod config;
+mod connections;
 mod fed;
 mod hand_over;
 mod lock;
 mod object;
 mod own;
 mod pieces;
-mod reader;
 mod readers;
 mod recorded;
 mod ring;

@@ -2,10 +2,11 @@
 //!
 //! Everything that can fail or take time (sockets, buffers, mirror targets) is done in [`Receiver::open`]; after it
 //! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on. What a thread does is in
-//! [`reader`](super::reader).
+//! [`reader`](super::reader), with an engine as its consumer.
 
 use super::board::Board;
 use super::engine::Engine;
+use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
 use super::objects::{ObjectSink, Objects, Origin, Port};
 use super::options::ReceiverOptions;
 use super::reader::Reader;
@@ -186,17 +187,18 @@ impl Receiver {
             if let Some(objects) = &objects {
                 engine = engine.with_objects(Keyed { objects: objects.clone(), engine: at });
             }
-            let reader = Reader {
+            let consumer = EngineReader {
                 at,
                 name,
-                source,
                 engine,
                 pool: pool.clone(),
                 board: board.clone(),
                 clock: Awake::start(),
-                begin: options.begin,
+                early_until: options.begin,
                 stop_bytes,
+                turns: Turns::default(),
             };
+            let reader = Reader { input: source, consumer, tick: TICK, drain: DRAIN };
             let cpu = options.cpus.get(at % options.cpus.len().max(1)).copied();
             let realtime = options.realtime;
             let thread = std::thread::Builder::new()

@@ -68,7 +68,7 @@ impl Tables {
     /// A train for the table at `end`.
     #[inline]
     pub(super) fn feed(&mut self, end: usize, train: &Train<'_>) {
-        self.ends.0[end].1.train(train);
+        self.ends.0[end].1.handle_train(train);
     }
 
     /// A train of sender `at`: the end that it goes to.

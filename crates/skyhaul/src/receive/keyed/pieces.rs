@@ -13,9 +13,9 @@ mod states;
 pub(crate) use heads::{heads, options};
 
 use super::config::TcpReaderOptions;
+use super::fed::Input;
 use super::lock::{PATIENCE, TableLock};
 use super::own::Reader;
-use super::reader::Input;
 use super::state::StreamState;
 use super::store::Store;
 use super::table::nanos;

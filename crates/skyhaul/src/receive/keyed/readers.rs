@@ -1,12 +1,14 @@
 //! How readers are added to a stream, whatever becomes of its heaps.
 
+use super::bytes::Bytes;
 use super::config::TcpReaderOptions;
-use super::fed::Connections;
+use super::connections::Connections;
+use super::fed::FedReader;
 use super::pieces::{self, Pieces};
-use super::reader::{Answered, Bytes, Trains, spawn};
 use super::recorded::Recorded;
 use super::state::StreamState;
 use super::store::Store;
+use crate::control::{Answering, Gauge};
 use crate::inproc::InprocQueue;
 use crate::recording;
 use skyhaul_core::wire::end_of;
@@ -48,9 +50,9 @@ impl<S: Store> Readers<S> {
     }
 
     fn answering(&self, source: UdpSource) -> io::Result<SocketAddr> {
-        let answered = Answered::new(source)?;
-        let local = answered.local();
-        spawn(&self.core, format!("udp://{local}"), false, answered)?;
+        let (local, gauge) = (source.local(), Arc::new(Gauge::default()));
+        let source: Box<dyn Source> = Box::new(Answering::new(source, gauge.clone())?);
+        FedReader::spawn(&self.core, format!("udp://{local}"), false, Some(gauge), source)?;
         Ok(local)
     }
 
@@ -88,26 +90,26 @@ impl<S: Store> Readers<S> {
     fn tcp(&self, source: PieceSource, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
         let local = source.local();
         let pieces = Pieces::new(source, options, self.core.patience);
-        spawn(&self.core, format!("tcp://{local}"), true, pieces)?;
+        FedReader::spawn(&self.core, format!("tcp://{local}"), true, None, pieces)?;
         Ok(local)
     }
 
     fn udp(&self, source: UdpSource) -> io::Result<SocketAddr> {
         let local = source.local();
-        spawn(&self.core, format!("udp://{local}"), false, Trains(Box::new(source)))?;
+        self.add_source(format!("udp://{local}"), Box::new(source), false)?;
         Ok(local)
     }
 
     pub(crate) fn add_source(&self, name: String, source: Box<dyn Source>, waits: bool) -> io::Result<()> {
-        spawn(&self.core, name, waits, Trains(source))
+        FedReader::spawn(&self.core, name, waits, None, source)
     }
 
     pub(crate) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
-        spawn(&self.core, "bytes".into(), true, Bytes::new(bytes))
+        FedReader::spawn(&self.core, "bytes".into(), true, None, Bytes::new(bytes))
     }
 
     pub(crate) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
-        spawn(&self.core, name, true, Recorded::new(reader))
+        FedReader::spawn(&self.core, name, true, None, Recorded::new(reader))
     }
 
     pub(crate) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {

@@ -1,7 +1,8 @@
 //! The packets of a recording, chunk by chunk, as they lie on its disks.
 
+use super::bytes::Bytes;
+use super::fed::Input;
 use super::own::Reader;
-use super::reader::{Bytes, Input};
 use super::state::StreamState;
 use super::store::Store;
 use crate::recording::{Next, Reader as ChunkReader};
