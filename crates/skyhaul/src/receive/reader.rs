@@ -62,7 +62,9 @@ pub(crate) trait Consumer<I> {
     fn finish(&mut self, input: &mut I);
 
     /// The last account.
-    fn account(&mut self, input: &I);
+    fn account(&mut self, input: &I) {
+        self.handle_tick(input);
+    }
 
     /// What was read from is closed, and this thread is done.
     fn leave(&mut self);

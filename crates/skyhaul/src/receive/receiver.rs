@@ -7,11 +7,11 @@
 use super::board::Board;
 use super::engine::Engine;
 use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
-use super::objects::{ObjectSink, Objects, Origin, Port};
+use super::objects::{ObjectSink, Objects, Origin};
 use super::options::ReceiverOptions;
 use super::reader::Reader;
 use super::tables::Keyed;
-use super::tcp::{self, TcpPort};
+use super::tcp::{self, UnknownPort};
 use super::{Nowhere, Sink};
 use crate::awake::Awake;
 use crate::control::{Answering, Gauge};
@@ -23,7 +23,7 @@ use skyhaul_io::fault::FaultSource;
 use skyhaul_io::host;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Source;
-use skyhaul_io::tcp::listen;
+use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
@@ -112,20 +112,18 @@ impl Receiver {
         objects: Option<&Arc<Objects>>,
         at: &Endpoint,
     ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
-        let (listener, at) = listen(at)?;
-        let local = at.address;
-        let port = Port { listener, at, open: Vec::new() };
+        let port = TcpPort::open(at)?;
+        let local = port.local();
+        let name = at.at(local).to_string();
         let format = options.learn.format;
-        Ok((
-            local,
-            match (objects, format.family()) {
-                (Some(objects), Some(family)) if family.objects() != Frames => objects
-                    .connections(family, port)?
-                    .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
-                (Some(objects), None) => Box::new(TcpPort::new(port, objects.clone())),
-                _ => tcp::frames(port, format)?,
-            },
-        ))
+        let source = match (objects, format.family()) {
+            (Some(objects), Some(family)) if family.objects() != Frames => objects
+                .connections(family, name, port)
+                .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
+            (Some(objects), None) => Box::new(UnknownPort::new(name, port, objects.clone())),
+            _ => tcp::frames(port, format),
+        };
+        Ok((local, source))
     }
 
     /// Add a source that is already open (a capture, a test's own), of which nothing is lost while it is not read.

@@ -8,7 +8,6 @@ use super::store::Store;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::source::SourceStats;
-use skyhaul_io::tcp::pieces::PieceStats;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -107,15 +106,14 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
         self.at >= self.bytes.as_ref().len()
     }
 
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        let stats = SourceStats {
+    fn stats(&self) -> SourceStats {
+        SourceStats {
             packets: self.packets,
             bytes: self.at as u64,
             tier: "bytes",
             because: "they are in memory".into(),
             ..SourceStats::default()
-        };
-        (stats, None)
+        }
     }
 }
 

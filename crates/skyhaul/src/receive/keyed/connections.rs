@@ -31,7 +31,7 @@ impl<S: Store> Source for Connections<S> {
     }
 
     fn stats(&self) -> SourceStats {
-        Input::<S>::stats(&self.pieces).0
+        Input::<S>::stats(&self.pieces)
     }
 
     fn describe(&self) -> String {

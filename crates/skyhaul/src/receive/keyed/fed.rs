@@ -39,7 +39,12 @@ pub(crate) trait Input<S: Store>: Send {
     fn is_finished(&self) -> bool;
 
     /// What it received and lost. Costs system calls.
-    fn stats(&self) -> (SourceStats, Option<PieceStats>);
+    fn stats(&self) -> SourceStats;
+
+    /// The same of TCP connections.
+    fn connections(&self) -> Option<PieceStats> {
+        None
+    }
 }
 
 /// Anything that gives trains: UDP, captures, in-process queues.
@@ -56,8 +61,8 @@ impl<S: Store> Input<S> for Box<dyn Source> {
         (**self).is_finished()
     }
 
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        ((**self).stats(), None)
+    fn stats(&self) -> SourceStats {
+        (**self).stats()
     }
 }
 
@@ -124,7 +129,7 @@ impl<S: Store> FedReader<S> {
         let thread =
             std::thread::Builder::new().name(format!("{}-{}", core.name, fed.me.number).replace('\0', " "));
         // Known from the beginning: how large the socket's buffer is, and what would help.
-        lock(&fed.me.stats).source = input.stats().0;
+        lock(&fed.me.stats).source = input.stats();
         let (give, take) = mpsc::sync_channel::<Thread<_, Self>>(0);
         let run = move || {
             if let Ok(reader) = take.recv() {
@@ -150,12 +155,6 @@ impl<S: Store> FedReader<S> {
                 Err(io::Error::new(error.kind(), text))
             }
         }
-    }
-
-    fn publish(&self, input: &impl Input<S>) {
-        let (source, tcp) = input.stats();
-        let mut stats = lock(&self.me.stats);
-        (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
     }
 
     fn exit(&mut self) {
@@ -209,7 +208,9 @@ impl<S: Store, I: Input<S>> Consumer<I> for FedReader<S> {
     }
 
     fn handle_tick(&mut self, input: &I) {
-        self.publish(input);
+        let (source, tcp) = (input.stats(), input.connections());
+        let mut stats = lock(&self.me.stats);
+        (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
     }
 
     fn is_over(&self, input: &I) -> bool {
@@ -228,10 +229,6 @@ impl<S: Store, I: Input<S>> Consumer<I> for FedReader<S> {
         if !std::mem::replace(&mut self.is_closed, true) {
             input.close(&self.core, &mut self.me);
         }
-    }
-
-    fn account(&mut self, input: &I) {
-        self.publish(input);
     }
 
     fn leave(&mut self) {

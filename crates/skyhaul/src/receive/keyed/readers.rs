@@ -4,7 +4,7 @@ use super::bytes::Bytes;
 use super::config::TcpReaderOptions;
 use super::connections::Connections;
 use super::fed::FedReader;
-use super::pieces::{self, Pieces};
+use super::pieces::Pieces;
 use super::recorded::Recorded;
 use super::state::StreamState;
 use super::store::Store;
@@ -15,10 +15,10 @@ use skyhaul_core::wire::end_of;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::pcap::PcapSource;
 use skyhaul_io::source::Source;
-use skyhaul_io::tcp::pieces::PieceSource;
+use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,37 +61,33 @@ impl<S: Store> Readers<S> {
     }
 
     pub(crate) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
-    }
-
-    /// TCP connections, of which some stand already, for whoever polls them.
-    pub(crate) fn connections(
-        &self,
-        listener: TcpListener,
-        at: &Endpoint,
-        open: Vec<TcpStream>,
-        options: &TcpReaderOptions,
-    ) -> io::Result<Connections<S>> {
-        let limits = pieces::options(options, self.core.largest);
-        let heads = pieces::heads::<S::Wire>();
-        let mut source = PieceSource::listening(listener, at.clone(), heads, &limits)?;
-        // One that is gone again is not worth an error.
-        open.into_iter().for_each(|stream| drop(source.add_stream(stream)));
-        let pieces = Pieces::new(source, options, self.core.patience);
-        Ok(Connections::new(&self.core, at.to_string(), pieces))
+        self.tcp(TcpPort::open(at)?, options)
     }
 
     pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::from_fd(fd, pieces::heads::<S::Wire>(), &limits)?, options)
+        self.tcp(TcpPort::from_fd(fd)?, options)
     }
 
-    fn tcp(&self, source: PieceSource, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let local = source.local();
-        let pieces = Pieces::new(source, options, self.core.patience);
-        FedReader::spawn(&self.core, format!("tcp://{local}"), true, None, pieces)?;
+    fn tcp(&self, port: TcpPort, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+        let local = port.local();
+        FedReader::spawn(
+            &self.core,
+            format!("tcp://{local}"),
+            true,
+            None,
+            Pieces::new(port, options, &self.core),
+        )?;
         Ok(local)
+    }
+
+    /// TCP connections, of which some may stand already, for whoever polls them.
+    pub(crate) fn connections(
+        &self,
+        name: String,
+        port: TcpPort,
+        options: &TcpReaderOptions,
+    ) -> Connections<S> {
+        Connections::new(&self.core, name, Pieces::new(port, options, &self.core))
     }
 
     fn udp(&self, source: UdpSource) -> io::Result<SocketAddr> {
