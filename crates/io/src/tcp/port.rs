@@ -51,6 +51,14 @@ pub(super) struct Limits {
     pub(super) keepalive: Duration,
 }
 
+impl Limits {
+    /// The other descriptors are for whatever else the process does: strangers must not keep it from opening its files.
+    fn within_descriptors(self) -> Self {
+        let most = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4 * 3);
+        Self { connections: self.connections.min(most), ..self }
+    }
+}
+
 /// A connection, and what its way of reading keeps of it.
 pub(super) struct Connection<C> {
     pub(super) stream: TcpStream,
@@ -119,9 +127,9 @@ pub(super) struct Door {
 }
 
 impl TcpPort {
-    /// Connections while nobody has decided how they are read.
+    /// Who is let in while nobody has decided how connections are read.
     const UNDECIDED: Limits =
-        Limits { connections: 64, gives_way: true, accept: None, keepalive: Duration::from_secs(10) };
+        Limits { connections: 1024, gives_way: true, accept: None, keepalive: Duration::from_secs(10) };
 
     /// Listen.
     ///
@@ -153,7 +161,7 @@ impl TcpPort {
         let mut door = Door {
             listener,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| at.failed("watch", &e.into()))?,
-            limits: Self::UNDECIDED,
+            limits: Self::UNDECIDED.within_descriptors(),
             next: 0,
             watching: false,
             pause: None,
@@ -191,10 +199,7 @@ impl TcpPort {
 
     /// The connections are read in this way from now on.
     pub(super) fn read_by<C>(self, limits: Limits, own: impl Fn() -> C) -> TcpPort<C> {
-        // The others are for whatever else the process does: strangers must not keep it from opening its files.
-        let descriptors =
-            getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize / 4 * 3);
-        let limits = Limits { connections: limits.connections.min(descriptors), ..limits };
+        let limits = limits.within_descriptors();
         let stands = |(mark, one): (u64, Connection<()>)| {
             // One that is gone again is not worth an error.
             ready(&one.stream, limits.keepalive).ok()?;
