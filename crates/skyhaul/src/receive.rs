@@ -15,6 +15,7 @@ mod admission;
 mod allow;
 mod board;
 mod engine;
+mod engine_reader;
 mod gate;
 mod info;
 pub mod keyed;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The formats carried are self-describing, so nothing is put around them: a [`Framer`] reads a packet's length from
-//! its first bytes. [`TcpSource`] takes any number of connections; each is one sender. [`TcpSender`] writes whole
-//! packets or none. Where packets may be as long as a whole heap, or a stream must be found again after a disturbance,
-//! [`pieces::PieceSource`] takes the place of [`TcpSource`].
+//! its first bytes. A [`TcpPort`] has any number of connections; each is one sender. They are read in one of two ways:
+//! [`TcpSource`] gives whole packets in trains; [`pieces::PieceSource`] takes its place where packets may be as long as a
+//! whole heap, or a stream must be found again after a disturbance. [`TcpSender`] writes whole packets or none.
 //!
 //! Limits: [`TcpSource`] does not trust a stream any more in which the length of a packet is wrong: it is closed and
 //! counted.
@@ -16,12 +16,13 @@
 mod gather;
 mod open;
 pub mod pieces;
+mod port;
 mod receive;
 mod send;
 mod trains;
 
 pub use open::TcpSendOptions;
-pub use open::listen;
+pub use port::TcpPort;
 pub use receive::{TcpOptions, TcpSource};
 pub use send::{TcpSender, TcpSenderStats};
 

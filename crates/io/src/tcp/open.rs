@@ -29,10 +29,7 @@ impl Default for TcpSendOptions {
 }
 
 /// Listen without waiting, and the endpoint with the port the system chose.
-///
-/// # Errors
-/// Operation, address and a hint.
-pub fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {
+pub(super) fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {
     let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
         .map_err(at.failing("open a socket for"))?;
     socket.set_reuse_address(true).map_err(at.failing("set SO_REUSEADDR on"))?;

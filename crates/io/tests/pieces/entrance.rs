@@ -1,6 +1,7 @@
 //! Who is let in, and how.
 
 use super::*;
+use skyhaul_io::tcp::TcpPort;
 
 #[test]
 fn after_the_connections_asked_for_the_listener_is_gone() {
@@ -52,9 +53,13 @@ fn connections_beyond_the_limit_are_closed_at_once_and_counted() {
     assert!(TcpStream::connect(to).is_err(), "refused ones are not among those asked for");
 }
 
+fn taken(socket: impl Into<OwnedFd>) -> std::io::Result<PieceSource> {
+    let port = TcpPort::from_fd(socket.into())?;
+    Ok(PieceSource::of(port, Box::new(Plain), &PieceOptions::default()))
+}
+
 #[test]
 fn sockets_made_elsewhere_are_taken() {
-    let options = PieceOptions::default();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = listener.local_addr().unwrap();
     let connect = || {
@@ -71,24 +76,18 @@ fn sockets_made_elsewhere_are_taken() {
         source
     };
     let (near, far) = connect();
-    assert!(
-        check(PieceSource::from_stream(far, Box::new(Plain), &options).unwrap(), near, "stream")
-            .is_finished()
-    );
+    assert!(check(taken(far).unwrap(), near, "stream").is_finished());
     let (near, far) = connect();
-    let source = PieceSource::from_fd(OwnedFd::from(far), Box::new(Plain), &options).unwrap();
+    let source = taken(OwnedFd::from(far)).unwrap();
     assert!(check(source, near, "stream by descriptor").is_finished());
     let copy = listener.try_clone().unwrap();
-    let source = PieceSource::from_fd(OwnedFd::from(copy), Box::new(Plain), &options).unwrap();
+    let source = taken(OwnedFd::from(copy)).unwrap();
     assert_eq!(source.local(), to);
     let near = TcpStream::connect(to).unwrap();
     assert!(!check(source, near, "listener by descriptor").is_finished());
     let near = TcpStream::connect(to).unwrap();
-    check(PieceSource::from_listener(listener, Box::new(Plain), &options).unwrap(), near, "listener");
-    assert!(
-        PieceSource::from_fd(std::fs::File::open("/dev/null").unwrap().into(), Box::new(Plain), &options)
-            .is_err()
-    );
+    check(taken(listener).unwrap(), near, "listener");
+    assert!(taken(std::fs::File::open("/dev/null").unwrap()).is_err());
 }
 
 #[test]
@@ -119,7 +118,7 @@ fn a_port_that_is_taken_says_who_may_have_it() {
 fn a_listener_that_is_shut_down_elsewhere_accepts_no_more_and_its_connections_go_on() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, other) = (listener.local_addr().unwrap(), listener.try_clone().unwrap());
-    let mut source = PieceSource::from_listener(listener, Box::new(Plain), &PieceOptions::default()).unwrap();
+    let mut source = taken(listener).unwrap();
     let mut connection = TcpStream::connect(at).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -9,7 +9,7 @@ use common::*;
 use skyhaul_io::{
     address::Endpoint,
     source::Source,
-    tcp::{Fixed, Frame, TcpOptions, TcpSendOptions, TcpSender, TcpSource},
+    tcp::{Fixed, Frame, TcpOptions, TcpPort, TcpSendOptions, TcpSender, TcpSource},
 };
 use std::{
     io::{IoSlice, Read, Write},
@@ -135,6 +135,26 @@ fn only_the_sender_asked_for_is_let_in() {
     assert_eq!(collect(&mut source, 1).len(), 1);
     assert_eq!((source.connections(), source.stats().broken), (1, 1));
     drop(wrong);
+}
+
+#[test]
+fn a_port_that_is_not_decided_shows_first_bytes_and_leaves_them() {
+    let mut port = TcpPort::open(&"tcp://127.0.0.1:0".parse().unwrap()).unwrap();
+    let mut senders: Vec<_> = (0..100).map(|_| TcpStream::connect(port.local()).unwrap()).collect();
+    drop(senders.remove(0));
+    senders[70].write_all(&sized(1, 0, 100)).unwrap();
+    let end = Instant::now() + Duration::from_secs(60);
+    while port.peek(|first| (first.len() == 8).then_some(())).unwrap().is_none() {
+        assert!(Instant::now() < end, "nobody is heard");
+    }
+    let mut source = TcpSource::of(port, Box::new(by_length), &TcpOptions::default());
+    senders[3].write_all(&sized(2, 0, 100)).unwrap();
+    assert_eq!(collect(&mut source, 2).len(), 2);
+    while source.connections() != senders.len() {
+        assert!(Instant::now() < end, "{}", source.describe());
+        source.poll(Duration::from_millis(20), &mut |_| ()).unwrap();
+    }
+    assert_eq!(source.stats().broken, 0);
 }
 
 #[test]

@@ -11,9 +11,8 @@
 //! |---|---|
 //! | `stream`, `readers` | the user's side: make, add readers, get, stop |
 //! | `state`, `hand_over` | what readers share: locks, clock, ring |
-//! | `reader`, `own` | a reader's thread, and its private state |
-//! | `fed` | readers without a thread: a receiver passes them packets of their family |
-//! | `train`, `pieces`, `recorded` | packets of trains, of TCP connections, of recordings, before the table |
+//! | `fed`, `own` | a reader, with its own thread or fed by a receiver; its private state |
+//! | `train`, `pieces`, `connections`, `bytes`, `recorded` | packets of trains, of TCP connections, of memory, of recordings, before the table |
 //! | `table`, `run`, `lock` | live objects under the stream's lock; limits, ends, senders |
 //! | `store`, `object` | memory of payloads, and delivery of finished objects |
 //! | `rows` | objects that are missing entirely |
@@ -21,14 +20,15 @@
 //!
 //! Ends, limits and counters are described in [`spead::receive`](crate::spead::receive).
 
+mod bytes;
 mod config;
+mod connections;
 mod fed;
 mod hand_over;
 mod lock;
 mod object;
 mod own;
 mod pieces;
-mod reader;
 mod readers;
 mod recorded;
 mod ring;

@@ -12,7 +12,6 @@ mod sink;
 mod table;
 
 pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
-pub(super) use table::Port;
 
 use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
 use crate::control::Gauge;
@@ -20,6 +19,7 @@ use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
 use skyhaul_core::wire::{FAMILIES, FamilyRef};
 use skyhaul_io::source::Source;
+use skyhaul_io::tcp::TcpPort;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -154,10 +154,15 @@ impl Objects {
     }
 
     /// The connections of a TCP port, for an engine.
-    pub(super) fn connections(&self, family: FamilyRef, port: Port) -> io::Result<Option<Box<dyn Source>>> {
+    pub(super) fn connections(
+        &self,
+        family: FamilyRef,
+        name: String,
+        port: TcpPort,
+    ) -> Option<Box<dyn Source>> {
         let mut state = self.state();
-        let Some(table) = self.table(&mut state, family) else { return Ok(None) };
-        state.tables[table].connections(port, &self.options.tcp).map(Some)
+        let table = self.table(&mut state, family)?;
+        Some(state.tables[table].connections(name, port, &self.options.tcp))
     }
 
     /// Whether payloads are verified against the pattern.

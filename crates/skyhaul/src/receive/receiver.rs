@@ -2,15 +2,16 @@
 //!
 //! Everything that can fail or take time (sockets, buffers, mirror targets) is done in [`Receiver::open`]; after it
 //! the receiver is *armed*, and [`Receiver::start`] loses nothing from the first packet on. What a thread does is in
-//! [`reader`](super::reader).
+//! [`reader`](super::reader), with an engine as its consumer.
 
 use super::board::Board;
 use super::engine::Engine;
-use super::objects::{ObjectSink, Objects, Origin, Port};
+use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
+use super::objects::{ObjectSink, Objects, Origin};
 use super::options::ReceiverOptions;
 use super::reader::Reader;
 use super::tables::Keyed;
-use super::tcp::{self, TcpPort};
+use super::tcp::{self, UnknownPort};
 use super::{Nowhere, Sink};
 use crate::awake::Awake;
 use crate::control::{Answering, Gauge};
@@ -22,7 +23,7 @@ use skyhaul_io::fault::FaultSource;
 use skyhaul_io::host;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Source;
-use skyhaul_io::tcp::listen;
+use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
@@ -111,20 +112,18 @@ impl Receiver {
         objects: Option<&Arc<Objects>>,
         at: &Endpoint,
     ) -> io::Result<(SocketAddr, Box<dyn Source>)> {
-        let (listener, at) = listen(at)?;
-        let local = at.address;
-        let port = Port { listener, at, open: Vec::new() };
+        let port = TcpPort::open(at)?;
+        let local = port.local();
+        let name = at.at(local).to_string();
         let format = options.learn.format;
-        Ok((
-            local,
-            match (objects, format.family()) {
-                (Some(objects), Some(family)) if family.objects() != Frames => objects
-                    .connections(family, port)?
-                    .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
-                (Some(objects), None) => Box::new(TcpPort::new(port, objects.clone())),
-                _ => tcp::frames(port, format)?,
-            },
-        ))
+        let source = match (objects, format.family()) {
+            (Some(objects), Some(family)) if family.objects() != Frames => objects
+                .connections(family, name, port)
+                .ok_or_else(|| io::Error::other(format!("{} has no form on disks", family.title())))?,
+            (Some(objects), None) => Box::new(UnknownPort::new(name, port, objects.clone())),
+            _ => tcp::frames(port, format),
+        };
+        Ok((local, source))
     }
 
     /// Add an open source (a capture, a test's own) that loses nothing while it is not read.
@@ -186,17 +185,18 @@ impl Receiver {
             if let Some(objects) = &objects {
                 engine = engine.with_objects(Keyed { objects: objects.clone(), engine: at });
             }
-            let reader = Reader {
+            let consumer = EngineReader {
                 at,
                 name,
-                source,
                 engine,
                 pool: pool.clone(),
                 board: board.clone(),
                 clock: Awake::start(),
-                begin: options.begin,
+                early_until: options.begin,
                 stop_bytes,
+                turns: Turns::default(),
             };
+            let reader = Reader { input: source, consumer, tick: TICK, drain: DRAIN };
             let cpu = options.cpus.get(at % options.cpus.len().max(1)).copied();
             let realtime = options.realtime;
             let thread = std::thread::Builder::new()

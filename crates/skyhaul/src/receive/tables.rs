@@ -69,7 +69,7 @@ impl Tables {
     /// Pass a train to the table at `end`.
     #[inline]
     pub(super) fn feed(&mut self, end: usize, train: &Train<'_>) {
-        self.ends.0[end].1.train(train);
+        self.ends.0[end].1.handle_train(train);
     }
 
     /// Note a train of sender `at`; returns the end for it.

@@ -5,160 +5,90 @@
 //!
 //! Limits: a port carries one kind. Frames and heaps by TCP need a port each.
 
-use super::objects::{Objects, Port};
+use super::objects::Objects;
 use skyhaul_core::wire::{Format, Framing};
 use skyhaul_io::source::{Source, SourceStats, Train};
-use skyhaul_io::tcp::{Frame, Framer, TcpOptions, TcpSource};
+use skyhaul_io::tcp::{Frame, Framer, TcpOptions, TcpPort, TcpSource};
 use std::io;
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long is slept between two looks for the first connection's first bytes.
 const NAP: Duration = Duration::from_millis(5);
-/// Connections that wait for the decision, at most.
-const WAITING: usize = 64;
 
 /// A port of frames.
-pub(super) fn frames(port: Port, format: Format) -> io::Result<Box<dyn Source>> {
-    let Port { listener, at, open } = port;
-    let framer = Box::new(FrameLengths { format });
-    let mut source = TcpSource::listening(listener, at, framer, &TcpOptions::default())?;
-    for stream in open {
-        // One that is gone again is not worth an error.
-        if let Ok(sender) = stream.peer_addr() {
-            drop(source.admit(stream, sender));
-        }
-    }
-    Ok(Box::new(source))
+pub(super) fn frames(port: TcpPort, format: Format) -> Box<dyn Source> {
+    Box::new(TcpSource::of(port, Box::new(lengths(format)), &TcpOptions::default()))
 }
 
 /// A port of which is not known what it carries.
-pub(super) struct TcpPort {
+pub(super) struct UnknownPort {
     name: String,
     objects: Arc<Objects>,
-    state: State,
-}
-
-enum State {
     /// Nobody has said anything.
-    Undecided(Port),
-    Decided(Box<dyn Source>),
-    /// It could not be opened as what it turned out to be.
-    Failed,
+    undecided: Option<TcpPort>,
+    /// None at the end: it could not be opened as what it turned out to be.
+    decided: Option<Box<dyn Source>>,
 }
 
-impl TcpPort {
-    pub(super) fn new(port: Port, objects: Arc<Objects>) -> Self {
-        Self { name: port.at.to_string(), objects, state: State::Undecided(port) }
+impl UnknownPort {
+    pub(super) fn new(name: String, port: TcpPort, objects: Arc<Objects>) -> Self {
+        Self { name, objects, undecided: Some(port), decided: None }
     }
 
     /// Take who has connected, and see what the port is for.
     fn look(&mut self) -> io::Result<()> {
-        let State::Undecided(port) = &mut self.state else { return Ok(()) };
-        port.accept();
-        let decided = port.open.iter().find_map(|stream| {
-            let mut bytes = [0; 8];
-            let there = stream.peek(&mut bytes).unwrap_or(0);
-            self.objects.family_of(&bytes[..there])
+        let Some(port) = &mut self.undecided else { return Ok(()) };
+        let Some(family) = port.peek(|bytes| self.objects.family_of(bytes))? else { return Ok(()) };
+        self.decided = self.undecided.take().and_then(|port| match family {
+            Some(family) => self.objects.connections(family, self.name.clone(), port),
+            None => Some(frames(port, Format::Auto)),
         });
-        let Some(family) = decided else { return Ok(()) };
-        let State::Undecided(port) = std::mem::replace(&mut self.state, State::Failed) else { return Ok(()) };
-        let source = match family {
-            Some(family) => self.objects.connections(family, port)?,
-            None => Some(frames(port, Format::Auto)?),
-        };
-        self.state = source.map_or(State::Failed, State::Decided);
         Ok(())
     }
 }
 
-impl Port {
-    fn accept(&mut self) {
-        self.open.retain(is_open);
-        while self.open.len() < WAITING
-            && let Ok((stream, sender)) = self.listener.accept()
-        {
-            let welcome = self.at.source.is_none_or(|only| only == sender.ip());
-            if welcome && stream.set_nonblocking(true).is_ok() {
-                self.open.push(stream);
-            }
-        }
-    }
-}
-
-/// Whether more may come of it.
-fn is_open(stream: &TcpStream) -> bool {
-    match stream.peek(&mut [0; 1]) {
-        Ok(n) => n > 0,
-        Err(error) => error.kind() == io::ErrorKind::WouldBlock,
-    }
-}
-
-impl Source for TcpPort {
+impl Source for UnknownPort {
     fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
         let begun = Instant::now();
         loop {
-            if let State::Decided(source) = &mut self.state {
-                return source.poll(wait.saturating_sub(begun.elapsed()), each);
-            }
             self.look()?;
-            if matches!(self.state, State::Undecided(_)) {
-                if begun.elapsed() >= wait {
-                    return Ok(0);
-                }
-                std::thread::sleep(NAP);
+            if self.undecided.is_none() || begun.elapsed() >= wait {
+                break;
             }
+            std::thread::sleep(NAP);
         }
+        let left = wait.saturating_sub(begun.elapsed());
+        self.decided.as_mut().map_or(Ok(0), |source| source.poll(left, each))
     }
 
     fn stats(&self) -> SourceStats {
-        match &self.state {
-            State::Decided(source) => source.stats(),
-            State::Undecided(_) | State::Failed => {
-                SourceStats { tier: "tcp", because: "the address says tcp".into(), ..SourceStats::default() }
-            }
-        }
+        let undecided =
+            || SourceStats { tier: "tcp", because: "the address says tcp".into(), ..SourceStats::default() };
+        self.decided.as_ref().map_or_else(undecided, |source| source.stats())
     }
 
     fn describe(&self) -> String {
-        match &self.state {
-            State::Decided(source) => source.describe(),
-            State::Undecided(_) | State::Failed => self.name.clone(),
-        }
+        self.decided.as_ref().map_or_else(|| self.name.clone(), |source| source.describe())
     }
 
     fn is_finished(&self) -> bool {
-        match &self.state {
-            State::Decided(source) => source.is_finished(),
-            State::Undecided(_) => false,
-            State::Failed => true,
-        }
+        self.decided.as_ref().map_or(self.undecided.is_none(), |source| source.is_finished())
     }
 
     fn placed(&self) -> u64 {
-        match &self.state {
-            State::Decided(source) => source.placed(),
-            State::Undecided(_) | State::Failed => 0,
-        }
+        self.decided.as_ref().map_or(0, |source| source.placed())
     }
 }
 
 /// Reads the length of a frame from its first bytes, as the families that have frames in byte streams tell it.
 ///
 /// VTP over TCP is plain concatenated frames; there is no sequence number.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct FrameLengths {
-    pub(super) format: Format,
-}
-
-impl Framer for FrameLengths {
-    fn frame(&self, head: &[u8]) -> Frame {
-        match self.format.framing(head) {
-            Framing::Incomplete => Frame::Incomplete,
-            Framing::Length(bytes) => Frame::Packet(bytes),
-            Framing::Unknown => Frame::Garbage,
-        }
+fn lengths(format: Format) -> impl Framer + 'static {
+    move |head: &[u8]| match format.framing(head) {
+        Framing::Incomplete => Frame::Incomplete,
+        Framing::Length(bytes) => Frame::Packet(bytes),
+        Framing::Unknown => Frame::Garbage,
     }
 }
 
@@ -169,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_frame_tells_its_length_and_nonsense_is_garbage() {
-        let framer = FrameLengths { format: Format::Auto };
+        let framer = lengths(Format::Auto);
         let vdif = Vdif::shape(8000, 1, 2, false, false).unwrap();
         assert_eq!(framer.frame(&vdif.write()), Frame::Packet(8032));
         assert_eq!(framer.frame(&vdif.write()[..10]), Frame::Incomplete);

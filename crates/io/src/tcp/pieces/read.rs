@@ -1,31 +1,14 @@
 //! One read of one connection: into the scratch, or straight into the sink's memory.
 
 use super::{PieceSink, cut::Cutter};
+use crate::tcp::port::{Got, got};
 use std::{
-    io::{self, IoSliceMut, Read},
+    io::{IoSliceMut, Read},
     net::TcpStream,
 };
 
-/// Bytes one read asks for: they stay in the cache until they are copied, and larger reads gain nothing.
-pub(super) const READ: usize = 256 << 10;
 /// Bytes one read into a sink's own memory asks for.
 const DIRECT: usize = 1 << 20;
-
-/// What one read brought.
-pub(super) enum Got {
-    Bytes(usize),
-    Nothing,
-    End(Option<io::Error>),
-}
-
-pub(super) fn got(read: io::Result<usize>) -> Got {
-    match read {
-        Ok(0) => Got::End(None),
-        Ok(n) => Got::Bytes(n),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Got::Nothing,
-        Err(e) => Got::End(Some(e)),
-    }
-}
 
 /// Read the next bytes of a long body into the sink's own memory if it has some, and what follows into `scratch`.
 /// Returns what was read into the scratch, and how many bytes went to the sink.

@@ -1,8 +1,9 @@
 //! From a reader to the ring: what is finished, and what is done where there is no room.
 
-use super::own::{GRACE, MOST_HELD, NAP, Reader, WAIT, lock};
+use super::own::{GRACE, MOST_HELD, NAP, Reader, lock};
 use super::state::StreamState;
 use super::store::Store;
+use crate::receive::reader::WAIT;
 use skyhaul_io::copy;
 use std::sync::atomic::Ordering;
 use std::time::Instant;

@@ -2,13 +2,11 @@
 
 use super::run::Sender;
 use super::stats::{Counts, ReaderStats};
+use crate::receive::reader::WAIT;
 use skyhaul_core::placement::Nanos;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// Longest sleep of a reader, and so the longest that a stop or another reader's end goes unnoticed.
-pub(crate) const WAIT: Duration = Duration::from_millis(20);
 
 /// Finished heaps that a reader holds beside a full ring, at most.
 pub(crate) const MOST_HELD: usize = 1024;

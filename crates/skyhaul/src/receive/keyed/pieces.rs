@@ -10,18 +10,17 @@
 mod heads;
 mod states;
 
-pub(crate) use heads::{heads, options};
-
 use super::config::TcpReaderOptions;
+use super::fed::Input;
 use super::lock::{PATIENCE, TableLock};
 use super::own::Reader;
-use super::reader::Input;
 use super::state::StreamState;
 use super::store::Store;
 use super::table::nanos;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_core::wire::keyed::{Head, Keyed};
 use skyhaul_io::source::SourceStats;
+use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::tcp::pieces::{Piece, PieceEvent, PieceSink, PieceSource, PieceStats};
 use states::{Growing, Refused, States};
 use std::collections::BTreeMap;
@@ -45,9 +44,10 @@ pub(crate) struct Pieces<S: Store> {
 }
 
 impl<S: Store> Pieces<S> {
-    pub(crate) fn new(source: PieceSource, options: &TcpReaderOptions, patience: Option<Nanos>) -> Self {
+    pub(crate) fn new(port: TcpPort, options: &TcpReaderOptions, core: &StreamState<S>) -> Self {
+        let limits = heads::options(options, core.largest);
         Self {
-            source,
+            source: PieceSource::of(port, heads::heads::<S::Wire>(), &limits),
             end_with_last: options.end_with_last && options.connections.is_none(),
             alone: 0,
             seen: false,
@@ -58,7 +58,7 @@ impl<S: Store> Pieces<S> {
                 moved: Nanos(0),
                 hopeless: false,
             },
-            patience,
+            patience: core.patience,
             looked: Nanos(0),
         }
     }
@@ -104,9 +104,9 @@ impl<S: Store> Input<S> for Pieces<S> {
         self.source.is_finished() || (self.end_with_last && self.alone > 1)
     }
 
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
+    fn stats(&self) -> SourceStats {
         let stats = self.source.stats();
-        let source = SourceStats {
+        SourceStats {
             packets: stats.packets,
             bytes: stats.bytes,
             trains: stats.reads,
@@ -114,11 +114,14 @@ impl<S: Store> Input<S> for Pieces<S> {
             broken: stats.resets + stats.timed_out + stats.mid_packet + stats.refused,
             tier: "tcp",
             because: "packets say their own length".into(),
-            interface: stats.interface.clone(),
-            remedies: stats.remedies.clone(),
+            interface: stats.interface,
+            remedies: stats.remedies,
             ..SourceStats::default()
-        };
-        (source, Some(stats))
+        }
+    }
+
+    fn connections(&self) -> Option<PieceStats> {
+        Some(self.source.stats())
     }
 }
 

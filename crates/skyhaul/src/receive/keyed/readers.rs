@@ -1,22 +1,24 @@
 //! Readers of a stream, independent of the kind of its objects.
 
+use super::bytes::Bytes;
 use super::config::TcpReaderOptions;
-use super::fed::Connections;
-use super::pieces::{self, Pieces};
-use super::reader::{Answered, Bytes, Trains, spawn};
+use super::connections::Connections;
+use super::fed::FedReader;
+use super::pieces::Pieces;
 use super::recorded::Recorded;
 use super::state::StreamState;
 use super::store::Store;
+use crate::control::{Answering, Gauge};
 use crate::inproc::InprocQueue;
 use crate::recording;
 use skyhaul_core::wire::end_of;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::pcap::PcapSource;
 use skyhaul_io::source::Source;
-use skyhaul_io::tcp::pieces::PieceSource;
+use skyhaul_io::tcp::TcpPort;
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -48,9 +50,9 @@ impl<S: Store> Readers<S> {
     }
 
     fn answering(&self, source: UdpSource) -> io::Result<SocketAddr> {
-        let answered = Answered::new(source)?;
-        let local = answered.local();
-        spawn(&self.core, format!("udp://{local}"), false, answered)?;
+        let (local, gauge) = (source.local(), Arc::new(Gauge::default()));
+        let source: Box<dyn Source> = Box::new(Answering::new(source, gauge.clone())?);
+        FedReader::spawn(&self.core, format!("udp://{local}"), false, Some(gauge), source)?;
         Ok(local)
     }
 
@@ -59,55 +61,51 @@ impl<S: Store> Readers<S> {
     }
 
     pub(crate) fn add_tcp(&self, at: &Endpoint, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::open(at, pieces::heads::<S::Wire>(), &limits)?, options)
-    }
-
-    /// A source of TCP connections, some of which are open already.
-    pub(crate) fn connections(
-        &self,
-        listener: TcpListener,
-        at: &Endpoint,
-        open: Vec<TcpStream>,
-        options: &TcpReaderOptions,
-    ) -> io::Result<Connections<S>> {
-        let limits = pieces::options(options, self.core.largest);
-        let heads = pieces::heads::<S::Wire>();
-        let mut source = PieceSource::listening(listener, at.clone(), heads, &limits)?;
-        // A connection that has closed again is not an error.
-        open.into_iter().for_each(|stream| drop(source.add_stream(stream)));
-        let pieces = Pieces::new(source, options, self.core.patience);
-        Ok(Connections::new(&self.core, at.to_string(), pieces))
+        self.tcp(TcpPort::open(at)?, options)
     }
 
     pub(crate) fn add_tcp_socket(&self, fd: OwnedFd, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let limits = pieces::options(options, self.core.largest);
-        self.tcp(PieceSource::from_fd(fd, pieces::heads::<S::Wire>(), &limits)?, options)
+        self.tcp(TcpPort::from_fd(fd)?, options)
     }
 
-    fn tcp(&self, source: PieceSource, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
-        let local = source.local();
-        let pieces = Pieces::new(source, options, self.core.patience);
-        spawn(&self.core, format!("tcp://{local}"), true, pieces)?;
+    fn tcp(&self, port: TcpPort, options: &TcpReaderOptions) -> io::Result<SocketAddr> {
+        let local = port.local();
+        FedReader::spawn(
+            &self.core,
+            format!("tcp://{local}"),
+            true,
+            None,
+            Pieces::new(port, options, &self.core),
+        )?;
         Ok(local)
+    }
+
+    /// TCP connections, of which some may stand already, for whoever polls them.
+    pub(crate) fn connections(
+        &self,
+        name: String,
+        port: TcpPort,
+        options: &TcpReaderOptions,
+    ) -> Connections<S> {
+        Connections::new(&self.core, name, Pieces::new(port, options, &self.core))
     }
 
     fn udp(&self, source: UdpSource) -> io::Result<SocketAddr> {
         let local = source.local();
-        spawn(&self.core, format!("udp://{local}"), false, Trains(Box::new(source)))?;
+        self.add_source(format!("udp://{local}"), Box::new(source), false)?;
         Ok(local)
     }
 
     pub(crate) fn add_source(&self, name: String, source: Box<dyn Source>, waits: bool) -> io::Result<()> {
-        spawn(&self.core, name, waits, Trains(source))
+        FedReader::spawn(&self.core, name, waits, None, source)
     }
 
     pub(crate) fn add_bytes(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> io::Result<()> {
-        spawn(&self.core, "bytes".into(), true, Bytes::new(bytes))
+        FedReader::spawn(&self.core, "bytes".into(), true, None, Bytes::new(bytes))
     }
 
     pub(crate) fn add_recording(&self, name: String, reader: recording::Reader) -> io::Result<()> {
-        spawn(&self.core, name, true, Recorded::new(reader))
+        FedReader::spawn(&self.core, name, true, None, Recorded::new(reader))
     }
 
     pub(crate) fn add_pcap(&self, path: &Path, port: Option<u16>) -> io::Result<()> {

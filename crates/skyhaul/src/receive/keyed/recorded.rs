@@ -1,12 +1,12 @@
 //! The packets of a recording, chunk by chunk.
 
+use super::bytes::Bytes;
+use super::fed::Input;
 use super::own::Reader;
-use super::reader::{Bytes, Input};
 use super::state::StreamState;
 use super::store::Store;
 use crate::recording::{Next, Reader as ChunkReader};
 use skyhaul_io::source::SourceStats;
-use skyhaul_io::tcp::pieces::PieceStats;
 use std::io;
 
 /// Reads a recording's chunks ahead; packets are placed from memory.
@@ -62,14 +62,13 @@ impl<S: Store> Input<S> for Recorded {
         self.ended && self.chunk.is_none()
     }
 
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        let stats = SourceStats {
+    fn stats(&self) -> SourceStats {
+        SourceStats {
             packets: self.packets,
             bytes: self.bytes,
             tier: "recording",
             because: "they are on disks".into(),
             ..SourceStats::default()
-        };
-        (stats, None)
+        }
     }
 }

@@ -9,13 +9,14 @@
 mod presence;
 
 use super::config::{Full, StreamConfig};
-use super::own::{NAP, Reader, WAIT, lock};
+use super::own::{NAP, Reader, lock};
 use super::ring::Ring;
 use super::run::Sender;
 use super::stats::{Counts, Ended, ReaderStats, Stats};
 use super::store::{Finished, Store};
 use super::table::Table;
 use crate::awake::Awake;
+use crate::receive::reader::WAIT;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapMemory;

@@ -30,7 +30,7 @@ impl<W: Keyed> Heads for HeadsOf<W> {
 }
 
 /// Options of the source.
-pub(crate) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
+pub(super) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
     PieceOptions {
         longest_body: largest.max(4 << 30),
         accept: config.connections,
@@ -41,6 +41,6 @@ pub(crate) fn options(config: &TcpReaderOptions, largest: u64) -> PieceOptions {
 }
 
 /// The reader of the heads.
-pub(crate) fn heads<W: Keyed>() -> Box<dyn Heads> {
+pub(super) fn heads<W: Keyed>() -> Box<dyn Heads> {
     Box::new(HeadsOf::<W>(PhantomData))
 }

@@ -4,9 +4,10 @@
 
 use super::StreamState;
 use crate::receive::keyed::config::Full;
-use crate::receive::keyed::own::{MOST_HELD, Reader, WAIT, lock};
+use crate::receive::keyed::own::{MOST_HELD, Reader, lock};
 use crate::receive::keyed::stats::{Ended, ReaderStats};
 use crate::receive::keyed::store::Store;
+use crate::receive::reader::WAIT;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,7 @@ thread_local! {
     static READS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Marks the end of a reader's thread when dropped.
+/// Marks the end of a reader when dropped.
 struct AliveGuard<'a>(&'a (Mutex<usize>, Condvar));
 
 impl Drop for AliveGuard<'_> {
@@ -78,17 +79,18 @@ impl<S: Store> StreamState<S> {
     }
 
     /// A reader has ended; the last one ends the stream.
-    pub(crate) fn exit(&self, mut me: Reader<S::Out>, error: Option<String>) {
+    pub(crate) fn exit(&self, me: &mut Reader<S::Out>, error: Option<String>) {
+        let _gone = AliveGuard(&self.alive);
         me.overflow = 0;
-        self.hand_over(&mut me);
+        self.hand_over(me);
         let last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if last {
             me.now = self.now();
             let mut table = self.table();
             table.end(Ended::Readers, me.now);
-            self.take_finished(table, &mut me);
+            self.take_finished(table, me);
             me.publish();
-            self.hand_over(&mut me);
+            self.hand_over(me);
         }
         me.publish();
         let mut stats = lock(&me.stats);
@@ -99,12 +101,6 @@ impl<S: Store> StreamState<S> {
         if last {
             self.leave();
         }
-    }
-
-    /// A reader without its own thread has ended.
-    pub(crate) fn leave_reader(&self, me: Reader<S::Out>) {
-        self.exit(me, None);
-        drop(AliveGuard(&self.alive));
     }
 
     /// Leave the ring.
@@ -135,10 +131,8 @@ impl<S: Store> StreamState<S> {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Run as the thread of a reader that has [entered](Self::enter), until it ends.
-    pub(crate) fn as_reader(&self, run: impl FnOnce()) {
-        let _gone = AliveGuard(&self.alive);
+    /// The calling thread is that of a reader that has [entered](Self::enter).
+    pub(crate) fn reads_here(&self) {
         READS.set(self.address());
-        run();
     }
 }

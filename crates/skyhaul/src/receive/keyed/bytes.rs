@@ -1,198 +1,15 @@
-//! The readers' threads: one for each source, whatever it is.
+//! Packets that follow each other in memory, as a reader.
 
+use super::fed::Input;
 use super::lock::TableLock;
 use super::own::Reader;
 use super::state::StreamState;
 use super::store::Store;
-use crate::control::{Answering, Gauge};
-use crate::panics::reason;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::keyed::{Head, Keyed};
-use skyhaul_io::host;
-use skyhaul_io::source::{Source, SourceStats};
-use skyhaul_io::tcp::pieces::PieceStats;
-use skyhaul_io::udp::UdpSource;
+use skyhaul_io::source::SourceStats;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
-
-/// What a reader's thread reads.
-pub(crate) trait Input<S: Store>: Send {
-    /// Wait up to `me.wait` for packets and place them. Returns how many came.
-    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize>;
-
-    /// Nothing more is read: hand on what is not part of the stream yet.
-    fn close(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) {
-        let _ = (core, me);
-    }
-
-    /// Whether nothing can come any more.
-    fn is_finished(&self) -> bool;
-
-    /// What it received and lost. Costs system calls.
-    fn stats(&self) -> (SourceStats, Option<PieceStats>);
-}
-
-/// How often a source's own account is read.
-const ACCOUNT: Duration = Duration::from_millis(200);
-
-/// Read `input` on a thread of its own until it, or the stream, ends.
-pub(crate) fn spawn<S: Store>(
-    core: &Arc<StreamState<S>>,
-    name: String,
-    can_be_held: bool,
-    input: impl Input<S> + 'static,
-) -> io::Result<()> {
-    if core.is_over() {
-        let text = format!(
-            "read {name}: the stream has ended; hint: make a new one, or have it wait for start() until it has all of its \
-             readers (explicit_start)"
-        );
-        return Err(io::Error::new(io::ErrorKind::NotConnected, text));
-    }
-    if !can_be_held {
-        // What cannot wait is lost while the kernel looks for memory.
-        core.memory.keep_ahead(core.ahead);
-    }
-    let me = core.enter(name, can_be_held);
-    let (of, number) = (core.clone(), me.number);
-    // The system takes no zero in it.
-    let thread = std::thread::Builder::new().name(format!("{}-{number}", core.name).replace('\0', " "));
-    let stats = me.stats.clone();
-    // Known from the beginning: how large the socket's buffer is, and what would help.
-    super::own::lock(&stats).source = input.stats().0;
-    let (running, runs) = mpsc::channel::<()>();
-    let run = move || {
-        drop(running);
-        of.as_reader(|| run(&of, input, me));
-    };
-    match thread.spawn(run) {
-        Ok(thread) => {
-            core.adopt(thread);
-            // On a busy machine a new thread may wait for its first turn longer than the socket's buffer holds what comes; one
-            // that waits for packets is woken at once. So whoever has added a reader has one that reads.
-            let _ = runs.recv();
-            Ok(())
-        }
-        Err(error) => {
-            core.never_ran(&stats, &error);
-            let text =
-                format!("start a reader of {}: {error}; hint: fewer threads, or raise ulimit -u", core.name);
-            Err(io::Error::new(error.kind(), text))
-        }
-    }
-}
-
-fn run<S: Store>(core: &StreamState<S>, mut input: impl Input<S>, mut me: Reader<S::Out>) {
-    // A source or rule of the program's own that panics ends its reader, as any error does, and nobody waits for it.
-    let read = catch_unwind(AssertUnwindSafe(|| read(core, &mut input, &mut me)));
-    // Whoever is told that the stream has ended may bind its ports again.
-    let closed = catch_unwind(AssertUnwindSafe(|| drop(input)));
-    let error = read.and_then(|error| closed.map(|()| error)).unwrap_or_else(|panic| {
-        let text = reason(&*panic);
-        Some(format!("read: panicked: {text}; hint: a defect of the source or rule, see the backtrace"))
-    });
-    core.exit(me, error);
-}
-
-/// Until the end. Returns what was wrong.
-fn read<S: Store>(
-    core: &StreamState<S>,
-    input: &mut impl Input<S>,
-    me: &mut Reader<S::Out>,
-) -> Option<String> {
-    let mut error = core.cpu(me.number).and_then(|cpu| host::thread::pin(cpu).err()).map(|e| e.to_string());
-    core.wait_for_start(me);
-    let mut account = Instant::now();
-    while !core.is_over() {
-        match input.look(core, me) {
-            Ok(packets) => core.after_look(me, packets),
-            Err(failed) => {
-                error = Some(failed.to_string());
-                break;
-            }
-        }
-        if input.is_finished() {
-            break;
-        }
-        if account.elapsed() >= ACCOUNT {
-            account = Instant::now();
-            publish(input, me);
-        }
-    }
-    input.close(core, me);
-    publish(input, me);
-    error
-}
-
-fn publish<S: Store>(input: &impl Input<S>, me: &Reader<S::Out>) {
-    let (source, tcp) = input.stats();
-    let mut stats = super::own::lock(&me.stats);
-    (stats.source, stats.tcp, stats.cpu) = (source, tcp, host::thread::cpu_time());
-}
-
-/// Anything that gives trains: UDP, captures, in-process queues.
-pub(crate) struct Trains(pub(crate) Box<dyn Source>);
-
-impl<S: Store> Input<S> for Trains {
-    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
-        let wait = me.wait;
-        let mut held = TableLock::new(core);
-        let looked = self.0.poll(wait, &mut |train| core.train(&mut held, me, &train));
-        held.finish(me);
-        looked
-    }
-
-    fn is_finished(&self) -> bool {
-        self.0.is_finished()
-    }
-
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        (self.0.stats(), None)
-    }
-}
-
-/// UDP whose senders are answered: their marks never reach the stream, and they learn what it refuses.
-pub(crate) struct Answered {
-    source: Answering<UdpSource>,
-    gauge: Arc<Gauge>,
-}
-
-impl Answered {
-    pub(crate) fn new(source: UdpSource) -> io::Result<Self> {
-        let gauge = Arc::new(Gauge::default());
-        Ok(Self { source: Answering::new(source, gauge.clone())?, gauge })
-    }
-
-    pub(crate) fn local(&self) -> SocketAddr {
-        self.source.local()
-    }
-}
-
-impl<S: Store> Input<S> for Answered {
-    fn look(&mut self, core: &StreamState<S>, me: &mut Reader<S::Out>) -> io::Result<usize> {
-        let (gauge, wait) = (&self.gauge, me.wait);
-        gauge.no_memory.store(me.counts.rejects.get(Reject::NoBuffer), Ordering::Relaxed);
-        gauge.ring_full.store(me.counts.ring_full, Ordering::Relaxed);
-        gauge.ring_fill.store(core.ring.fill(), Ordering::Relaxed);
-        let mut held = TableLock::new(core);
-        let looked = self.source.poll(wait, &mut |train| core.train(&mut held, me, &train));
-        held.finish(me);
-        looked
-    }
-
-    fn is_finished(&self) -> bool {
-        self.source.is_finished()
-    }
-
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        (self.source.stats(), None)
-    }
-}
 
 /// Packets that follow each other in memory: a file, or what a TCP connection carried.
 pub(crate) struct Bytes<T> {
@@ -289,15 +106,14 @@ impl<S: Store, T: AsRef<[u8]> + Send> Input<S> for Bytes<T> {
         self.at >= self.bytes.as_ref().len()
     }
 
-    fn stats(&self) -> (SourceStats, Option<PieceStats>) {
-        let stats = SourceStats {
+    fn stats(&self) -> SourceStats {
+        SourceStats {
             packets: self.packets,
             bytes: self.at as u64,
             tier: "bytes",
             because: "they are in memory".into(),
             ..SourceStats::default()
-        };
-        (stats, None)
+        }
     }
 }
 
@@ -329,6 +145,8 @@ mod tests {
     use crate::spead::receive::tests::{config, packets};
     use skyhaul_core::placement::Nanos;
     use skyhaul_core::wire::spead::SpeadWire;
+    use std::sync::Arc;
+    use std::time::Instant;
 
     fn core(config: &StreamConfig) -> StreamState<ObjectStore<SpeadWire>> {
         let store = ObjectStore::new(config.memory.cache(), Nanos(0));

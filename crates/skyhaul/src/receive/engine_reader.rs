@@ -1,0 +1,224 @@
+//! An engine as the consumer of its thread: the clock and its pauses, the counters on the board, when it is to begin and end.
+
+use super::Sink;
+use super::board::Board;
+use super::engine::Engine;
+use super::reader::Consumer;
+use crate::awake::Awake;
+use crate::recording::Event;
+use crate::report::SourceReport;
+use skyhaul_io::host;
+use skyhaul_io::memory::{Pool, Prepared};
+use skyhaul_io::source::Source;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often counters are published and timeouts looked at.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+/// How long what the kernel already holds is taken in after a stop.
+pub(super) const DRAIN: Duration = Duration::from_millis(300);
+/// Publishing may take this part of a thread's time.
+const PUBLISH_PART: u32 = 20;
+
+/// A pause, until it is told: what the kernel dropped meanwhile is known a moment later.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    length: Duration,
+    drops_before: u64,
+    over: Instant,
+}
+
+/// An engine, and what its thread works with.
+pub(super) struct EngineReader {
+    pub(super) at: usize,
+    pub(super) name: String,
+    pub(super) engine: Engine<Box<dyn Sink>>,
+    pub(super) pool: Pool,
+    pub(super) board: Arc<Board>,
+    pub(super) clock: Awake,
+    /// Let go what comes before.
+    pub(super) early_until: Option<SystemTime>,
+    pub(super) stop_bytes: Option<u64>,
+    pub(super) turns: Turns,
+}
+
+/// What is remembered from turn to turn.
+#[derive(Default)]
+pub(super) struct Turns {
+    publish_at: Option<Instant>,
+    idle: Duration,
+    /// Bytes that the source has placed itself.
+    placed: u64,
+    /// Drops of the kernel, when last published.
+    drops: u64,
+    pause: Option<Pause>,
+    short_of_memory: bool,
+    memory_told: bool,
+}
+
+impl Turns {
+    /// A pause is over, if there was one.
+    fn paused(&mut self, length: Option<Duration>) {
+        let Some(length) = length else { return };
+        let drops_before = self.pause.map_or(self.drops, |pause| pause.drops_before);
+        let before = self.pause.map_or(Duration::ZERO, |pause| pause.length);
+        self.pause = Some(Pause { length: before + length, drops_before, over: Instant::now() });
+    }
+}
+
+impl EngineReader {
+    /// How long it is still too early.
+    fn early(&mut self) -> Option<Duration> {
+        let left = self.early_until?.duration_since(SystemTime::now()).ok().filter(|left| !left.is_zero());
+        self.early_until = self.early_until.filter(|_| left.is_some());
+        left
+    }
+
+    /// A pause is an event, with what was dropped meanwhile.
+    fn tell_pause(&mut self, source: &dyn Source) {
+        // The kernel's count comes with the packets behind it.
+        let Some(pause) = self.turns.pause.take_if(|pause| pause.over.elapsed() >= 2 * TICK) else { return };
+        let drops = source.stats().socket_drops.saturating_sub(pause.drops_before);
+        self.board.event(Event::now(
+            "paused",
+            None,
+            format!(
+                "{}: this program did not run for {:.1} s (it was stopped, its machine was paused, or had no processor \
+                 for it); the kernel dropped {drops} arrivals around that time",
+                self.name,
+                pause.length.as_secs_f64()
+            ),
+        ));
+    }
+
+    /// Memory that came too late, or did not come, is an event.
+    fn tell_memory(&mut self) {
+        if self.turns.memory_told || self.at > 0 {
+            return;
+        }
+        let text = match self.pool.prepared() {
+            Prepared::Part { .. } => return,
+            Prepared::Whole if self.turns.short_of_memory => {
+                "packets had to wait in the socket while memory was prepared\nhint: start earlier, or give less --memory"
+                    .to_owned()
+            }
+            Prepared::Whole => String::new(),
+            Prepared::Refused { bytes } => format!(
+                "the kernel gave {} of {} MiB of memory; the recording goes on with that\nhint: give less with --memory",
+                bytes >> 20,
+                self.pool.total_bytes() >> 20
+            ),
+        };
+        self.turns.memory_told = true;
+        if !text.is_empty() {
+            self.board.event(Event::now("memory", None, text));
+        }
+    }
+
+    /// Put the counters on the board.
+    fn publish(&mut self, source: &dyn Source, whole: bool) {
+        let stats = source.stats();
+        self.turns.drops = stats.socket_drops;
+        let report = SourceReport::new(self.name.clone(), stats);
+        let tally = self.engine.tally(whole);
+        self.board.told().live[self.at] = Some((tally, report));
+    }
+}
+
+impl Consumer<Box<dyn Source>> for EngineReader {
+    fn begin(&mut self, source: &Box<dyn Source>) {
+        self.turns.drops = source.stats().socket_drops;
+        self.clock = Awake::start();
+    }
+
+    /// Memory comes in a moment; until then packets are better off in the socket.
+    fn is_short(&mut self) -> bool {
+        let short = self.pool.is_short();
+        self.turns.short_of_memory |= short;
+        short
+    }
+
+    fn look(&mut self, source: &mut Box<dyn Source>, wait: Duration) -> io::Result<usize> {
+        if let Some(left) = self.early() {
+            return source.poll(left.min(wait), &mut |train| self.engine.handle_early(&train));
+        }
+        let (engine, clock) = (&mut self.engine, &mut self.clock);
+        let (mut bytes, mut pause) = (0, None);
+        let polled = Instant::now();
+        let packets = source.poll(wait, &mut |train| {
+            if bytes == 0 {
+                // Before anything is handed on: what follows must not be judged by the clock on the wall.
+                pause = clock.turn();
+                pause.into_iter().for_each(|pause| engine.paused(pause));
+            }
+            bytes += train.bytes.len() as u64;
+            engine.handle_train(&train, clock.now());
+        })?;
+        self.engine.flush();
+        self.turns.paused(pause);
+        let placed = source.placed();
+        bytes += placed - std::mem::replace(&mut self.turns.placed, placed);
+        if packets > 0 || bytes > 0 {
+            self.board.count(packets as u64, bytes);
+            self.turns.idle = Duration::ZERO;
+        } else {
+            // However long the call took by the wall: the socket was seen empty for as long as it may wait.
+            self.turns.idle += polled.elapsed().min(wait);
+        }
+        self.board.idle[self.at].store(self.turns.idle.as_nanos() as u64, Ordering::Relaxed);
+        Ok(packets)
+    }
+
+    fn looked(&mut self) {
+        let pause = self.clock.turn();
+        pause.into_iter().for_each(|pause| self.engine.paused(pause));
+        self.turns.paused(pause);
+    }
+
+    fn handle_tick(&mut self, source: &Box<dyn Source>) {
+        let now = Instant::now();
+        self.engine.handle_timeout(self.clock.now());
+        while let Some(event) = self.engine.poll_event() {
+            self.board.event(event);
+        }
+        if self.turns.publish_at.is_none_or(|then| then <= now) {
+            self.publish(source, false);
+            // With very many streams the account itself takes time.
+            self.turns.publish_at = Some(Instant::now() + now.elapsed() * PUBLISH_PART);
+        }
+        self.tell_pause(source);
+        self.tell_memory();
+    }
+
+    fn is_over(&self, source: &Box<dyn Source>) -> bool {
+        self.board.stop.load(Ordering::Relaxed)
+            || source.is_finished()
+            || self.engine.past_stop()
+            || self.engine.is_over()
+            || self.stop_bytes.is_some_and(|most| self.engine.placed_bytes() >= most)
+    }
+
+    fn note(&mut self, text: String) {
+        self.board.told().notes.push(text);
+    }
+
+    fn failed(&mut self, why: String) {
+        self.board.failed(&self.name, &why);
+    }
+
+    fn finish(&mut self, _: &mut Box<dyn Source>) {
+        self.engine.finish(self.clock.now());
+    }
+
+    fn account(&mut self, source: &Box<dyn Source>) {
+        self.publish(source, true);
+    }
+
+    fn leave(&mut self) {
+        self.board.idle[self.at].store(u64::MAX, Ordering::Relaxed);
+        self.board.told().cpu_seconds += host::thread::cpu_time().as_secs_f64();
+        self.board.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
