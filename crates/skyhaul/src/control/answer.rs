@@ -28,7 +28,9 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// State of a stream for reports to its senders; all counts are since the start.
 #[derive(Debug, Default)]
 pub struct Gauge {
-    /// Packets rejected because memory ran out.
+    /// Packets of frames rejected because no block was free.
+    pub no_block: AtomicU64,
+    /// Packets of heaps rejected because memory ran out.
     pub no_memory: AtomicU64,
     /// Packets or finished heaps dropped because the reader is too slow.
     pub ring_full: AtomicU64,
@@ -216,7 +218,7 @@ impl FeedbackSender {
             mark_bytes: mark.bytes,
             time,
             kernel_drops: self.kernel_drops,
-            no_memory: read(&self.gauge.no_memory),
+            no_memory: read(&self.gauge.no_block).saturating_add(read(&self.gauge.no_memory)),
             ring_full: read(&self.gauge.ring_full),
             socket_fill: self.replier.fill(),
             ring_fill: read(&self.gauge.ring_fill).min(1000) as u16,

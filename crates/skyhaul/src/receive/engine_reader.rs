@@ -5,8 +5,10 @@ use super::board::Board;
 use super::engine::Engine;
 use super::reader::Consumer;
 use crate::awake::Awake;
+use crate::control::Gauge;
 use crate::recording::Event;
 use crate::report::SourceReport;
+use skyhaul_core::placement::Reject;
 use skyhaul_io::host;
 use skyhaul_io::memory::{Pool, Prepared};
 use skyhaul_io::source::Source;
@@ -41,6 +43,8 @@ pub(super) struct EngineReader {
     /// Let go what comes before.
     pub(super) early_until: Option<SystemTime>,
     pub(super) stop_bytes: Option<u64>,
+    /// What senders are told, if they ask.
+    pub(super) gauge: Option<Arc<Gauge>>,
     pub(super) turns: Turns,
 }
 
@@ -123,6 +127,9 @@ impl EngineReader {
         self.turns.drops = stats.socket_drops;
         let report = SourceReport::new(self.name.clone(), stats);
         let tally = self.engine.tally(whole);
+        if let Some(gauge) = &self.gauge {
+            gauge.no_block.store(tally.rejected(Reject::NoBuffer), Ordering::Relaxed);
+        }
         self.board.told().live[self.at] = Some((tally, report));
     }
 }

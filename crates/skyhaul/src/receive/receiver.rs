@@ -179,7 +179,7 @@ impl Receiver {
             running.collector = Some(objects.start(object_sink)?);
         }
         let stop_bytes = options.stop_bytes.map(|all| all / sources.len().max(1) as u64);
-        for (at, (Origin { name, .. }, source)) in sources.into_iter().enumerate() {
+        for (at, (Origin { name, gauge, .. }, source)) in sources.into_iter().enumerate() {
             let engine_options = options.of_engine(name.clone(), next_stream.clone());
             let mut engine = Engine::new(engine_options, pool.clone(), sink(at), running.mirror.tap());
             if let Some(objects) = &objects {
@@ -194,6 +194,7 @@ impl Receiver {
                 clock: Awake::start(),
                 early_until: options.begin,
                 stop_bytes,
+                gauge,
                 turns: Turns::default(),
             };
             let reader = Reader { input: source, consumer, tick: TICK, drain: DRAIN };

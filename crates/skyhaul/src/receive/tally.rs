@@ -1,7 +1,7 @@
 //! Counters of an engine.
 
 use super::info::{StreamInfo, StreamReport};
-use skyhaul_core::placement::Rejects;
+use skyhaul_core::placement::{Reject, Rejects};
 use std::sync::Arc;
 
 /// All counters of an engine.
@@ -17,6 +17,14 @@ pub struct Tally {
     pub streams: Vec<(Arc<StreamInfo>, StreamReport)>,
     /// Replaced streams that are no longer listed individually.
     pub others: Others,
+}
+
+impl Tally {
+    /// Packets rejected for this reason.
+    pub(super) fn rejected(&self, reason: Reject) -> u64 {
+        let streams = self.streams.iter().map(|(_, stream)| stream.rejects.get(reason));
+        self.rejects.get(reason) + self.others.rejects.get(reason) + streams.sum::<u64>()
+    }
 }
 
 /// Streams that are no longer listed individually because there were too many; these were the poorest.

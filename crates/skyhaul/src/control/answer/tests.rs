@@ -71,11 +71,12 @@ fn a_group_is_not_answered_for() {
 #[test]
 fn reports_tell_what_the_gauge_has() {
     let (mut feedback, asker, address) = feedback();
-    let gauge = Gauge { no_memory: 3.into(), ring_full: 5.into(), ring_fill: 2000.into() };
+    let gauge =
+        Gauge { no_block: 40.into(), no_memory: 3.into(), ring_full: 5.into(), ring_fill: 2000.into() };
     feedback.gauge = Arc::new(gauge);
     sift(&mut feedback, &train(&mark(7, 0, 0), 128, &address));
     let state = report(&asker).state;
-    assert_eq!((state.no_memory, state.ring_full, state.ring_fill), (3, 5, 1000));
+    assert_eq!((state.no_memory, state.ring_full, state.ring_fill), (43, 5, 1000));
     assert_eq!((state.kernel_drops, state.reserved, state.reserved_b), (1, 0, 0));
 }
 
