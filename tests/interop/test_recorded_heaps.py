@@ -98,5 +98,5 @@ def test_only_heaps_are_given_as_heaps(skyhaul, record):
     recorder = record()
     skyhaul.run("send", "--pattern", "--packets", "1000", "--rate", "100Mbps", "--to", f"udp://127.0.0.1:{recorder.port}")
     recorder.finish()
-    with pytest.raises(ValueError, match="hint: chunks"):
+    with pytest.raises(ValueError, match="hint: use chunks"):
         recording.open(recorder.disks, recorder.scan).streams[0].heaps()

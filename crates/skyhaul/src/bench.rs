@@ -48,7 +48,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
     }
     let before = load_average();
-    let sizes = options.sizes.iter().map(|&size| packets::size(size)).collect::<io::Result<Vec<_>>>()?;
+    let shape = |&size: &usize| Ok(packets::Shape::new(options.format, size)?.bytes);
+    let mut sizes = options.sizes.iter().map(shape).collect::<io::Result<Vec<_>>>()?;
+    sizes.dedup();
     let mut rows = Vec::new();
     for size in sizes {
         let mut own: Vec<Row> =

@@ -284,7 +284,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, any other measures VDIF frames' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, others measure frames (`auto`: VDIF)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''
@@ -292,7 +292,7 @@ lofar\t''
 spead\t''
 ejfat\t''"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that VDIF allows (for record, default 8040)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rate -d 'Fixed rate (default: closed loop, as fast as possible without loss)' -r

@@ -21,14 +21,14 @@ pub(crate) struct BenchArgs {
     /// Path to measure
     #[arg(value_enum, default_value_t = BenchWhat::Receive)]
     pub(crate) what: BenchWhat,
-    /// Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, any other measures VDIF frames
+    /// Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, others measure frames (`auto`: VDIF)
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
     /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MEASURED)]
     pub(crate) candidates: Vec<String>,
-    /// Datagram sizes, rounded down to the next that VDIF allows (for record, default 8040)
+    /// Datagram sizes, rounded down to the next that the format allows (for record, default 8040)
     #[arg(long, value_delimiter = ',', default_value = "1472,8040,65000", value_name = "BYTES", help_heading = MEASURED)]
     pub(crate) sizes: Vec<usize>,
     /// Length of each run

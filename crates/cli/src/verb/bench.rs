@@ -28,7 +28,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     }
     ensure!(
         args.format.family().is_none_or(|family| family.generator().is_some()),
-        "bench measures VDIF frames or SPEAD heaps, not {}\nhint: use --format spead, or omit --format",
+        "bench needs a format that can be generated, not {}\nhint: omit --format",
         args.format
     );
     let options = options(args, Interrupt::listen()?.flag().into());
@@ -61,6 +61,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     let usual = args.sizes == [1472, 8040, 65000];
     BenchOptions {
         what,
+        format: args.format,
         sizes: if what == What::Record && usual { vec![8040] } else { args.sizes.clone() },
         time: args.time.duration(),
         rounds: args.rounds,

@@ -52,6 +52,7 @@ fn round(seed: u64, chunks: usize, more: u64) {
     let before = acknowledged(&site, "trial");
     recorder.signal(rustix::process::Signal::KILL);
     assert_eq!(recorder.finish().code, None, "killed");
+    site.released();
     sender.signal(rustix::process::Signal::INT);
     sender.finish();
     let after = acknowledged(&site, "trial");

@@ -93,6 +93,7 @@ fn what_a_killed_recorder_of_heaps_acknowledged_is_read_byte_for_byte() {
         std::thread::sleep(std::time::Duration::from_micros(977 * round));
         recorder.signal(rustix::process::Signal::KILL);
         assert_eq!(recorder.finish().code, None, "killed");
+        site.released();
         sender.signal(rustix::process::Signal::INT);
         sender.finish();
         let acknowledged: u64 =

@@ -1,6 +1,7 @@
 //! A place to record: temporary disks, and the command run on them as a user runs it.
 
 use serde_json::Value;
+use skyhaul::io::disk::is_locked;
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -240,6 +241,14 @@ impl Site {
     #[track_caller]
     pub(crate) fn run(&self, line: &str) -> Done {
         self.start(line).finish()
+    }
+
+    /// Wait until nobody writes scan `trial` any more: what a killed recorder's ring still has in the kernel holds the files
+    /// a moment longer than the process.
+    #[track_caller]
+    pub(crate) fn released(&self) {
+        let written = |disk: &PathBuf| is_locked(&disk.join("trial/trial.index"));
+        wait_for("the kernel to let go", || (!self.disks.iter().any(written)).then_some(()));
     }
 
     /// The report of `check --verify` on scan `trial`.

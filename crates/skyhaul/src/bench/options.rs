@@ -2,6 +2,7 @@
 
 use super::Stop;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::wire::Format;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -38,7 +39,9 @@ pub enum Load {
 pub struct BenchOptions {
     /// What is measured.
     pub what: What,
-    /// Bytes of a datagram, each measured in turn; rounded down to a multiple of 8, as VDIF requires.
+    /// Frames of this format; [`Format::Auto`] takes the first that can be generated.
+    pub format: Format,
+    /// Bytes of a datagram, each measured in turn; rounded down to what the format allows.
     pub sizes: Vec<usize>,
     /// How long each run lasts.
     pub time: Duration,

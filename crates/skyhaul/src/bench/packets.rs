@@ -1,64 +1,108 @@
-//! The packets for all candidates: an endless stream of VDIF frames, numbered by VTP.
+//! The packets that every candidate gets: frames of a telescope that never ends, numbered where the family allows it.
 
 use super::options::wrong;
 use skyhaul_core::wire::header::Order;
-use skyhaul_core::wire::vdif::Vdif;
-use skyhaul_core::wire::vtp;
+use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, PREFIX};
 use std::io;
 
-/// Sequence number, and full VDIF header.
-const NUMBER: usize = 8;
-const HEADERS: usize = NUMBER + 32;
-/// Bytes of prepared packets: more than an L2 cache, as from a telescope.
+/// Bytes of packets kept ready: they fit no L2, as a telescope's do not.
 const READY: usize = 8 << 20;
+/// Bytes of the largest header.
+const HEADER: usize = 64;
 /// Frames per second: so many that a second outlasts a benchmark at most sizes.
-const FRAMES_PER_SECOND: u64 = 4_000_000;
-/// The reference epoch, and with it the first second: 2026-01-01.
-const EPOCH: u32 = 52;
+const FRAMES_PER_SECOND: u32 = 4_000_000;
+/// The first second: 2026-01-01.
+const START: i64 = 1_767_225_600;
+/// Bytes of a payload are a multiple of this.
+const STEP: usize = 8;
 
-/// A datagram of about `size` bytes.
-pub(super) fn size(size: usize) -> io::Result<usize> {
-    let payload = size.saturating_sub(HEADERS) / 8 * 8;
-    if payload == 0 || size > 65_507 {
-        return Err(wrong(&format!("datagrams of {size} bytes are not possible; hint: use 48 to 65507")));
-    }
-    Ok(payload + HEADERS)
+/// Packets of a family in one size.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) frames: Box<dyn Generated>,
+    /// Bytes of payload in a frame.
+    pub(super) payload: usize,
+    /// How packets are numbered, if they are.
+    pub(super) numbering: Option<Numbering>,
+    /// Bytes of a datagram.
+    pub(super) bytes: usize,
 }
 
-/// Contiguous packets, numbered when they are requested.
+impl Shape {
+    /// The largest datagram of at most `size` bytes.
+    ///
+    /// # Errors
+    /// The format cannot be generated, or has no such small datagram.
+    pub(super) fn new(format: Format, size: usize) -> io::Result<Self> {
+        let mut asked =
+            FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
+        let generator = asked.find_map(|family| family.generator());
+        let generator = generator
+            .ok_or_else(|| wrong(&format!("streams of {format} cannot be generated; hint: omit --format")))?;
+        let numbering = generator.takes_sequence().then_some(Numbering::whole(Order::Little));
+        let prefix = numbering.map_or(0, |_| PREFIX);
+        let impossible =
+            || wrong(&format!("datagrams of {size} bytes are not possible; hint: use 48 to 65507"));
+        if size > 65_507 {
+            return Err(impossible());
+        }
+        let made = |payload| Made {
+            payload,
+            threads: 1,
+            frames_per_second: FRAMES_PER_SECOND,
+            start: START,
+            station: "Sk".into(),
+            pattern: false,
+        };
+        let most = size.saturating_sub(prefix) / STEP;
+        let fits = |steps: usize| {
+            let frames = generator.begin(made(steps * STEP)).ok()?;
+            let bytes = prefix + frames.frame_bytes();
+            (bytes <= size).then_some(Self { frames, payload: steps * STEP, numbering, bytes })
+        };
+        // A header, and a payload in steps of up to 128 bytes.
+        (most.saturating_sub(24).max(1)..=most).rev().find_map(fits).ok_or_else(impossible)
+    }
+}
+
+/// Contiguous packets, numbered as they are requested.
 #[derive(Debug)]
 pub(super) struct Packets {
+    shape: Shape,
     bytes: Vec<u8>,
-    size: usize,
     at: usize,
     next: u64,
 }
 
 impl Packets {
-    pub(super) fn new(size: usize) -> io::Result<Self> {
-        let vdif =
-            Vdif::shape(size - HEADERS, 1, 2, false, false).ok_or_else(|| wrong("impossible VDIF frame"))?;
-        let mut packet = vec![0; NUMBER];
-        packet.extend(vdif.write());
-        packet.resize(HEADERS, 0);
-        packet.extend((HEADERS..size).map(|i| (i * 31 / 8) as u8));
-        Ok(Self { bytes: packet.repeat((READY / size).max(1)), size, at: 0, next: 0 })
+    pub(super) fn new(format: Format, size: usize) -> io::Result<Self> {
+        let shape = Shape::new(format, size)?;
+        let mut bytes = vec![0; (READY / shape.bytes).max(1) * shape.bytes];
+        for (n, packet) in (0..).zip(bytes.chunks_exact_mut(shape.bytes)) {
+            let mut head = [0; HEADER];
+            let (_, payload) = shape.frames.frame(n, &mut head);
+            packet[shape.bytes - payload.len()..].copy_from_slice(payload);
+        }
+        Ok(Self { shape, bytes, at: 0, next: 0 })
     }
 
-    /// The next `count` packets, or fewer at the end of the prepared ones.
+    /// The next `count` packets, or fewer at the end of what is kept ready.
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
-        let most = self.bytes.len() / self.size;
+        let size = self.shape.bytes;
+        let most = self.bytes.len() / size;
         if self.at == most {
             self.at = 0;
         }
         let count = count.min(most - self.at);
-        let range = self.at * self.size..(self.at + count) * self.size;
-        for packet in self.bytes[range.clone()].chunks_exact_mut(self.size) {
-            packet[..NUMBER].copy_from_slice(&vtp::write(self.next, Order::Little));
-            let (second, frame) = (self.next / FRAMES_PER_SECOND, self.next % FRAMES_PER_SECOND);
-            // Word 0 holds seconds since the epoch, all flags zero.
-            packet[NUMBER..NUMBER + 4].copy_from_slice(&(second as u32).to_le_bytes());
-            packet[NUMBER + 4..NUMBER + 8].copy_from_slice(&(EPOCH << 24 | frame as u32).to_le_bytes());
+        let range = self.at * size..(self.at + count) * size;
+        for packet in self.bytes[range.clone()].chunks_exact_mut(size) {
+            let mut header = packet;
+            if let Some(numbering) = self.shape.numbering {
+                let (number, rest) = header.split_at_mut(PREFIX);
+                number.copy_from_slice(&numbering.write(self.next));
+                header = rest;
+            }
+            self.shape.frames.frame(self.next, header);
             self.next += 1;
         }
         self.at += count;
@@ -69,23 +113,34 @@ impl Packets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skyhaul_core::wire::FAMILIES;
 
     #[test]
     fn packets_are_numbered_frames_of_their_time() {
-        let mut packets = Packets::new(size(1479).unwrap()).unwrap();
-        packets.next = FRAMES_PER_SECOND - 1;
-        packets.at = packets.bytes.len() / 1472 - 1;
-        for (number, second, frame) in [(3_999_999, 0, 3_999_999), (4_000_000, 1, 0)] {
-            let packet = packets.take(5);
-            assert_eq!(packet.len() % 1472, 0);
-            assert_eq!(vtp::psn(packet, Order::Little), Some(number));
-            let (vdif, _) = Vdif::read(&packet[NUMBER..]).unwrap();
-            assert_eq!(
-                (vdif.unix_seconds(), vdif.frame, vdif.frame_bytes()),
-                (1_767_225_600 + second, frame, 1464)
-            );
+        let mut made = 0;
+        for family in FAMILIES.iter().filter(|family| family.generator().is_some()) {
+            let format = family.name().parse::<Format>().unwrap();
+            let mut packets = Packets::new(format, 8047).unwrap();
+            let size = packets.shape.bytes;
+            assert!((7000..=8047).contains(&size), "{format}: {size}");
+            let all = packets.bytes.len() / size;
+            (packets.next, packets.at) = (u64::from(FRAMES_PER_SECOND) - 1, all - 1);
+            for number in [FRAMES_PER_SECOND - 1, FRAMES_PER_SECOND] {
+                let taken = packets.take(5).to_vec();
+                assert_eq!(taken.len() % size, 0);
+                let mut expected = [0; HEADER];
+                let prefix = packets.shape.numbering.map_or(0, |_| PREFIX);
+                let (length, payload) = packets.shape.frames.frame(u64::from(number), &mut expected);
+                assert_eq!(taken[prefix..prefix + length], expected[..length], "{format}");
+                assert_eq!(payload.len() + length + prefix, size);
+                if let Some(numbering) = packets.shape.numbering {
+                    assert_eq!(taken[..PREFIX], numbering.write(u64::from(number)));
+                }
+            }
+            made += 1;
         }
-        assert!(size(47).is_err() && size(65_508).is_err());
-        assert_eq!(size(8972).unwrap(), 8968);
+        assert!(made >= 2);
+        assert!(Shape::new(Format::Auto, 40).is_err() && Shape::new(Format::Auto, 65_508).is_err());
+        assert_eq!(Shape::new(Format::Auto, 8972).unwrap().bytes, 8968);
     }
 }

@@ -3,12 +3,12 @@
 use super::figures::{Ran, Run};
 use super::flow::{Flow, Throttle};
 use super::options::{BenchOptions, Load, What};
-use super::packets::Packets;
+use super::packets::{Packets, Shape};
 use super::search::search;
 use crate::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
 use skyhaul_core::assembly::OrderedConfig;
 use skyhaul_core::placement::{Geometry, Grain, Nanos};
-use skyhaul_core::wire::LearnOptions;
+use skyhaul_core::wire::{Format, LearnOptions, PREFIX};
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, enter_network};
 use skyhaul_io::host::thread;
@@ -111,19 +111,18 @@ pub(super) fn start_receiver(
     };
     let tier = if candidate == "ring" { Tier::Ring } else { Tier::Stage };
     let at = listen(options);
+    let format = options.format;
+    let strip = Shape::new(format, size)?.numbering.map_or(0, |_| PREFIX);
     let (here, flow, memory) = (at.clone(), flow.clone(), options.memory);
     let (cpu, network) = (options.cpus.1, options.networks.as_ref().map(|(_, receiver)| receiver.clone()));
     let (ready, address) = channel();
     let thread = std::thread::Builder::new().name("bench-receive".into()).spawn(move || {
         settle(cpu, network.as_ref())?;
         match take {
-            Some(take) => bare(
-                &here,
-                &BareReceiverOptions { take, packet_bytes: size, strip: 8, memory },
-                &flow,
-                &ready,
-            ),
-            None => engine(&here, tier, memory, &flow, &ready),
+            Some(take) => {
+                bare(&here, &BareReceiverOptions { take, packet_bytes: size, strip, memory }, &flow, &ready)
+            }
+            None => engine(&here, format, tier, memory, &flow, &ready),
         }
     })?;
     match address.recv() {
@@ -195,6 +194,7 @@ fn bare(
 /// The real path: source, learner, layout, assembly, slots of a pool. Finished blocks return to the pool at once.
 fn engine(
     at: &Endpoint,
+    format: Format,
     tier: Tier,
     memory: usize,
     flow: &Flow,
@@ -208,7 +208,7 @@ fn engine(
         shared: false,
     })?;
     pool.wait_until_touched()?;
-    let mut engine = Engine::new(engine_options(pool.block_bytes(), at), pool, Nowhere, None);
+    let mut engine = Engine::new(engine_options(format, pool.block_bytes(), at), pool, Nowhere, None);
     let _ = ready.send(source.local());
     let clock = Instant::now();
     let mut meter = Meter::new();
@@ -242,9 +242,9 @@ fn engine(
     Ok(Received { packets: placed, bytes, wall, cpu, how })
 }
 
-fn engine_options(block_bytes: usize, at: &Endpoint) -> EngineOptions {
+fn engine_options(format: Format, block_bytes: usize, at: &Endpoint) -> EngineOptions {
     EngineOptions {
-        learn: LearnOptions { object_bytes: block_bytes as u64, ..LearnOptions::default() },
+        learn: LearnOptions { format, object_bytes: block_bytes as u64, ..LearnOptions::default() },
         assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
         gate: Gate::default(),
         allow: Allow::default(),
@@ -278,7 +278,7 @@ pub(super) fn start_giver(
     give: Give,
 ) -> io::Result<JoinHandle<io::Result<Given>>> {
     let (cpu, network) = (options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender.clone()));
-    let (flow, stop) = (flow.clone(), options.stop.clone());
+    let (flow, stop, format) = (flow.clone(), options.stop.clone(), options.format);
     let (time, most) = match options.what {
         What::Record => (Duration::from_secs(600), options.record_bytes),
         _ => (options.time, u64::MAX),
@@ -286,7 +286,7 @@ pub(super) fn start_giver(
     std::thread::Builder::new().name("bench-send".into()).spawn(move || {
         settle(cpu, network.as_ref())?;
         let mut sender = BareSender::open(&to, give, size)?;
-        let mut packets = Packets::new(size)?;
+        let mut packets = Packets::new(format, size)?;
         let mut throttle = Throttle::new(flow, load, stop.clone());
         let (end, cpu) = (Instant::now() + time, thread::cpu_time());
         let mut given = Given::default();

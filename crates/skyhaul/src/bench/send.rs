@@ -4,6 +4,7 @@ use super::Stop as End;
 use super::figures::Ran;
 use super::flow::{Flow, Throttle};
 use super::options::{BenchOptions, Load, wrong};
+use super::packets::Shape;
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use super::search::search;
 use crate::send::{
@@ -59,8 +60,9 @@ fn start_sender(
     flow: &Arc<Flow>,
 ) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
     let waited = Arc::new(AtomicU64::new(0));
-    let stream = SynthSupply::new(SynthOptions {
-        payload: size - 40,
+    let payload = Shape::new(options.format, size)?.payload;
+    let made = SynthOptions {
+        payload,
         threads: 1,
         frames_per_second: 4_000_000,
         start: 1_767_225_600,
@@ -68,8 +70,8 @@ fn start_sender(
         pattern: false,
         sequence: Sequence { order: Some(Order::Little), first: 0 },
         packets: None,
-    })
-    .map_err(|e| wrong(&e.to_string()))?;
+    };
+    let stream = SynthSupply::of(options.format, made).map_err(|e| wrong(&e.to_string()))?;
     let train = (TRAIN_BYTES / size).clamp(1, TRAIN_PACKETS) as u64;
     let end = options.stop.clone();
     let throttle = Throttle::new(flow.clone(), load, end.clone());

@@ -4,11 +4,13 @@ use super::figures::Ran;
 use super::search::search;
 use super::spead::{Experiments, MemoOptions};
 use super::*;
+use skyhaul_core::wire::{FAMILIES, Format};
 use std::time::Duration;
 
 fn options(what: What) -> BenchOptions {
     BenchOptions {
         what,
+        format: Format::Auto,
         sizes: vec![1472],
         time: Duration::from_millis(60),
         rounds: 1,
@@ -40,6 +42,19 @@ fn every_receiver_and_sender_runs_and_loses_nothing_in_a_closed_loop() {
             assert_eq!(row.lost, 0, "{what:?} {row:?}");
         }
         assert_eq!(report.rows[0].rate_ratio, Some(Spread { median: 1.0, min: 1.0, max: 1.0 }));
+    }
+}
+
+#[test]
+fn every_family_that_can_be_generated_is_measured() {
+    for family in FAMILIES.iter().filter(|family| family.generator().is_some()) {
+        let format = family.name().parse().unwrap();
+        for what in [What::Receive, What::Send] {
+            let candidates = vec!["bare".into(), "skyhaul".into()];
+            let report = run(&BenchOptions { format, candidates, ..options(what) }, &mut |_| ()).unwrap();
+            let all = report.rows.iter().all(|row| row.sent > 0 && row.lost == 0);
+            assert!(all && report.rows.len() == 2, "{format} {:?}", report.rows);
+        }
     }
 }
 
