@@ -6,6 +6,7 @@ use crate::{
     synth::{self, Signal},
     wire::generate::{Generated, Generator, Made},
 };
+use std::cell::Cell;
 
 /// Number of noise frames, used in turn.
 const NOISE_FRAMES: usize = 61;
@@ -41,7 +42,8 @@ impl Generator for VdifGenerator {
         }
         let template = Header { vdif: Vdif { station, ..vdif }, extended };
         let (header, length) = template.write();
-        Ok(Box::new(Stream { made, vdif: template.vdif, header, length, noise }))
+        let nothing = Second { first: 0, end: 0, time: 0, header };
+        Ok(Box::new(Stream { made, vdif: template.vdif, length, second: Cell::new(nothing), noise }))
     }
 }
 
@@ -49,26 +51,61 @@ impl Generator for VdifGenerator {
 struct Stream {
     made: Made,
     vdif: Vdif,
-    /// The header of any frame; only its first four words differ from frame to frame.
-    header: [u8; 32],
+    /// Octets of a header.
     length: usize,
+    /// The second of the last frame: the next one is mostly in it, too.
+    second: Cell<Second>,
     /// Noise of some frames.
     noise: Vec<u8>,
+}
+
+/// What the frames of a second have in common.
+#[derive(Clone, Copy, Debug)]
+struct Second {
+    /// Its packets: the first, and the first of the next second.
+    first: u64,
+    end: u64,
+    /// Unix seconds.
+    time: i64,
+    /// The header of its first frame in thread 0.
+    header: [u8; 32],
+}
+
+impl Stream {
+    /// The second of packet `n`.
+    #[cold]
+    fn begin_second(&self, n: u64) -> Second {
+        let packets = u64::from(self.made.frames_per_second) * u64::from(self.made.threads);
+        let number = n / packets;
+        let time = self.made.start.saturating_add(number as i64);
+        let mut header = self.second.get().header;
+        header[..Vdif::LEN].copy_from_slice(&self.vdif.at(time, 0).unwrap_or(self.vdif).write());
+        let first = number * packets;
+        let second = Second { first, end: first.saturating_add(packets), time, header };
+        self.second.set(second);
+        second
+    }
 }
 
 impl Generated for Stream {
     fn frame(&self, n: u64, head: &mut [u8]) -> (usize, &[u8]) {
         let made = &self.made;
-        let threads = u64::from(made.threads);
-        let (frame, thread) = (n / threads, (n % threads) as u16);
-        let fps = u64::from(made.frames_per_second);
-        let (second, frame) = (made.start + (frame / fps) as i64, (frame % fps) as u32);
-        let vdif = self.vdif.at(second, frame).unwrap_or(self.vdif);
-        let vdif = Vdif { thread: u32::from(thread), ..vdif };
-        head[..self.length].copy_from_slice(&self.header[..self.length]);
-        head[..Vdif::LEN].copy_from_slice(&vdif.write());
+        let mut second = self.second.get();
+        if n < second.first || n >= second.end {
+            second = self.begin_second(n);
+        }
+        let at = n - second.first;
+        let (frame, thread) = match made.threads {
+            1 => (at as u32, 0),
+            threads => ((at / u64::from(threads)) as u32, (at % u64::from(threads)) as u16),
+        };
+        head[..self.length].copy_from_slice(&second.header[..self.length]);
+        // VDIF §5: the frame within the second is in bits 23 to 0 of word 1, the thread in bits 25 to 16 of word 3.
+        head[4..7].copy_from_slice(&frame.to_le_bytes()[..3]);
+        head[14] = thread as u8;
+        head[15] |= (thread >> 8) as u8;
         let payload = if made.pattern {
-            pattern::slice(pattern::frame_object(second, frame, thread), 0, made.payload)
+            pattern::slice(pattern::frame_object(second.time, frame, thread), 0, made.payload)
         } else {
             let at = (n % NOISE_FRAMES as u64) as usize * made.payload;
             &self.noise[at..at + made.payload]
@@ -89,5 +126,35 @@ impl Generated for Stream {
             self.frame_bytes(),
             made.frames_per_second
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header patched in place is the one that the table writes.
+    #[test]
+    fn a_header_is_that_of_its_number() {
+        for (threads, frames_per_second) in [(1, 7), (1, 1 << 24), (3, 5), (1024, 2), (257, 16_000_000)] {
+            let start = 1_767_225_590;
+            let made =
+                Made { payload: 64, threads, frames_per_second, start, station: "Sk".into(), pattern: true };
+            let stream = VdifGenerator.begin(made).unwrap();
+            let packets = u64::from(threads) * u64::from(frames_per_second);
+            let near = [0, 1, 5, packets - 1, packets, packets + 1, 3 * packets + 300, 12 * packets - 1, 2];
+            for n in near {
+                let mut head = [0; 32];
+                let (length, payload) = stream.frame(n, &mut head);
+                assert_eq!((length, payload.len()), (32, 64));
+                let (vdif, _) = Vdif::read(&head).unwrap();
+                let frame = n / u64::from(threads);
+                let second = start + (frame / u64::from(frames_per_second)) as i64;
+                let frame = (frame % u64::from(frames_per_second)) as u32;
+                assert_eq!((vdif.unix_seconds(), vdif.frame), (second, frame), "packet {n}");
+                assert_eq!(u64::from(vdif.thread), n % u64::from(threads), "packet {n}");
+                assert_eq!(head[..Vdif::LEN], vdif.write(), "packet {n}");
+            }
+        }
     }
 }
