@@ -190,7 +190,7 @@ impl TcpPort {
                 Ok(0) => return false,
                 Ok(n) if answer.is_none() => answer = each(&bytes[..n]),
                 Ok(_) => {}
-                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+                Err(error) => return matches!(got(Err(error)), Got::Nothing),
             }
             true
         });
