@@ -13,6 +13,8 @@
 //! * A reader may be in a function compiled by the user, which may attach to the interpreter (a ctypes callback). So
 //!   `atexit`, which runs while everything still works, stops all streams and waits for their readers. No stream can be
 //!   made afterwards.
+//! * A daemon thread whose call fails because its stream was ended would print its traceback while the interpreter takes
+//!   `stderr` apart, which aborts the process. Its call does not return before the process is gone ([`linger`]).
 //! * A forked process has none of its parent's threads, and does not touch its streams ([`process`](crate::process)).
 
 use crate::process::{Here, Process};
@@ -20,6 +22,7 @@ use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 /// A stream of any kind.
@@ -34,12 +37,15 @@ struct Open {
     streams: Vec<(Process, Weak<dyn Stream>)>,
     /// Number of entries at which dropped streams are removed.
     look_at: usize,
-    /// No more streams can be made.
-    over: bool,
+    /// The thread that ended all streams. No more can be made.
+    over: Option<ThreadId>,
 }
 
+/// Time for the rest of the program's end. A handler of `atexit` that joins a daemon thread waits no longer.
+const LINGER: Duration = Duration::from_secs(3);
+
 /// Locked briefly by threads that hold the GIL, so never during a fork.
-static OPEN: Mutex<Open> = Mutex::new(Open { streams: Vec::new(), look_at: 64, over: false });
+static OPEN: Mutex<Open> = Mutex::new(Open { streams: Vec::new(), look_at: 64, over: None });
 
 fn open() -> MutexGuard<'static, Open> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -48,7 +54,9 @@ fn open() -> MutexGuard<'static, Open> {
 /// Register this stream to be ended with the interpreter.
 fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     let mut open = open();
-    if open.over {
+    if open.over.is_some() {
+        drop(open);
+        linger();
         let text =
             "open a stream: the interpreter is ending; hint: open it earlier, not in an atexit handler";
         return Err(PyRuntimeError::new_err(text));
@@ -60,6 +68,25 @@ fn watch(stream: &Arc<impl Stream + 'static>) -> PyResult<()> {
     let stream: Arc<dyn Stream> = stream.clone();
     open.streams.push((Process::current(), Arc::downgrade(&stream)));
     Ok(())
+}
+
+/// Before an exception that tells of a stream's end: if the interpreter is ending on another thread, wait for the end of
+/// the process.
+///
+/// Only daemon threads are left then: non-daemon threads were joined before `atexit`.
+pub(crate) fn linger() {
+    let over = open().over;
+    if over.is_none_or(|ending| ending == thread::current().id()) {
+        return;
+    }
+    let wait = || {
+        thread::sleep(LINGER);
+        // An interpreter that is being finalised would end the thread, and with it the process.
+        while Python::try_attach(|_| ()).is_none() {
+            thread::park();
+        }
+    };
+    Python::try_attach(|py| py.detach(wait));
 }
 
 /// A stream with its own threads. Dropping it waits for them, while other Python threads run, and it ends before the
@@ -106,7 +133,7 @@ impl<T: Stream> Drop for Threaded<T> {
 pub(crate) fn end_streams(py: Python<'_>) {
     let streams = {
         let mut open = open();
-        open.over = true;
+        open.over = Some(thread::current().id());
         std::mem::take(&mut open.streams)
     };
     let here = Process::current();

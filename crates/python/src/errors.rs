@@ -1,5 +1,6 @@
 //! Exceptions of the package, and conversion of other errors.
 
+use crate::ending;
 use pyo3::exceptions::{PyBlockingIOError, PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use skyhaul::spead::send::SendError;
@@ -23,6 +24,9 @@ pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before everyth
 
 /// The exception for heaps that were not sent.
 pub(crate) fn failed(error: SendError) -> PyErr {
+    if matches!(error, SendError::Cancelled | SendError::Closed) {
+        ending::linger();
+    }
     match error {
         SendError::Full { .. } => Full::new_err(error.to_string()),
         SendError::Cancelled => Cancelled::new_err(error.to_string()),

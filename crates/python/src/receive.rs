@@ -2,7 +2,7 @@
 
 use crate::buffer::{Packets, duplicate};
 use crate::config::{ReceiveConfig, unknown};
-use crate::ending::Threaded;
+use crate::ending::{self, Threaded};
 use crate::errors::{Empty, Stopped, not_adopted};
 use crate::heap::Heap;
 use crate::inproc::InprocQueue;
@@ -279,6 +279,7 @@ fn added<T>(stream: &Stream, added: io::Result<T>) -> PyResult<T> {
 pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
     match ended {
         Some(why) if error.kind() == io::ErrorKind::NotConnected => {
+            ending::linger();
             Stopped::new_err(format!("{error} (it ended: {})", why.name()))
         }
         _ => error.into(),
@@ -286,6 +287,7 @@ pub(crate) fn not_added(ended: Option<Ended>, error: io::Error) -> PyErr {
 }
 
 pub(crate) fn stopped() -> PyErr {
+    ending::linger();
     Stopped::new_err("the stream has ended, and no heap is left")
 }
 

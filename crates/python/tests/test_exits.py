@@ -108,6 +108,15 @@ for _ in range(3):
     threading.Thread(target=work, daemon=True).start()
 time.sleep(0.02)
 """,
+    "daemon threads whose calls fail as it ends": """
+streams = [send.UdpStream(f"127.0.0.1:{port}", max_heaps=1000) for _ in range(8)]
+waiting = [recv.Stream() for _ in range(8)]
+for stream in streams:
+    threading.Thread(target=lambda stream=stream: [stream.send(heap) for _ in range(10**9)], daemon=True).start()
+for stream in waiting:
+    threading.Thread(target=stream.get, daemon=True).start()
+time.sleep(0.02)
+""",
     "readers in a place function of Python": """
 stream = recv.ChunkStream(place=in_python, items=[1], max_chunks=2)
 for _ in range(4):
