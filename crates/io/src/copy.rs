@@ -105,6 +105,35 @@ pub fn place_run(dst: &mut [u8], src: &[u8], stride: usize, each: usize) {
     }
 }
 
+/// Copy `src` into `dst`, which is in the cache already.
+///
+/// # Panics
+/// If the lengths differ, as in `copy_from_slice`.
+#[inline]
+pub fn place_warm(dst: &mut [u8], src: &[u8]) {
+    /// From here on a C library copies with `rep movsb`, which takes up to twice as long on AMD's Zen 4.
+    const LONG: usize = 2048;
+    assert_eq!(dst.len(), src.len(), "a payload and its slot are of one length");
+    if src.len() >= LONG {
+        match LEVEL.load(Ordering::Relaxed) {
+            #[cfg(target_arch = "x86_64")]
+            AVX512 => {
+                // SAFETY: `dst` is as long as `src`, and borrowed for writing; this level is only stored after the CPU was found to
+                // have AVX-512F.
+                return unsafe { x86::place_warm_avx512(dst.as_mut_ptr(), src) };
+            }
+            #[cfg(target_arch = "x86_64")]
+            AVX2 => {
+                // SAFETY: as above, for AVX2.
+                return unsafe { x86::place_warm_avx2(dst.as_mut_ptr(), src) };
+            }
+            PLAIN => {}
+            _ => LEVEL.store(detect(), Ordering::Relaxed),
+        }
+    }
+    dst.copy_from_slice(src);
+}
+
 /// Make all earlier [`place`]s visible before any later write. Call it once per train, before its objects are passed to
 /// another thread.
 #[inline]
@@ -220,6 +249,38 @@ mod x86 {
         let stream = |to: *mut u8, line: &[u8; LINE]| unsafe { stream_avx2(to, line) };
         // SAFETY: as promised.
         unsafe { by_lines(dst, src, stream) }
+    }
+
+    /// # Safety
+    /// As [`place_at`](super::place_at).
+    #[target_feature(enable = "avx512f")]
+    pub(super) unsafe fn place_warm_avx512(dst: *mut u8, src: &[u8]) {
+        let store = |to: *mut u8, line: &[u8; LINE]| {
+            let from: *const __m512i = line.as_ptr().cast();
+            // SAFETY: `from` points to the 64 readable octets of an array; the load needs no alignment.
+            let line = unsafe { _mm512_loadu_si512(from) };
+            // SAFETY: it is given 64 writable octets, aligned to 64. (Volatile, or the loop would become a call of `memcpy`.)
+            unsafe { ptr::write_volatile(to.cast(), line) };
+        };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, store) }
+    }
+
+    /// # Safety
+    /// As [`place_at`](super::place_at).
+    #[target_feature(enable = "avx2")]
+    pub(super) unsafe fn place_warm_avx2(dst: *mut u8, src: &[u8]) {
+        let store = |to: *mut u8, line: &[u8; LINE]| {
+            for (n, from) in line.as_chunks::<32>().0.iter().enumerate() {
+                let from: *const __m256i = from.as_ptr().cast();
+                // SAFETY: `from` points to the 32 readable octets of an array; the load needs no alignment.
+                let half = unsafe { _mm256_loadu_si256(from) };
+                // SAFETY: it is given 64 writable octets, aligned to 64: this is one half. (Volatile: as above.)
+                unsafe { ptr::write_volatile(to.wrapping_add(32 * n).cast(), half) };
+            }
+        };
+        // SAFETY: as promised.
+        unsafe { by_lines(dst, src, store) }
     }
 
     /// # Safety

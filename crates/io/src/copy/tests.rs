@@ -3,16 +3,20 @@ use super::*;
 type Copy = fn(&mut [u8], &[u8]);
 
 fn forms() -> Vec<(&'static str, Copy)> {
-    let mut forms: Vec<(&'static str, Copy)> = vec![("place", place)];
+    let mut forms: Vec<(&'static str, Copy)> = vec![("place", place), ("warm", place_warm), ("again", place_warm)];
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 was just detected, and the two are of one length.
             forms.push(("avx2", |d, s| unsafe { x86::place_avx2(d.as_mut_ptr(), s) }));
+            // SAFETY: as above.
+            forms.push(("warm avx2", |d, s| unsafe { x86::place_warm_avx2(d.as_mut_ptr(), s) }));
         }
         if std::arch::is_x86_feature_detected!("avx512f") {
             // SAFETY: AVX-512F was just detected, and the two are of one length.
             forms.push(("avx512", |d, s| unsafe { x86::place_avx512(d.as_mut_ptr(), s) }));
+            // SAFETY: as above.
+            forms.push(("warm avx512", |d, s| unsafe { x86::place_warm_avx512(d.as_mut_ptr(), s) }));
         }
     }
     forms

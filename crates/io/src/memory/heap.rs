@@ -285,7 +285,7 @@ impl HeapBytes {
     pub fn place(&mut self, offset: usize, bytes: &[u8]) {
         let warm = self.warm;
         let part = self.part_mut(offset..offset + bytes.len());
-        if warm { part.copy_from_slice(bytes) } else { copy::place(part, bytes) }
+        if warm { copy::place_warm(part, bytes) } else { copy::place(part, bytes) }
     }
 
     /// Write payloads of `each` bytes, which begin every `stride` bytes of `src`, contiguously from `offset` on, as
@@ -300,7 +300,7 @@ impl HeapBytes {
             return copy::place_run(part, src, stride, each);
         }
         for (part, payload) in part.chunks_exact_mut(each).zip(src.chunks(stride)) {
-            part.copy_from_slice(&payload[..each]);
+            copy::place_warm(part, &payload[..each]);
         }
     }
 

@@ -8,19 +8,22 @@
 //! ```text
 //!   arrivals   │   │   │   │   │   │   │   │          16 Gb/s: a train every 33 µs
 //!   at once    ▲   ▲   ▲   ▲   ▲   ▲   ▲   ▲          wake for each
-//!   gathered   ▲               ▲               ▲      wake for each 256 KiB
+//!   gathered   ▲               ▲               ▲      wake for each MiB
 //! ```
 //!
-//! Limits: gathers at most 256 KiB (which stays in the cache) and an eighth of the socket's buffer, at most for
-//! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or at rates where
-//! the sleep would be shorter than the kernel's precision.
+//! Limits: gathers at most 1 MiB and an eighth of the socket's buffer, at most for
+//! [`UdpOptions::gather`](super::UdpOptions::gather), and not at all below two arrivals in that time, or above about
+//! 21 Gb/s.
 
 use std::time::{Duration, Instant};
 
-/// Maximum number of bytes that gather, so that they stay in the cache when received.
-const HOT: u64 = 256 << 10;
-/// Shorter sleeps (above 21 Gb/s) consist mostly of overhead. They would also delay a sender that waits for its receiver,
-/// which would look slower than it is, and be delayed for ever.
+/// Maximum number of bytes that gather: more would not save much, and the memory of what they complete would not stay in
+/// the cache.
+const MOST: u64 = 1 << 20;
+/// Bytes per second above which nothing gathers (21 Gb/s): a thread that busy hardly sleeps. A sender that waits for its
+/// receiver would be delayed, look slower than it is, and be delayed for ever.
+const FAST: f64 = (256 << 10) as f64 / 100e-6;
+/// Shorter sleeps consist mostly of overhead.
 const SHORTEST: Duration = Duration::from_micros(100);
 /// Arrivals between two measurements of the rate.
 const LOOK: u64 = 128;
@@ -37,7 +40,7 @@ pub(super) struct Gather {
 
 impl Gather {
     pub(super) fn new(longest: Duration, buffer: u64) -> Self {
-        let room = HOT.min(buffer / 8);
+        let room = MOST.min(buffer / 8);
         Self { longest, room, since: Instant::now(), arrivals: 0, bytes: 0, sleep: None }
     }
 
@@ -53,10 +56,10 @@ impl Gather {
 
     fn look(&mut self, took: Duration) {
         let seconds = took.as_secs_f64().max(1e-9);
-        let fill = Duration::from_secs_f64((self.room as f64 * seconds / self.bytes.max(1) as f64).min(1.0));
-        let sleep = fill.min(self.longest);
+        let rate = self.bytes.max(1) as f64 / seconds;
+        let sleep = Duration::from_secs_f64((self.room as f64 / rate).min(1.0)).min(self.longest);
         let gathered = self.arrivals as f64 * sleep.as_secs_f64() / seconds;
-        self.sleep = (sleep >= SHORTEST && gathered >= 2.0).then_some(sleep);
+        self.sleep = (sleep >= SHORTEST && rate <= FAST && gathered >= 2.0).then_some(sleep);
         self.start();
     }
 
@@ -90,18 +93,20 @@ mod tests {
     }
 
     #[test]
-    fn fast_arrivals_gather_to_what_stays_in_the_cache_and_slow_ones_are_taken_at_once() {
-        let mut gather = Gather::new(200 * US, 64 << 20);
-        // 16 Gb/s in trains: 131 µs to gather 256 KiB.
+    fn fast_arrivals_gather_and_slow_ones_are_taken_at_once() {
+        let mut gather = Gather::new(1000 * US, 64 << 20);
+        // 16 Gb/s in trains: 524 µs to gather 1 MiB.
         let sleep = after(&mut gather, 128, 128 * 65_000, 128 * 32 * US + 512 * US / 10).unwrap();
-        assert!((125 * US..135 * US).contains(&sleep), "{sleep:?}");
+        assert!((510 * US..530 * US).contains(&sleep), "{sleep:?}");
         assert_eq!(after(&mut gather, 128, 128 * 65_000, 128 * 6 * US), None, "80 Gb/s: never idle for long");
-        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 5 * US), Some(200 * US), "small single packets");
-        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 150 * US), None, "a slow stream");
-        after(&mut gather, 128, 128 * 1472, 128 * 5 * US);
+        assert_eq!(after(&mut gather, 128, 128 * 65_000, 128 * 24 * US), None, "22 Gb/s");
+        assert!(after(&mut gather, 128, 128 * 65_000, 128 * 26 * US).is_some(), "20 Gb/s");
+        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 15 * US), Some(1000 * US), "small single packets");
+        assert_eq!(after(&mut gather, 128, 128 * 1472, 128 * 600 * US), None, "a slow stream");
+        after(&mut gather, 128, 128 * 1472, 128 * 15 * US);
         gather.stop();
         assert_eq!(gather.sleep(), None);
-        let mut small = Gather::new(200 * US, 212_992);
+        let mut small = Gather::new(1000 * US, 212_992);
         assert_eq!(
             after(&mut small, 128, 128 * 65_000, 128 * 33 * US),
             None,

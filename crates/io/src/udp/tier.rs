@@ -43,7 +43,7 @@ impl Default for UdpOptions {
             reuse_port: false,
             timestamps: true,
             busy_poll: None,
-            gather: Duration::from_micros(200),
+            gather: Duration::from_millis(1),
         }
     }
 }

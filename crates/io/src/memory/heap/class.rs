@@ -1,8 +1,8 @@
 //! One size class: its spans, its free blocks, and their return.
 //!
 //! Taking is under a lock that only takers share. Returning pushes to a [separate list](super::returned) with one
-//! compare-and-swap; takers fetch that whole list when the last one is used up, and unused blocks come last: a few heaps
-//! at a time then use few blocks, which stay in the cache.
+//! compare-and-swap; takers put that whole list before the blocks they have, and unused blocks come last: a few heaps at
+//! a time then use few blocks, which stay in the cache.
 
 use super::super::mapping::Mapping;
 use super::returned::{Linked, Returned};
@@ -223,12 +223,15 @@ impl Class {
     /// A free block.
     #[inline]
     pub(super) fn pop(&self) -> Option<NonNull<Node>> {
-        self.pop_from(&mut self.lock())
+        let mut reserve = self.lock();
+        self.fetch(&mut reserve);
+        self.pop_from(&mut reserve)
     }
 
     /// Take free blocks until `into` holds `most`, with one lock.
     pub(super) fn pop_many(&self, into: &mut Vec<NonNull<Node>>, most: usize) {
         let mut reserve = self.lock();
+        self.fetch(&mut reserve);
         while into.len() < most
             && let Some(node) = self.pop_from(&mut reserve)
         {
@@ -236,11 +239,27 @@ impl Class {
         }
     }
 
+    /// Put the blocks returned meanwhile before the others.
+    ///
+    /// Not only when the others are used up: once many blocks had been in use, all of them would go round for ever, too
+    /// many for the cache.
+    #[inline]
+    fn fetch(&self, reserve: &mut Reserve) {
+        if self.returned.is_empty() {
+            return;
+        }
+        let first = self.returned.take();
+        if !reserve.first.is_null()
+            && let Some(last) = chain(first).last()
+        {
+            // SAFETY: what is on a free list is a valid node, and this list was just taken.
+            unsafe { last.as_ref() }.next.store(reserve.first, Ordering::Relaxed);
+        }
+        reserve.first = first;
+    }
+
     #[inline]
     fn pop_from(&self, reserve: &mut Reserve) -> Option<NonNull<Node>> {
-        if reserve.first.is_null() && !self.returned.is_empty() {
-            reserve.first = self.returned.take();
-        }
         let list = if reserve.first.is_null() { &mut reserve.fresh } else { &mut reserve.first };
         let node = NonNull::new(*list)?;
         // SAFETY: what is on a free list is a valid node of this class.
@@ -292,7 +311,7 @@ impl Class {
         if reserve.spans.is_empty() {
             return Vec::new();
         }
-        let free = [self.returned.take(), reserve.first, reserve.fresh].map(chain);
+        let free = [self.returned.take(), reserve.first, reserve.fresh].map(|list| chain(list).collect::<Vec<_>>());
         // SAFETY: spans live until they are removed, at the end of this function.
         let spans = || reserve.spans.iter().map(|at| unsafe { at.as_ref() });
         spans().for_each(|span| span.free.store(0, Ordering::Relaxed));
@@ -332,7 +351,7 @@ impl Class {
         let reserve = self.lock();
         let returned = self.returned.close();
         reserve.blocks
-            - [reserve.first, reserve.fresh, returned].map(|list| chain(list).len()).iter().sum::<usize>()
+            - [reserve.first, reserve.fresh, returned].map(|list| chain(list).count()).iter().sum::<usize>()
     }
 }
 
@@ -348,16 +367,11 @@ fn prefetch(node: *const Node) {
     let _ = node;
 }
 
-/// Every node of a free list.
-fn chain(first: *mut Node) -> Vec<NonNull<Node>> {
-    let mut nodes = Vec::new();
-    let mut next = first;
-    while let Some(node) = NonNull::new(next) {
-        nodes.push(node);
-        // SAFETY: what is on a free list is a valid node, and the caller holds the list.
-        next = unsafe { node.as_ref() }.next.load(Ordering::Relaxed);
-    }
-    nodes
+/// Every node of a free list that the caller holds.
+fn chain(first: *mut Node) -> impl Iterator<Item = NonNull<Node>> {
+    // SAFETY: what is on a free list is a valid node, and the caller holds the list.
+    let next = |node: &NonNull<Node>| NonNull::new(unsafe { node.as_ref() }.next.load(Ordering::Relaxed));
+    std::iter::successors(NonNull::new(first), next)
 }
 
 /// The span of a node on a list that the caller holds.

@@ -129,6 +129,8 @@ impl<T> Ring<T> {
         let wanted = back.waiting > back.patient || (back.patient > 0 && count >= self.enough());
         if wanted && !back.told {
             back.told = true;
+            // Whoever is woken may run at once, in place of this thread, and would wait for the lock.
+            drop(back);
             self.more.notify_one();
         }
         moved
