@@ -21,13 +21,14 @@
 
 mod figures;
 mod flow;
+pub mod heaps;
+mod metered;
 mod options;
 mod packets;
 mod receive;
 mod record;
 mod search;
 mod send;
-pub mod spead;
 mod stop;
 
 pub use figures::{BenchReport, Row, Run, Spread};
@@ -48,7 +49,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> io::Result
         return Err(wrong("a benchmark needs a unicast address; hint: give an --address of this host"));
     }
     let before = load_average();
-    let shape = |&size: &usize| Ok(packets::Shape::new(options.format, size)?.bytes);
+    let shape = |&size: &usize| Ok(options.shape(size)?.bytes);
     let mut sizes = options.sizes.iter().map(shape).collect::<io::Result<Vec<_>>>()?;
     sizes.dedup();
     let mut rows = Vec::new();

@@ -284,7 +284,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, others measure frames (`auto`: VDIF)' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format (`auto`: VDIF)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''

@@ -18,10 +18,10 @@ const NETWORK: &str = "Network";
 
 #[derive(Args, Debug)]
 pub(crate) struct BenchArgs {
-    /// Path to measure
-    #[arg(value_enum, default_value_t = BenchWhat::Receive)]
-    pub(crate) what: BenchWhat,
-    /// Format; `spead` runs the experiments of SDP memo 046 with SPEAD heaps, others measure frames (`auto`: VDIF)
+    /// Path to measure (default: receive; with `--format spead` the experiments of SDP memo 046)
+    #[arg(value_enum)]
+    pub(crate) what: Option<BenchWhat>,
+    /// Format (`auto`: VDIF)
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
@@ -65,7 +65,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is larger than any cache"), help_heading = HOST)]
     pub(crate) memory: Size,
     #[command(flatten)]
-    pub(crate) spead: HeapBenchArgs,
+    pub(crate) heaps: HeapBenchArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }

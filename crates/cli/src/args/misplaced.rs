@@ -13,7 +13,7 @@ use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
 /// Verb, argument, and what to use for SPEAD instead.
-const NOT_FOR_SPEAD: [(&str, &str, &str); 42] = [
+const NOT_FOR_SPEAD: [(&str, &str, &str); 41] = [
     ("receive", "start", "--start-heap, or --start-at for a wall-clock time"),
     ("receive", "stop", "--stop-items, or --stop-at for a wall-clock time"),
     ("receive", "chunk", "--memory limits all heaps together"),
@@ -46,21 +46,18 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 42] = [
     ("send", "frame_rate", "--rate"),
     ("send", "sequence", LEAVE),
     ("send", "first", "--first-heap"),
-    ("bench", "what", "--experiments"),
-    (
-        "bench",
-        "sizes",
-        "packets of MTU and default size are measured side by side; --heap-size sets the heap size",
-    ),
-    ("bench", "rate", "--rates"),
-    ("bench", "search", "`--experiments pairs` measures the loss at rising rates"),
-    ("bench", "candidates", "--experiments"),
-    ("bench", "no_gso", LEAVE),
-    ("bench", "cpus", "only the experiment `limited` keeps programs on processors"),
-    ("bench", "memory", LEAVE),
-    ("bench", "directory", LEAVE),
-    ("bench", "bytes", LEAVE),
+    ("bench", "sizes", PATH),
+    ("bench", "rate", PATH),
+    ("bench", "search", PATH),
+    ("bench", "candidates", PATH),
+    ("bench", "no_gso", PATH),
+    ("bench", "cpus", PATH),
+    ("bench", "memory", PATH),
+    ("bench", "directory", PATH),
+    ("bench", "bytes", PATH),
 ];
+const PATH: &str =
+    "name the path to measure, `receive`, `send` or `record`; without it the experiments of SDP memo 046 run";
 const LEAVE: &str = "leave it out; `--help` lists the options for SPEAD heaps under their own heading";
 
 /// Refuse what would have no effect. A file (`from_file`) has defaults for every format, so what it sets for another
@@ -89,6 +86,17 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
             None => Ok(()),
         };
     }
+    if matches!(&cli.verb, Verb::Bench(args) if args.what.is_some())
+        && format.objects().is_some_and(|objects| objects != Objects::Frames)
+    {
+        return match of_heaps.find(|arg| arg.get_id() != "heap_size" && typed(arg.get_id().as_str())) {
+            Some(arg) => bail!(
+                "{} is for the experiments of SDP memo 046\nhint: leave it out, or <WHAT>",
+                name(verb, arg.get_id().as_str())
+            ),
+            None => Ok(()),
+        };
+    }
     let receives = matches!(&cli.verb, Verb::Receive(_) | Verb::Record(_));
     if receives && format.family().is_none() {
         // Whatever comes: each option is for what it is for.
@@ -99,7 +107,7 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
         .is_some_and(|objects| objects == Objects::Heaps || receives && objects != Objects::Frames)
     {
         let pinned =
-            matches!(&cli.verb, Verb::Bench(args) if args.spead.experiments.contains(&Experiment::Limited));
+            matches!(&cli.verb, Verb::Bench(args) if args.heaps.experiments.contains(&Experiment::Limited));
         let of_verb = || NOT_FOR_SPEAD.iter().filter(|(of, id, _)| *of == verb && !(pinned && *id == "cpus"));
         for (id, place) in of_verb().filter_map(|(_, id, _)| Some((id, from_file.get(*id)?))) {
             eprintln!("note: {place}: {} does not apply to SPEAD heaps and is ignored", name(verb, id));
@@ -166,8 +174,10 @@ mod tests {
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
             ("receive --format spead --listen udp://:0 --window 4", "--heap-window"),
             ("bench --against x", "--against applies only to SPEAD heaps"),
-            ("bench --format spead --cpus 0,1", "limited"),
-            ("bench --format spead send", "<WHAT> does not apply to SPEAD heaps"),
+            ("bench --format spead --cpus 0,1", "--cpus does not apply to SPEAD heaps"),
+            ("bench --format spead --search", "name the path to measure"),
+            ("bench send --format spead --pairs 2", "--pairs is for the experiments of SDP memo 046"),
+            ("bench receive --format ejfat --experiments link", "--experiments is for the experiments"),
             (
                 "send --to udp://10.0.0.1:1 --scan x --disk /tmp --heap-size 1MiB",
                 "--heap-size is for generated heaps",
@@ -185,6 +195,8 @@ mod tests {
             "record --format spead --listen udp://:0 --disk /tmp --scan x --heap-timeout 2s --chunk 16MiB",
             "receive --format spead --listen udp://:0 --feedback --heaps 3",
             "bench --format spead --pairs 2",
+            "bench receive --format spead --search --sizes 8972 --heap-size 64KiB",
+            "bench send --format ejfat --cpus 1,0",
             "bench --format spead --experiments limited --cpus 1,0",
         ] {
             assert_eq!(said(line), None, "{line}");

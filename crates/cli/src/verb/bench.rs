@@ -8,7 +8,7 @@ use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde::Serialize;
 use skyhaul::bench::{BenchOptions, BenchReport, Load, Row, Spread, Stop, What};
 use skyhaul::wire::Objects;
@@ -23,14 +23,9 @@ struct Told {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
-    if args.format.objects() == Some(Objects::Heaps) {
+    if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);
     }
-    ensure!(
-        args.format.family().is_none_or(|family| family.generator().is_some()),
-        "bench needs a format that can be generated, not {}\nhint: omit --format",
-        args.format
-    );
     let options = options(args, Interrupt::listen()?.flag().into());
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
@@ -48,9 +43,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
 
 fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     let what = match args.what {
-        BenchWhat::Receive => What::Receive,
-        BenchWhat::Send => What::Send,
-        BenchWhat::Record => What::Record,
+        None | Some(BenchWhat::Receive) => What::Receive,
+        Some(BenchWhat::Send) => What::Send,
+        Some(BenchWhat::Record) => What::Record,
     };
     let load = match args.rate {
         Some(rate) => Load::Rate(rate.bits_per_second()),
@@ -62,6 +57,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     BenchOptions {
         what,
         format: args.format,
+        object_bytes: args.heaps.heap_size.bytes() as usize,
         sizes: if what == What::Record && usual { vec![8040] } else { args.sizes.clone() },
         time: args.time.duration(),
         rounds: args.rounds,

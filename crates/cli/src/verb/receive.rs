@@ -86,7 +86,7 @@ pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
 /// A capture file becomes one more source.
 pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
     if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
-        receiver.add_source(path.display().to_string(), Box::new(capture));
+        receiver.add_source(path.display().to_string(), Box::new(capture), true);
     }
 }
 

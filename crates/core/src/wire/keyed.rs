@@ -63,10 +63,18 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// A packet of a part of an object, as simulated senders send it; `form` selects what all packets of a stream share.
-    /// `None` if the family has no such form, or no such packet in it.
+    /// The head of a packet of a part of an object, as simulated senders send it; `form` selects what all packets of a
+    /// stream share. `None` if the family has no such form, or no such packet in it.
     #[doc(hidden)]
-    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>>;
+    fn head(form: u8, part: &Part<'_>) -> Option<Vec<u8>>;
+
+    /// The whole packet.
+    #[doc(hidden)]
+    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
+        let mut packet = Self::head(form, part)?;
+        packet.extend_from_slice(part.payload);
+        Some(packet)
+    }
 
     /// The data kept of an object that begins with this head.
     fn begin(head: &Self::Head<'_>) -> Self::Kept;

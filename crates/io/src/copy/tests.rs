@@ -3,7 +3,8 @@ use super::*;
 type Copy = fn(&mut [u8], &[u8]);
 
 fn forms() -> Vec<(&'static str, Copy)> {
-    let mut forms: Vec<(&'static str, Copy)> = vec![("place", place), ("warm", place_warm), ("again", place_warm)];
+    let mut forms: Vec<(&'static str, Copy)> =
+        vec![("place", place), ("warm", place_warm), ("again", place_warm)];
     #[cfg(target_arch = "x86_64")]
     {
         if std::arch::is_x86_feature_detected!("avx2") {

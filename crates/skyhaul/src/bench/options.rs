@@ -39,8 +39,10 @@ pub enum Load {
 pub struct BenchOptions {
     /// What is measured.
     pub what: What,
-    /// Frames of this format; [`Format::Auto`] takes the first that can be generated.
+    /// Frames, heaps or events of this format; [`Format::Auto`] takes the first that can be generated.
     pub format: Format,
+    /// Payload of a heap or event, approximately.
+    pub object_bytes: usize,
     /// Bytes of a datagram, each measured in turn; rounded down to what the format allows.
     pub sizes: Vec<usize>,
     /// How long each run lasts.

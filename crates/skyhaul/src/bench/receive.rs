@@ -2,24 +2,24 @@
 
 use super::figures::{Ran, Run};
 use super::flow::{Flow, Throttle};
+use super::metered::{Meter, Metered, Times};
 use super::options::{BenchOptions, Load, What};
 use super::packets::{Packets, Shape};
 use super::search::search;
-use crate::receive::{Allow, Engine, EngineOptions, Gate, Nowhere};
-use skyhaul_core::assembly::OrderedConfig;
-use skyhaul_core::placement::{Geometry, Grain, Nanos};
-use skyhaul_core::wire::{Format, LearnOptions, PREFIX};
+use crate::receive::keyed::StreamConfig;
+use crate::receive::{Nowhere, ObjectOptions, ObjectSink, Received as Taken, Receiver, ReceiverOptions};
+use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, enter_network};
 use skyhaul_io::host::thread;
+use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
-use skyhaul_io::source::Source;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -111,50 +111,23 @@ pub(super) fn start_receiver(
     };
     let tier = if candidate == "ring" { Tier::Ring } else { Tier::Stage };
     let at = listen(options);
-    let format = options.format;
-    let strip = Shape::new(format, size)?.numbering.map_or(0, |_| PREFIX);
-    let (here, flow, memory) = (at.clone(), flow.clone(), options.memory);
-    let (cpu, network) = (options.cpus.1, options.networks.as_ref().map(|(_, receiver)| receiver.clone()));
+    let shape = options.shape(size)?;
+    let (here, flow, options) = (at.clone(), flow.clone(), options.clone());
     let (ready, address) = channel();
     let thread = std::thread::Builder::new().name("bench-receive".into()).spawn(move || {
-        settle(cpu, network.as_ref())?;
+        settle(options.cpus.1, options.networks.as_ref().map(|(_, receiver)| receiver))?;
+        let (strip, memory) = (shape.prefix(), options.memory);
         match take {
             Some(take) => {
                 bare(&here, &BareReceiverOptions { take, packet_bytes: size, strip, memory }, &flow, &ready)
             }
-            None => engine(&here, format, tier, memory, &flow, &ready),
+            None => receiver(&options, &shape, &here, tier, &flow, &ready),
         }
     })?;
     match address.recv() {
         Ok(address) => Ok((at.at(address), thread)),
         // It ended before it was ready; its error tells why.
         Err(_) => Err(join(thread)?.err().unwrap_or_else(|| io::Error::other("no receiver"))),
-    }
-}
-
-/// From the first packet to the last.
-struct Meter {
-    start: Option<(Instant, Duration)>,
-    last: Instant,
-}
-
-impl Meter {
-    fn new() -> Self {
-        Self { start: None, last: Instant::now() }
-    }
-
-    #[inline]
-    fn arrived(&mut self, now: Instant) {
-        self.last = now;
-        if self.start.is_none() {
-            self.start = Some((now, thread::cpu_time()));
-        }
-    }
-
-    fn read(&self) -> (Duration, Duration) {
-        self.start.map_or((Duration::ZERO, Duration::ZERO), |(start, cpu)| {
-            (self.last - start, thread::cpu_time().saturating_sub(cpu))
-        })
     }
 }
 
@@ -175,7 +148,7 @@ fn bare(
             flow.received.0.store(all.bytes, Ordering::Relaxed);
         })?;
         if all.packets > before {
-            meter.arrived(Instant::now());
+            meter.arrived();
         } else if flow.done.load(Ordering::Acquire) {
             break;
         }
@@ -191,68 +164,89 @@ fn bare(
     Ok(all)
 }
 
-/// The real path: source, learner, layout, assembly, slots of a pool. Finished blocks return to the pool at once.
-fn engine(
+/// The real path of any family: a receiver whose objects are released at once.
+fn receiver(
+    options: &BenchOptions,
+    shape: &Shape,
     at: &Endpoint,
-    format: Format,
     tier: Tier,
-    memory: usize,
-    flow: &Flow,
+    flow: &Arc<Flow>,
     ready: &Sender<SocketAddr>,
 ) -> io::Result<Received> {
     const TICK: Duration = Duration::from_millis(50);
-    let mut source = UdpSource::open(at, &UdpOptions { tier, ..UdpOptions::default() })?;
-    let pool = Pool::new(&PoolOptions {
-        total_bytes: memory as u64,
-        block_bytes: (memory / 16).max(1 << 20),
-        shared: false,
-    })?;
+    const STEP: Duration = Duration::from_millis(2);
+    let source = UdpSource::open(at, &UdpOptions { tier, ..UdpOptions::default() })?;
+    let local = source.local();
+    let objects = shape.object().map(|_| objects(options.memory as u64));
+    let total_bytes = if objects.is_some() { 1 << 20 } else { options.memory as u64 };
+    let block_bytes = (total_bytes as usize / 16).max(1 << 20);
+    let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
     pool.wait_until_touched()?;
-    let mut engine = Engine::new(engine_options(format, pool.block_bytes(), at), pool, Nowhere, None);
-    let _ = ready.send(source.local());
-    let clock = Instant::now();
-    let mut meter = Meter::new();
-    let (mut bytes, mut packets, mut tick) = (0, 0, clock);
-    loop {
-        let n = source.poll(Duration::from_millis(20), &mut |train| {
-            engine.handle_train(&train, Nanos(clock.elapsed().as_nanos() as u64));
-            bytes += train.bytes.len() as u64;
-            flow.received.0.store(bytes, Ordering::Relaxed);
-        })?;
-        let now = Instant::now();
-        if n > 0 {
-            packets += n as u64;
-            meter.arrived(now);
-        } else if flow.done.load(Ordering::Acquire) && now - meter.last > TICK {
-            break;
-        }
-        if now - tick > TICK {
-            tick = now;
-            engine.handle_timeout(Nanos((now - clock).as_nanos() as u64));
-        }
+    let learn = LearnOptions {
+        format: options.format,
+        object_bytes: pool.block_bytes() as u64,
+        ..LearnOptions::default()
+    };
+    let cpus = vec![options.cpus.1];
+    let mut receiver =
+        Receiver::open(ReceiverOptions { learn, cpus, objects, ..ReceiverOptions::default() }, pool)?;
+    let (times, collector) = (Times::default(), Collector::default());
+    let metered = Metered::new(source, flow.clone(), times.clone());
+    receiver.add_source(at.at(local).to_string(), Box::new(metered), false);
+    let running = receiver.start_with(|_| Box::new(Nowhere), Box::new(collector.clone()))?;
+    let _ = ready.send(local);
+    while !flow.done.load(Ordering::Acquire) || running.idle() < TICK {
+        std::thread::sleep(STEP);
     }
-    let (wall, cpu) = meter.read();
-    engine.finish(Nanos(clock.elapsed().as_nanos() as u64));
-    let placed = engine.tally(false).streams.iter().map(|(_, stream)| stream.placed).sum();
-    let stats = source.stats();
+    let report = running.finish();
+    if let Some(error) = report.errors.first() {
+        return Err(io::Error::other(error.clone()));
+    }
+    let (wall, cpu) = *times.lock().unwrap_or_else(PoisonError::into_inner);
+    let cpu = cpu + collector.cpu();
+    let (kind, placed) = match report.objects.values().next() {
+        Some(objects) => {
+            ("each object whole in its own memory", objects.payload_bytes / shape.payload as u64)
+        }
+        None => {
+            ("copied to its slot past the cache", report.streams.iter().map(|stream| stream.placed).sum())
+        }
+    };
+    let (tier, trains) = report.sources.first().map_or(("", 0), |source| (&*source.tier, source.trains));
     let how = format!(
-        "tier {}: {packets} packets in {} trains, learned, parsed, assembled, copied to its slot past the cache",
-        stats.tier, stats.trains
+        "tier {tier}: {} packets in {trains} trains, learned, parsed, assembled, {kind}",
+        report.packets
     );
-    Ok(Received { packets: placed, bytes, wall, cpu, how })
+    Ok(Received { packets: placed, bytes: report.wire_bytes, wall, cpu, how })
 }
 
-fn engine_options(format: Format, block_bytes: usize, at: &Endpoint) -> EngineOptions {
-    EngineOptions {
-        learn: LearnOptions { format, object_bytes: block_bytes as u64, ..LearnOptions::default() },
-        assembly: OrderedConfig::new(Geometry { object_bytes: 1, grain: Grain::Bytes(1) }),
-        gate: Gate::default(),
-        allow: Allow::default(),
-        max_streams: 16,
-        listen: at.to_string(),
-        split_threads: false,
-        keep_partial_sets: false,
-        next_stream: Arc::new(AtomicU32::new(0)),
+/// How heaps and events are received, in as much memory as requested, touched in advance.
+pub(super) fn objects(memory: u64) -> ObjectOptions {
+    // Only a quarter of it is touched in advance.
+    let memory = HeapMemory::new(4 * memory);
+    memory.keep_ahead(memory.limit() / 4);
+    memory.wait_ahead();
+    ObjectOptions { stream: StreamConfig { memory, ..StreamConfig::default() }, ..ObjectOptions::default() }
+}
+
+/// Releases objects at once, and knows the CPU time of its thread at the end.
+#[derive(Clone, Default)]
+struct Collector(Arc<AtomicU64>);
+
+impl Collector {
+    fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Acquire))
+    }
+}
+
+impl ObjectSink for Collector {
+    fn object(&mut self, _: &Taken<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn finished(&mut self) -> io::Result<()> {
+        self.0.store(thread::cpu_time().as_nanos() as u64, Ordering::Release);
+        Ok(())
     }
 }
 
@@ -278,7 +272,8 @@ pub(super) fn start_giver(
     give: Give,
 ) -> io::Result<JoinHandle<io::Result<Given>>> {
     let (cpu, network) = (options.cpus.0, options.networks.as_ref().map(|(sender, _)| sender.clone()));
-    let (flow, stop, format) = (flow.clone(), options.stop.clone(), options.format);
+    let (flow, stop) = (flow.clone(), options.stop.clone());
+    let mut packets = Packets::new(options.shape(size)?);
     let (time, most) = match options.what {
         What::Record => (Duration::from_secs(600), options.record_bytes),
         _ => (options.time, u64::MAX),
@@ -286,12 +281,19 @@ pub(super) fn start_giver(
     std::thread::Builder::new().name("bench-send".into()).spawn(move || {
         settle(cpu, network.as_ref())?;
         let mut sender = BareSender::open(&to, give, size)?;
-        let mut packets = Packets::new(format, size)?;
         let mut throttle = Throttle::new(flow, load, stop.clone());
         let (end, cpu) = (Instant::now() + time, thread::cpu_time());
         let mut given = Given::default();
-        while Instant::now() < end && given.bytes < most && !stop.is_set() {
-            let batch = packets.take(sender.batch_packets());
+        loop {
+            let mut count = sender.batch_packets();
+            if Instant::now() >= end || given.bytes >= most || stop.is_set() {
+                // Objects are not left incomplete: that would look like loss.
+                count = count.min(packets.unfinished());
+            }
+            if count == 0 {
+                break;
+            }
+            let batch = packets.take(count);
             throttle.wait(batch.len() as u64);
             sender.send(batch)?;
             given.packets += (batch.len() / size) as u64;

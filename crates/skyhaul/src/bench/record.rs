@@ -7,15 +7,15 @@
 use super::Stop;
 use super::figures::Ran;
 use super::flow::Flow;
+use super::metered::{Metered, Times};
 use super::options::{BenchOptions, Load, wrong};
-use super::receive::{Given, Received, account, join, listen, start_giver, start_receiver};
+use super::receive::{Given, Received, account, join, listen, objects, start_giver, start_receiver};
 use crate::receive::ReceiverOptions;
 use crate::recorder::{RecordReport, Recorder, RecorderOptions};
 use crate::recording::{DiskStatus, Existing, WriterOptions};
 use skyhaul_io::baseline::Give;
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::PoolOptions;
-use skyhaul_io::source::{Source, SourceStats, Train};
 use skyhaul_io::udp::{UdpOptions, UdpSource};
 use std::io::{self, Read};
 use std::path::Path;
@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 const POOL: PoolOptions = PoolOptions { total_bytes: 4 << 30, block_bytes: 16 << 20, shared: false };
 /// Bytes that may be sent before they are durable: a block is kept until then, in case it must be written elsewhere.
 const AHEAD: u64 = POOL.total_bytes / 4;
-/// Bytes of the sequence number, which is not recorded.
-const NUMBER: u64 = 8;
+/// Memory for heaps under construction.
+const HEAPS: u64 = 64 << 20;
 /// How long the disk may take for the rest.
 const FINISH: Duration = Duration::from_secs(120);
 
@@ -49,29 +49,6 @@ pub(super) fn run(options: &BenchOptions, candidate: &str, size: usize) -> io::R
     }
 }
 
-/// Counts the bytes that pass, for the sender.
-struct Counted {
-    inner: UdpSource,
-    flow: Arc<Flow>,
-}
-
-impl Source for Counted {
-    fn poll(&mut self, wait: Duration, each: &mut dyn FnMut(Train<'_>)) -> io::Result<usize> {
-        let received = &self.flow.received.0;
-        self.inner.poll(wait, &mut |train| {
-            let bytes = train.bytes.len() as u64;
-            each(train);
-            received.store(received.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
-        })
-    }
-    fn stats(&self) -> SourceStats {
-        self.inner.stats()
-    }
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-}
-
 fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) -> io::Result<Ran> {
     let flow = Arc::new(Flow::default());
     let onward = Arc::new(Flow::default());
@@ -86,12 +63,16 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     }
     let mut writer = WriterOptions::new([directory], "skyhaul_bench");
     writer.existing = Existing::Letter;
+    let shape = options.shape(size)?;
+    receiver.learn.format = options.format;
+    receiver.objects = shape.object().map(|_| objects(HEAPS));
     let recorder = RecorderOptions { receiver, writer, pool: POOL, fill: true };
     let mut recorder = Recorder::open(recorder).map_err(|e| io::Error::other(e.to_string()))?;
     let scan = directory.join(recorder.scan());
     let inner = UdpSource::open(&listen(options), &UdpOptions::default())?;
     let to = listen(options).at(inner.local());
-    recorder.receiver().add_source(to.to_string(), Box::new(Counted { inner, flow: flow.clone() }));
+    let metered = Metered::new(inner, flow.clone(), Times::default());
+    recorder.receiver().add_source(to.to_string(), Box::new(metered), false);
     let process = thread::process_cpu_time();
     flow.limit.0.store(AHEAD, Ordering::Relaxed);
     let mut recording = recorder.start()?;
@@ -110,8 +91,13 @@ fn record(options: &BenchOptions, directory: &Path, forward: bool, size: usize) 
     onward.done.store(true, Ordering::Release);
     let onward = drain.map(|thread| join(thread)?).transpose()?;
     std::fs::remove_dir_all(&scan)?;
-    let placed: u64 = report.receive.streams.iter().map(|s| s.placed).sum();
-    let durable = report.recording.acknowledged_bytes() / (size as u64 - NUMBER);
+    let placed = match report.receive.objects.values().next() {
+        Some(objects) => objects.payload_bytes / shape.payload as u64,
+        None => report.receive.streams.iter().map(|stream| stream.placed).sum(),
+    };
+    // A frame is recorded whole; a heap at least with its payload.
+    let each = if shape.object().is_some() { shape.payload } else { size - shape.prefix() };
+    let durable = report.recording.acknowledged_bytes() / each as u64;
     let received = Received {
         packets: placed.min(durable),
         bytes: given.bytes,

@@ -3,13 +3,14 @@
 use super::Stop as End;
 use super::figures::Ran;
 use super::flow::{Flow, Throttle};
+use super::heaps::sender;
 use super::options::{BenchOptions, Load, wrong};
-use super::packets::Shape;
 use super::receive::{Given, account, join, settle, start_giver, start_receiver};
 use super::search::search;
 use crate::send::{
     HEAD, Pacing, Packetize, Sender, SenderOptions, Sequence, Stop, Supply, SynthOptions, SynthSupply,
 };
+use skyhaul_core::wire::Objects;
 use skyhaul_core::wire::header::Order;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::Give;
@@ -59,8 +60,17 @@ fn start_sender(
     load: Load,
     flow: &Arc<Flow>,
 ) -> io::Result<(JoinHandle<io::Result<Given>>, String)> {
+    let shape = options.shape(size)?;
+    match options.format.objects() {
+        None | Some(Objects::Frames) => {}
+        Some(Objects::Heaps) => return sender::start(options, to, &shape, load, flow),
+        Some(Objects::Events) => {
+            let text = format!("{} cannot be sent yet; hint: measure `receive`", options.format);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
+    }
     let waited = Arc::new(AtomicU64::new(0));
-    let payload = Shape::new(options.format, size)?.payload;
+    let payload = shape.payload;
     let made = SynthOptions {
         payload,
         threads: 1,

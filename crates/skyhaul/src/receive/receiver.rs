@@ -126,9 +126,9 @@ impl Receiver {
         Ok((local, source))
     }
 
-    /// Add an open source (a capture, a test's own) that loses nothing while it is not read.
-    pub fn add_source(&mut self, name: String, source: Box<dyn Source>) {
-        self.sources.push((Origin { name, waits: true, gauge: None }, source));
+    /// Add an open source (a capture, a test's own). `waits`: it loses nothing while it is not read.
+    pub fn add_source(&mut self, name: String, source: Box<dyn Source>, waits: bool) {
+        self.sources.push((Origin { name, waits, gauge: None }, source));
     }
 
     /// The listening addresses, with the ports chosen by the system.

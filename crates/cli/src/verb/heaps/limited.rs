@@ -3,7 +3,7 @@
 use crate::args::{BenchArgs, Experiment};
 use crate::print;
 use anyhow::{Context, Result, ensure};
-use skyhaul::bench::spead::limited::{Candidate, LimitedOptions, LimitedRow};
+use skyhaul::bench::heaps::limited::{Candidate, LimitedOptions, LimitedRow};
 use skyhaul::bench::{Spread, Stop};
 use skyhaul::io::host::sockets::largest_buffer;
 use skyhaul::io::quantity::Size;
@@ -22,7 +22,7 @@ const LARGEST_HEAP: u64 = 256 << 20;
 /// # Errors
 /// Its options without it; a line of another program that cannot be meant.
 pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &Stop) -> Result<Option<LimitedOptions>> {
-    let limited = &args.spead;
+    let limited = &args.heaps;
     if !limited.experiments.contains(&Experiment::Limited) {
         let given = [
             ("--receiver-cpu", limited.receiver_cpu.is_some()),

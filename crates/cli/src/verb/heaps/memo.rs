@@ -9,7 +9,7 @@ use crate::verb::receiving::print_json;
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::bench::Stop;
-use skyhaul::bench::spead::{self, Experiments, MemoOptions, MemoReport};
+use skyhaul::bench::heaps::{self, Experiments, MemoOptions, MemoReport};
 use skyhaul::io::file::failed;
 use std::fs;
 use std::path::Path;
@@ -25,10 +25,10 @@ struct Told<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let stop: Stop = Interrupt::listen()?.flag().into();
     let options = options(args, stop)?;
-    let directory = &args.spead.report;
+    let directory = &args.heaps.report;
     fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
     let mut progress = Progress::new(args.output.quiet);
-    let report = spead::run(&options, &mut |line| progress.show(line));
+    let report = heaps::run(&options, &mut |line| progress.show(line));
     progress.clear();
     let report = report?;
     let command =
@@ -65,9 +65,9 @@ fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
 }
 
 fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
-    let wanted = &args.spead.experiments;
+    let wanted = &args.heaps.experiments;
     let has = |one| wanted.is_empty() || wanted.contains(&one);
-    let interfaces = &args.spead.interfaces;
+    let interfaces = &args.heaps.interfaces;
     let addresses = if interfaces.is_empty() { vec![args.address] } else { interfaces.clone() };
     Ok(MemoOptions {
         experiments: Experiments {
@@ -77,11 +77,11 @@ fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
             pairs: has(Experiment::Pairs),
             scaling: has(Experiment::Scaling),
         },
-        heap_bytes: args.spead.heap_size.bytes() as usize,
+        heap_bytes: args.heaps.heap_size.bytes() as usize,
         time: args.time.duration(),
         rounds: args.rounds,
-        pairs: args.spead.pairs,
-        rates: args.spead.rates.iter().map(|rate| rate.bits_per_second()).collect(),
+        pairs: args.heaps.pairs,
+        rates: args.heaps.rates.iter().map(|rate| rate.bits_per_second()).collect(),
         limited: limited::options(args, addresses[0], &stop)?,
         addresses,
         networks: args.netns.clone(),

@@ -1,7 +1,7 @@
 //! The memo's figures, as self-contained SVG files.
 
 use crate::html::svg::{Axis, Drawing, short};
-use skyhaul::bench::spead::{MemoReport, Point};
+use skyhaul::bench::heaps::{MemoReport, Point};
 
 const WIDTH: f64 = 820.0;
 const HEIGHT: f64 = 430.0;
@@ -165,7 +165,7 @@ fn page(drawing: Drawing) -> String {
 mod tests {
     use super::*;
     use skyhaul::bench::Spread;
-    use skyhaul::bench::spead::Figures;
+    use skyhaul::bench::heaps::Figures;
 
     #[test]
     fn every_figure_is_a_whole_drawing() {

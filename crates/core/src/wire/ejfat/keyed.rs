@@ -75,19 +75,18 @@ impl Keyed for EjfatWire {
     }
 
     /// The forms are without a balancer's header, and with one of each version.
-    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
+    fn head(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
         let version = *[None, Some(2), Some(3)].get(usize::from(form))?;
         let told = |octets: u64| u32::try_from(octets).ok();
         let (length, offset) = (told(part.size?)?, told(part.offset)?);
-        let mut packet = Vec::new();
+        let mut head = Vec::new();
         if let Some(version) = version {
             let like = BalancerV2 { magic: MAGIC, version, protocol: 1, ..BalancerV2::default() };
-            packet.extend(BalancerV2 { tick: part.number, ..like }.write());
+            head.extend(BalancerV2 { tick: part.number, ..like }.write());
         }
         let like = Reassembly { version: 1, data_id: part.own, ..Reassembly::default() };
-        packet.extend(Reassembly { offset, length, tick: part.number, ..like }.write());
-        packet.extend_from_slice(part.payload);
-        (!part.payload.is_empty() && part.control.is_none()).then_some(packet)
+        head.extend(Reassembly { offset, length, tick: part.number, ..like }.write());
+        (!part.payload.is_empty() && part.control.is_none()).then_some(head)
     }
 
     fn begin(_: &Segment) {}

@@ -82,7 +82,7 @@ impl Keyed for SpeadWire {
     }
 
     /// The forms are flavours.
-    fn packet(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
+    fn head(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
         let flavour = Flavour::new(*[48, 40, 56, 8].get(usize::from(form))?)?;
         let control = part.control.map(|control| match control {
             keyed::Control::Start => Control::Start,
@@ -93,12 +93,11 @@ impl Keyed for SpeadWire {
             pointers.extend([flavour.immediate(0x1600, part.number & 0xFF), flavour.addressed(0x1601, 0)]);
         }
         let (size, length) = (part.size, part.payload.len() as u64);
-        let head =
+        let like =
             NewHead { flavour, counter: part.number, size, offset: part.offset, length, pointers: &pointers };
-        let mut packet = Vec::new();
-        head.write(&mut packet);
-        packet.extend_from_slice(part.payload);
-        Some(packet)
+        let mut head = Vec::new();
+        like.write(&mut head);
+        Some(head)
     }
 
     #[inline]

@@ -311,7 +311,8 @@ impl Class {
         if reserve.spans.is_empty() {
             return Vec::new();
         }
-        let free = [self.returned.take(), reserve.first, reserve.fresh].map(|list| chain(list).collect::<Vec<_>>());
+        let free =
+            [self.returned.take(), reserve.first, reserve.fresh].map(|list| chain(list).collect::<Vec<_>>());
         // SAFETY: spans live until they are removed, at the end of this function.
         let spans = || reserve.spans.iter().map(|at| unsafe { at.as_ref() });
         spans().for_each(|span| span.free.store(0, Ordering::Relaxed));

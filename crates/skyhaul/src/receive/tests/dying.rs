@@ -69,7 +69,7 @@ fn receiver(scripts: Vec<Script>) -> Receiver {
     let learn = LearnOptions { object_bytes: BLOCK as u64, ..LearnOptions::default() };
     let mut receiver = Receiver::open(ReceiverOptions { learn, ..ReceiverOptions::default() }, pool).unwrap();
     for script in scripts {
-        receiver.add_source(format!("script {}", script.port), Box::new(script));
+        receiver.add_source(format!("script {}", script.port), Box::new(script), true);
     }
     receiver
 }

@@ -43,7 +43,7 @@ fn start(queues: &[InprocQueue], most: Option<u64>, sink: Box<dyn ObjectSink>) -
     let options = ReceiverOptions { learn, objects, ..ReceiverOptions::default() };
     let mut receiver = Receiver::open(options, pool).unwrap();
     for (n, queue) in queues.iter().enumerate() {
-        receiver.add_source(format!("queue {n}"), Box::new(queue.clone()));
+        receiver.add_source(format!("queue {n}"), Box::new(queue.clone()), true);
     }
     receiver.start_with(|_| Box::new(Nowhere), sink).unwrap()
 }

@@ -20,6 +20,7 @@ mod memo;
 mod options;
 mod pair;
 mod receiver;
+pub(super) mod sender;
 mod way;
 
 pub use memo::{Cell, Experiments, MemoOptions, MemoReport, Point, Setting, run};
