@@ -7,7 +7,7 @@ use super::options::{BenchOptions, Load, What};
 use super::packets::{Packets, Shape};
 use super::search::search;
 use crate::receive::keyed::StreamConfig;
-use crate::receive::{Nowhere, ObjectOptions, ObjectSink, Received as Taken, Receiver, ReceiverOptions};
+use crate::receive::{Nowhere, ObjectOptions, Receiver, ReceiverOptions};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, enter_network};
@@ -17,7 +17,7 @@ use skyhaul_io::memory::{Pool, PoolOptions};
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -190,10 +190,10 @@ fn receiver(
     let cpus = vec![options.cpus.1];
     let mut receiver =
         Receiver::open(ReceiverOptions { learn, cpus, objects, ..ReceiverOptions::default() }, pool)?;
-    let (times, collector) = (Times::default(), Collector::default());
+    let times = Times::default();
     let metered = Metered::new(source, flow.clone(), times.clone());
     receiver.add_source(at.at(local).to_string(), Box::new(metered), false);
-    let running = receiver.start_with(|_| Box::new(Nowhere), Box::new(collector.clone()))?;
+    let running = receiver.start(|_| Box::new(Nowhere))?;
     let _ = ready.send(local);
     while !flow.done.load(Ordering::Acquire) || running.idle() < TICK {
         std::thread::sleep(STEP);
@@ -203,7 +203,6 @@ fn receiver(
         return Err(io::Error::other(error.clone()));
     }
     let (wall, cpu) = *times.lock().unwrap_or_else(PoisonError::into_inner);
-    let cpu = cpu + collector.cpu();
     let (kind, placed) = match report.objects.values().next() {
         Some(objects) => {
             ("each object whole in its own memory", objects.payload_bytes / shape.payload as u64)
@@ -227,27 +226,6 @@ pub(super) fn objects(memory: u64) -> ObjectOptions {
     memory.keep_ahead(memory.limit() / 4);
     memory.wait_ahead();
     ObjectOptions { stream: StreamConfig { memory, ..StreamConfig::default() }, ..ObjectOptions::default() }
-}
-
-/// Releases objects at once, and knows the CPU time of its thread at the end.
-#[derive(Clone, Default)]
-struct Collector(Arc<AtomicU64>);
-
-impl Collector {
-    fn cpu(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Acquire))
-    }
-}
-
-impl ObjectSink for Collector {
-    fn object(&mut self, _: &Taken<'_>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn finished(&mut self) -> io::Result<()> {
-        self.0.store(thread::cpu_time().as_nanos() as u64, Ordering::Release);
-        Ok(())
-    }
 }
 
 /// Send from a separate thread for the requested time.

@@ -6,6 +6,8 @@
 //!   engine of each socket ── trains of another ───▶ its table ──▶ ring ─┘
 //! ```
 //!
+//! If nobody wants the objects, they are counted where they are finished, and the thread has nothing to take.
+//!
 //! A table serves all sockets: the packets of an object may arrive on any of them, from any sender (decision 0003).
 
 mod sink;
@@ -80,6 +82,8 @@ struct State {
     origins: Vec<(Origin, bool)>,
     /// Counts of each table.
     taken: Vec<ObjectCounts>,
+    /// Nobody wants the objects.
+    counts_only: bool,
     /// Why nothing more is taken, if so.
     closed: Option<&'static str>,
     failure: Option<String>,
@@ -113,7 +117,7 @@ impl Objects {
         impl VisitKeyed for Make<'_> {
             type Out = Arc<dyn Table>;
             fn visit<W: Keyed>(self) -> Arc<dyn Table> {
-                Arc::new(TableOf { family: self.0, stream: ObjectStream::<W>::new(self.1) })
+                Arc::new(TableOf::new(self.0, ObjectStream::<W>::new(self.1)))
             }
         }
         if let Some(at) = state.tables.iter().position(|table| table.family() == family) {
@@ -123,6 +127,9 @@ impl Objects {
             return None;
         }
         let table = family.visit_keyed(Make(family, &self.options.stream))?;
+        if state.counts_only {
+            table.count_only();
+        }
         let feed = |(origin, ended): &(Origin, bool)| {
             (!ended).then(|| table.feed(origin.name.clone(), origin.waits, origin.gauge.clone()))
         };
@@ -227,7 +234,8 @@ impl Objects {
             let stats = table.stats();
             let Missing { unknown_senders, .. } = stats.missing;
             let (missing, ring_full) = (stats.missing.known(), stats.total.ring_full);
-            let counts = ObjectCounts { missing, unknown_senders, ring_full, ..*taken };
+            let taken = if state.counts_only { table.counted() } else { *taken };
+            let counts = ObjectCounts { missing, unknown_senders, ring_full, ..taken };
             report.objects.insert(table.family().objects().name(), counts);
             report.total.merge(&stats.total);
             for (name, n) in stats.named().filter(|(name, n)| *n > 0 && !name.starts_with("reject_")) {
@@ -243,6 +251,11 @@ impl Objects {
     /// # Errors
     /// If the thread cannot be started.
     pub(super) fn start(self: &Arc<Self>, sink: Box<dyn ObjectSink>) -> io::Result<JoinHandle<()>> {
+        if sink.discards() && !self.options.verify && self.options.most.is_none() {
+            let mut state = self.state();
+            state.counts_only = true;
+            state.tables.iter().for_each(|table| table.count_only());
+        }
         let objects = self.clone();
         std::thread::Builder::new().name("objects".into()).spawn(move || {
             let run = AssertUnwindSafe(|| objects.run(sink));
@@ -314,10 +327,8 @@ impl Objects {
                 failed = Some(error);
                 return false;
             }
-            if object.data != Data::None {
-                *left -= 1;
-                taken.add(object, self.options.verify);
-            }
+            *left -= u64::from(object.data != Data::None);
+            taken.add(object, self.options.verify);
             true
         });
         self.state().taken[at] = taken;

@@ -20,9 +20,10 @@ use crate::receive::reader::WAIT;
 use skyhaul_core::placement::{Nanos, Reject};
 use skyhaul_io::copy;
 use skyhaul_io::memory::heap::HeapMemory;
+use std::collections::vec_deque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,9 @@ const TICK: Nanos = Nanos(2_000_000);
 const TURN: Duration = Duration::from_millis(100);
 /// Trains between two readings of the clock.
 const TRAINS_PER_LOOK: u32 = 16;
+
+/// Takes finished objects at once, on the thread that finished them. It must not wait.
+pub(crate) type Taker<O> = Box<dyn Fn(vec_deque::Drain<'_, O>) + Send + Sync>;
 
 /// State of a stream shared by its readers.
 pub(crate) struct StreamState<S: Store> {
@@ -59,6 +63,8 @@ pub(crate) struct StreamState<S: Store> {
     clock: Mutex<Awake>,
     table: Mutex<Table<S>>,
     pub(crate) ring: Arc<Ring<S::Out>>,
+    /// Takes finished objects in place of the ring.
+    taker: OnceLock<Taker<S::Out>>,
     /// Shared queue of finished objects of a group of streams, in order; otherwise each reader has its own.
     pub(crate) finished: Option<Finished<S::Out>>,
     started: (Mutex<bool>, Condvar),
@@ -98,6 +104,7 @@ impl<S: Store> StreamState<S> {
             clock: Mutex::new(Awake::with_turns(TURN)),
             table: Mutex::new(Table::new(config, store)),
             ring,
+            taker: OnceLock::new(),
             started: (Mutex::new(!config.explicit_start), Condvar::new()),
             over: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
@@ -142,6 +149,11 @@ impl<S: Store> StreamState<S> {
     /// Whether every reader has ended, or none was added.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.load(Ordering::Acquire) == 0
+    }
+
+    /// From now on `taker` takes finished objects, and the ring stays empty.
+    pub(crate) fn take_with(&self, taker: Taker<S::Out>) {
+        let _ = self.taker.set(taker);
     }
 
     pub(crate) fn start(&self) {
@@ -268,6 +280,12 @@ impl<S: Store> StreamState<S> {
         // Another reader may finish and deliver a heap that this one wrote to.
         if self.running.load(Ordering::Relaxed) > 1 {
             copy::fence();
+        }
+        drop(table);
+        if let Some(taker) = self.taker.get()
+            && !me.out.is_empty()
+        {
+            taker(me.out.drain(..));
         }
     }
 

@@ -133,6 +133,11 @@ pub trait ObjectSink: Send {
     /// If nothing more can be taken: the receiver ends.
     fn object(&mut self, object: &Received<'_>) -> io::Result<()>;
 
+    /// Whether it does nothing with objects. They are then counted where they are finished, and not passed.
+    fn discards(&self) -> bool {
+        false
+    }
+
     /// Called regularly.
     fn tick(&mut self) {}
 
@@ -149,6 +154,10 @@ pub trait ObjectSink: Send {
 impl ObjectSink for Nowhere {
     fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn discards(&self) -> bool {
+        true
     }
 }
 
@@ -174,7 +183,11 @@ pub struct ObjectCounts {
 }
 
 impl ObjectCounts {
+    /// Count an object, unless it only describes or controls its stream.
     pub(super) fn add(&mut self, object: &Received<'_>, verify: bool) {
+        if object.data == Data::None {
+            return;
+        }
         self.payload_bytes += object.received;
         if object.complete {
             self.complete += 1;

@@ -2,14 +2,14 @@
 //!
 //! Separate from the list of tables, which does not depend on a family's types.
 
-use super::sink::Received;
+use super::sink::{ObjectCounts, Received};
 use crate::control::Gauge;
 use crate::receive::keyed::{Fed, FedReader, GetError, ObjectStream, Stats, TcpReaderOptions};
 use skyhaul_core::wire::FamilyRef;
 use skyhaul_core::wire::keyed::Keyed;
 use skyhaul_io::source::Source;
 use skyhaul_io::tcp::TcpPort;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Objects taken from a table at a time.
@@ -22,13 +22,25 @@ pub(super) trait Table: Send + Sync {
     fn connections(&self, name: String, port: TcpPort, options: &TcpReaderOptions) -> Box<dyn Source>;
     /// Pass finished objects to `each` until it returns `false`. Waits for the first.
     fn take(&self, wait: Duration, each: &mut dyn FnMut(&Received<'_>) -> bool) -> Result<(), GetError>;
+    /// From now on finished objects are only counted, at once, on the threads that finish them: no other thread is woken, and
+    /// their memory is used again while it is in the cache.
+    fn count_only(&self);
+    /// Objects that were only counted.
+    fn counted(&self) -> ObjectCounts;
     fn stats(&self) -> Stats;
     fn end(&self);
 }
 
 pub(super) struct TableOf<W: Keyed> {
-    pub(super) family: FamilyRef,
-    pub(super) stream: ObjectStream<W>,
+    family: FamilyRef,
+    stream: ObjectStream<W>,
+    counted: Arc<Mutex<ObjectCounts>>,
+}
+
+impl<W: Keyed> TableOf<W> {
+    pub(super) fn new(family: FamilyRef, stream: ObjectStream<W>) -> Self {
+        Self { family, stream, counted: Arc::default() }
+    }
 }
 
 impl<W: Keyed> Table for TableOf<W> {
@@ -54,6 +66,18 @@ impl<W: Keyed> Table for TableOf<W> {
             }
         }
         Ok(())
+    }
+
+    fn count_only(&self) {
+        let (family, counted) = (self.family, self.counted.clone());
+        self.stream.readers.core.take_with(Box::new(move |objects| {
+            let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+            objects.for_each(|object| counted.add(&Received::of(family, &object), false));
+        }));
+    }
+
+    fn counted(&self) -> ObjectCounts {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn stats(&self) -> Stats {

@@ -34,12 +34,16 @@ fn ejfat(data_id: u16, tick: u64, part: u32) -> Vec<u8> {
 }
 
 fn start(queues: &[InprocQueue], most: Option<u64>, sink: Box<dyn ObjectSink>) -> Running {
+    start_with(queues, most, true, sink)
+}
+
+fn start_with(queues: &[InprocQueue], most: Option<u64>, verify: bool, sink: Box<dyn ObjectSink>) -> Running {
     let pool =
         Pool::new(&PoolOptions { total_bytes: 64 << 16, block_bytes: 1 << 16, shared: false }).unwrap();
     let learn = LearnOptions { object_bytes: 1 << 16, ..LearnOptions::default() };
     let stream =
         StreamConfig { incomplete: true, stop: StopRule::Never, ring: 64, ..StreamConfig::default() };
-    let objects = Some(ObjectOptions { stream, most, verify: true, ..ObjectOptions::default() });
+    let objects = Some(ObjectOptions { stream, most, verify, ..ObjectOptions::default() });
     let options = ReceiverOptions { learn, objects, ..ReceiverOptions::default() };
     let mut receiver = Receiver::open(options, pool).unwrap();
     for (n, queue) in queues.iter().enumerate() {
@@ -131,4 +135,37 @@ fn a_sink_that_fails_ends_the_receiver_and_is_told() {
         let is_told = report.errors.iter().any(|error| told.is_some_and(|told| error.contains(told)));
         assert_eq!((is_told, report.errors.is_empty()), (told.is_some(), told.is_none()), "{report:?}");
     }
+}
+
+/// Takes every object.
+struct Taking;
+
+impl ObjectSink for Taking {
+    fn object(&mut self, _: &Received<'_>) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn objects_that_nobody_wants_are_counted_as_those_that_are_taken() {
+    let sinks: [Box<dyn ObjectSink>; 2] = [Box::new(Nowhere), Box::new(Taking)];
+    let [discarded, taken] = sinks.map(|sink| {
+        let queues = [InprocQueue::default(), InprocQueue::default()];
+        let running = start_with(&queues, None, false, sink);
+        for n in 0..200u64 {
+            // Of every seventh heap a part is missing, and every eleventh event is missing whole.
+            (0..3)
+                .filter(|part| n % 7 > 0 || *part != 1)
+                .for_each(|part| push(&queues[0], &spead(n, part, 3)));
+            (0..4).filter(|_| n % 11 > 0).for_each(|part| push(&queues[1], &ejfat(9, n, part)));
+        }
+        queues.iter().for_each(InprocQueue::close);
+        let report = ended(running);
+        assert_eq!(report.counters.get("waiting_heaps"), None, "{report:?}");
+        report.objects
+    });
+    assert_eq!(discarded, taken);
+    let heaps = &taken["heaps"];
+    assert_eq!((heaps.complete, heaps.incomplete, heaps.missing_bytes), (171, 29, 29_000), "{heaps:?}");
+    assert_eq!(taken["events"].complete, 181, "{taken:?}");
 }
