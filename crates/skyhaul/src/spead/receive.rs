@@ -1,4 +1,4 @@
-//! Receiving SPEAD: heaps out of any number of readers.
+//! Receiving SPEAD: heaps from any number of readers.
 //!
 //! ```text
 //!   UDP, TCP, bytes,   ┌ reader thread ┐ trains, pieces   ┌ Stream ──────────────────────────┐        ┌ you ┐
@@ -29,19 +29,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What ends
+//! # Ends
 //!
-//! A *heap* ends when it is complete, when so many began after it as the window holds, when its time is over, or with its
-//! stream. A *stream* ends by a stop item, when all readers have come to their end, when nothing came for the idle
-//! timeout, at its deadline, at a limit, or by [`Stream::stop`]. So neither a lost packet nor a lost stop item makes
-//! anybody wait for ever; garbage ends nothing. Nothing is lost without being counted: see [`Stats`].
+//! A *heap* ends when it is complete, when as many began after it as the window holds, at its timeout, or with its stream.
+//! A *stream* ends with a stop item, when all readers have ended, when nothing arrived for the idle timeout, at its
+//! deadline, at a limit, or by [`Stream::stop`]. So neither a lost packet nor a lost stop item makes a caller wait for
+//! ever, and invalid packets end nothing. All losses are counted: see [`Stats`].
 //!
 //! # Limits
 //!
 //! Memory: that of the heaps ([`StreamConfig::memory`]), some hundred bytes for each entry of ring and window, and what
-//! `remember` and `senders` say. A heap that claims more than [`KeyedConfig::largest`] is refused before it gets any.
-//! The clock is looked at every 16 trains; a timeout may come 20 ms late. The time is kept by the readers: a stream
-//! without one is looked after by [`Stream::get`].
+//! `remember` and `senders` allow. A heap that states more than [`KeyedConfig::largest`] is rejected before it gets any.
+//! The clock is read every 16 trains; a timeout may be 20 ms late. Readers handle timeouts; for a stream without one,
+//! [`Stream::get`] does.
 
 pub mod chunk;
 mod heap;

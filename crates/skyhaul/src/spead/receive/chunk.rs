@@ -1,4 +1,4 @@
-//! Heaps placed side by side into the user's own arrays.
+//! Heaps placed side by side into the user's arrays.
 //!
 //! ```text
 //!   heap: timestamp 8192, channel 3 ──rule──▶ chunk 2, heap 3, byte 3·4096 ──▶ one copy, into the array itself
@@ -9,7 +9,7 @@
 //! ```
 //! use skyhaul::spead::receive::StreamConfig;
 //! use skyhaul::spead::receive::chunk::{Chunk, ChunkConfig, ChunkRule, ChunkStream};
-//! // 4 channels of 1024 bytes; item 0x1600 is a time that goes on by 256 for each chunk, item 0x4103 a channel.
+//! // 4 channels of 1024 bytes; item 0x1600 is a time that advances by 256 per chunk, item 0x4103 a channel.
 //! let rule = ChunkRule::declared("item(0x1600) / 256", "item(0x4103)", "item(0x4103) * 1024")?
 //!     .with_extra("index * 8", &[("item(0x1600)", 8)])?;
 //! let stream = ChunkStream::new(&StreamConfig::default(), &ChunkConfig::new(rule));
@@ -21,14 +21,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A heap is placed by what its first packet says, so the items that a rule uses stand in every packet (`repeat_pointers`)
-//! where packets may be lost or come out of order. Nothing is written before its whole place was checked against the chunk:
-//! a heap that does not fit is refused and counted, whatever the rule says. A heap far beyond the window moves it only when
-//! eight in a row agree, so one damaged packet costs nothing.
+//! A heap is placed by its first packet to arrive, so where packets may be lost or reordered, every packet must repeat the
+//! items that the rule uses (`repeat_pointers`). Nothing is written before the whole place was checked against the chunk: a
+//! heap that does not fit is rejected and counted, whatever the rule says. A heap far beyond the window moves it only if
+//! eight in a row agree, so a single damaged packet has no effect.
 //!
-//! A [`ChunkGroup`] is several streams, each with its readers, that fill one sequence of chunks.
+//! The streams of a [`ChunkGroup`], each with its own readers, fill one sequence of chunks.
 //!
-//! Limits: heaps must tell their size. The streams of a group take turns at the window: one copies at a time.
+//! Limits: packets must state their heap's size. The streams of a group share a lock: one copies at a time.
 
 mod config;
 mod expr;
@@ -60,7 +60,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use store::ChunkStore;
 
-/// A stream whose heaps go into chunks. Clones are handles of one stream; the last one stops it.
+/// A stream whose heaps are placed into chunks. Clones are handles of one stream, which stops when the last is dropped.
 #[derive(Clone)]
 pub struct ChunkStream {
     readers: Arc<Readers<ChunkStore>>,
@@ -73,7 +73,7 @@ impl std::fmt::Debug for ChunkStream {
     }
 }
 
-/// How long a call sleeps before it keeps the time itself, where no reader does.
+/// How long a call sleeps before it handles timeouts itself, if no reader does.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// The next chunk of these streams.
@@ -93,7 +93,7 @@ fn get(shared: &Shared, streams: &[&ChunkStream], timeout: Option<Duration>) -> 
 }
 
 impl ChunkStream {
-    /// A stream without readers and chunks. Of `config`, the ring is that of finished chunks.
+    /// A stream without readers and chunks. The ring of `config` holds finished chunks.
     ///
     /// # Panics
     /// As [`Stream::new`](super::Stream::new).
@@ -105,9 +105,9 @@ impl ChunkStream {
     fn numbered(config: &StreamConfig, shared: &Arc<Shared>, number: usize) -> ChunkStream {
         let mut config = config.clone();
         config.heaps.unsized_objects = false;
-        // What is not complete is in its chunk as far as it came; only `present` tells.
+        // Incomplete heaps are in their chunks as far as they arrived; only `present` distinguishes them.
         config.incomplete = false;
-        // Chunks are the user's memory.
+        // The user provides the memory of chunks.
         config.ahead = 0;
         let store = ChunkStore { shared: shared.clone(), number, ended: false };
         let core = StreamState::new(&config, Instant::now(), store, shared.ring.clone());
@@ -116,34 +116,34 @@ impl ChunkStream {
 
     reader_methods!();
 
-    /// Give a chunk to be filled: a new one, or one that was got and is done with.
+    /// Add a chunk to fill: a new one, or a used one.
     pub fn add_free(&self, chunk: Chunk) {
         lock(&self.shared.window).add_free(chunk);
     }
 
-    /// Chunks that wait to be filled.
+    /// Number of chunks waiting to be filled.
     #[must_use]
     pub fn free(&self) -> usize {
         lock(&self.shared.window).free()
     }
 
-    /// The next chunk; waits for it up to `timeout` (`None`: until the stream ends), and never longer.
+    /// The next chunk; waits for it at most for `timeout` (`None`: until the stream ends).
     ///
     /// # Errors
-    /// Nothing came in time, or the stream has ended and every chunk was got.
+    /// Nothing arrived within the timeout, or the stream has ended and every chunk was taken.
     pub fn get(&self, timeout: Option<Duration>) -> Result<Chunk, GetError> {
         get(&self.shared, &[self], timeout)
     }
 
-    /// A descriptor that is readable while a chunk waits or the stream has ended.
+    /// A descriptor that is readable while a chunk is queued, or after the stream has ended.
     ///
     /// # Errors
-    /// No descriptor is free.
+    /// If no descriptor is available.
     pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
         self.shared.ring.ready_fd()
     }
 
-    /// Counters of the chunks; those of a group's streams are one.
+    /// Counters of the chunks, common to all streams of a group.
     #[must_use]
     pub fn chunk_counts(&self) -> ChunkCounts {
         self.shared.counts()
@@ -157,7 +157,7 @@ pub struct ChunkGroup {
 }
 
 impl ChunkGroup {
-    /// A group of `streams` streams, at least one. With [`Eviction::Lossless`], readers wait instead of refusing.
+    /// A group of `streams` streams, at least one. With [`Eviction::Lossless`], readers wait instead of rejecting.
     ///
     /// # Panics
     /// As [`Stream::new`](super::Stream::new).
@@ -173,13 +173,13 @@ impl ChunkGroup {
         ChunkGroup { streams: streams.collect() }
     }
 
-    /// Its streams, to give readers to. `stream` in a rule is the place in this list.
+    /// Its streams, to add readers to. `stream` in a rule is the index in this list.
     #[must_use]
     pub fn streams(&self) -> &[ChunkStream] {
         &self.streams
     }
 
-    /// Give a chunk to be filled.
+    /// Add a chunk to fill.
     pub fn add_free(&self, chunk: Chunk) {
         self.streams[0].add_free(chunk);
     }
@@ -187,7 +187,7 @@ impl ChunkGroup {
     /// The next chunk; see [`ChunkStream::get`]. It ends when all streams have ended.
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn get(&self, timeout: Option<Duration>) -> Result<Chunk, GetError> {
         let streams: Vec<&ChunkStream> = self.streams.iter().collect();
         get(&self.streams[0].shared, &streams, timeout)
@@ -196,7 +196,7 @@ impl ChunkGroup {
     /// See [`ChunkStream::ready_fd`].
     ///
     /// # Errors
-    /// As there.
+    /// See there.
     pub fn ready_fd(&self) -> io::Result<BorrowedFd<'_>> {
         self.streams[0].ready_fd()
     }
@@ -207,7 +207,7 @@ impl ChunkGroup {
         self.streams[0].chunk_counts()
     }
 
-    /// Let the readers of all streams begin.
+    /// Start the readers of all streams.
     pub fn start(&self) {
         self.streams.iter().for_each(ChunkStream::start);
     }

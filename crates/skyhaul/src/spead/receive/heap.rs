@@ -4,18 +4,18 @@ use crate::receive::keyed::Object;
 use skyhaul_core::wire::spead::{BugCompat, Descriptor, DescriptorError};
 use skyhaul_core::wire::spead::{Flavour, RawItem, SpeadWire, id, items};
 
-/// A heap as it came: payload, item pointers, and what is known about it.
+/// A received heap: payload, item pointers, and what is known about it.
 pub type Heap = Object<SpeadWire>;
 
 impl Heap {
-    /// How its pointers divide.
+    /// How its pointers divide into mode, id and value.
     #[must_use]
     pub fn flavour(&self) -> Flavour {
         self.kept.flavour
     }
 
-    /// Its item pointers in this machine's byte order, each once, in order of arrival; without those that every packet
-    /// has (counter, size, offset, length).
+    /// Its item pointers in native byte order, each once, in order of arrival, without those that every packet has
+    /// (counter, size, offset, length).
     #[must_use]
     pub fn pointers(&self) -> &[u64] {
         self.kept.pointers()
@@ -41,10 +41,10 @@ impl Heap {
         parts.rfind(|item| item.immediate && item.id == id).map(|item| item.value)
     }
 
-    /// Its descriptors, each read on its own: one that is wrong does not hide the others.
+    /// Its descriptors. Each is read separately: an invalid one does not hide the others.
     ///
     /// # Errors
-    /// Each of them: what is wrong with it.
+    /// For each invalid descriptor, the reason.
     pub fn descriptors(
         &self,
         compat: BugCompat,
@@ -53,13 +53,13 @@ impl Heap {
         found.map(move |item| Descriptor::read(self.item_bytes(&item), compat))
     }
 
-    /// Whether an immediate stream control says so: 0, a stream begins.
+    /// Whether an immediate stream control starts a stream (value 0).
     #[must_use]
     pub fn is_start_of_stream(&self) -> bool {
         self.has_control(0)
     }
 
-    /// Whether an immediate stream control says so: 2, the stream ends.
+    /// Whether an immediate stream control ends the stream (value 2).
     #[must_use]
     pub fn is_end_of_stream(&self) -> bool {
         self.has_control(2)

@@ -1,4 +1,4 @@
-//! Integer expressions over what a packet says, from text.
+//! Integer expressions over the fields of a packet, parsed from text.
 //!
 //! ```text
 //!   item(0x1600) / 4096 % 16      an immediate item, constants
@@ -7,32 +7,31 @@
 //!
 //! | | |
 //! |---|---|
-//! | values | `12`, `0x1F`, `item(0x1600)`, and the names that stand where the expression is used |
+//! | values | `12`, `0x1F`, `item(0x1600)`, and the names defined where the expression is used |
 //! | operators, loosest first | `\|`, `&`, `<< >>`, `+ -`, `* / %`, unary `-` |
 //!
-//! Values are signed 64-bit integers. An overflow, a division by zero, a shift by less than 0 or more than 63 and an item
-//! that is not there make the whole expression have no value: the heap is then refused, never placed by accident.
-//! Division is towards zero. Text is at most 4096 octets, 32 parentheses deep; at
-//! most 16 values wait for an operator.
+//! Values are signed 64-bit integers. After an overflow, a division by zero, a shift by less than 0 or more than 63, or if an
+//! item is missing, the whole expression has no value: the heap is then rejected, never placed by accident. Division rounds
+//! towards zero. Limits: 4096 octets of text, 32 nested parentheses, 16 values waiting for an operator.
 
 mod error;
 
 pub use error::{ExprError, Wrong};
 
-/// Values that a name can have, in the order of [`NAMES`].
+/// Values of the names, in the order of [`NAMES`].
 pub(super) type Values = [i64; NAMES.len()];
 
-/// Names, where they have a value: `counter` and `size` of the heap and the `stream`'s number always; the others only
-/// behind the rule that decides them.
+/// Names: `counter` and `size` of the heap and the `stream`'s number always have a value; the others only after the rule
+/// that computes them.
 pub(super) const NAMES: [&str; 6] = ["counter", "size", "stream", "chunk", "index", "offset"];
-/// How many of [`NAMES`] have a value in the rule itself.
+/// Number of [`NAMES`] with a value in the rule itself.
 pub(super) const IN_RULE: usize = 3;
 
-/// Levels of parentheses and signs.
+/// Maximum depth of parentheses and signs.
 const DEEPEST: usize = 32;
-/// Values that wait for an operator.
+/// Maximum number of values waiting for an operator.
 const STACK: usize = 16;
-/// Octets of the longest text.
+/// Maximum length of the text in octets.
 const LONGEST: usize = 4096;
 
 /// A parsed expression.
@@ -99,13 +98,13 @@ impl Expr {
         self.value(names, item)
     }
 
-    /// The text it was made of.
+    /// Its source text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its value; none where a part of it has none.
+    /// Its value; `None` if a part of it has none.
     #[inline]
     pub(super) fn value(&self, names: &Values, item: impl Fn(u64) -> Option<u64>) -> Option<i64> {
         let (mut stack, mut count) = ([0i64; STACK], 0);
@@ -144,7 +143,7 @@ fn operate(op: Op, a: i64, b: i64) -> Option<i64> {
         Op::Subtract => a.checked_sub(b),
         Op::Multiply => a.checked_mul(b),
         Op::Divide => a.checked_div(b),
-        // The one quotient that overflows leaves nothing over.
+        // The only quotient that overflows has remainder 0.
         Op::Remainder => (b != 0).then(|| a.wrapping_rem(b)),
         Op::Constant(_) | Op::Name(_) | Op::Item(_) | Op::Negate => None,
     }
@@ -168,7 +167,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// The next octet that is no space.
+    /// The next octet that is not a space.
     fn peek(&mut self) -> Option<u8> {
         while self.text.get(self.at).is_some_and(u8::is_ascii_whitespace) {
             self.at += 1;

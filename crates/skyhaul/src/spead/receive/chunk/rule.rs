@@ -6,16 +6,16 @@ use skyhaul_core::wire::spead::{Flavour, Head};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What is known of a heap when its first packet comes.
+/// What is known of a heap when its first packet arrives.
 #[derive(Clone, Copy, Debug)]
 pub struct HeapHead<'a> {
-    /// That packet's head.
+    /// The head of that packet.
     pub head: &'a Head<'a>,
     /// The heap's size in bytes.
     pub size: u64,
-    /// Who sent it.
+    /// Its sender.
     pub sender: SocketAddr,
-    /// The number of its stream in the group; 0 where there is only one.
+    /// The number of its stream in the group; 0 if there is only one.
     pub stream: usize,
 }
 
@@ -29,46 +29,46 @@ impl HeapHead<'_> {
     }
 }
 
-/// Bytes of user data that a heap can leave in its chunk's `extra`.
+/// Maximum number of bytes that a heap can write to its chunk's `extra`.
 pub const EXTRA: usize = 64;
 
-/// Where a heap goes. Everything is checked against the chunk before a byte is written.
+/// Where a heap is placed. It is checked against the chunk before a byte is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The chunk's number; negative: the heap is not wanted.
+    /// The chunk's number; negative if the heap is not wanted.
     pub chunk: i64,
-    /// The heap's number in its chunk: which byte of `present` is its own.
+    /// The heap's number in its chunk: the index of its byte in `present`.
     pub index: u64,
-    /// Its first byte in the chunk.
+    /// Offset of its first byte in the chunk.
     pub offset: u64,
-    /// First byte in the chunk's `extra` that is written.
+    /// Offset of the first byte written to the chunk's `extra`.
     pub extra_at: u64,
-    /// How many bytes of `extra` are written.
+    /// Number of bytes written to `extra`.
     pub extra_bytes: usize,
-    /// These.
+    /// The bytes to write.
     pub extra: [u8; EXTRA],
 }
 
 impl Default for Place {
-    /// Not wanted.
+    /// For a heap that is not wanted.
     fn default() -> Self {
         Self { chunk: -1, index: 0, offset: 0, extra_at: 0, extra_bytes: 0, extra: [0; EXTRA] }
     }
 }
 
-/// Code that decides instead of expressions. It is called under a lock: it must not wait.
+/// A function in place of expressions. It is called under a lock and must not wait.
 pub type PlaceFn = Arc<dyn Fn(&HeapHead<'_>, &mut Place) + Send + Sync>;
 
-/// How a counter of the user's goes on.
+/// How a user-defined counter is updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tally {
-    /// The values are added up.
+    /// Sum of the values.
     Sum,
-    /// The largest value is kept.
+    /// Maximum of the values.
     Max,
 }
 
-/// Where heaps go. See [the module](super) for an example.
+/// Where heaps are placed. See [the module](super) for an example.
 #[derive(Clone)]
 pub struct ChunkRule {
     decide: Decide,
@@ -100,27 +100,27 @@ impl std::fmt::Debug for ChunkRule {
 }
 
 impl ChunkRule {
-    /// Chunk number, heap number in the chunk, first byte in the chunk: expressions over `item(ID)`, `counter`, `size`
-    /// and `stream`. A heap is refused where one of them has no value, or a negative one.
+    /// Chunk number, heap number in the chunk, and offset in the chunk: expressions over `item(ID)`, `counter`, `size` and
+    /// `stream`. A heap is rejected if one of them has no value, or a negative one.
     ///
     /// # Errors
-    /// The first text that is no expression.
+    /// The first text that is not an expression.
     pub fn declared(chunk: &str, index: &str, offset: &str) -> Result<ChunkRule, ExprError> {
         let [chunk, index, offset] = [chunk, index, offset].map(|text| Expr::parse(text, IN_RULE));
         let decide = Decide::Declared { chunk: chunk?, index: index?, offset: offset? };
         Ok(ChunkRule { decide, extra: Vec::new(), extra_at: None, counters: Vec::new() })
     }
 
-    /// Decided by code.
+    /// Computed by a function.
     pub fn code(place: PlaceFn) -> ChunkRule {
         ChunkRule { decide: Decide::Code(place), extra: Vec::new(), extra_at: None, counters: Vec::new() }
     }
 
-    /// Write these values, each in so many bytes (1 to 8, this machine's byte order), one behind the other to `at` of the
-    /// chunk's `extra`. `chunk`, `index` and `offset` have values here. 64 bytes in all, what is more is left away.
+    /// Write these values, each in the given number of bytes (1 to 8, native byte order), contiguously from offset `at` of
+    /// the chunk's `extra`. `chunk`, `index` and `offset` have values here. At most 64 bytes are written.
     ///
     /// # Errors
-    /// The first text that is no expression.
+    /// The first text that is not an expression.
     pub fn with_extra(mut self, at: &str, values: &[(&str, usize)]) -> Result<ChunkRule, ExprError> {
         self.extra_at = Some(Expr::parse(at, NAMES.len())?);
         self.extra.clear();
@@ -136,16 +136,16 @@ impl ChunkRule {
         Ok(self)
     }
 
-    /// Count this for every heap that is placed: negative values, and heaps for which it has none, are left out.
+    /// Count this for every heap that is placed. Negative values, and heaps for which it has no value, are not counted.
     ///
     /// # Errors
-    /// The text is no expression.
+    /// The text is not an expression.
     pub fn with_counter(mut self, name: &str, tally: Tally, value: &str) -> Result<ChunkRule, ExprError> {
         self.counters.push((name.to_owned(), tally, Expr::parse(value, NAMES.len())?));
         Ok(self)
     }
 
-    /// Decide. The values of all names come with it, for the counters.
+    /// Compute the place of a heap, and the values of all names for the counters.
     pub(super) fn place(&self, heap: &HeapHead<'_>) -> Result<(Place, Values), Reject> {
         let small = |value: u64| i64::try_from(value).map_err(|_| Reject::BadField);
         let mut names: Values = [small(heap.head.counter)?, small(heap.size)?, heap.stream as i64, 0, 0, 0];
@@ -181,7 +181,7 @@ impl ChunkRule {
         Ok((place, names))
     }
 
-    /// Go on with the counters.
+    /// Update the counters.
     pub(super) fn count(&self, heap: &HeapHead<'_>, names: &Values, counters: &mut [u64]) {
         for ((_, tally, expr), counter) in self.counters.iter().zip(counters) {
             let value =

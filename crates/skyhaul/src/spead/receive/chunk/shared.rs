@@ -1,4 +1,4 @@
-//! What the streams of a group share. Below them and their stores, which both need it.
+//! State shared by the streams of a group and their stores.
 
 use super::config::ChunkConfig;
 use super::rule::ChunkRule;
@@ -6,11 +6,11 @@ use super::window::{Chunk, ChunkCounts, Window};
 use crate::receive::keyed::{Finished, Ring, StreamConfig, lock};
 use std::sync::{Arc, Mutex};
 
-/// What the streams of a group share.
+/// State shared by the streams of a group.
 pub(super) struct Shared {
     pub(super) window: Mutex<Window>,
     pub(super) rule: ChunkRule,
-    /// In the order in which they left the window.
+    /// Finished chunks, in the order in which they left the window.
     pub(super) finished: Finished<Chunk>,
     pub(super) ring: Arc<Ring<Chunk>>,
 }

@@ -32,7 +32,7 @@ impl Store for ChunkStore {
     type Block = ChunkPlace;
     type Out = Chunk;
 
-    /// A chunk is handed on as soon as the next one needs its place: what is complete must be marked before.
+    /// A chunk is delivered as soon as the next one needs its place: complete heaps must be marked before.
     const EAGER: bool = true;
 
     fn room(
@@ -43,7 +43,7 @@ impl Store for ChunkStore {
         old: Option<ChunkPlace>,
     ) -> Result<ChunkPlace, (Option<ChunkPlace>, Reject)> {
         if old.is_some() {
-            // Sizes are told, so heaps do not grow.
+            // Sizes are known, so heaps do not grow.
             return Err((old, Reject::Outside));
         }
         let heap = HeapHead { head, size: bytes, sender: from.address, stream: self.number };
@@ -77,7 +77,7 @@ impl Store for ChunkStore {
         if block.flavour != head.flavour {
             return Err(Reject::BadVersion);
         }
-        // Within the heap by the table's word, and the heap within the chunk by the window's; both are checked again.
+        // The table has checked that it is within the heap, the window that the heap is within the chunk; both are checked again.
         if offset.saturating_add(bytes.len() as u64) > block.bytes {
             return Err(Reject::Outside);
         }
@@ -90,7 +90,7 @@ impl Store for ChunkStore {
         lock(&self.shared.window).complete(serial, index, bytes);
     }
 
-    /// The user's memory: it is filled again, or a few full moments would leave none.
+    /// The memory is the user's: chunks that find no room are filled again, or soon none would be left.
     fn refused(&mut self, out: &mut VecDeque<Chunk>) {
         let mut window = lock(&self.shared.window);
         out.drain(..).for_each(|chunk| window.add_free(chunk));

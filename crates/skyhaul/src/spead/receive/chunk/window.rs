@@ -1,8 +1,8 @@
-//! The chunks that are being filled, those that are free, and who may move on.
+//! Chunks being filled, free chunks, and which stream may advance.
 //!
 //! ```text
 //!            ┌─────── window ───────┐
-//!   ready ◀──│ 40 │ 41 │ 43 │       │◀── a heap of 44: 40 is handed on
+//!   ready ◀──│ 40 │ 41 │ 43 │       │◀── a heap of 44: 40 is delivered
 //!            └──────────────────────┘
 //!   older: too old                   far beyond: stray, followed only if others agree
 //! ```
@@ -14,21 +14,21 @@ use skyhaul_io::memory::heap::HeapBytes;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// Memory of a chunk, the user's own. Streams write it and never read it: others may hold it, too.
+/// Memory of a chunk, provided by the user. Streams write it and never read it, because others may hold it, too.
 pub trait ChunkBytes: Send {
-    /// Bytes of it.
+    /// Its length in bytes.
     fn size(&self) -> usize;
-    /// To read, where nobody else can write to it.
+    /// Its bytes, if nobody else can write to it.
     fn bytes(&self) -> Option<&[u8]> {
         None
     }
-    /// Put bytes in from `at` on, past the cache where that pays; whether they fit. Called for every packet.
+    /// Copy bytes to offset `at`, past the cache if that pays. Returns whether they fit. Called for every packet.
     fn place(&mut self, at: usize, bytes: &[u8]) -> bool;
-    /// To get back what it was made of.
+    /// To get back the original object.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
-/// [`ChunkBytes::place`] for memory that is nobody else's.
+/// [`ChunkBytes::place`] for memory that is not shared.
 fn place(to: &mut [u8], at: usize, bytes: &[u8]) -> bool {
     let to = at.checked_add(bytes.len()).and_then(|end| to.get_mut(at..end));
     to.is_some_and(|to| {
@@ -67,19 +67,19 @@ impl ChunkBytes for HeapBytes {
     }
 }
 
-/// Memory into which heaps are placed side by side.
+/// Memory in which heaps are placed side by side.
 pub struct Chunk {
     /// Its number.
     pub id: u64,
-    /// The heaps. Where one is not present, whatever was there before.
+    /// The heaps. Where one is not present, the previous content.
     pub data: Box<dyn ChunkBytes>,
-    /// A byte for each heap: 1 if all of it is there.
+    /// A byte for each heap: 1 if it is complete.
     pub present: Vec<u8>,
-    /// What the rule noted of each heap.
+    /// Data that the rule wrote for each heap.
     pub extra: Vec<u8>,
     /// The stream's or group's number, as configured.
     pub stream: u64,
-    /// Heaps that are present.
+    /// Number of complete heaps.
     pub heaps: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -94,7 +94,7 @@ impl std::fmt::Debug for Chunk {
 }
 
 impl Chunk {
-    /// A chunk of this memory, for `heaps` heaps and with `extra` bytes of notes.
+    /// A chunk of this memory, for `heaps` heaps, with `extra` bytes for the rule.
     #[must_use]
     pub fn new(data: impl ChunkBytes + 'static, heaps: usize, extra: usize) -> Chunk {
         Chunk {
@@ -109,40 +109,40 @@ impl Chunk {
     }
 }
 
-/// Who waits for whom in a group.
+/// Which streams of a group wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// Nobody: the stream that is ahead moves the window, and what others then bring for older chunks is too old.
+    /// None: the stream that is ahead moves the window, and later heaps of other streams for older chunks are too old.
     #[default]
     Lossy,
-    /// The stream that is ahead waits until the others have passed the chunk that would have to go (at most 10 s for each
-    /// heap, so that a silent stream does not stop the others for good).
+    /// The stream that is ahead waits until the others have passed the oldest chunk (at most 10 s for each heap, so that a
+    /// silent stream does not stop the others for ever).
     Lossless,
 }
 
-/// How many chunks are filled at a time.
+/// Number of chunks filled at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkWindow {
-    /// So many.
+    /// This number.
     Count(usize),
-    /// As many as have room in so many bytes, at least one.
+    /// As many as fit into this number of bytes, at least one.
     Bytes(u64),
 }
 
 /// Counters of a window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkCounts {
-    /// Chunks handed on.
+    /// Chunks delivered.
     pub chunks: u64,
-    /// Heaps of chunks that had left the window. Counted at the packet with a heap's first byte.
+    /// Heaps of chunks that had left the window. Counted with the packet that has a heap's first byte.
     pub too_old_heaps: u64,
-    /// Heaps that the rule refused, or that do not fit where it puts them; counted likewise.
+    /// Heaps that the rule rejected, or that do not fit into their place; counted likewise.
     pub rejected_heaps: u64,
-    /// Heaps far beyond the window that nobody followed.
+    /// Heaps far beyond the window that did not move it.
     pub stray_heaps: u64,
     /// Times a heap found no free chunk, or had to wait for another stream.
     pub waits: u64,
-    /// The user's own.
+    /// User-defined counters.
     pub user: Vec<(String, u64)>,
 }
 
@@ -154,7 +154,7 @@ pub(super) struct Window {
     size: ChunkWindow,
     eviction: Eviction,
     newest: Option<u64>,
-    /// The furthest chunk of each stream.
+    /// The newest chunk of each stream.
     positions: Vec<Position>,
     ahead: u64,
     strays: u32,
@@ -166,7 +166,7 @@ pub(super) struct Window {
 
 struct Live {
     chunk: Chunk,
-    /// Never used twice.
+    /// Never reused.
     serial: u64,
 }
 
@@ -177,7 +177,7 @@ enum Position {
     Ended,
 }
 
-/// So many heaps in a row must agree before the window jumps far.
+/// Number of consecutive heaps that must agree before the window jumps far.
 const CONFIRM: u32 = 8;
 
 impl Window {
@@ -205,7 +205,7 @@ impl Window {
         }
     }
 
-    /// A chunk to be filled.
+    /// Add a chunk to fill.
     pub(super) fn add_free(&mut self, mut chunk: Chunk) {
         chunk.present.fill(0);
         (chunk.heaps, chunk.bytes, chunk.stream) = (0, 0, self.stream);
@@ -226,7 +226,7 @@ impl Window {
         }
     }
 
-    /// The chunk for a heap of `bytes`, opened if need be; checks all of its place.
+    /// The chunk for a heap of `bytes`, opened if necessary; checks the whole place.
     pub(super) fn open(&mut self, stream: usize, place: &Place, bytes: u64) -> Result<u64, Reject> {
         let id = u64::try_from(place.chunk).map_err(|_| Reject::BadField)?;
         if let Some(newest) = self.newest {
@@ -262,7 +262,7 @@ impl Window {
         Ok(live.serial)
     }
 
-    /// A new chunk in the window; what is then too old leaves it.
+    /// Open a new chunk in the window; chunks that are then too old leave it.
     fn begin(&mut self, stream: usize, id: u64) -> Result<usize, Reject> {
         let newest = self.newest.map_or(id, |newest| newest.max(id));
         let most = self.most();
@@ -296,7 +296,7 @@ impl Window {
         Ok(at)
     }
 
-    /// The oldest chunk is done.
+    /// The oldest chunk leaves the window.
     fn hand_on(&mut self) {
         if let Some(live) = self.live.pop_front() {
             self.counts.chunks += 1;
@@ -315,7 +315,7 @@ impl Window {
         if chunk.data.place(start, bytes) { Ok(()) } else { Err(Reject::Outside) }
     }
 
-    /// A heap is all there.
+    /// A heap is complete.
     pub(super) fn complete(&mut self, serial: u64, index: u64, bytes: u64) {
         let Some(chunk) = self.find(serial) else { return };
         let present = usize::try_from(index).ok().and_then(|index| chunk.present.get_mut(index));
@@ -326,7 +326,7 @@ impl Window {
         }
     }
 
-    /// A stream has ended; with the last one all chunks are done.
+    /// A stream has ended; with the last one, all chunks leave the window.
     pub(super) fn end(&mut self, stream: usize) {
         self.positions[stream] = Position::Ended;
         if self.positions.iter().all(|&position| position == Position::Ended) {
