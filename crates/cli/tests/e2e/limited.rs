@@ -39,9 +39,8 @@ fn limited_receivers_keep_to_their_share_and_are_compared() {
         );
         assert_eq!((&row["share"], row["rounds"].as_array().unwrap().len()), (&0.25.into(), 1), "{row}");
         assert!(row["cpu_s_per_gb"]["median"].as_f64().unwrap() > 0.0, "{row}");
-        // The limit is the kernel's, and looked at by its ticks: a short trial may be many of them over. Without a limit, the
-        // fastest trials would take all of the processor.
-        assert!(row["most_used"].as_f64().unwrap() < 0.8, "{row}");
+        // The limit is the kernel's, and looked at by its ticks: a short trial may be some of them over.
+        assert!(row["most_used"].as_f64().unwrap() < 0.45, "{row}");
         assert!(row["limit"].as_str().unwrap().contains("control group"), "{row}");
     }
     let page = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
