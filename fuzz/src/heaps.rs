@@ -62,7 +62,10 @@ pub(crate) fn run(bytes: &[u8]) {
             }
             5 => attacked.pass(offset * STEP / 4),
             6 => {
+                // What this retires is forgotten as well.
                 attacked.window.forget(key, attacked.now);
+                let out = attacked.drain();
+                books.take_back(&attacked, &out);
                 books.given.clear();
             }
             _ => attacked.full = !attacked.full,
