@@ -58,5 +58,6 @@ pub mod pace;
 pub mod packetize;
 pub mod pattern;
 pub mod placement;
+pub mod samples;
 pub mod synth;
 pub mod wire;

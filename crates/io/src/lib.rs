@@ -12,6 +12,7 @@ pub mod host;
 pub mod memory;
 pub mod pcap;
 pub mod quantity;
+pub mod samples;
 pub mod source;
 pub mod tcp;
 pub mod udp;

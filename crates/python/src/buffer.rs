@@ -7,7 +7,8 @@
 //!   packets:        bytes ─▶ Packets ◀─ a copy ─ bytearray, array ...
 //! ```
 //!
-//! All `unsafe` code of this crate is here, including the adoption of file descriptors, which Python passes as numbers.
+//! All `unsafe` code of this crate is here, including the adoption of file descriptors, which Python passes as numbers;
+//! functions compiled by users are called in [`function`].
 //! It relies on this: an exporter of the buffer protocol keeps the memory in place until the buffer is released (PEP
 //! 3118), a heap's memory is in place until its `HeapBytes` is dropped, and a compiled function writes only to the memory
 //! it is given. Its results are checked; its writes cannot be.
@@ -22,6 +23,10 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
+mod function;
+
+pub(crate) use function::{Answer, Compiled};
+
 use crate::errors::not_adopted;
 use crate::hold::Hold;
 use crate::lent::{Lent, no_objects};
@@ -32,13 +37,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
+use skyhaul::samples::Number;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
-use std::{mem, slice};
+use std::slice;
 
 /// The payload of a heap; Python objects are views of it.
 pub(crate) struct Payload {
@@ -275,6 +281,29 @@ impl SharedMut {
     }
 }
 
+impl SharedMut {
+    /// The memory as numbers, to be written only; it has to be this long.
+    pub(crate) fn numbers<T: Number>(&mut self, bytes: usize) -> PyResult<&mut [T]> {
+        let fits = self.lent.is_some() && self.run.len == bytes && self.run.data.cast::<T>().is_aligned();
+        if !fits {
+            let text = format!("the array has {} bytes, not {bytes}, or is not aligned", self.run.len);
+            return Err(PyValueError::new_err(text));
+        }
+        // SAFETY: `len` bytes from `data` are writable while the buffer is held (PEP 3118; it was given as a writable one),
+        // aligned, and any bits are a number. Nobody else in Rust has a reference: they are lent to this one. Python's other
+        // threads may look or write meanwhile; as nothing is decided by what is there, that makes the content a mixture.
+        Ok(unsafe { slice::from_raw_parts_mut(self.run.data.cast().as_ptr(), bytes / size_of::<T>()) })
+    }
+}
+
+/// Memory as numbers.
+pub(crate) fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
+    // SAFETY: any bits are a number.
+    let (before, numbers, after) = unsafe { memory.align_to_mut() };
+    debug_assert!(before.is_empty() && after.is_empty(), "memory of heaps is aligned to 64");
+    numbers
+}
+
 impl ChunkBytes for SharedMut {
     fn size(&self) -> usize {
         self.run.len
@@ -293,107 +322,5 @@ impl ChunkBytes for SharedMut {
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
         self
-    }
-}
-
-/// Arguments (`items`) and results of a compiled place function, in the layout of spead2's `chunk_place_data`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct PlaceData {
-    packet: *const u8,
-    packet_size: usize,
-    items: *const i64,
-    chunk_id: i64,
-    heap_index: usize,
-    heap_offset: usize,
-    batch_stats: *mut u64,
-    extra: *mut u8,
-    extra_offset: usize,
-    extra_size: usize,
-}
-
-/// The unchecked results of such a function.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Answer {
-    /// Negative: discard the heap.
-    pub(crate) chunk: i64,
-    pub(crate) index: usize,
-    pub(crate) offset: usize,
-    pub(crate) extra_at: usize,
-    pub(crate) extra_bytes: usize,
-}
-
-/// `void (void *, size_t)`, or the same with a third argument of the user's.
-#[derive(Clone, Copy)]
-enum Function {
-    Two(unsafe extern "C" fn(*mut PlaceData, usize)),
-    Three(unsafe extern "C" fn(*mut PlaceData, usize, *mut c_void), *mut c_void),
-}
-
-/// A place function compiled by the user, called without the GIL.
-pub(crate) struct Compiled {
-    function: Function,
-    /// Keeps its code and its context alive.
-    _kept: Hold<PyAny>,
-}
-
-// SAFETY: code is the same for all threads; whoever gives a context promises that it is, too.
-unsafe impl Send for Compiled {}
-// SAFETY: as above.
-unsafe impl Sync for Compiled {}
-
-impl Compiled {
-    /// The function at this address; a context makes it one of three arguments.
-    pub(crate) fn new(address: usize, context: Option<usize>, kept: Py<PyAny>) -> PyResult<Self> {
-        if address == 0 {
-            return Err(PyValueError::new_err("the function has address 0; hint: pass a compiled function"));
-        }
-        let code = ptr::with_exposed_provenance::<c_void>(address);
-        let function = match context {
-            // SAFETY: the user says that such a function is there; that cannot be checked.
-            None => Function::Two(unsafe {
-                mem::transmute::<*const c_void, unsafe extern "C" fn(*mut PlaceData, usize)>(code)
-            }),
-            Some(context) => Function::Three(
-                // SAFETY: as above.
-                unsafe {
-                    mem::transmute::<*const c_void, unsafe extern "C" fn(*mut PlaceData, usize, *mut c_void)>(
-                        code,
-                    )
-                },
-                ptr::with_exposed_provenance_mut(context),
-            ),
-        };
-        Ok(Self { function, _kept: Hold::new(kept) })
-    }
-
-    /// Call the function for a heap. It may add to `stats` and write to `extra`.
-    pub(crate) fn ask(&self, items: &[i64], stats: &mut [u64], extra: &mut [u8]) -> Answer {
-        let mut data = PlaceData {
-            packet: ptr::null(),
-            packet_size: 0,
-            items: items.as_ptr(),
-            chunk_id: -1,
-            heap_index: 0,
-            heap_offset: 0,
-            batch_stats: stats.as_mut_ptr(),
-            extra: extra.as_mut_ptr(),
-            extra_offset: 0,
-            extra_size: 0,
-        };
-        let size = size_of::<PlaceData>();
-        match self.function {
-            // SAFETY: what it is given is valid during the call; that it keeps to it, the user has promised.
-            Function::Two(function) => unsafe { function(&raw mut data, size) },
-            // SAFETY: as above.
-            Function::Three(function, context) => unsafe { function(&raw mut data, size, context) },
-        }
-        Answer {
-            chunk: data.chunk_id,
-            index: data.heap_index,
-            offset: data.heap_offset,
-            extra_at: data.extra_offset,
-            extra_bytes: data.extra_size,
-        }
     }
 }

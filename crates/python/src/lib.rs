@@ -27,6 +27,7 @@
 //! | `own_socket` | datagrams from a socket of the program |
 //! | `inproc` | queues of packets inside the process |
 //! | `recording` | recordings on disks, chunk by chunk |
+//! | `samples` | samples of recordings and files, decoded |
 //! | `wait` | timeouts, Ctrl-C |
 #![deny(unsafe_code)]
 #![allow(
@@ -49,6 +50,7 @@ mod place;
 mod process;
 mod receive;
 mod recording;
+mod samples;
 mod send;
 mod wait;
 
@@ -82,6 +84,8 @@ mod _native {
     use crate::receive::ReceiveStream;
     #[pymodule_export]
     use crate::recording::{ChunkReader, Gaps, Recording};
+    #[pymodule_export]
+    use crate::samples::{Samples, most_array_bytes};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Unix second and frame number.
 type Time = Option<(i64, u32)>;
 /// A gap: datastream, first chunk, one past the last, lack, from, to, bytes, instead, text.
-type RawGap = (String, u32, u32, &'static str, Time, Time, Option<u64>, &'static str, String);
+pub(crate) type RawGap = (String, u32, u32, &'static str, Time, Time, Option<u64>, &'static str, String);
 /// A datastream: name, bytes of a frame, frames per second, format.
 type RawStream = (String, u32, Option<u32>, String);
 /// A finding: verdict, path, text.
@@ -27,7 +27,7 @@ type RawChunk<'py> = (u32, bool, Bound<'py, PyBytes>, Time, Time);
 
 /// A scan on its disks.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Recording(recording::Recording);
+pub(crate) struct Recording(pub(crate) recording::Recording);
 
 #[pymethods]
 impl Recording {
@@ -130,12 +130,13 @@ impl Gaps {
 }
 
 fn raw_gaps(account: &Account, first: usize) -> Vec<RawGap> {
-    let raw = |gap: Gap| {
-        let (from, end) = gap.chunks;
-        let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
-        (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
-    };
-    account.gaps_from(first).into_iter().map(raw).collect()
+    account.gaps_from(first).into_iter().map(raw_gap).collect()
+}
+
+pub(crate) fn raw_gap(gap: Gap) -> RawGap {
+    let (from, end) = gap.chunks;
+    let (lack, instead, text) = (gap.lack.name(), gap.instead.name(), gap.to_string());
+    (gap.datastream, from, end, lack, gap.from, gap.to, gap.bytes, instead, text)
 }
 
 /// The chunks of a datastream, in order.

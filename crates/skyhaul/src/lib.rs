@@ -23,6 +23,7 @@ pub mod receive;
 pub mod recorder;
 pub mod recording;
 pub mod report;
+pub mod samples;
 pub mod send;
 pub mod spead;
 pub mod time;

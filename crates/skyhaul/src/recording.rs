@@ -47,6 +47,7 @@ mod options;
 mod piece;
 mod plan;
 mod presence;
+mod proof;
 mod prove;
 mod read;
 mod record;
@@ -75,6 +76,7 @@ pub use names::{Label, LabelError};
 pub use open::{OpenError, Recording};
 pub use options::{Existing, SyncPolicy, WriterError, WriterOptions};
 pub use piece::{Missing, Piece, ReadOptions, Times};
+pub use proof::{Prover, unverified_chunks};
 pub use read::{Next, Reader};
 pub use record::{
     ChunkMeta, ChunkRecord, Datastream, DatastreamInfo, LostChunk, MemoryFile, Record, Session,

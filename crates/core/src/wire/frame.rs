@@ -1,6 +1,9 @@
 //! Frames: their times, their ends, their validity, and fill for lost ones.
 
-use crate::placement::{Placement, Reject};
+use crate::{
+    placement::{Placement, Reject},
+    samples::Coded,
+};
 use std::fmt;
 
 /// The kind of a family's objects.
@@ -54,6 +57,10 @@ pub trait Frames: Sync {
     fn framing(&self, bytes: &[u8]) -> Framing;
     /// Check a frame, and read its time.
     fn see(&self, frame: &[u8], expected: &Expected) -> FrameSeen;
+    /// How the payload of a frame is written; `None` if it holds no samples that [`crate::samples`] decodes.
+    fn coded(&self, _frame: &[u8]) -> Option<Coded> {
+        None
+    }
 }
 
 /// Consecutive packets of variable length in files and TCP streams; each states its length.

@@ -15,7 +15,8 @@ __all__ = [
     "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Gaps", "Heap",
     "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
-    "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "pack_bits", "read_descriptor", "unpack_bits", "write_descriptor",
+    "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "most_array_bytes", "pack_bits", "read_descriptor",
+    "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
 VERSION: str
@@ -172,6 +173,33 @@ class Gaps:
         self, first: int = 0
     ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:
         """The gaps that were met so far, from number `first` on."""
+
+def most_array_bytes() -> int:
+    """Bytes of the largest array that `Samples.read` makes; larger ones must be given."""
+
+@final
+class Samples:
+    """The samples of a datastream."""
+
+    @staticmethod
+    def of_recording(recording: Recording, stream: int, options: dict[str, Any]) -> Samples:
+        """The samples of a recording's datastream."""
+    @staticmethod
+    def of_files(paths: list[str | os.PathLike[str]], options: dict[str, Any]) -> Samples:
+        """The samples of plain files."""
+    def about(self) -> dict[str, Any]:
+        """What is known of them."""
+    def piece_rows(self) -> list[int]:
+        """Rows with which the chunks begin."""
+    def gaps(
+        self, first: int = 0
+    ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:
+        """What is missing, as far as it is known by now."""
+    def read(self, row: int, rows: int, kind: str, out: _Buffer | None = None) -> tuple[Bytes | None, bytes]:
+        """Decode rows to numbers of this NumPy type, into `out` or new memory: the memory, and for each frame and thread of
+        the range a byte, 1 if its samples are there."""
+    def validity(self, frame: int, frames: int) -> bytes:
+        """For each frame from `frame` on, for each thread, a byte: 1 if its samples are there."""
 
 @final
 class ReceiveConfig:

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::{
     placement::Reject,
+    samples::Coded,
     wire::{
         family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
@@ -110,6 +111,16 @@ impl Frames for Mark5bFamily {
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
         FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
+    }
+
+    fn coded(&self, frame: &[u8]) -> Option<Coded> {
+        // Which bitstreams there are is in the schedule, not in the header.
+        has_header(frame).then_some(Coded {
+            coding: None,
+            channels: None,
+            complex: false,
+            header: Mark5b::LEN,
+        })
     }
 }
 

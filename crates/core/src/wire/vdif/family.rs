@@ -8,6 +8,7 @@ use super::{
 use crate::{
     pattern,
     placement::Reject,
+    samples::{Coded, Coding},
     wire::{
         family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat},
         frame::{Expected, FrameSeen, Frames, Framing},
@@ -113,6 +114,16 @@ impl Frames for VdifFamily {
             }
         }
         FrameSeen { illegal: None, filled, time }
+    }
+
+    fn coded(&self, frame: &[u8]) -> Option<Coded> {
+        let Header { vdif, extended } = Header::read(frame).ok()?;
+        // A frame of Mark 5B in another header.
+        let is_mark5b = extended.edv() == Some(0xAB);
+        let coding = if is_mark5b { Coding::Mark5b(vdif.bits()) } else { Coding::Offset(vdif.bits()) };
+        let channels = u32::try_from(vdif.channels()).ok()?;
+        let complex = vdif.complex == 1;
+        Some(Coded { coding: Some(coding), channels: Some(channels), complex, header: vdif.header_bytes() })
     }
 }
 

@@ -1,0 +1,57 @@
+//! How fast samples are decoded: each coding, into a hot 256 KiB and into 1 GiB of used memory; and corner turns of hot columns.
+//!
+//! ```text
+//! cargo run --release -p skyhaul-io --example decode
+//! ```
+
+use skyhaul_core::samples::{Coding, Decoder};
+use skyhaul_io::samples::{Target, decode, encode, turn};
+use std::time::Instant;
+
+/// Samples of the hot output.
+const HOT: usize = 64 << 10;
+/// Samples of the cold one.
+const COLD: usize = 256 << 20;
+const ROUNDS: usize = 5;
+
+/// The median of some rounds, in 10^9 samples per second.
+fn rate(samples: usize, mut round: impl FnMut()) -> f64 {
+    let mut rates: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let began = Instant::now();
+            round();
+            samples as f64 / began.elapsed().as_secs_f64() / 1e9
+        })
+        .collect();
+    rates.sort_by(f64::total_cmp);
+    rates[ROUNDS / 2]
+}
+
+fn main() {
+    let mut out = vec![1f32; COLD];
+    println!("{:28} {:>10} {:>10} {:>10}  Gsamples/s", "", "hot", "cold", "encode");
+    for coding in [1, 2, 4, 8, 16, 32].map(Coding::Offset).into_iter().chain([1, 2].map(Coding::Mark5b)) {
+        let Some(decoder) = Decoder::<f32>::new(coding) else { continue };
+        let octets: Vec<u8> =
+            (0..coding.octets_of(COLD)).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let cold = rate(COLD, || decode(&decoder, &octets, &mut out, Target::Cold));
+        let part = coding.octets_of(HOT);
+        let hot = rate(COLD, || {
+            octets
+                .chunks_exact(part)
+                .for_each(|octets| decode(&decoder, octets, &mut out[..HOT], Target::Warm));
+        });
+        let mut back = vec![0; part];
+        let encoded = rate(COLD / 8, || {
+            (0..COLD / 8 / HOT).for_each(|_| encode(coding, &out[..HOT], &mut back));
+        });
+        println!("{:28} {hot:10.2} {cold:10.2} {encoded:10.2}", coding.to_string());
+    }
+    let columns = vec![1f32; 4096];
+    for (threads, each) in [(2, 1), (4, 1), (8, 1), (16, 1), (64, 1), (2, 2), (8, 2), (2, 16), (8, 16)] {
+        let turned = rate(COLD, || {
+            (0..COLD / 4096).for_each(|_| turn(&columns, threads, each, &mut out[..4096]));
+        });
+        println!("{:28} {turned:10.2}", format!("turn of {threads} threads × {each}"));
+    }
+}

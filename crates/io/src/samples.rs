@@ -1,0 +1,191 @@
+//! Decoding and encoding of samples, and their corner turn, with the best instructions of this CPU.
+//!
+//! The results are exactly those of [`skyhaul_core::samples`], which says what they mean. Codes of up to four bits are
+//! numbers of one register: each lane shifts its code to the right place, and a permutation looks its level up.
+//!
+//! ```text
+//!   word      ··11 01 00 10      one load for 16 samples of two bits
+//!   shifted   lane n: word >> 2n
+//!   permuted  lane n: sixteen levels[lowest four bits], a line of 64 octets
+//! ```
+//!
+//! [`turn`] makes rows of all threads from the columns of single ones:
+//!
+//! ```text
+//!   thread 0  a0 a1 a2 a3          row 0  a0 b0
+//!   thread 1  b0 b1 b2 b3    ─▶    row 1  a1 b1
+//!                                  row 2  a2 b2 …
+//! ```
+//!
+//! Limits: on other CPUs than x86-64 with AVX2, a table gives the samples of an octet; on AArch64 these are 16-octet
+//! copies.
+
+use skyhaul_core::samples::{Coding, Decoder, Number};
+
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+/// Where decoded samples go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Memory that is in the cache, or read again soon.
+    Warm,
+    /// An array larger than the cache: lines are written past it.
+    Cold,
+}
+
+impl Target {
+    /// The better one for an array of this many octets.
+    #[must_use]
+    pub fn of(octets: usize) -> Self {
+        // Other programs share the cache.
+        if octets > crate::copy::cache_bytes() / 4 { Target::Cold } else { Target::Warm }
+    }
+}
+
+/// Numbers that are decoded with vector instructions where there are such.
+pub trait Vectored: Number {
+    /// Decode what vector instructions can of `octets`, and return how many that was: whole octets.
+    #[doc(hidden)]
+    fn vectors(_: &Decoder<Self>, _octets: &[u8], _samples: &mut [Self], _: Target) -> usize {
+        0
+    }
+}
+
+impl Vectored for i8 {}
+impl Vectored for i16 {}
+impl Vectored for i32 {}
+impl Vectored for f32 {
+    #[inline]
+    fn vectors(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32], target: Target) -> usize {
+        #[cfg(target_arch = "x86_64")]
+        return x86::decode(decoder, octets, samples, target);
+        #[cfg(not(target_arch = "x86_64"))]
+        return 0;
+    }
+}
+
+/// Decode all elementary samples of `octets`.
+///
+/// # Panics
+/// If `samples` does not have room for exactly these.
+#[inline]
+pub fn decode<T: Vectored>(decoder: &Decoder<T>, octets: &[u8], samples: &mut [T], target: Target) {
+    let expected = decoder.coding().samples_in(octets.len());
+    assert_eq!(samples.len(), expected, "{} octets have {expected} samples", octets.len());
+    let done = T::vectors(decoder, octets, samples, target);
+    decoder.decode(&octets[done..], &mut samples[decoder.coding().samples_in(done)..]);
+}
+
+/// Write elementary samples as octets, as [`Coding::encode`].
+///
+/// # Panics
+/// As [`Coding::encode`].
+pub fn encode(coding: Coding, samples: &[f32], octets: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
+    if x86::encode(coding, samples, octets) {
+        return;
+    }
+    coding.encode(samples, octets);
+}
+
+/// Make rows from columns: `columns` holds, for each of `threads` threads, `rows` times `each` samples; `out` gets rows of
+/// `threads` times `each` samples.
+///
+/// # Panics
+/// If the lengths do not fit, or one of them is 0.
+pub fn turn<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) {
+    assert!(threads > 0 && each > 0 && !out.is_empty(), "nothing to turn");
+    assert_eq!(columns.len(), out.len(), "rows and columns hold the same samples");
+    assert_eq!(out.len() % (threads * each), 0, "rows are whole");
+    #[cfg(target_arch = "x86_64")]
+    if x86::turn(columns, threads, each, out) {
+        return;
+    }
+    rows(columns, threads, each, out);
+}
+
+/// Copy samples to their place, past the cache.
+///
+/// # Panics
+/// If the lengths differ.
+pub fn place<T: Vectored>(out: &mut [T], samples: &[T]) {
+    assert_eq!(out.len(), samples.len(), "samples and their place");
+    // SAFETY: numbers are initialised octets, which any octets may replace.
+    let (_, to, _) = unsafe { out.align_to_mut::<u8>() };
+    // SAFETY: as above.
+    let (_, from, _) = unsafe { samples.align_to::<u8>() };
+    crate::copy::place(to, from);
+}
+
+/// The turn for any CPU, and compiled for newer ones.
+#[inline(always)]
+fn rows<T: Copy>(columns: &[T], threads: usize, each: usize, out: &mut [T]) {
+    match (threads, each) {
+        (1, _) => out.copy_from_slice(columns),
+        (2, 1) => rows_of::<T, 2, 1>(columns, out),
+        (4, 1) => rows_of::<T, 4, 1>(columns, out),
+        (8, 1) => rows_of::<T, 8, 1>(columns, out),
+        (2, 2) => rows_of::<T, 2, 2>(columns, out),
+        (4, 2) => rows_of::<T, 4, 2>(columns, out),
+        (8, 2) => rows_of::<T, 8, 2>(columns, out),
+        (_, 1) => by_blocks::<T, 1>(columns, threads, out),
+        (_, 2) => by_blocks::<T, 2>(columns, threads, out),
+        _ => {
+            let column = columns.len() / threads;
+            for (n, row) in out.chunks_exact_mut(threads * each).enumerate() {
+                for (thread, to) in row.chunks_exact_mut(each).enumerate() {
+                    to.copy_from_slice(&columns[thread * column + n * each..][..each]);
+                }
+            }
+        }
+    }
+}
+
+/// Many threads of few samples, eight at a time, so that lines are written in one go.
+#[inline(always)]
+fn by_blocks<T: Copy, const EACH: usize>(columns: &[T], threads: usize, out: &mut [T]) {
+    let column = columns.len() / threads;
+    for first in (0..threads).step_by(8) {
+        if threads - first >= 8 {
+            block::<T, 8, EACH>(&columns[first * column..], column, threads, first, out);
+        } else {
+            (first..threads).for_each(|thread| {
+                block::<T, 1, EACH>(&columns[thread * column..], column, threads, thread, out);
+            });
+        }
+    }
+}
+
+/// Some columns of every row.
+#[inline(always)]
+fn block<T: Copy, const THREADS: usize, const EACH: usize>(
+    columns: &[T],
+    column: usize,
+    threads: usize,
+    first: usize,
+    out: &mut [T],
+) {
+    let columns: [&[[T; EACH]]; THREADS] =
+        std::array::from_fn(|thread| columns[thread * column..][..column].as_chunks().0);
+    for (n, row) in out.chunks_exact_mut(threads * EACH).enumerate() {
+        let to = &mut row.as_chunks_mut::<EACH>().0[first..first + THREADS];
+        for (to, column) in to.iter_mut().zip(columns) {
+            *to = column[n];
+        }
+    }
+}
+
+#[inline(always)]
+fn rows_of<T: Copy, const THREADS: usize, const EACH: usize>(columns: &[T], out: &mut [T]) {
+    let column = columns.len() / THREADS;
+    let columns: [&[T]; THREADS] = std::array::from_fn(|thread| &columns[thread * column..][..column]);
+    for (n, row) in out.chunks_exact_mut(THREADS * EACH).enumerate() {
+        for (thread, to) in row.chunks_exact_mut(EACH).enumerate() {
+            to.copy_from_slice(&columns[thread][n * EACH..][..EACH]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

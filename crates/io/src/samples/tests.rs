@@ -1,0 +1,66 @@
+use super::*;
+use proptest::prelude::*;
+
+const ALL: [Coding; 8] = [
+    Coding::Offset(1),
+    Coding::Offset(2),
+    Coding::Offset(4),
+    Coding::Offset(8),
+    Coding::Offset(16),
+    Coding::Offset(32),
+    Coding::Mark5b(1),
+    Coding::Mark5b(2),
+];
+
+proptest! {
+    /// At any place and length, vectors give what the core gives, bit by bit, and touch nothing else.
+    #[test]
+    fn vectors_decode_as_the_core(
+        octets in prop::collection::vec(any::<u8>(), 0..400),
+        from in 0usize..40,
+        to in 0usize..20,
+        cold in any::<bool>(),
+    ) {
+        let target = if cold { Target::Cold } else { Target::Warm };
+        for coding in ALL {
+            let width = (coding.bits() as usize / 8).max(1);
+            let begin = from.min(octets.len());
+            let octets = &octets[begin..];
+            let octets = &octets[..octets.len() / width * width];
+            let decoder = Decoder::<f32>::new(coding).unwrap();
+            let count = coding.samples_in(octets.len());
+            let mut expected = vec![-9.0; count];
+            decoder.decode(octets, &mut expected);
+            let mut samples = vec![-9.0; to + count + 20];
+            decode(&decoder, octets, &mut samples[to..to + count], target);
+            let bits = |samples: &[f32]| samples.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&samples[to..to + count]), bits(&expected), "{}", coding);
+            prop_assert!(samples[..to].iter().chain(&samples[to + count..]).all(|&x| x == -9.0));
+            if coding.bits() <= 16 {
+                let mut back = vec![0; octets.len()];
+                encode(coding, &expected, &mut back);
+                prop_assert_eq!(&back, octets, "{}", coding);
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_is_a_transposition(threads in 1usize..20, each in 1usize..6, many in 1usize..50) {
+        let columns: Vec<u32> = (0..(threads * each * many) as u32).collect();
+        let mut out = vec![u32::MAX; columns.len()];
+        turn(&columns, threads, each, &mut out);
+        for thread in 0..threads {
+            for row in 0..many {
+                let column = &columns[(thread * many + row) * each..][..each];
+                prop_assert_eq!(&out[(row * threads + thread) * each..][..each], column);
+            }
+        }
+    }
+}
+
+#[test]
+fn integers_are_decoded_too() {
+    let mut out = [0i8; 4];
+    decode(&Decoder::new(Coding::Offset(2)).unwrap(), &[0b11_10_01_00], &mut out, Target::Warm);
+    assert_eq!(out, [-2, -1, 0, 1]);
+}

@@ -1,0 +1,130 @@
+"""The chunks and heaps of a recording, in order, each verified before it is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .. import _native
+from ..spead import recv
+
+# Unix second and frame number.
+Time: TypeAlias = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A part of a stream that is missing, damaged or unproven."""
+
+    stream: str
+    """The stream's name on disk."""
+    first: int
+    """Its first chunk."""
+    end: int
+    """One past its last chunk; equal to `first` if no chunk of it is known."""
+    lack: str
+    """Why: missing, lost, unfinished, damaged, unproven, headers_only, open_end or ambiguous."""
+    start_time: Time | None
+    """Unix second and frame number of its first frame, or of the last one before it."""
+    end_time: Time | None
+    """Unix second and frame number of its last frame, or of the first one after it."""
+    length: int | None
+    """Its length in bytes, if known."""
+    instead: str
+    """What is returned in its place: left_out, filled or as_it_is."""
+    text: str
+    """A description of all this."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A problem found from names, lengths and indexes, without reading data."""
+
+    verdict: str
+    """Severity: whole or holes (harmless), unproven, damaged."""
+    path: str | None
+    """The file it is about."""
+    text: str
+    """Description."""
+
+
+class Damaged(_native.Damaged):
+    """A chunk of a recording is missing, damaged or unproven."""
+
+    gap: Gap
+    """Which one, and why."""
+
+    def __init__(self, text: str, gap: Gap) -> None:
+        super().__init__(text)
+        self.gap = gap
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive whole frames of a stream."""
+
+    number: int
+    """Its number; for fill, the first number of the gap."""
+    filled: bool
+    """Whether it fills a gap: frames marked invalid, in pieces of at most 4 MiB."""
+    data: bytes
+    """The frames, with their headers."""
+    start_time: Time | None
+    """Unix second and frame number of its first frame."""
+    end_time: Time | None
+    """Unix second and frame number of its last frame."""
+
+
+class Chunks(Iterator[Chunk]):
+    """The chunks of a stream, in order."""
+
+    def __init__(self, reader: _native.ChunkReader) -> None:
+        self._reader = reader
+        self._gaps: list[Gap] = []
+
+    def __next__(self) -> Chunk:
+        try:
+            found = self._reader.next()
+        except _native.Damaged as error:
+            raise Damaged(str(error), self.gaps[-1]) from None
+        if found is None:
+            raise StopIteration
+        return Chunk(*found)
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps so far; after the end, all of them."""
+        self._gaps += [Gap(*raw) for raw in self._reader.gaps(len(self._gaps))]
+        return list(self._gaps)
+
+
+class Heaps(Iterator[recv.Heap]):
+    """The heaps of a stream, in order of arrival. Incomplete ones have `complete` false."""
+
+    def __init__(self, recording: _native.Recording, at: int, missing: str, verify: bool, follow: bool) -> None:
+        # The packets of a heap are contiguous in a recording: the next heap ends it.
+        self._stream = recv.Stream(
+            window=1, heap_timeout=None, remember=0, stop="never", incomplete=True, name="recording"
+        )
+        self._raises = missing == "raise"
+        self._gaps: list[Gap] = []
+        self._met = self._stream.add_recording(recording, at, missing, verify, follow)
+
+    def __next__(self) -> recv.Heap:
+        try:
+            return self._stream.get()
+        except recv.Stopped:
+            if self._raises and self.gaps:
+                gap = self.gaps[-1]
+                raise Damaged(str(gap), gap) from None
+            raise StopIteration from None
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """The gaps so far, which may be ahead of the heaps; after the end, all of them."""
+        self._gaps += [Gap(*raw) for raw in self._met.since(len(self._gaps))]
+        return list(self._gaps)

@@ -1,0 +1,237 @@
+"""The samples of a stream as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _native
+from . import _time
+from ._chunks import Damaged, Gap
+
+Missing = Literal["nan", "mask", "raise"]
+_Numbers = npt.NDArray[Any]
+
+
+class Options(TypedDict, total=False):
+    """How to read the samples of a stream; all are optional."""
+
+    sample_rate: int | None
+    """Complete samples per second, if the headers do not state it."""
+    threads: list[int] | None
+    """Threads, in the order of their columns; otherwise all, ascending."""
+    bits: int | None
+    """Mark 5B: bits of a sample, 1 or 2 (default)."""
+    channels: int | None
+    """Mark 5B: channels; the bitstreams are theirs, in order."""
+    mask: int | None
+    """Mark 5B: the recorded bitstreams, as the mask of the formatter."""
+    tracks: list[int] | None
+    """Mark 5B: the bitstreams to decode, numbered as in the mask; with 2 bits sign and magnitude of each channel."""
+    ref_time: _time.Start | None
+    """Mark 5B: a time within 500 days of the data; otherwise that of the recording, or now."""
+    verify: bool
+    """Verify each chunk before its first sample is used."""
+    workers: int
+    """Threads of the processor to decode with; 0: as many as it has."""
+
+
+def native_options(options: Options) -> dict[str, Any]:
+    """The same, as the compiled part takes it."""
+    near = options.get("ref_time")
+    since = None if near is None else _time.absolute(near)
+    if near is not None and since is None:
+        raise ValueError(f"ref_time={near!r} is no absolute time")
+    given: dict[str, Any] = {name: options.get(name) for name in ("sample_rate", "threads", "bits", "channels", "mask", "tracks")}
+    given["near"] = None if since is None else int(since)
+    given["verify"], given["workers"] = options.get("verify", True), options.get("workers", 0)
+    if given["sample_rate"] is not None:
+        given["sample_rate"] = _whole_rate(given["sample_rate"])
+    return given
+
+
+def _whole_rate(rate: Any) -> int:
+    # Also a Quantity of astropy.
+    value = rate.to_value("Hz") if hasattr(rate, "to_value") else rate
+    if value != int(value):
+        raise ValueError(f"sample_rate={rate!r}: a whole number of samples per second is needed")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of the samples of a stream."""
+
+    format: str
+    """Its format."""
+    describe: str
+    """Its format, in a line."""
+    station: str | None
+    """Its station, if the headers state it."""
+    threads: tuple[int, ...]
+    """Threads, in the order of their columns."""
+    channels: int
+    """Channels of a thread."""
+    complex: bool
+    """Whether samples have a real and an imaginary part."""
+    bits: int
+    """Bits of an elementary sample."""
+    sample_rate: int
+    """Complete samples per second."""
+    frames_per_second: int
+    """Frames of a thread per second."""
+    frame_samples: int
+    """Complete samples of a frame."""
+    samples: int
+    """Complete samples from the first frame to the last, missing ones included."""
+    start: np.datetime64 = field(compare=False)
+    """Time of the first sample, to a nanosecond."""
+    bytes: int
+    """Bytes of all files."""
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first sample to the end of the last."""
+        return self.samples / self.sample_rate
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of all its samples: time, thread, channel."""
+        return self.samples, len(self.threads), self.channels
+
+
+class Samples:
+    """The samples of a stream: any range as an array of (time, thread, channel)."""
+
+    def __init__(self, native: _native.Samples) -> None:
+        self._native = native
+        raw = native.about()
+        second, frame = raw["start"]
+        self._start = second + Fraction(frame, raw["frames_per_second"])
+        self.about = About(
+            format=raw["format"],
+            describe=raw["describe"],
+            station=raw["station"],
+            threads=tuple(raw["threads"]),
+            channels=raw["channels"],
+            complex=raw["complex"],
+            bits=raw["bits"],
+            sample_rate=raw["sample_rate"],
+            frames_per_second=raw["frames_per_second"],
+            frame_samples=raw["frame_rows"],
+            samples=raw["rows"],
+            start=np.datetime64(round(self._start * 10**9), "ns"),
+            bytes=raw["bytes"],
+        )
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Chunks that are missing or damaged, as far as that is known by now."""
+        return [Gap(*raw) for raw in self._native.gaps()]
+
+    def piece_starts(self) -> list[int]:
+        """The samples with which the chunks begin."""
+        return self._native.piece_rows()
+
+    def range(
+        self, start: _time.Start | None, duration: _time.Duration | None, count: int | None
+    ) -> tuple[int, int]:
+        """First sample and number of samples of a range of time."""
+        rate = self.about.sample_rate
+        if start is None:
+            first = 0
+        else:
+            since = _time.absolute(start)
+            relative = since - self._start if since is not None else _time.seconds(start)  # type: ignore[arg-type]
+            first = round(relative * rate)
+        if count is not None and duration is not None:
+            raise ValueError("give duration or count, not both")
+        if duration is not None:
+            count = round(_time.seconds(duration) * rate)
+        elif count is None:
+            count = self.about.samples - first
+        if first < 0 or count < 0 or first + count > self.about.samples:
+            end = self._start + Fraction(self.about.samples, rate)
+            wanted = f"{_time.shown(self._start + Fraction(first, rate))} and {count} samples on"
+            raise ValueError(f"{wanted}: the data are from {_time.shown(self._start)} to {_time.shown(end)}")
+        return first, count
+
+    def times(self, first: int, count: int) -> npt.NDArray[np.datetime64]:
+        """Times of samples, to the nanosecond before."""
+        rate = self.about.sample_rate
+        whole, rest = divmod(self._start * 10**9 * rate + first * 10**9, rate)
+        offsets = (np.arange(count, dtype=np.int64) * 10**9 + int(rest)) // rate if count < 9 * 10**9 else None
+        if offsets is None:
+            raise ValueError("too many samples for one array of times")
+        return np.datetime64(int(whole), "ns") + offsets.astype("timedelta64[ns]")
+
+    def read(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        raw: bool = False,
+        missing: Missing = "nan",
+        out: _Numbers | None = None,
+    ) -> _Numbers:
+        """See `Stream.samples`."""
+        first, count = self.range(start, duration, count)
+        return self.read_range(first, count, raw=raw, missing=missing, out=out)
+
+    def read_range(
+        self,
+        first: int,
+        count: int,
+        *,
+        raw: bool = False,
+        missing: Missing = "nan",
+        out: _Numbers | None = None,
+    ) -> _Numbers:
+        """The same, by number of the first sample."""
+        about, parts = self.about, 2 if self.about.complex else 1
+        if missing not in ("nan", "mask", "raise"):
+            raise ValueError(f'missing={missing!r}; hint: "nan", "mask" or "raise"')
+        kind = ("i1" if about.bits <= 8 else "i2" if about.bits == 16 else "i4") if raw else "f4"
+        shape: tuple[int, ...] = (count, len(about.threads), about.channels)
+        shape += (2,) if raw and about.complex else ()
+        dtype = np.dtype(np.complex64) if about.complex and not raw else np.dtype(kind)
+        if out is None and count * len(about.threads) * about.channels * parts * np.dtype(kind).itemsize > _native.most_array_bytes():
+            out = np.empty(shape, dtype)
+        if out is not None and (out.shape != shape or out.dtype != dtype):
+            raise ValueError(f"out is {out.dtype} {out.shape}; these samples are {dtype} {shape}")
+        memory, valid = self._native.read(first, count, kind, out)
+        array: _Numbers = out if out is not None else np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[arg-type]
+        frames = np.frombuffer(valid, np.bool_).reshape(-1, len(about.threads))
+        if missing == "raise" and not frames.all():
+            self._raise(first, frames)
+        if missing == "mask":
+            here = np.repeat(frames, about.frame_samples, axis=0)
+            skip = first % about.frame_samples
+            mask = ~here[skip : skip + count]
+            full = np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - 2)), array.shape)
+            return np.ma.MaskedArray(array, full)
+        return array
+
+    def _raise(self, first: int, frames: npt.NDArray[np.bool_]) -> None:
+        at, thread = np.argwhere(~frames)[0]
+        about = self.about
+        frame = first // about.frame_samples + int(at)
+        time = _time.shown(self._start + Fraction(frame, about.frames_per_second))
+        text = f"{np.count_nonzero(~frames)} of {frames.size} frames are missing or invalid, the first at {time}"
+        text += f", thread {about.threads[int(thread)]}"
+        known = self.gaps
+        gap = known[0] if known else Gap(about.format, 0, 0, "missing", None, None, None, "left_out", text)
+        raise Damaged(text, gap)
+
+    def validity(self, start: _time.Start | None = None, duration: _time.Duration | None = None) -> npt.NDArray[np.bool_]:
+        """For each frame of a range, for each thread: whether its samples are there."""
+        first, count = self.range(start, duration, None)
+        frame = first // self.about.frame_samples
+        end = -(-(first + count) // self.about.frame_samples)
+        raw = self._native.validity(frame, max(end - frame, 0))
+        return np.frombuffer(raw, np.bool_).reshape(-1, len(self.about.threads))

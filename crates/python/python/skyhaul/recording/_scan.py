@@ -1,0 +1,224 @@
+"""Scans: recordings on their disks, and plain files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from html import escape
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import _native
+from . import _time
+from ._chunks import Chunks, Finding, Gap, Heaps
+from ._samples import About, Missing, Options, Samples, native_options
+
+Path: TypeAlias = str | os.PathLike[str]
+Paths: TypeAlias = Path | Iterable[Path]
+
+
+class Stream:
+    """A datastream of a scan."""
+
+    def __init__(self, source: _native.Recording | Sequence[Path], at: int, options: Options) -> None:
+        self._source, self._at, self._options = source, at, options
+        self._samples: Samples | None = None
+        if isinstance(source, _native.Recording):
+            self.name, self.frame_bytes, self.frames_per_second, self.format = source.streams[at]
+        else:
+            self.name = os.path.basename(os.fspath(source[0]))
+            self.format = self.about.format
+            self.frame_bytes, self.frames_per_second = 0, self.about.frames_per_second
+
+    def __repr__(self) -> str:
+        return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes per frame>"
+
+    def _recording(self) -> _native.Recording:
+        if not isinstance(self._source, _native.Recording):
+            raise ValueError(f"{self.name} is a plain file without chunks; hint: use samples()")
+        return self._source
+
+    def _decoded(self) -> Samples:
+        if self._samples is None:
+            options = native_options(self._options)
+            if isinstance(self._source, _native.Recording):
+                native = _native.Samples.of_recording(self._source, self._at, options)
+            else:
+                native = _native.Samples.of_files(list(self._source), options)
+            self._samples = Samples(native)
+        return self._samples
+
+    @property
+    def about(self) -> About:
+        """What is known of its samples: format, threads, channels, rate, extent."""
+        return self._decoded().about
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """Chunks that are missing or damaged, as far as that is known by now: damage is found when samples are read."""
+        return self._decoded().gaps
+
+    def samples(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        raw: bool = False,
+        missing: Missing = "nan",
+        out: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]:
+        """Decode a range of time to an array of (time, thread, channel): float32, or complex64 if samples are complex.
+
+        `start` is a time (a string in UTC, `datetime`, `numpy.datetime64`) or seconds from the first sample on; without it,
+        the range begins with the first sample. `duration` is in seconds, `count` in samples; without both, the range ends
+        with the last sample. Levels are those of VLBI's standard quantisers: 2 bits are ±1 and ±3.316505.
+
+        Samples that are missing (lost, marked invalid, in a damaged chunk) are NaN; with `missing="mask"` the result is a
+        masked array, with `missing="raise"` they raise `Damaged`.
+
+        `raw` gives integers: codes less their offset, as int8, int16 or int32, with the lowest number of the type where
+        samples are missing; complex ones have a last axis of two. `out` is an array to decode into; without it, memory of
+        arrays that are gone is used again.
+        """
+        return self._decoded().read(start, duration, count=count, raw=raw, missing=missing, out=out)
+
+    def times(
+        self, start: _time.Start | None = None, duration: _time.Duration | None = None, *, count: int | None = None
+    ) -> npt.NDArray[np.datetime64]:
+        """The times of the same samples, to the nanosecond before."""
+        samples = self._decoded()
+        return samples.times(*samples.range(start, duration, count))
+
+    def validity(
+        self, start: _time.Start | None = None, duration: _time.Duration | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """For each frame of a range, for each thread: whether its samples are there. Only headers are looked at."""
+        return self._decoded().validity(start, duration)
+
+    def chunks(
+        self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
+    ) -> Chunks:
+        """Its chunks in order.
+
+        `missing`: what to do for a missing, damaged or unproven chunk. `verify=False` returns damaged and unproven
+        chunks as they are (they are still gaps). `follow` waits for data that are still being recorded.
+        """
+        return Chunks(self._recording().reader(self._at, missing, verify, follow))
+
+    def heaps(
+        self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
+    ) -> Heaps:
+        """Its heaps in order of arrival, if it was recorded from SPEAD; the arguments are those of `chunks`."""
+        if self.format != "spead":
+            hint = "hint: use chunks()"
+            raise ValueError(f"{self.name}: not a recording of SPEAD but of {self.format or 'an unknown format'}; {hint}")
+        return Heaps(self._recording(), self._at, missing, verify, follow)
+
+
+class Recording:
+    """A scan: a recording on its disks, or plain files."""
+
+    streams: list[Stream]
+    """Its datastreams, in order of their names."""
+
+    def __init__(self, source: _native.Recording | Sequence[Path], options: Options | None = None) -> None:
+        self._native = source if isinstance(source, _native.Recording) else None
+        self._paths = [] if isinstance(source, _native.Recording) else [os.fspath(path) for path in source]
+        count = len(source.streams) if isinstance(source, _native.Recording) else 1
+        self.streams = [Stream(source, at, options or {}) for at in range(count)]
+
+    def __repr__(self) -> str:
+        return f"<Recording {self.name!r}, {self.state}, {len(self.streams)} streams>"
+
+    @property
+    def name(self) -> str:
+        """Its label."""
+        return self._native.name if self._native else os.path.basename(self._paths[0])
+
+    @property
+    def state(self) -> str:
+        """State of its recorder: live, ended, interrupted or unindexed; "file" for plain files."""
+        return self._native.state if self._native else "file"
+
+    @property
+    def missing_disks(self) -> list[str]:
+        """Disks of the recording that were not given."""
+        return [str(path) for path in self._native.missing_disks] if self._native else []
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Problems found from names, lengths and indexes. No data are read; use `skyhaul check` for that."""
+        found = self._native.findings if self._native else []
+        return [Finding(verdict, None if path is None else str(path), text) for verdict, path, text in found]
+
+    def _only(self) -> Stream:
+        if len(self.streams) != 1:
+            names = ", ".join(stream.name for stream in self.streams)
+            raise ValueError(f"{self.name} has {len(self.streams)} streams ({names}); hint: scan.streams[0].samples()")
+        return self.streams[0]
+
+    @property
+    def about(self) -> About:
+        """What is known of the samples of its only stream."""
+        return self._only().about
+
+    def samples(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        raw: bool = False,
+        missing: Missing = "nan",
+        out: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]:
+        """Decode a range of time of its only stream: see `Stream.samples`."""
+        return self._only().samples(start, duration, count=count, raw=raw, missing=missing, out=out)
+
+    def validity(
+        self, start: _time.Start | None = None, duration: _time.Duration | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Which frames of its only stream are there: see `Stream.validity`."""
+        return self._only().validity(start, duration)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [("state", self.state)]
+        for stream in self.streams:
+            try:
+                about = stream.about
+            except (ValueError, OSError) as error:
+                rows.append((stream.name, f"{stream.format or 'unknown format'}; {str(error).splitlines()[0]}"))
+                continue
+            since = Fraction(int(about.start.astype(np.int64)), 10**9)
+            end = _time.shown(since + Fraction(about.samples, about.sample_rate))
+            rows.append((stream.name, about.describe))
+            rows.append(("", f"{_time.shown(since)} to {end}, {about.duration:.6g} s, {_bytes(about.bytes)}"))
+            kind = "complex" if about.complex else "real"
+            shape = f"{len(about.threads)} threads x {about.channels} channels"
+            rows.append(("", f"{about.sample_rate / 1e6:g} Msamples/s, {shape}, {about.bits} bits, {kind}"))
+            rows += [("missing", str(gap)) for gap in stream.gaps[:10]]
+            more = len(stream.gaps) - 10
+            rows += [("", f"and {more} more gaps")] if more > 0 else []
+        rows += [("missing disk", path) for path in self.missing_disks]
+        return rows
+
+    def __str__(self) -> str:
+        rows = self._rows()
+        width = max(len(name) for name, _ in rows)
+        return "\n".join([self.name] + [f"  {name:<{width}}  {text}".rstrip() for name, text in rows])
+
+    def _repr_html_(self) -> str:
+        body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._rows())
+        return f"<table><caption>{escape(self.name)}</caption>{body}</table>"
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.4g} {unit}"
+        count /= 1024
+    return f"{count:.4g} TiB"

@@ -1,0 +1,224 @@
+//! The samples of recordings and files, decoded into NumPy arrays.
+//!
+//! ```text
+//!   read(row, rows) ─▶ memory of earlier arrays that are gone, or new ─▶ decoded, without the GIL ─▶ Bytes ◀─ NumPy views it
+//!   read(…, out)    ─▶ the caller's array, lent meanwhile
+//! ```
+
+use crate::buffer::{Bytes, Payload, SharedMut};
+use crate::errors::Damaged;
+use crate::recording::{RawGap, Recording, raw_gap};
+use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
+use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored};
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// Elementary samples between two looks at signals.
+const SLICE: usize = 64 << 20;
+/// Memory kept for arrays to come, bytes. New memory would cost more than decoding into it.
+const KEPT: u64 = 1 << 30;
+static MEMORY: LazyLock<HeapMemory> = LazyLock::new(|| HeapMemory::new(KEPT.min(default_bytes())));
+
+/// The samples of a datastream.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct Samples(samples::Samples);
+
+fn raised(error: SamplesError) -> PyErr {
+    match &error {
+        SamplesError::File { error: system, .. } if system.kind() == std::io::ErrorKind::NotFound => {
+            PyFileNotFoundError::new_err(error.to_string())
+        }
+        SamplesError::File { .. } => Damaged::new_err(error.to_string()),
+        _ => PyValueError::new_err(error.to_string()),
+    }
+}
+
+/// Options from keywords.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Given {
+    sample_rate: Option<u64>,
+    threads: Option<Vec<u16>>,
+    bits: Option<u32>,
+    channels: Option<u32>,
+    mask: Option<u32>,
+    tracks: Option<Vec<u32>>,
+    near: Option<i64>,
+    verify: bool,
+    workers: usize,
+}
+
+impl Given {
+    fn options(self) -> PyResult<Options> {
+        let tracks = match (self.mask, self.tracks) {
+            (None, None) => None,
+            (mask, Some(tracks)) => Some((mask.unwrap_or(u32::MAX), tracks)),
+            (Some(mask), None) => Some((mask, (0..32).filter(|bit| mask >> bit & 1 == 1).collect())),
+        };
+        let tracks = tracks.map(|(mask, order)| Tracks::new(mask, &order)).transpose();
+        Ok(Options {
+            sample_rate: self.sample_rate,
+            threads: self.threads,
+            bits: self.bits,
+            channels: self.channels,
+            tracks: tracks.map_err(|error| PyValueError::new_err(error.to_string()))?,
+            near: self.near,
+            verify: self.verify,
+            workers: self.workers,
+        })
+    }
+}
+
+#[pymethods]
+impl Samples {
+    /// The samples of a recording's datastream.
+    #[staticmethod]
+    fn of_recording(py: Python<'_>, recording: &Recording, stream: usize, options: Given) -> PyResult<Self> {
+        let options = options.options()?;
+        if stream >= recording.0.datastreams.len() {
+            return Err(PyIndexError::new_err("no stream with this index"));
+        }
+        py.detach(|| samples::Samples::of_recording(&recording.0, stream, &options)).map(Self).map_err(raised)
+    }
+
+    /// The samples of plain files.
+    #[staticmethod]
+    fn of_files(py: Python<'_>, paths: Vec<PathBuf>, options: Given) -> PyResult<Self> {
+        let options = options.options()?;
+        py.detach(|| samples::Samples::of_files(paths, &options)).map(Self).map_err(raised)
+    }
+
+    /// What is known of them.
+    fn about<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (s, about) = (&self.0, PyDict::new(py));
+        about.set_item("threads", s.threads())?;
+        about.set_item("channels", s.channels())?;
+        about.set_item("complex", s.is_complex())?;
+        about.set_item("bits", s.coding().bits())?;
+        about.set_item("sample_rate", s.sample_rate())?;
+        about.set_item("frames_per_second", s.frames_per_second())?;
+        about.set_item("frame_rows", s.frame_rows())?;
+        about.set_item("rows", s.rows())?;
+        about.set_item("start", s.start())?;
+        about.set_item("bytes", s.bytes())?;
+        about.set_item("format", s.format().family.name())?;
+        about.set_item("describe", s.format().describe())?;
+        about.set_item("station", s.format().station.as_deref())?;
+        Ok(about)
+    }
+
+    /// Rows with which the chunks begin.
+    fn piece_rows(&self, py: Python<'_>) -> Vec<u64> {
+        py.detach(|| self.0.piece_rows())
+    }
+
+    /// What is missing, as far as it is known by now.
+    #[pyo3(signature = (first = 0))]
+    fn gaps(&self, first: usize) -> Vec<RawGap> {
+        self.0.gaps().into_iter().skip(first).map(raw_gap).collect()
+    }
+
+    /// Decode rows to numbers of this NumPy type, into `out` or new memory: the memory, and for each frame and thread of the
+    /// range a byte, 1 if its samples are there.
+    #[pyo3(signature = (row, rows, kind, out = None))]
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        row: u64,
+        rows: usize,
+        kind: &str,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Option<Bytes>, Bound<'py, PyBytes>)> {
+        match kind {
+            "f4" => self.read_as::<f32>(py, row, rows, out),
+            "i1" => self.read_as::<i8>(py, row, rows, out),
+            "i2" => self.read_as::<i16>(py, row, rows, out),
+            "i4" => self.read_as::<i32>(py, row, rows, out),
+            other => Err(PyValueError::new_err(format!("no samples of type {other:?}"))),
+        }
+    }
+
+    /// For each frame from `frame` on, for each thread, a byte: 1 if its samples are there.
+    fn validity<'py>(&self, py: Python<'py>, frame: u64, frames: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let end = frame.checked_add(frames).ok_or_else(|| PyValueError::new_err("no such frames"))?;
+        let (mut all, mut from) = (Vec::new(), frame);
+        while from < end {
+            let to = end.min(from + 4096);
+            let read = py.detach(|| self.0.validity(from..to));
+            all.extend(read.valid.into_iter().map(u8::from));
+            py.check_signals()?;
+            from = to;
+        }
+        Ok(PyBytes::new(py, &all))
+    }
+}
+
+impl Samples {
+    fn read_as<'py, T: Vectored>(
+        &self,
+        py: Python<'py>,
+        row: u64,
+        rows: usize,
+        out: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<(Option<Bytes>, Bound<'py, PyBytes>)> {
+        let bytes = rows.checked_mul(self.0.row()).and_then(|count| count.checked_mul(size_of::<T>()));
+        let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("{rows} samples are too many")))?;
+        if let Some(out) = out {
+            let mut shared = SharedMut::of(out)?;
+            shared.lend()?;
+            let valid = self.fill::<T>(py, row, shared.numbers(bytes)?)?;
+            return Ok((None, valid));
+        }
+        let Some(mut memory) = MEMORY.take(bytes) else {
+            return Err(PyMemoryError::new_err(format!("no memory kept for {bytes} bytes")));
+        };
+        let valid = self.fill::<T>(py, row, crate::buffer::numbers(&mut memory))?;
+        let array = Py::new(py, Array(Payload::new(memory)))?;
+        Ok((Some(Bytes { heap: array.into_any(), payload: payload_of }), valid))
+    }
+
+    /// Decode in slices, between which Ctrl-C ends it.
+    fn fill<'py, T: Vectored>(
+        &self,
+        py: Python<'py>,
+        row: u64,
+        out: &mut [T],
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (width, frame) = (self.0.row(), self.0.frame_rows());
+        let (mut row, mut out, mut valid) = (row, out, Vec::new());
+        let mut last = None;
+        while !out.is_empty() {
+            // Slices end with a frame, so that none is decoded twice.
+            let most = ((SLICE / width) as u64).max(frame);
+            let rows = most.saturating_sub((row + most) % frame).max(1) as usize;
+            let length = (rows.saturating_mul(width)).min(out.len());
+            let Some(slice) = out.split_off_mut(..length) else { break };
+            let read = py.detach(|| self.0.read(row, slice)).map_err(raised)?;
+            // A frame of which the last slice had only a part is in both.
+            let skip = if last == Some(read.frames.start) { self.0.threads().len() } else { 0 };
+            valid.extend(read.valid.iter().skip(skip).map(|&valid| u8::from(valid)));
+            last = read.frames.end.checked_sub(1);
+            row += (length / width) as u64;
+            py.check_signals()?;
+        }
+        Ok(PyBytes::new(py, &valid))
+    }
+}
+
+/// Memory of decoded samples.
+#[pyclass(frozen, module = "skyhaul._native")]
+struct Array(Payload);
+
+fn payload_of<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a Payload> {
+    Ok(&array.cast::<Array>()?.get().0)
+}
+
+/// Bytes of the largest array that [`Samples::read`] makes; larger ones must be given.
+#[pyfunction]
+pub(crate) fn most_array_bytes() -> u64 {
+    // A quarter: others may be in use.
+    MEMORY.limit() / 4
+}

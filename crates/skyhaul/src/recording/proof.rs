@@ -1,0 +1,101 @@
+//! Verifies single chunks, in any order: for readers that begin anywhere.
+
+use super::entry::{ChunkEntry, State};
+use super::gap::{Gap, Lack};
+use super::open::Recording;
+use super::plan::{self, Step};
+use super::prove::checksum;
+use super::record::Datastream;
+use super::search::Search;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// The chunks of a datastream as its index has them, none of them verified, and what is known to be missing.
+#[must_use]
+pub fn unverified_chunks(recording: &Recording, datastream: usize) -> (Vec<ChunkEntry>, Vec<Gap>) {
+    let Some(stream) = recording.datastreams.get(datastream) else { return Default::default() };
+    let (mut chunks, mut gaps) = (Vec::new(), Vec::new());
+    for step in plan::steps(recording, stream, 0) {
+        match step {
+            Step::Chunk { entry, .. } => chunks.push(*entry),
+            Step::Gap(gap) => gaps.push(gap),
+            Step::Foreign(_) => {}
+        }
+    }
+    (chunks, gaps)
+}
+
+/// Verifies chunks of a datastream.
+#[derive(Debug)]
+pub struct Prover {
+    name: String,
+    about: Option<Datastream>,
+    unindexed: bool,
+    recording: Recording,
+    search: Mutex<Option<Search>>,
+}
+
+impl Prover {
+    /// For the chunks of this datastream.
+    #[must_use]
+    pub fn new(recording: &Recording, datastream: usize) -> Self {
+        let name = recording.datastreams.get(datastream).map(|stream| stream.name.clone());
+        Self {
+            name: name.unwrap_or_default(),
+            about: recording.about(datastream),
+            unindexed: recording.state == State::Unindexed,
+            recording: recording.clone(),
+            search: Mutex::default(),
+        }
+    }
+
+    /// The file that holds the bytes of this chunk's record, under its own name or another one. A chunk without a record
+    /// cannot be verified: its file is given, with a gap that says so, unless the whole recording has no index.
+    ///
+    /// # Errors
+    /// The gap: no file holds these bytes.
+    pub fn prove(&self, entry: &ChunkEntry) -> Result<(PathBuf, Option<Gap>), Gap> {
+        let chunks = entry.number..entry.number + 1;
+        let Some(record) = &entry.record else {
+            let why = "it has no index record: its frame headers are checked, its samples are not verified";
+            let gap = || Gap::new(&self.name, chunks, Lack::HeadersOnly, why);
+            return Ok((entry.path.clone(), (!self.unindexed).then(gap)));
+        };
+        let why = match &entry.bytes {
+            None => "its file is missing".to_owned(),
+            Some(bytes) if *bytes < record.bytes => {
+                format!("it has {bytes} bytes, but its index record says {}", record.bytes)
+            }
+            Some(_) => match checksum(&entry.path, record.bytes) {
+                Ok(crc) if crc == record.crc32c => return Ok((entry.path.clone(), None)),
+                Ok(crc) => {
+                    format!("its CRC-32C is {crc:08x}, but its index record says {:08x}", record.crc32c)
+                }
+                Err(error) => format!("it cannot be read: {error}"),
+            },
+        };
+        let own = entry.bytes.is_some().then_some(entry.path.as_path());
+        if let Some(path) = self.elsewhere(record, own) {
+            return Ok((path, None));
+        }
+        let gap = Gap::new(&self.name, chunks, Lack::Damaged, format!("damaged: {why}"));
+        Err(Gap { from: record.meta.first_time, to: record.meta.last_time, bytes: Some(record.bytes), ..gap })
+    }
+
+    /// Its bytes under another name.
+    fn elsewhere(&self, record: &super::ChunkRecord, own: Option<&Path>) -> Option<PathBuf> {
+        let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
+        let search = search.get_or_insert_with(|| Search::new(&self.recording));
+        search.find(record, self.about.as_ref(), own)
+    }
+}
+
+impl Gap {
+    /// A chunk, or a plain file, that cannot be read.
+    #[must_use]
+    pub fn unreadable(path: &Path, chunk: Option<u32>, error: &io::Error) -> Gap {
+        let chunks = chunk.map_or(0..0, |number| number..number.saturating_add(1));
+        Gap::new(&path.display().to_string(), chunks, Lack::Damaged, format!("it cannot be read: {error}"))
+    }
+}

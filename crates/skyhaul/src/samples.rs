@@ -1,0 +1,213 @@
+//! The samples of a datastream: any range of time as numbers, from recordings and from plain files.
+//!
+//! ```text
+//!   recording   chunk · chunk · gap · chunk ┐            by the headers            by instructions of the CPU
+//!   files       file · file                 ┴─▶ Pieces ──▶ frame (time, thread) ──▶ rows (time; thread, channel)
+//! ```
+//!
+//! Every frame is looked at before it is decoded: it is used if its header is one of this stream and says that its samples
+//! are valid. All others, and those that are not there, are missing: NaN, or the lowest integer. A chunk of a recording is
+//! verified by its checksum before its first sample is used.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # use skyhaul_core::wire::vdif::Vdif;
+//! # let directory = tempfile::tempdir()?;
+//! # let path = directory.path().join("scan.vdif");
+//! # let shape = Vdif::shape(8000, 8, 2, false, true).ok_or("shape")?;
+//! # let frame = |n| [&shape.at(1_767_225_600, n).unwrap().write()[..], &[0b11_10_01_00; 8000]].concat();
+//! # std::fs::write(&path, (0..4).flat_map(frame).collect::<Vec<u8>>())?;
+//! use skyhaul::samples::{Options, Samples};
+//! let options = Options { sample_rate: Some(32_000_000), ..Options::default() };
+//! let samples = Samples::of_files([&path], &options)?;
+//! let mut rows = vec![0f32; 100 * samples.row()];
+//! let read = samples.read(50, &mut rows)?;
+//! assert_eq!(rows[..4], [-3.316505, -1.0, 1.0, 3.316505]);
+//! assert!(read.is_whole());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Limits: frames in files may be out of order by at most 128 places. Where no index gives a checksum, a flipped bit in
+//! the samples cannot be noticed.
+
+mod decode;
+mod error;
+mod frames;
+mod open;
+mod pieces;
+mod read;
+mod timing;
+
+pub use error::SamplesError;
+pub use read::Read;
+pub use skyhaul_core::samples::{Coding, Number, Tracks};
+pub use skyhaul_io::samples::Vectored;
+
+use crate::recording::Gap;
+use frames::FrameReader;
+use pieces::Pieces;
+use skyhaul_core::wire::StreamFormat;
+
+/// What is known of samples, and how to read them.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Complete samples per second, if the headers do not state it; overrides them.
+    pub sample_rate: Option<u64>,
+    /// Threads, in the order of their columns; all that were seen, ascending, if not given.
+    pub threads: Option<Vec<u16>>,
+    /// Bits of an elementary sample of Mark 5B; 2 if not given.
+    pub bits: Option<u32>,
+    /// Channels of Mark 5B: the recorded bitstreams are these and no others.
+    pub channels: Option<u32>,
+    /// Bitstreams of Mark 5B, instead of `channels`.
+    pub tracks: Option<Tracks>,
+    /// A Unix time within 500 days of the data, to complete the dates of Mark 5B; that of the recording, or now, if not given.
+    pub near: Option<i64>,
+    /// Verify each chunk of a recording before its first sample is used.
+    pub verify: bool,
+    /// Threads of the CPU to decode with; 0 for as many as there are.
+    pub workers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            sample_rate: None,
+            threads: None,
+            bits: None,
+            channels: None,
+            tracks: None,
+            near: None,
+            verify: true,
+            workers: 0,
+        }
+    }
+}
+
+/// The samples of a datastream. A *row* has all elementary samples of one instant: for each thread, for each channel, for
+/// each component.
+#[derive(Debug)]
+pub struct Samples {
+    pieces: Pieces,
+    frames: FrameReader,
+    format: StreamFormat,
+    threads: Vec<u16>,
+    coding: Coding,
+    channels: u32,
+    complex: bool,
+    tracks: Option<Tracks>,
+    frames_per_second: u32,
+    /// Rows of a frame.
+    frame_rows: u64,
+    /// First frame, and one past the last, since 1970.
+    extent: (i64, i64),
+    verify: bool,
+    workers: usize,
+    scratch: read::Kept,
+}
+
+impl Samples {
+    /// Its format.
+    #[must_use]
+    pub fn format(&self) -> &StreamFormat {
+        &self.format
+    }
+
+    /// Threads, in the order of their columns.
+    #[must_use]
+    pub fn threads(&self) -> &[u16] {
+        &self.threads
+    }
+
+    /// Channels of a thread.
+    #[must_use]
+    pub fn channels(&self) -> u32 {
+        self.channels
+    }
+
+    /// Samples have a real and an imaginary part: two elementary samples.
+    #[must_use]
+    pub fn is_complex(&self) -> bool {
+        self.complex
+    }
+
+    /// How an elementary sample is written.
+    #[must_use]
+    pub fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Rows per second.
+    #[must_use]
+    pub fn sample_rate(&self) -> u64 {
+        u64::from(self.frames_per_second) * self.frame_rows
+    }
+
+    /// Frames of a thread per second.
+    #[must_use]
+    pub fn frames_per_second(&self) -> u32 {
+        self.frames_per_second
+    }
+
+    /// Rows of a frame.
+    #[must_use]
+    pub fn frame_rows(&self) -> u64 {
+        self.frame_rows
+    }
+
+    /// Elementary samples of a row.
+    #[must_use]
+    pub fn row(&self) -> usize {
+        self.threads.len() * self.each()
+    }
+
+    /// Elementary samples of a thread in a row.
+    pub(super) fn each(&self) -> usize {
+        self.channels as usize * (1 + usize::from(self.complex))
+    }
+
+    /// Number of the first frame: Unix second of its time, times the frames per second, plus its number in the second.
+    #[must_use]
+    pub fn first_frame(&self) -> i64 {
+        self.extent.0
+    }
+
+    /// Rows from the first frame to the last, missing ones included.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.extent.1.abs_diff(self.extent.0) * self.frame_rows
+    }
+
+    /// Unix second and frame in it of the first frame.
+    #[must_use]
+    pub fn start(&self) -> (i64, u32) {
+        let fps = i64::from(self.frames_per_second);
+        (self.extent.0.div_euclid(fps), self.extent.0.rem_euclid(fps) as u32)
+    }
+
+    /// The chunks that are missing, damaged or unproven, as far as the index shows it, and those found while reading.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.pieces.gaps()
+    }
+
+    /// Bytes of all files.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pieces.all().iter().map(|piece| piece.bytes).sum()
+    }
+
+    /// Where the rows of each piece of the recording begin, approximately: good places to divide it.
+    #[must_use]
+    pub fn piece_rows(&self) -> Vec<u64> {
+        let begin = |piece: usize| {
+            let frame = self.first_of(piece)?.max(self.extent.0);
+            Some(frame.abs_diff(self.extent.0) * self.frame_rows)
+        };
+        (0..self.pieces.all().len()).filter_map(begin).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What the header of a frame says: when, which thread, whether its samples are valid.
+
+use skyhaul_core::samples::Coded;
+use skyhaul_core::wire::{Expected, Frames, StreamFormat};
+
+/// Octets that hold the header of any frame, and what precedes it.
+pub(super) const HEAD: usize = 128;
+
+/// Reads the headers of one stream.
+pub(super) struct FrameReader {
+    format: StreamFormat,
+    frames: &'static dyn Frames,
+    expected: Expected,
+    /// How all its frames are written.
+    coded: Coded,
+    /// Octets of a unit before the frame.
+    at: usize,
+    pub(super) unit: usize,
+    fps: i64,
+    /// Rank of each thread that is wanted.
+    ranks: Vec<Option<u16>>,
+}
+
+impl std::fmt::Debug for FrameReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FrameReader").field("coded", &self.coded).field("unit", &self.unit).finish()
+    }
+}
+
+/// A frame that can be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Its number since 1970.
+    pub(super) number: i64,
+    /// Rank of its thread.
+    pub(super) rank: usize,
+    /// Whether its samples are valid.
+    pub(super) valid: bool,
+}
+
+impl FrameReader {
+    /// `None` if frames of this stream hold no header.
+    pub(super) fn new(format: &StreamFormat, coded: Coded, fps: u32, threads: &[u16]) -> Option<Self> {
+        let at = format.header_at()?;
+        let highest = threads.iter().copied().max().unwrap_or_default();
+        let mut ranks = vec![None; usize::from(highest) + 1];
+        for (rank, &thread) in (0..).zip(threads) {
+            ranks[usize::from(thread)] = Some(rank);
+        }
+        Some(Self {
+            frames: format.family.frames()?,
+            expected: Expected { frame_bytes: format.frame_bytes, near: format.near, pattern: false },
+            coded,
+            at,
+            unit: format.unit_bytes(),
+            fps: i64::from(fps),
+            ranks,
+            format: format.clone(),
+        })
+    }
+
+    /// The number of the frame whose unit begins with `head`, if that is a header.
+    pub(super) fn number(&self, head: &[u8]) -> Option<i64> {
+        if !self.format.own.has_header(&self.format, head.get(self.at..)?) {
+            return None;
+        }
+        let time = self.format.frame_time(head)?;
+        time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))
+    }
+
+    /// A whole unit; `None` if it is no frame of this stream, or of a thread that is not wanted.
+    pub(super) fn see(&self, unit: &[u8]) -> Option<Seen> {
+        let frame = unit.get(self.at..)?;
+        // Fill without a header has no place of its own.
+        if self.frames.coded(frame)? != self.coded {
+            return None;
+        }
+        let seen = self.frames.see(frame, &self.expected);
+        let time = self.format.frame_time(unit)?;
+        let within = i64::from(time.frame) < self.fps;
+        let rank = (*self.ranks.get(usize::from(time.thread))?)?;
+        if seen.illegal.is_some() || !within {
+            return None;
+        }
+        let number = time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))?;
+        Some(Seen { number, rank: usize::from(rank), valid: !seen.filled })
+    }
+
+    /// The payload of a unit.
+    pub(super) fn payload<'a>(&self, unit: &'a [u8]) -> &'a [u8] {
+        unit.get(self.at + self.coded.header..).unwrap_or_default()
+    }
+}

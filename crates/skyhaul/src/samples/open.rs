@@ -1,0 +1,265 @@
+//! Finds out what the samples of a recording or of files are.
+
+use super::frames::FrameReader;
+use super::pieces::{Piece, Pieces};
+use super::read::Kept;
+use super::timing::{last_number, measured_rate};
+use super::{Options, Samples, SamplesError};
+use crate::recording::{Prover, Recording, unverified_chunks};
+use skyhaul_core::samples::{Coded, Coding};
+use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
+use skyhaul_io::disk::open_regular;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+/// Octets from which the format is learned.
+const LEARN: usize = 4 << 20;
+/// Pieces that are looked at for that.
+const LEARN_FROM: usize = 8;
+
+impl Samples {
+    /// The samples of a recording's datastream, by its index in `datastreams`.
+    ///
+    /// # Errors
+    /// As in [`SamplesError`].
+    pub fn of_recording(
+        recording: &Recording,
+        datastream: usize,
+        options: &Options,
+    ) -> Result<Self, SamplesError> {
+        let about = recording.about(datastream);
+        let (chunks, gaps) = unverified_chunks(recording, datastream);
+        let pieces = chunks.into_iter().map(|entry| {
+            let record = entry.record.as_ref();
+            let length = record.map_or(entry.bytes, |record| Some(record.bytes.min(entry.bytes?)));
+            let meta = record.map(|record| &record.meta);
+            let mut piece = Piece::new(entry.path.clone(), 0, length.unwrap_or_default());
+            piece.times = meta.map_or((None, None), |meta| (meta.first_time, meta.last_time));
+            piece.entry = Some(Box::new(entry));
+            piece
+        });
+        let pieces = Pieces::new(pieces.collect(), gaps, Some(Prover::new(recording, datastream)));
+        let unit = about.as_ref().map(|about| about.info.unit_bytes as usize).filter(|&bytes| bytes > 0);
+        let near = about.as_ref().and_then(|about| about.info.format.get("near")?.as_i64());
+        let fps = about.and_then(|about| about.info.frames_per_second);
+        let options = Options { near: options.near.or(near), ..options.clone() };
+        Self::new(pieces, unit, fps, &options)
+    }
+
+    /// The samples of plain files of VDIF or Mark 5B frames, which continue each other.
+    ///
+    /// # Errors
+    /// As in [`SamplesError`].
+    pub fn of_files<P: Into<PathBuf>>(
+        paths: impl IntoIterator<Item = P>,
+        options: &Options,
+    ) -> Result<Self, SamplesError> {
+        let piece = |path: P| {
+            let path = path.into();
+            match open_regular(&path).and_then(|file| file.metadata()) {
+                Ok(about) => Ok(Piece::new(path, 0, about.len())),
+                Err(error) => Err(SamplesError::File { path, error }),
+            }
+        };
+        let pieces = paths.into_iter().map(piece).collect::<Result<_, _>>()?;
+        Self::new(Pieces::new(pieces, Vec::new(), None), None, None, options)
+    }
+
+    fn new(
+        pieces: Pieces,
+        unit: Option<usize>,
+        fps: Option<u32>,
+        options: &Options,
+    ) -> Result<Self, SamplesError> {
+        check_threads(options)?;
+        let Learned { mut format, coded } = learned(&pieces, unit, options)?;
+        let found = || format.threads.iter().map(|thread| thread.id).collect();
+        let threads: Vec<u16> = options.threads.clone().unwrap_or_else(found);
+        let (coding, channels) = coding(&format, coded, options)?;
+        let each = channels * (1 + u32::from(coded.complex));
+        let payload = format.frame_bytes * format.parts.max(1) - coded.header;
+        // As recorded: bitstreams that are not wanted count too.
+        let row_bits = options.tracks.as_ref().map_or(each * coding.bits(), |tracks| tracks.recorded());
+        let frame_rows = payload as u64 * 8 / u64::from(row_bits);
+        if frame_rows == 0 || !(payload as u64 * 8).is_multiple_of(u64::from(row_bits)) {
+            let text =
+                format!("frames of {payload} bytes of samples hold no whole number of {row_bits} bits");
+            return Err(SamplesError::Options(text));
+        }
+        let asked = match options.sample_rate {
+            Some(rate) => Some(frames_of(rate, frame_rows)?),
+            None => fps.or(format.frames_per_second).or_else(|| measured_rate(&pieces, &format)),
+        };
+        let frames_per_second = asked.filter(|&fps| fps > 0).ok_or(SamplesError::Rate)?;
+        format.frames_per_second = Some(frames_per_second);
+        let frames = FrameReader::new(&format, coded, frames_per_second, &threads)
+            .ok_or_else(|| SamplesError::NotDecoded(format.family.to_string()))?;
+        let mut samples = Self {
+            pieces,
+            frames,
+            threads,
+            coding,
+            channels,
+            complex: coded.complex,
+            tracks: options.tracks.clone(),
+            frames_per_second,
+            frame_rows,
+            extent: (0, 0),
+            verify: options.verify,
+            workers: workers(options),
+            scratch: Kept::default(),
+            format,
+        };
+        samples.extent = samples.find_extent().ok_or(SamplesError::Empty)?;
+        Ok(samples)
+    }
+
+    /// The number of the first frame, and one past the last.
+    fn find_extent(&self) -> Option<(i64, i64)> {
+        let all = self.pieces.all();
+        let first = (0..all.len()).find_map(|piece| self.first_of(piece))?;
+        let last = all.iter().rev().find_map(|piece| {
+            let fps = i64::from(self.frames_per_second);
+            if let Some((second, frame)) = piece.times.1 {
+                return second.checked_mul(fps)?.checked_add(i64::from(frame));
+            }
+            last_number(&self.frames, &self.pieces.open_unverified(piece).ok()?)
+        })?;
+        // A span that does not fit a recording is one of damaged headers.
+        let past = last.checked_add(1)?;
+        (past > first && past.checked_sub(first)?.checked_mul(self.frame_rows as i64).is_some())
+            .then_some((first, past))
+    }
+}
+
+/// What the first frames say.
+struct Learned {
+    format: StreamFormat,
+    coded: Coded,
+}
+
+/// Learn the format from the first pieces that have one.
+fn learned(pieces: &Pieces, unit: Option<usize>, options: &Options) -> Result<Learned, SamplesError> {
+    let mut head = Vec::new();
+    for piece in pieces.all().iter().take(LEARN_FROM) {
+        let file = |error| SamplesError::File { path: piece.path.clone(), error };
+        // Only for lack of a better one does a later piece matter.
+        let open = match pieces.open_unverified(piece) {
+            Ok(open) => open,
+            Err(_) if pieces.all().len() > 1 => continue,
+            Err(error) => return Err(file(error)),
+        };
+        head.resize(LEARN.min(usize::try_from(open.bytes).unwrap_or(LEARN)), 0);
+        let read = open.read(0, &mut head).map_err(file)?;
+        let head = &head[..read];
+        let found = unit.and_then(|unit| learn(head, unit, options));
+        let framed = || match Format::Auto.framing(head) {
+            Framing::Length(unit) => learn(head, unit, options),
+            Framing::Incomplete | Framing::Unknown => None,
+        };
+        if let Some(learned) = found.or_else(framed) {
+            return Ok(learned);
+        }
+    }
+    match pieces.all().iter().find(|piece| piece.bytes > 0) {
+        Some(piece) => Err(SamplesError::Unrecognised(piece.path.clone())),
+        None => Err(SamplesError::Empty),
+    }
+}
+
+fn learn(head: &[u8], unit: usize, options: &Options) -> Option<Learned> {
+    let options = LearnOptions {
+        keep: Keep::All,
+        threads: options.threads.clone(),
+        near: options.near.unwrap_or_else(now),
+        ..LearnOptions::default()
+    };
+    let mut learner = Learner::new(options);
+    head.chunks_exact(unit).for_each(|unit| learner.observe(unit));
+    let format = learner.conclude(true)?.ok()?;
+    if format.unit_bytes() != unit || format.parts > 1 {
+        return None;
+    }
+    let (at, frames) = (format.header_at()?, format.family.frames()?);
+    // Damaged and filled frames are a minority.
+    let coded: Vec<Coded> =
+        head.chunks_exact(unit).take(64).filter_map(|unit| frames.coded(unit.get(at..)?)).collect();
+    let best = coded.iter().max_by_key(|one| coded.iter().filter(|other| other == one).count())?;
+    Some(Learned { format, coded: *best })
+}
+
+/// Threads to decode with. (The system is asked once: it reads files for the answer.)
+fn workers(options: &Options) -> usize {
+    match options.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        given => given,
+    }
+}
+
+/// Unix seconds.
+fn now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs() as i64)
+}
+
+/// Threads that were asked for, if any: each once.
+fn check_threads(options: &Options) -> Result<(), SamplesError> {
+    let Some(threads) = &options.threads else { return Ok(()) };
+    let distinct: BTreeSet<u16> = threads.iter().copied().collect();
+    if threads.is_empty()
+        || distinct.len() < threads.len()
+        || distinct.last().is_some_and(|&last| last > 1023)
+    {
+        return Err(SamplesError::Options(format!("threads {threads:?}: give each once, from 0 to 1023")));
+    }
+    Ok(())
+}
+
+/// Coding and channels, from the header or the options.
+fn coding(format: &StreamFormat, coded: Coded, options: &Options) -> Result<(Coding, u32), SamplesError> {
+    if let (Some(coding), Some(channels)) = (coded.coding, coded.channels) {
+        if options.tracks.is_some() || options.channels.is_some_and(|given| given != channels) {
+            let text =
+                format!("the headers say that there are {channels} channels, and tracks are for Mark 5B");
+            return Err(SamplesError::Options(text));
+        }
+        if options.bits.is_some_and(|bits| bits != coding.bits()) {
+            return Err(SamplesError::Options(format!("the headers say {coding}")));
+        }
+        return if coding.is_known() {
+            Ok((coding, channels))
+        } else {
+            Err(SamplesError::Width(coding.to_string()))
+        };
+    }
+    let coding = Coding::Mark5b(options.bits.unwrap_or(2));
+    if !coding.is_known() {
+        return Err(SamplesError::Width(coding.to_string()));
+    }
+    let channels = match &options.tracks {
+        Some(tracks) if !tracks.wanted().is_multiple_of(coding.bits()) => {
+            let text = format!("{} bitstreams are no channels of {} bits", tracks.wanted(), coding.bits());
+            return Err(SamplesError::Options(text));
+        }
+        Some(tracks) => tracks.wanted() / coding.bits(),
+        None => options.channels.ok_or_else(|| SamplesError::Channels(format.family.title().to_owned()))?,
+    };
+    let bits = channels.checked_mul(coding.bits()).filter(|&bits| bits.is_power_of_two() && bits <= 32);
+    if options.tracks.is_none() && bits.is_none() {
+        let text = format!(
+            "{channels} channels of {} bits: Mark 5B records 1, 2, 4, 8, 16 or 32 bitstreams",
+            coding.bits()
+        );
+        return Err(SamplesError::Options(text));
+    }
+    Ok((coding, channels))
+}
+
+/// Frames per second at a sample rate.
+fn frames_of(rate: u64, frame: u64) -> Result<u32, SamplesError> {
+    let uneven = SamplesError::Uneven { rate, frame };
+    if rate == 0 || !rate.is_multiple_of(frame) {
+        return Err(uneven);
+    }
+    u32::try_from(rate / frame).map_err(|_| uneven)
+}

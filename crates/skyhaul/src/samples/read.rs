@@ -1,0 +1,247 @@
+//! A range of rows, by several workers.
+
+use super::decode::RowDecoder;
+use super::frames::Seen;
+use super::pieces::OpenPiece;
+use super::timing::unit_of;
+use super::{Samples, SamplesError};
+use skyhaul_io::samples::{Target, Vectored};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Octets of frames that a worker reads at once.
+const BLOCK: usize = 512 << 10;
+/// Places by which frames in a file may be out of order.
+const DISORDER: u64 = 128;
+/// Memories of workers that are kept for the next read.
+const MOST_KEPT: usize = 16;
+/// A worker decodes at least so many elementary samples.
+const LEAST: usize = 1 << 18;
+
+/// Which frames of a range were there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// The frames, as numbers from the first of the datastream on.
+    pub frames: Range<u64>,
+    /// For each frame, for each thread, whether its samples are valid; the others are missing.
+    pub valid: Vec<bool>,
+}
+
+impl Read {
+    /// Whether every frame was there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.valid.iter().all(|&valid| valid)
+    }
+}
+
+/// The share of a worker.
+struct Share<'a, T> {
+    /// Its frames, and the row of the datastream with which it begins.
+    frames: Range<i64>,
+    row: u64,
+    out: &'a mut [T],
+    valid: &'a mut [bool],
+}
+
+impl Samples {
+    /// Decode the rows from `row` on, as many as `out` holds. Rows before the first frame or after the last are missing.
+    ///
+    /// # Errors
+    /// [`SamplesError::Options`]: `out` is no whole number of rows, or its type does not hold these samples.
+    pub fn read<T: Vectored>(&self, row: u64, out: &mut [T]) -> Result<Read, SamplesError> {
+        let width = self.row();
+        if !out.len().is_multiple_of(width) {
+            return Err(SamplesError::Options(format!("{} samples are not rows of {width}", out.len())));
+        }
+        let target = Target::of(size_of_val(out));
+        if RowDecoder::<T>::new(self, target).is_none() {
+            let bits = size_of::<T>() * 8;
+            return Err(SamplesError::Options(format!("{} do not fit into {bits} bits", self.coding)));
+        }
+        let rows = (out.len() / width) as u64;
+        let past = row.checked_add(rows).filter(|&past| i64::try_from(past).is_ok());
+        let past = past.ok_or_else(|| SamplesError::Options(format!("row {row} cannot exist")))?;
+        let frames = row / self.frame_rows..past.div_ceil(self.frame_rows).max(row / self.frame_rows);
+        let count = (frames.end - frames.start) as usize;
+        let mut valid = vec![false; count * self.threads.len()];
+        let workers = self.workers_for(out.len(), count);
+        let shares = self.shares(row, &frames, workers, out, &mut valid);
+        let mut shares = shares.into_iter();
+        let mine = shares.next();
+        std::thread::scope(|scope| {
+            for share in shares {
+                scope.spawn(move || self.work(share, target));
+            }
+            mine.into_iter().for_each(|share| self.work(share, target));
+        });
+        Ok(Read { frames, valid })
+    }
+
+    /// Which frames from `frames.start` to before `frames.end` are there, without decoding them.
+    #[must_use]
+    pub fn validity(&self, frames: Range<u64>) -> Read {
+        let threads = self.threads.len();
+        let count = frames.end.saturating_sub(frames.start) as usize;
+        let mut valid = vec![false; count * threads];
+        let block = self.block_frames();
+        let mut scratch = self.scratch();
+        let first = self.extent.0.saturating_add_unsigned(frames.start);
+        for (n, valid) in (0..).zip(valid.chunks_mut(block * threads)) {
+            let from = first.saturating_add_unsigned(n * block as u64);
+            let to = from.saturating_add_unsigned((valid.len() / threads) as u64);
+            self.gather(from..to, &mut scratch);
+            for (valid, place) in valid.iter_mut().zip(&scratch.places) {
+                *valid = place.is_some();
+            }
+        }
+        self.keep(scratch);
+        Read { frames, valid }
+    }
+
+    fn workers_for(&self, samples: usize, frames: usize) -> usize {
+        self.workers.min(samples / LEAST).min(frames).max(1)
+    }
+
+    /// Divide a range among workers, at frames.
+    fn shares<'a, T>(
+        &self,
+        row: u64,
+        frames: &Range<u64>,
+        workers: usize,
+        mut out: &'a mut [T],
+        mut valid: &'a mut [bool],
+    ) -> Vec<Share<'a, T>> {
+        let (width, count) = (self.row(), frames.end - frames.start);
+        let past = row + (out.len() / width) as u64;
+        let mut shares = Vec::with_capacity(workers);
+        let mut from = frames.start;
+        for worker in 1..=workers as u64 {
+            let to = frames.start + count * worker / workers as u64;
+            let begin = row.max(from * self.frame_rows);
+            let end = past.min(to * self.frame_rows);
+            let mine = out.split_off_mut(..end.saturating_sub(begin) as usize * width).unwrap_or_default();
+            let my_valid =
+                valid.split_off_mut(..(to - from) as usize * self.threads.len()).unwrap_or_default();
+            let number = |frame: u64| self.extent.0.saturating_add_unsigned(frame);
+            shares.push(Share { frames: number(from)..number(to), row: begin, out: mine, valid: my_valid });
+            from = to;
+        }
+        shares
+    }
+
+    fn block_frames(&self) -> usize {
+        (BLOCK / (self.frames.unit * self.threads.len())).max(1)
+    }
+
+    /// Decode the rows of a share.
+    fn work<T: Vectored>(&self, share: Share<'_, T>, target: Target) {
+        let Some(mut decoder) = RowDecoder::<T>::new(self, target) else { return };
+        let Share { frames, mut row, mut out, mut valid } = share;
+        let (threads, width, block) = (self.threads.len(), self.row(), self.block_frames());
+        let mut scratch = self.scratch();
+        let mut from = frames.start;
+        while from < frames.end {
+            let to = from.saturating_add_unsigned(block as u64).min(frames.end);
+            self.gather(from..to, &mut scratch);
+            let mut payloads = Vec::with_capacity(threads);
+            for places in scratch.places.chunks_exact(threads) {
+                payloads.clear();
+                payloads.extend(places.iter().map(|place| {
+                    let unit = scratch.units.get((*place)?..)?.get(..self.frames.unit)?;
+                    Some(self.frames.payload(unit))
+                }));
+                let skip = row % self.frame_rows;
+                let rows = (self.frame_rows - skip) as usize;
+                let length = (rows * width).min(out.len());
+                let rows_out = out.split_off_mut(..length).unwrap_or_default();
+                decoder.rows(&payloads, self.frame_rows as usize, skip as usize, rows_out);
+                row += (length / width) as u64;
+                let frame_valid = valid.split_off_mut(..threads).unwrap_or_default();
+                for (valid, payload) in frame_valid.iter_mut().zip(&payloads) {
+                    *valid = payload.is_some();
+                }
+            }
+            from = to;
+        }
+        self.keep(scratch);
+    }
+
+    /// Read the frames of a range of numbers, and find the place of each.
+    fn gather(&self, frames: Range<i64>, scratch: &mut Scratch) {
+        let count = frames.end.abs_diff(frames.start) as usize;
+        scratch.places.clear();
+        scratch.places.resize(count * self.threads.len(), None);
+        (scratch.used, scratch.missing) = (0, scratch.places.len());
+        for number in self.pieces_of(frames.start, frames.end) {
+            let piece = &self.pieces.all()[number];
+            if scratch.open.as_ref().is_none_or(|(open, _)| *open != number) {
+                scratch.open = self.pieces.open(piece, self.verify).map(|open| (number, open));
+            }
+            let Some((_, open)) = scratch.open.take() else { continue };
+            let from = unit_of(&self.frames, &open, frames.start, self.format.group());
+            let to = unit_of(&self.frames, &open, frames.end, self.format.group());
+            // Data that claim one time too often are not read for ever.
+            let most = 4 * (count * self.format.group().max(self.threads.len())) as u64;
+            self.look_at(&open, from..to.min(from.saturating_add(most)), &frames, scratch);
+            // What is not where it belongs may be near, where no recorder has put frames in order.
+            if scratch.missing > 0 && piece.times.0.is_none() {
+                let all = open.bytes / self.frames.unit as u64;
+                self.look_at(&open, from.saturating_sub(DISORDER)..from, &frames, scratch);
+                self.look_at(&open, to..to.saturating_add(DISORDER).min(all), &frames, scratch);
+            }
+            scratch.open = Some((number, open));
+        }
+    }
+
+    /// Read these units of a piece, and find the place of those in the range of numbers.
+    fn look_at(&self, open: &OpenPiece, units: Range<u64>, frames: &Range<i64>, scratch: &mut Scratch) {
+        let (unit, threads, used) = (self.frames.unit, self.threads.len(), scratch.used);
+        let length = units.end.saturating_sub(units.start) as usize * unit;
+        scratch.units.resize((used + length).max(scratch.units.len()), 0);
+        let Ok(read) = open.read(units.start * unit as u64, &mut scratch.units[used..used + length]) else {
+            return;
+        };
+        for (n, octets) in scratch.units[used..used + read].chunks_exact(unit).enumerate() {
+            let Some(Seen { number, rank, valid: true }) = self.frames.see(octets) else { continue };
+            if !frames.contains(&number) {
+                continue;
+            }
+            let place = &mut scratch.places[number.abs_diff(frames.start) as usize * threads + rank];
+            // Of duplicates, the first counts.
+            if place.is_none() {
+                *place = Some(used + n * unit);
+                scratch.missing -= 1;
+            }
+        }
+        scratch.used += read / unit * unit;
+    }
+
+    /// Memory and open file of an earlier read.
+    fn scratch(&self) -> Scratch {
+        self.scratch.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn keep(&self, scratch: Scratch) {
+        let mut kept = self.scratch.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.len() < MOST_KEPT {
+            kept.push(scratch);
+        }
+    }
+}
+
+/// Memory of earlier reads.
+#[derive(Debug, Default)]
+pub(super) struct Kept(Mutex<Vec<Scratch>>);
+
+/// Memory of a worker.
+#[derive(Debug, Default)]
+struct Scratch {
+    /// Whole units, as read, and how many bytes of it.
+    units: Vec<u8>,
+    used: usize,
+    /// For each frame, for each thread: where in `units` it is, and how many are nowhere.
+    places: Vec<Option<usize>>,
+    missing: usize,
+    open: Option<(usize, OpenPiece)>,
+}

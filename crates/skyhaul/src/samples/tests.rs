@@ -1,0 +1,268 @@
+use super::*;
+use proptest::prelude::*;
+use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+use std::path::PathBuf;
+
+/// A file of VDIF, and what must be read from it.
+struct Model {
+    frames: u32,
+    threads: u16,
+    fps: u32,
+    shape: Vdif,
+    /// By frame and thread: octets of samples, if they are to be read.
+    payloads: Vec<Option<Vec<u8>>>,
+}
+
+const SECOND: i64 = 1_767_225_600;
+
+impl Model {
+    fn coding(&self) -> Coding {
+        Coding::Offset(self.shape.bits())
+    }
+
+    fn each(&self) -> usize {
+        self.shape.channels() as usize * (1 + self.shape.complex as usize)
+    }
+
+    /// Row by row, sample by sample.
+    fn rows(&self, from: u64, count: usize) -> Vec<f32> {
+        let (each, bits) = (self.each(), self.shape.bits() as usize);
+        let frame_rows = self.shape.samples();
+        let mut rows = Vec::new();
+        for row in from..from + count as u64 {
+            let (frame, at) = ((row / frame_rows) as usize, (row % frame_rows) as usize);
+            for thread in 0..usize::from(self.threads) {
+                for n in 0..each {
+                    let payload = self.payloads.get(frame * usize::from(self.threads) + thread);
+                    let sample = payload.and_then(Option::as_ref).map_or(f32::NAN, |payload| {
+                        let bit = (at * each + n) * bits;
+                        let code = (0..bits).fold(0u32, |code, b| {
+                            code | u32::from(payload[(bit + b) / 8] >> ((bit + b) % 8) & 1) << b
+                        });
+                        self.coding().level(code)
+                    });
+                    rows.push(sample);
+                }
+            }
+        }
+        rows
+    }
+}
+
+/// What becomes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Whole,
+    Lost,
+    Invalid,
+    Twice,
+    /// Another number of channels in its header.
+    Other,
+}
+
+fn fates() -> impl Strategy<Value = Fate> {
+    prop_oneof![
+        12 => Just(Fate::Whole),
+        1 => Just(Fate::Lost),
+        1 => Just(Fate::Invalid),
+        1 => Just(Fate::Twice),
+        1 => Just(Fate::Other),
+    ]
+}
+
+#[derive(Debug, Clone)]
+struct Plan {
+    bits: u32,
+    channels: u32,
+    complex: bool,
+    threads: u16,
+    fps: u32,
+    first: u32,
+    fates: Vec<Fate>,
+    disorder: usize,
+    files: usize,
+    seed: u64,
+}
+
+fn plans() -> impl Strategy<Value = Plan> {
+    let shape = (0u32..6, 0u32..4, any::<bool>(), 1u16..6, 1u32..4);
+    let rest = (any::<u32>(), prop::collection::vec(fates(), 8..60), 0usize..5, 1usize..4, any::<u64>());
+    (shape, rest).prop_map(
+        |((bits, channels, complex, threads, fps), (first, fates, disorder, files, seed))| Plan {
+            bits: 1 << bits,
+            channels: 1 << channels,
+            complex,
+            threads,
+            fps: fps * 7,
+            first: first % (fps * 7),
+            fates,
+            disorder,
+            files,
+            seed,
+        },
+    )
+}
+
+/// Write the files of a plan. The first and the last frames are whole, so that the format and the extent are known.
+fn write(plan: &Plan, directory: &std::path::Path) -> (Model, Vec<PathBuf>) {
+    let shape = Vdif::shape(64 * 8, plan.channels, plan.bits, plan.complex, false).unwrap();
+    let threads = usize::from(plan.threads);
+    let frames = plan.fates.len().div_ceil(threads) + 8;
+    let mut random = plan.seed | 1;
+    let mut octet = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 56) as u8
+    };
+    let (mut payloads, mut units) = (Vec::new(), Vec::new());
+    for frame in 0..frames as u32 {
+        for thread in 0..threads {
+            let at = frame as usize * threads + thread;
+            let inner = at.checked_sub(4 * threads).and_then(|at| plan.fates.get(at));
+            let fate = inner.copied().unwrap_or(Fate::Whole);
+            let payload: Vec<u8> = (0..512).map(|_| octet()).collect();
+            let number = plan.first + frame;
+            let time = SECOND + i64::from(number / plan.fps);
+            let vdif = shape.at(time, number % plan.fps).unwrap();
+            let mut header = Header {
+                vdif: Vdif { thread: thread as u32, ..vdif },
+                extended: Extended::read(&[0; 16]).unwrap(),
+            };
+            match fate {
+                Fate::Invalid => header.vdif.invalid = 1,
+                Fate::Other => header.vdif.log2_channels ^= 1,
+                _ => {}
+            }
+            let (octets, length) = header.write();
+            let unit = [&octets[..length], &payload].concat();
+            if fate != Fate::Lost {
+                units.push(unit.clone());
+            }
+            if fate == Fate::Twice {
+                // The second one has other samples: the first counts.
+                units.push([&octets[..length], &[0x5A; 512]].concat());
+            }
+            payloads.push(matches!(fate, Fate::Whole | Fate::Twice).then_some(payload));
+        }
+    }
+    // Neighbours change places, duplicates keep theirs.
+    let middle = 2 * threads..units.len() - 2 * threads;
+    for at in middle.step_by(7) {
+        let other = at + plan.disorder;
+        if other + 2 * threads < units.len()
+            && units[at][..32] != units[other][..32]
+            && plan.fates.iter().all(|f| *f != Fate::Twice)
+        {
+            units.swap(at, other);
+        }
+    }
+    let each = units.len().div_ceil(plan.files);
+    let paths = units.chunks(each).enumerate().map(|(n, units)| {
+        let path = directory.join(format!("{n}.vdif"));
+        std::fs::write(&path, units.concat()).unwrap();
+        path
+    });
+    let paths = paths.collect();
+    let model = Model { frames: frames as u32, threads: plan.threads, fps: plan.fps, shape, payloads };
+    (model, paths)
+}
+
+fn bits(rows: &[f32]) -> Vec<u32> {
+    rows.iter().map(|x| if x.is_nan() { u32::MAX } else { x.to_bits() }).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Any format, loss, disorder and division into files; any range, by any number of workers.
+    #[test]
+    fn any_range_is_what_was_written(plan in plans(), ranges in prop::collection::vec((0.0f64..1.0, 0.0f64..1.1), 1..6), workers in 1usize..4) {
+        let directory = tempfile::tempdir().unwrap();
+        let (model, paths) = write(&plan, directory.path());
+        let rate = u64::from(model.fps) * model.shape.samples();
+        let options = Options { sample_rate: Some(rate), workers, ..Options::default() };
+        let samples = Samples::of_files(&paths, &options).unwrap();
+        prop_assert_eq!(samples.rows(), u64::from(model.frames) * model.shape.samples());
+        prop_assert_eq!(samples.start(), (SECOND + i64::from(plan.first / plan.fps), plan.first % plan.fps));
+        for (from, length) in ranges {
+            let from = (from * samples.rows() as f64) as u64;
+            let count = (length * samples.rows() as f64) as usize;
+            let mut rows = vec![7.0; count * samples.row()];
+            let read = samples.read(from, &mut rows).unwrap();
+            prop_assert_eq!(bits(&rows), bits(&model.rows(from, count)));
+            for (n, valid) in read.valid.iter().enumerate() {
+                let at = read.frames.start as usize * usize::from(model.threads) + n;
+                let expected = model.payloads.get(at).is_some_and(Option::is_some);
+                prop_assert_eq!(*valid, expected, "frame and thread {}", at);
+            }
+            prop_assert_eq!(samples.validity(read.frames.clone()), read);
+        }
+    }
+}
+
+fn vdif_file(path: &std::path::Path, frames: u32, bits: u32) {
+    let shape = Vdif::shape(800, 1, bits, false, true).unwrap();
+    let frame = |n| [&shape.at(SECOND, n).unwrap().write()[..], &[0xE4; 800]].concat();
+    std::fs::write(path, (0..frames).flat_map(frame).collect::<Vec<u8>>()).unwrap();
+}
+
+#[test]
+fn what_cannot_be_decoded_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    let open = |options: Options| Samples::of_files([&path], &options).map(|_| ()).unwrap_err().to_string();
+    assert!(open(Options::default()).contains("No such file"));
+    std::fs::write(&path, []).unwrap();
+    assert!(open(Options::default()).contains("no data"));
+    std::fs::write(&path, [0x55; 5000]).unwrap();
+    assert!(open(Options::default()).contains("no frames of a known format"));
+    vdif_file(&path, 20, 2);
+    assert!(open(Options::default()).contains("sample rate is unknown"));
+    let rate = Some(3200 * 20);
+    assert!(
+        open(Options { sample_rate: Some(99), ..Options::default() }).contains("no whole number of frames")
+    );
+    assert!(
+        open(Options { sample_rate: rate, channels: Some(3), ..Options::default() }).contains("1 channels")
+    );
+    assert!(open(Options { sample_rate: rate, bits: Some(1), ..Options::default() }).contains("2 bits"));
+    assert!(
+        open(Options { sample_rate: rate, threads: Some(vec![0, 0]), ..Options::default() })
+            .contains("each once")
+    );
+    vdif_file(&path, 20, 5);
+    assert!(open(Options { sample_rate: rate, ..Options::default() }).contains("5 bits in offset binary"));
+}
+
+#[test]
+fn integers_too_narrow_are_refused_and_rows_must_be_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    vdif_file(&path, 20, 16);
+    let options = Options { sample_rate: Some(400 * 20), ..Options::default() };
+    let samples = Samples::of_files([&path], &options).unwrap();
+    assert!(samples.read(0, &mut [0i8; 4]).unwrap_err().to_string().contains("do not fit into 8 bits"));
+    let mut out = [0i16; 2];
+    assert!(samples.read(0, &mut out).unwrap().is_whole());
+    assert_eq!(out, [0xE4E4u16 as i16 ^ i16::MIN; 2]);
+    // Beyond the end, all is missing.
+    let mut out = [0f32; 3];
+    let read = samples.read(samples.rows() - 1, &mut out).unwrap();
+    assert!(!out[0].is_nan() && out[1].is_nan() && out[2].is_nan());
+    assert_eq!(read.valid, [true, false]);
+    assert!(samples.read(u64::MAX, &mut out).is_err());
+}
+
+/// The rate is measured where whole seconds are there.
+#[test]
+fn the_rate_is_measured_at_the_ends_of_seconds() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    let shape = Vdif::shape(800, 1, 2, false, true).unwrap();
+    let frame =
+        |n: u32| [&shape.at(SECOND + i64::from(n / 50), n % 50).unwrap().write()[..], &[0xE4; 800]].concat();
+    std::fs::write(&path, (20..300).flat_map(frame).collect::<Vec<u8>>()).unwrap();
+    let samples = Samples::of_files([&path], &Options::default()).unwrap();
+    assert_eq!((samples.frames_per_second(), samples.sample_rate()), (50, 50 * 3200));
+    assert_eq!(samples.start(), (SECOND, 20));
+    assert_eq!(samples.rows(), 280 * 3200);
+}
