@@ -166,6 +166,11 @@ class Recording:
         """What is known of the samples of its only stream."""
         return self._only().about
 
+    @property
+    def gaps(self) -> list[Gap]:
+        """What is missing or damaged in all its streams, as far as that is known by now."""
+        return [gap for stream in self.streams for gap in stream.gaps]
+
     def samples(
         self,
         start: _time.Start | None = None,
