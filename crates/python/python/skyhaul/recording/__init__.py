@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import os
 
-from .. import _native
 from ._chunks import Chunk, Chunks, Damaged, Finding, Gap, Heaps
 from ._samples import About, Options
 from ._scan import Path, Paths, Recording, Stream
@@ -87,9 +86,9 @@ def open(
         "workers": workers,
     }
     if name is not None:
-        return Recording(_native.Recording(given, name), options)
+        return Recording(given, name, options)
     if not given:
         raise ValueError("no files; hint: give files, or the directories of a recorder and the name of a scan")
     if any(os.path.isdir(path) for path in given):
         raise ValueError(f"{os.fspath(given[0])} is a directory; hint: give the name of the scan on it (`skyhaul ls`)")
-    return Recording(given, options)
+    return Recording(given, None, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, TypedDict
@@ -193,29 +194,56 @@ class Samples:
         out: _Numbers | None = None,
     ) -> _Numbers:
         """The same, by number of the first sample."""
-        about, parts = self.about, 2 if self.about.complex else 1
+        about = self.about
         if missing not in ("nan", "mask", "raise"):
             raise ValueError(f'missing={missing!r}; hint: "nan", "mask" or "raise"')
-        kind = ("i1" if about.bits <= 8 else "i2" if about.bits == 16 else "i4") if raw else "f4"
-        shape: tuple[int, ...] = (count, len(about.threads), about.channels)
-        shape += (2,) if raw and about.complex else ()
-        dtype = np.dtype(np.complex64) if about.complex and not raw else np.dtype(kind)
-        if out is None and count * len(about.threads) * about.channels * parts * np.dtype(kind).itemsize > _native.most_array_bytes():
+        dtype, tail = self.kind(raw)
+        shape = (count, *tail)
+        kind = dtype.str[1:] if raw else "f4"
+        # Larger arrays than the memory that is kept for them.
+        if out is None and math.prod(shape) * dtype.itemsize > _native.most_array_bytes():
             out = np.empty(shape, dtype)
         if out is not None and (out.shape != shape or out.dtype != dtype):
             raise ValueError(f"out is {out.dtype} {out.shape}; these samples are {dtype} {shape}")
-        memory, valid = self._native.read(first, count, kind, out)
-        array: _Numbers = out if out is not None else np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[arg-type]
+        array, valid = self._decoded(first, shape, dtype, kind, out)
         frames = np.frombuffer(valid, np.bool_).reshape(-1, len(about.threads))
         if missing == "raise" and not frames.all():
             self._raise(first, frames)
         if missing == "mask":
-            here = np.repeat(frames, about.frame_samples, axis=0)
-            skip = first % about.frame_samples
-            mask = ~here[skip : skip + count]
+            mask = ~self._by_sample(frames, first, count)
             full = np.broadcast_to(mask.reshape(mask.shape + (1,) * (array.ndim - 2)), array.shape)
             return np.ma.MaskedArray(array, full)
         return array
+
+    def _decoded(
+        self, first: int, shape: tuple[int, ...], dtype: np.dtype[Any], kind: str, out: _Numbers | None
+    ) -> tuple[_Numbers, bytes]:
+        # Memory of arrays that are gone, if there is any: new memory costs more than decoding into it.
+        if out is None:
+            try:
+                memory, valid = self._native.read(first, shape[0], kind, None)
+                kept: Any = memory
+                return np.frombuffer(kept, dtype).reshape(shape), valid
+            except MemoryError:
+                out = np.empty(shape, dtype)
+        return out, self._native.read(first, shape[0], kind, out)[1]
+
+    def kind(self, raw: bool) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Type of a sample, and shape of all samples of one instant."""
+        about = self.about
+        tail = (len(about.threads), about.channels)
+        if not raw:
+            return np.dtype(np.complex64 if about.complex else np.float32), tail
+        kind = np.dtype(np.int8 if about.bits <= 8 else np.int16 if about.bits == 16 else np.int32)
+        return kind, (*tail, 2) if about.complex else tail
+
+    def _by_sample(self, frames: npt.NDArray[np.bool_], first: int, count: int) -> npt.NDArray[np.bool_]:
+        skip = first % self.about.frame_samples
+        return np.repeat(frames, self.about.frame_samples, axis=0)[skip : skip + count]
+
+    def valid_samples(self, first: int, count: int) -> npt.NDArray[np.bool_]:
+        """For each sample of a range, for each thread: whether it is there."""
+        return self._by_sample(self._validity(first, count), first, count)
 
     def _raise(self, first: int, frames: npt.NDArray[np.bool_]) -> None:
         at, thread = np.argwhere(~frames)[0]
@@ -231,6 +259,9 @@ class Samples:
     def validity(self, start: _time.Start | None = None, duration: _time.Duration | None = None) -> npt.NDArray[np.bool_]:
         """For each frame of a range, for each thread: whether its samples are there."""
         first, count = self.range(start, duration, None)
+        return self._validity(first, count)
+
+    def _validity(self, first: int, count: int) -> npt.NDArray[np.bool_]:
         frame = first // self.about.frame_samples
         end = -(-(first + count) // self.about.frame_samples)
         raw = self._native.validity(frame, max(end - frame, 0))

@@ -6,15 +6,18 @@ import os
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from html import escape
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from .. import _native
-from . import _time
+from . import _lazy, _time
 from ._chunks import Chunks, Finding, Gap, Heaps
 from ._samples import About, Missing, Options, Samples, native_options
+
+if TYPE_CHECKING:
+    import xarray
 
 Path: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = Path | Iterable[Path]
@@ -23,8 +26,11 @@ Paths: TypeAlias = Path | Iterable[Path]
 class Stream:
     """A datastream of a scan."""
 
-    def __init__(self, source: _native.Recording | Sequence[Path], at: int, options: Options) -> None:
+    def __init__(
+        self, source: _native.Recording | Sequence[Path], at: int, options: Options, paths: Sequence[Path] = ()
+    ) -> None:
         self._source, self._at, self._options = source, at, options
+        self._paths = paths
         self._samples: Samples | None = None
         if isinstance(source, _native.Recording):
             self.name, self.frame_bytes, self.frames_per_second, self.format = source.streams[at]
@@ -41,7 +47,7 @@ class Stream:
             raise ValueError(f"{self.name} is a plain file without chunks; hint: use samples()")
         return self._source
 
-    def _decoded(self) -> Samples:
+    def decoded(self) -> Samples:
         if self._samples is None:
             options = native_options(self._options)
             if isinstance(self._source, _native.Recording):
@@ -54,12 +60,12 @@ class Stream:
     @property
     def about(self) -> About:
         """What is known of its samples: format, threads, channels, rate, extent."""
-        return self._decoded().about
+        return self.decoded().about
 
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now: damage is found when samples are read."""
-        return self._decoded().gaps
+        return self.decoded().gaps
 
     def samples(
         self,
@@ -84,20 +90,46 @@ class Stream:
         samples are missing; complex ones have a last axis of two. `out` is an array to decode into; without it, memory of
         arrays that are gone is used again.
         """
-        return self._decoded().read(start, duration, count=count, raw=raw, missing=missing, out=out)
+        return self.decoded().read(start, duration, count=count, raw=raw, missing=missing, out=out)
 
     def times(
         self, start: _time.Start | None = None, duration: _time.Duration | None = None, *, count: int | None = None
     ) -> npt.NDArray[np.datetime64]:
         """The times of the same samples, to the nanosecond before."""
-        samples = self._decoded()
+        samples = self.decoded()
         return samples.times(*samples.range(start, duration, count))
 
     def validity(
         self, start: _time.Start | None = None, duration: _time.Duration | None = None
     ) -> npt.NDArray[np.bool_]:
         """For each frame of a range, for each thread: whether its samples are there. Only headers are looked at."""
-        return self._decoded().validity(start, duration)
+        return self.decoded().validity(start, duration)
+
+    def spec(self) -> _lazy.Spec:
+        """What opens it again in another process."""
+        paths = tuple(os.path.abspath(path) for path in self._paths)
+        name = self._source.name if isinstance(self._source, _native.Recording) else None
+        given = {**self._options, "sample_rate": self.about.sample_rate, "threads": self.about.threads}
+        options = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in given.items())
+        return paths, name, self._at, options
+
+    def to_xarray(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        raw: bool = False,
+        block_bytes: int = 64 << 20,
+    ) -> xarray.DataArray:
+        """The samples of a range of time as a lazy array of (time, thread, channel) over Dask blocks.
+
+        No block is in two chunks of the recording, nor larger than `block_bytes`. Blocks can be pickled: processes that see
+        the same paths compute them, each opening the chunks of its own blocks only. Coordinates: `time` and `valid`, lazy
+        too, and `thread` and `channel`. Times have no index, which would be larger than the samples: to select by time,
+        give `start` and `duration`.
+        """
+        samples = self.decoded()
+        return _lazy.to_xarray(self, *samples.range(start, duration, None), raw=raw, block_bytes=block_bytes)
 
     def chunks(
         self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
@@ -125,11 +157,11 @@ class Recording:
     streams: list[Stream]
     """Its datastreams, in order of their names."""
 
-    def __init__(self, source: _native.Recording | Sequence[Path], options: Options | None = None) -> None:
-        self._native = source if isinstance(source, _native.Recording) else None
-        self._paths = [] if isinstance(source, _native.Recording) else [os.fspath(path) for path in source]
-        count = len(source.streams) if isinstance(source, _native.Recording) else 1
-        self.streams = [Stream(source, at, options or {}) for at in range(count)]
+    def __init__(self, paths: Sequence[Path], name: str | None, options: Options) -> None:
+        self._native = None if name is None else _native.Recording(list(paths), name)
+        self._paths = [os.fspath(path) for path in paths]
+        count = 1 if self._native is None else len(self._native.streams)
+        self.streams = [Stream(self._native or self._paths, at, options, self._paths) for at in range(count)]
 
     def __repr__(self) -> str:
         return f"<Recording {self.name!r}, {self.state}, {len(self.streams)} streams>"
@@ -184,6 +216,17 @@ class Recording:
         """Decode a range of time of its only stream: see `Stream.samples`."""
         return self._only().samples(start, duration, count=count, raw=raw, missing=missing, out=out)
 
+    def to_xarray(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        raw: bool = False,
+        block_bytes: int = 64 << 20,
+    ) -> xarray.DataArray:
+        """The samples of its only stream as a lazy array: see `Stream.to_xarray`."""
+        return self._only().to_xarray(start, duration, raw=raw, block_bytes=block_bytes)
+
     def validity(
         self, start: _time.Start | None = None, duration: _time.Duration | None = None
     ) -> npt.NDArray[np.bool_]:
@@ -219,6 +262,11 @@ class Recording:
     def _repr_html_(self) -> str:
         body = "".join(f"<tr><th>{escape(name)}</th><td>{escape(text)}</td></tr>" for name, text in self._rows())
         return f"<table><caption>{escape(self.name)}</caption>{body}</table>"
+
+
+def reopened(paths: Sequence[Path], name: str | None, options: Options) -> Recording:
+    """A scan opened with the options of another process."""
+    return Recording(paths, name, options)
 
 
 def _bytes(count: float) -> str:
