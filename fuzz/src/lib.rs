@@ -21,6 +21,7 @@ pub mod mutate;
 mod packets;
 mod pieces;
 mod recording;
+mod samples;
 mod text;
 mod windows;
 
@@ -102,6 +103,7 @@ const OTHERS: &[Parser] = &[
     other("chunk_expr", 2, expr::run, expr::seeds),
     other("index", 2, recording::index, recording::seeds),
     other("recording", 100, recording::recording, recording::seeds),
+    other("samples", 20, samples::run, samples::seeds),
     other("assembly_units", 4, assembly::units, assembly::seeds),
     other("assembly_bytes", 4, assembly::bytes, assembly::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 const SCAN: &str = "scan";
 
 /// One directory for this process, in memory where the machine has that.
-static DISK: LazyLock<PathBuf> = LazyLock::new(|| {
+pub(crate) static DISK: LazyLock<PathBuf> = LazyLock::new(|| {
     let memory = Path::new("/dev/shm");
     let base = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
     let disk = base.join(format!("skyhaul-fuzz-{}", std::process::id()));

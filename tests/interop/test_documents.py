@@ -113,11 +113,11 @@ def test_what_is_shortened_is_there():
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.stem)
-def test_programs(page):
+def test_programs(page, tmp_path):
     pytest.importorskip("skyhaul", reason="the package is not installed (make python)")
     program, wanted = "\n".join(blocks(page, "python")), "".join(blocks(page, "text"))
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=100,
-                          check=False)  # fmt: skip
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=100, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
     if page.parent.name == "guide":
         assert done.stdout == wanted

@@ -30,7 +30,9 @@ fn rate(samples: usize, mut round: impl FnMut()) -> f64 {
 fn main() {
     let mut out = vec![1f32; COLD];
     println!("{:28} {:>10} {:>10} {:>10}  Gsamples/s", "", "hot", "cold", "encode");
-    for coding in [1, 2, 4, 8, 16, 32].map(Coding::Offset).into_iter().chain([1, 2].map(Coding::Mark5b)) {
+    for coding in
+        [1, 2, 4, 8, 16, 32].map(Coding::Offset).into_iter().chain([1, 2].map(Coding::SignMagnitude))
+    {
         let Some(decoder) = Decoder::<f32>::new(coding) else { continue };
         let octets: Vec<u8> =
             (0..coding.octets_of(COLD)).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();

@@ -37,6 +37,7 @@ mod frames;
 mod open;
 mod pieces;
 mod read;
+mod scratch;
 mod timing;
 
 pub use error::SamplesError;
@@ -47,6 +48,7 @@ pub use skyhaul_io::samples::Vectored;
 use crate::recording::Gap;
 use frames::FrameReader;
 use pieces::Pieces;
+use scratch::Kept;
 use skyhaul_core::wire::StreamFormat;
 
 /// What is known of samples, and how to read them.
@@ -104,7 +106,7 @@ pub struct Samples {
     extent: (i64, i64),
     verify: bool,
     workers: usize,
-    scratch: read::Kept,
+    kept: Kept,
 }
 
 impl Samples {

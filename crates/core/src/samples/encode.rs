@@ -1,6 +1,6 @@
 //! Numbers as bits.
 
-use super::{Coding, EIGHT, FOUR, THRESHOLD};
+use super::coding::{Coding, EIGHT, FOUR, THRESHOLD};
 
 impl Coding {
     /// Write elementary samples as octets, each as the nearest code; beyond the levels, as the outermost one. NaN becomes a
@@ -13,8 +13,10 @@ impl Coding {
         assert!(self.is_known(), "{self} cannot be written");
         assert_eq!(samples.len(), self.samples_in(octets.len()), "samples and their octets");
         match self {
-            Coding::Mark5b(1) => pack::<8>(samples, octets, |level| u8::from(level.is_sign_negative())),
-            Coding::Mark5b(_) => pack::<4>(samples, octets, |level| {
+            Coding::SignMagnitude(1) => {
+                pack::<8>(samples, octets, |level| u8::from(level.is_sign_negative()));
+            }
+            Coding::SignMagnitude(_) => pack::<4>(samples, octets, |level| {
                 let code = two(level);
                 code << 1 & 2 | code >> 1
             }),

@@ -1,6 +1,6 @@
 //! The types that samples are decoded to.
 
-use super::Coding;
+use super::coding::Coding;
 
 /// A type of decoded samples: levels as `f32`, or signed integers.
 pub trait Number: Copy + PartialEq + Send + Sync + 'static {

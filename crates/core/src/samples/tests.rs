@@ -1,3 +1,4 @@
+use super::coding::HIGH;
 use super::*;
 use proptest::prelude::*;
 
@@ -8,8 +9,8 @@ const ALL: [Coding; 8] = [
     Coding::Offset(8),
     Coding::Offset(16),
     Coding::Offset(32),
-    Coding::Mark5b(1),
-    Coding::Mark5b(2),
+    Coding::SignMagnitude(1),
+    Coding::SignMagnitude(2),
 ];
 
 fn decoded<T: Number>(coding: Coding, octets: &[u8]) -> Vec<T> {
@@ -41,9 +42,9 @@ fn higher_codes_of_offset_binary_are_higher_levels_about_zero() {
 /// Mark 5B user's manual, appendix A: sign in the even bitstream, magnitude in the odd one; one bit, set if negative.
 #[test]
 fn mark5b_has_signs_and_magnitudes() {
-    assert_eq!(decoded::<f32>(Coding::Mark5b(2), &[0b11_10_01_00]), [-HIGH, 1.0, -1.0, HIGH]);
-    assert_eq!(decoded::<i8>(Coding::Mark5b(2), &[0b11_10_01_00]), [-2, 0, -1, 1]);
-    assert_eq!(decoded::<f32>(Coding::Mark5b(1), &[0b0000_0010])[..3], [1.0, -1.0, 1.0]);
+    assert_eq!(decoded::<f32>(Coding::SignMagnitude(2), &[0b11_10_01_00]), [-HIGH, 1.0, -1.0, HIGH]);
+    assert_eq!(decoded::<i8>(Coding::SignMagnitude(2), &[0b11_10_01_00]), [-2, 0, -1, 1]);
+    assert_eq!(decoded::<f32>(Coding::SignMagnitude(1), &[0b0000_0010])[..3], [1.0, -1.0, 1.0]);
 }
 
 #[test]
@@ -64,7 +65,7 @@ fn unknown_widths_are_rejected() {
     for bits in (0..40).filter(|bits| ![1, 2, 4, 8, 16, 32].contains(bits)) {
         assert!(Decoder::<f32>::new(Coding::Offset(bits)).is_none(), "{bits}");
     }
-    assert!(Decoder::<f32>::new(Coding::Mark5b(4)).is_none());
+    assert!(Decoder::<f32>::new(Coding::SignMagnitude(4)).is_none());
     assert!(Decoder::<i8>::new(Coding::Offset(16)).is_none());
 }
 

@@ -8,8 +8,8 @@ const ALL: [Coding; 8] = [
     Coding::Offset(8),
     Coding::Offset(16),
     Coding::Offset(32),
-    Coding::Mark5b(1),
-    Coding::Mark5b(2),
+    Coding::SignMagnitude(1),
+    Coding::SignMagnitude(2),
 ];
 
 proptest! {

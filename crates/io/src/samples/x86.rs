@@ -1,6 +1,7 @@
 //! The instructions of x86-64.
 
-use super::{Target, rows};
+use super::rows::rows;
+use super::target::Target;
 use skyhaul_core::samples::{Coding, Decoder};
 use std::arch::x86_64::{
     __m256, __m256i, __m512, __m512i, _mm256_blendv_ps, _mm256_castsi256_ps, _mm256_permutevar8x32_ps,
@@ -48,7 +49,7 @@ pub(super) fn decode(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32],
     // Octets before the first line, if it begins with one.
     let each = 8 / bits as usize;
     let before = samples.as_ptr().align_offset(4 * LINE);
-    let cold = target == Target::Cold && before % each == 0 && before / each < octets.len();
+    let cold = target == Target::Cold && before.is_multiple_of(each) && before / each < octets.len();
     let head = if cold { before / each } else { 0 };
     let (first, rest) = octets.split_at(head);
     let (to, samples) = samples.split_at_mut(head * each);

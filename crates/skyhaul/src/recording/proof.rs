@@ -32,7 +32,9 @@ pub struct Prover {
     name: String,
     about: Option<Datastream>,
     unindexed: bool,
-    recording: Recording,
+    /// To search all files, should a chunk not be where it belongs.
+    disks: Vec<PathBuf>,
+    scan: String,
     search: Mutex<Option<Search>>,
 }
 
@@ -45,7 +47,8 @@ impl Prover {
             name: name.unwrap_or_default(),
             about: recording.about(datastream),
             unindexed: recording.state == State::Unindexed,
-            recording: recording.clone(),
+            disks: recording.disks.clone(),
+            scan: recording.label.to_string(),
             search: Mutex::default(),
         }
     }
@@ -55,7 +58,7 @@ impl Prover {
     ///
     /// # Errors
     /// The gap: no file holds these bytes.
-    pub fn prove(&self, entry: &ChunkEntry) -> Result<(PathBuf, Option<Gap>), Gap> {
+    pub fn prove(&self, entry: &ChunkEntry) -> Result<(PathBuf, Option<Gap>), Box<Gap>> {
         let chunks = entry.number..entry.number + 1;
         let Some(record) = &entry.record else {
             let why = "it has no index record: its frame headers are checked, its samples are not verified";
@@ -80,14 +83,17 @@ impl Prover {
             return Ok((path, None));
         }
         let gap = Gap::new(&self.name, chunks, Lack::Damaged, format!("damaged: {why}"));
-        Err(Gap { from: record.meta.first_time, to: record.meta.last_time, bytes: Some(record.bytes), ..gap })
+        let (from, to) = (record.meta.first_time, record.meta.last_time);
+        Err(Box::new(Gap { from, to, bytes: Some(record.bytes), ..gap }))
     }
 
     /// Its bytes under another name.
     fn elsewhere(&self, record: &super::ChunkRecord, own: Option<&Path>) -> Option<PathBuf> {
         let mut search = self.search.lock().unwrap_or_else(PoisonError::into_inner);
-        let search = search.get_or_insert_with(|| Search::new(&self.recording));
-        search.find(record, self.about.as_ref(), own)
+        if search.is_none() {
+            *search = Some(Search::new(&Recording::open(self.disks.clone(), &self.scan).ok()?));
+        }
+        search.as_mut()?.find(record, self.about.as_ref(), own)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::frames::FrameReader;
 use super::pieces::{Piece, Pieces};
-use super::read::Kept;
+use super::scratch::Kept;
 use super::timing::{last_number, measured_rate};
 use super::{Options, Samples, SamplesError};
 use crate::recording::{Prover, Recording, unverified_chunks};
@@ -76,14 +76,16 @@ impl Samples {
         let found = || format.threads.iter().map(|thread| thread.id).collect();
         let threads: Vec<u16> = options.threads.clone().unwrap_or_else(found);
         let (coding, channels) = coding(&format, coded, options)?;
-        let each = channels * (1 + u32::from(coded.complex));
-        let payload = format.frame_bytes * format.parts.max(1) - coded.header;
+        let payload = (format.frame_bytes * format.parts.max(1)).saturating_sub(coded.header) as u64 * 8;
+        let elementary = u64::from(channels) * (1 + u64::from(coded.complex));
         // As recorded: bitstreams that are not wanted count too.
-        let row_bits = options.tracks.as_ref().map_or(each * coding.bits(), |tracks| tracks.recorded());
-        let frame_rows = payload as u64 * 8 / u64::from(row_bits);
-        if frame_rows == 0 || !(payload as u64 * 8).is_multiple_of(u64::from(row_bits)) {
-            let text =
-                format!("frames of {payload} bytes of samples hold no whole number of {row_bits} bits");
+        let row_bits = options
+            .tracks
+            .as_ref()
+            .map_or(elementary * u64::from(coding.bits()), |tracks| u64::from(tracks.recorded()));
+        let frame_rows = payload / row_bits;
+        if frame_rows == 0 || !payload.is_multiple_of(row_bits) {
+            let text = format!("{payload} bits in a frame are no whole number of samples of {row_bits} bits");
             return Err(SamplesError::Options(text));
         }
         let asked = match options.sample_rate {
@@ -107,7 +109,7 @@ impl Samples {
             extent: (0, 0),
             verify: options.verify,
             workers: workers(options),
-            scratch: Kept::default(),
+            kept: Kept::default(),
             format,
         };
         samples.extent = samples.find_extent().ok_or(SamplesError::Empty)?;
@@ -232,7 +234,7 @@ fn coding(format: &StreamFormat, coded: Coded, options: &Options) -> Result<(Cod
             Err(SamplesError::Width(coding.to_string()))
         };
     }
-    let coding = Coding::Mark5b(options.bits.unwrap_or(2));
+    let coding = Coding::SignMagnitude(options.bits.unwrap_or(2));
     if !coding.is_known() {
         return Err(SamplesError::Width(coding.to_string()));
     }

@@ -1,6 +1,6 @@
 //! Files, and parts of files, that hold consecutive frames; each verified once, before it is used.
 
-use crate::recording::{ChunkEntry, Gap, Prover};
+use crate::recording::{ChunkEntry, Gap, Prover, Times};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
@@ -17,7 +17,7 @@ pub(super) struct Piece {
     /// Their bytes.
     pub(super) bytes: u64,
     /// Unix second and frame number of its first and last frame, from the index.
-    pub(super) times: (Option<(i64, u32)>, Option<(i64, u32)>),
+    pub(super) times: Times,
     /// In a recording: what the index says of it.
     pub(super) entry: Option<Box<ChunkEntry>>,
     /// Number of its first frame; `None` if it has none.
@@ -78,7 +78,7 @@ impl Pieces {
                 Some(path)
             }
             Err(gap) => {
-                self.note(gap);
+                self.note(*gap);
                 None
             }
         });

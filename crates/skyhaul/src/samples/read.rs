@@ -3,18 +3,16 @@
 use super::decode::RowDecoder;
 use super::frames::Seen;
 use super::pieces::OpenPiece;
+use super::scratch::Scratch;
 use super::timing::unit_of;
 use super::{Samples, SamplesError};
 use skyhaul_io::samples::{Target, Vectored};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// Octets of frames that a worker reads at once.
 const BLOCK: usize = 512 << 10;
 /// Places by which frames in a file may be out of order.
 const DISORDER: u64 = 128;
-/// Memories of workers that are kept for the next read.
-const MOST_KEPT: usize = 16;
 /// A worker decodes at least so many elementary samples.
 const LEAST: usize = 1 << 18;
 
@@ -85,7 +83,7 @@ impl Samples {
         let count = frames.end.saturating_sub(frames.start) as usize;
         let mut valid = vec![false; count * threads];
         let block = self.block_frames();
-        let mut scratch = self.scratch();
+        let mut scratch = self.kept.take();
         let first = self.extent.0.saturating_add_unsigned(frames.start);
         for (n, valid) in (0..).zip(valid.chunks_mut(block * threads)) {
             let from = first.saturating_add_unsigned(n * block as u64);
@@ -95,7 +93,7 @@ impl Samples {
                 *valid = place.is_some();
             }
         }
-        self.keep(scratch);
+        self.kept.put(scratch);
         Read { frames, valid }
     }
 
@@ -139,7 +137,7 @@ impl Samples {
         let Some(mut decoder) = RowDecoder::<T>::new(self, target) else { return };
         let Share { frames, mut row, mut out, mut valid } = share;
         let (threads, width, block) = (self.threads.len(), self.row(), self.block_frames());
-        let mut scratch = self.scratch();
+        let mut scratch = self.kept.take();
         let mut from = frames.start;
         while from < frames.end {
             let to = from.saturating_add_unsigned(block as u64).min(frames.end);
@@ -164,7 +162,7 @@ impl Samples {
             }
             from = to;
         }
-        self.keep(scratch);
+        self.kept.put(scratch);
     }
 
     /// Read the frames of a range of numbers, and find the place of each.
@@ -216,32 +214,4 @@ impl Samples {
         }
         scratch.used += read / unit * unit;
     }
-
-    /// Memory and open file of an earlier read.
-    fn scratch(&self) -> Scratch {
-        self.scratch.0.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
-    }
-
-    fn keep(&self, scratch: Scratch) {
-        let mut kept = self.scratch.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() < MOST_KEPT {
-            kept.push(scratch);
-        }
-    }
-}
-
-/// Memory of earlier reads.
-#[derive(Debug, Default)]
-pub(super) struct Kept(Mutex<Vec<Scratch>>);
-
-/// Memory of a worker.
-#[derive(Debug, Default)]
-struct Scratch {
-    /// Whole units, as read, and how many bytes of it.
-    units: Vec<u8>,
-    used: usize,
-    /// For each frame, for each thread: where in `units` it is, and how many are nowhere.
-    places: Vec<Option<usize>>,
-    missing: usize,
-    open: Option<(usize, OpenPiece)>,
 }

@@ -120,7 +120,7 @@ impl Frames for VdifFamily {
         let Header { vdif, extended } = Header::read(frame).ok()?;
         // A frame of Mark 5B in another header.
         let is_mark5b = extended.edv() == Some(0xAB);
-        let coding = if is_mark5b { Coding::Mark5b(vdif.bits()) } else { Coding::Offset(vdif.bits()) };
+        let coding = if is_mark5b { Coding::SignMagnitude(vdif.bits()) } else { Coding::Offset(vdif.bits()) };
         let channels = u32::try_from(vdif.channels()).ok()?;
         let complex = vdif.complex == 1;
         Some(Coded { coding: Some(coding), channels: Some(channels), complex, header: vdif.header_bytes() })

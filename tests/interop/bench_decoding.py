@@ -1,0 +1,162 @@
+"""How fast samples are decoded, beside baseband, in turns: `python tests/interop/bench_decoding.py [DIRECTORY]`.
+
+Two files of 268 MB, made from the samples that baseband ships, with time running on: VDIF of 8 threads of 2 bits, and Mark 5B
+of 8 channels of 2 bits; in the page cache. And a recording of 10^5 chunks: opened, and one sample read anywhere.
+"""
+
+import pathlib
+import platform
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+
+import astropy.units as u
+import baseband.data
+import numpy as np
+from baseband import mark5b, vdif
+
+from skyhaul import recording
+
+BYTES = 268_000_000
+ROUNDS = 5
+SIZES = (20_000, 160_000, 1_600_000)
+# Three make a chunk.
+PACKETS = 310_000
+
+
+def cpu():
+    info = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
+    found = [re.search(rf"^{name}\s*: (.*)", info, re.MULTILINE) for name in ("model name", "cpu family", "model")]
+    return ", ".join(match[0].replace("\t", "") for match in found if match) + f", {platform.release()}"
+
+
+def vdif_file(path):
+    once = np.fromfile(baseband.data.SAMPLE_VDIF, "<u4").reshape(2, 8, -1)
+    frames = np.arange(BYTES // once[0].nbytes // 2 * 2)
+    words = np.tile(once, (len(frames) // 2, 1, 1))
+    words[:, :, 0] += (frames // 1600)[:, None].astype("<u4")
+    words[:, :, 1] = words[:, :, 1] & 0xFF000000 | (frames % 1600)[:, None].astype("<u4")
+    words.tofile(path)
+
+
+def crc(words):
+    """Of the time of Mark 5B headers: 48 bits, polynomial 0x8005."""
+    bits = words[:, 2].astype(np.uint64) << np.uint64(16) | words[:, 3].astype(np.uint64) >> np.uint64(16)
+    value = np.zeros(len(words), np.uint32)
+    for bit in range(47, -1, -1):
+        top = value >> 15 & 1 ^ (bits >> np.uint64(bit) & np.uint64(1)).astype(np.uint32)
+        value = value << 1 & 0xFFFF ^ top * np.uint32(0x8005)
+    return value
+
+
+def bcd(values, digits):
+    return sum(values // 10**digit % 10 << 4 * digit for digit in range(digits)).astype("<u4")
+
+
+def mark5b_file(path):
+    once = np.fromfile(baseband.data.SAMPLE_MARK5B, "<u4").reshape(4, -1)
+    words = np.tile(once, (BYTES // once.nbytes, 1))
+    frames = np.arange(len(words))
+    words[:, 1] = words[:, 1] & 0xFFFF8000 | (frames % 6400).astype("<u4")
+    words[:, 2] = once[0, 2] & 0xFFF00000 | bcd(19801 + frames // 6400, 5)
+    words[:, 3] = bcd(frames % 6400 * 10_000 // 6400, 4) << 16
+    words[:, 3] |= crc(words)
+    words.tofile(path)
+
+
+def rate(read, count, total, width):
+    """10^9 elementary samples per second."""
+    began = time.perf_counter()
+    for _ in range(total // count):
+        read(count)
+    return total // count * count * width / (time.perf_counter() - began) / 1e9
+
+
+def ours(scan, count, total):
+    at = 0
+
+    def read(count):
+        nonlocal at
+        samples = scan.streams[0].decoded().read_range(at, count)
+        at += count
+        return samples
+
+    return rate(read, count, total, 8)
+
+
+def theirs(opened, count, total):
+    with opened() as reader:
+        return rate(reader.read, count, total, 8)
+
+
+def decoding(directory):
+    files = directory / "b.vdif", directory / "b.m5b"
+    vdif_file(files[0])
+    mark5b_file(files[1])
+    of_mark5b = {"sample_rate": 32 * u.MHz, "kday": 56000, "nchan": 8, "bps": 2}
+    both = {
+        "VDIF": (recording.open(files[0]), lambda: vdif.open(files[0], "rs")),
+        "Mark 5B": (recording.open(files[1], channels=8, sample_rate=32_000_000, ref_time="2014-06-01T00:00"),
+                    lambda: mark5b.open(files[1], "rs", **of_mark5b)),
+    }  # fmt: skip
+    print("| format | samples in a read | skyhaul, Gsamples/s | baseband | ratio |\n|---|---|---|---|---|")
+    for name, (scan, opened) in both.items():
+        for count in SIZES:
+            rates = [(ours(scan, count, 32_000_000), theirs(opened, count, 3_200_000)) for _ in range(ROUNDS)]
+            ratios = [a / b for a, b in rates]
+            mine, his = (statistics.median(column) for column in zip(*rates, strict=True))
+            spread = f"{statistics.median(ratios):.1f} ({min(ratios):.1f}-{max(ratios):.1f})"
+            print(f"| {name} | {count} | {mine:.2f} | {his:.3f} | {spread} |", flush=True)
+
+
+def opening(directory):
+    command = str(pathlib.Path(sys.executable).parent / "skyhaul")
+    disks = [directory / f"d{n}" for n in range(2)]
+    words = [command, "record", "--scan", "many", "--chunk", "4KiB", "--sync", "none", "--memory", "256MiB", "--idle", "3s",
+             "--listen", "tcp://127.0.0.1:0", "--frame-rate", "2000"]  # fmt: skip
+    for disk in disks:
+        disk.mkdir()
+        words += ["--disk", str(disk)]
+    log = directory / "said"
+    with log.open("w") as said, subprocess.Popen(words, stderr=said, stdout=subprocess.DEVNULL) as recorder:
+        while not (found := re.search(r" from (\S+)", log.read_text())):
+            time.sleep(0.1)
+        sending = [command, "send", "--pattern", "--payload", "4000", "--packets", str(PACKETS), "--to", found[1],
+                   "--rate", "200Mbps"]  # fmt: skip
+        subprocess.run(sending, check=True, capture_output=True)
+        recorder.wait()
+    began = time.perf_counter()
+    scan = recording.open(disks, "many", sample_rate=None)
+    about = scan.about
+    opened = time.perf_counter() - began
+    chunks = len(scan.streams[0].decoded().piece_starts())
+    chance, first = random.Random(1), []
+    for _ in range(200):
+        at = chance.randrange(about.samples - 1)
+        began = time.perf_counter()
+        scan.streams[0].decoded().read_range(at, 1)
+        first.append(time.perf_counter() - began)
+    print(f"\n{chunks} chunks: opened in {opened:.3f} s; first sample anywhere: median {statistics.median(first) * 1e3:.3f} ms, "
+          f"most {max(first) * 1e3:.3f} ms")  # fmt: skip
+
+
+def main():
+    warnings.simplefilter("ignore")
+    parent = sys.argv[1] if len(sys.argv) > 1 else None
+    directory = pathlib.Path(tempfile.mkdtemp(prefix="skyhaul-bench-", dir=parent))
+    try:
+        print(cpu(), "\n")
+        decoding(directory)
+        opening(directory)
+    finally:
+        shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
