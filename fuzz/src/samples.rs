@@ -1,37 +1,59 @@
-//! The target for samples: the bytes are two octets of options, then a file of frames.
+//! The target for samples: the bytes are four octets of options, then a file of frames.
+//!
+//! ```text
+//!   options · options · place · bits      a place in every header where these bits are turned: another width, other channels
+//! ```
 //!
 //! Held: whatever a file says, it is read or refused; what is read is missing exactly where its frames are said to be.
 
 use crate::recording::DISK;
 use skyhaul::samples::{Options, Samples, Tracks};
-use skyhaul_core::wire::mark5b::{self, Mark5b};
-use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
+use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing};
 
 /// Elementary samples in a read.
 const MOST: usize = 1 << 16;
+/// Frames of a seed, and octets of its largest frame.
+const FRAMES: u64 = 24;
+const LARGEST: usize = 11_000;
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    let shapes = [(1, 2, false), (4, 1, false), (2, 8, true), (16, 4, false), (1, 32, false), (1, 16, true)];
-    let vdif = |(channels, bits, complex)| {
-        let shape = Vdif::shape(64, channels, bits, complex, bits > 8).unwrap_or_default();
-        let frame = |n: u32| {
-            let vdif = Vdif { thread: n % 3, ..shape.at(1_767_225_600 + i64::from(n / 12), n / 3 % 4)? };
-            let extended = if bits > 8 { Extended::Legacy } else { Extended::read(&[0; 16])? };
-            let (octets, length) = Header { vdif, extended }.write();
-            Some([&octets[..length], &[n as u8; 64]].concat())
-        };
-        [vec![1, 0], (0..30).filter_map(frame).flatten().collect()].concat()
-    };
-    let mark5b = (0..3).flat_map(|n| {
-        let header = Mark5b::new(mark5b::Time { day: 60, second: 100, frame: n }, 0);
-        [&header.write()[..], &[5; mark5b::PAYLOAD]].concat()
+    let files = FAMILIES.iter().flat_map(|family| family.seeds().into_iter().map(|seed| (*family, seed)));
+    let options = [[1, 0, 0, 0], [0x21, 3, 0, 0], [1, 0, 15, 24], [1, 8, 11, 2], [1, 0x40, 15, 0x80]];
+    let files: Vec<Vec<u8>> = files.filter_map(|(family, seed)| file(family, seed)).collect();
+    let with = |file: &Vec<u8>| options.map(|options| [&options[..], file].concat());
+    files.iter().flat_map(with).collect()
+}
+
+/// Frames like this one, with time running on.
+fn file(family: FamilyRef, mut frame: Vec<u8>) -> Option<Vec<u8>> {
+    let Framing::Length(length) = family.frames()?.framing(&frame) else { return None };
+    if length > LARGEST {
+        return None;
+    }
+    frame.resize(length, 0x1B);
+    let restamper = family.restamp(&frame, Some(4)).ok()?;
+    let frames = (0..FRAMES).flat_map(|n| {
+        let mut next = frame.clone();
+        restamper.header(n, 0, &mut next);
+        next
     });
-    let mark5b = [0x22, 3].into_iter().chain(mark5b).collect();
-    shapes.into_iter().map(vdif).chain([mark5b]).collect()
+    Some(frames.collect())
+}
+
+/// Turn bits of every frame's header.
+fn turned(file: &[u8], at: u8, bits: u8) -> Vec<u8> {
+    let mut file = file.to_vec();
+    if let Framing::Length(length) = Format::Auto.framing(&file) {
+        file.chunks_mut(length)
+            .filter_map(|frame| frame.get_mut(usize::from(at)))
+            .for_each(|octet| *octet ^= bits);
+    }
+    file
 }
 
 pub(crate) fn run(bytes: &[u8]) {
-    let Some((&[first, second], file)) = bytes.split_first_chunk() else { return };
+    let Some((&[first, second, at, bits], file)) = bytes.split_first_chunk() else { return };
+    let file = &turned(file, at, bits)[..];
     let path = DISK.join("samples");
     std::fs::write(&path, file).expect("a file for the fuzzer");
     let tracks: Vec<u32> = (0..u32::from(second >> 5) * 2).collect();

@@ -90,7 +90,7 @@ def every_width():
             yield pytest.param(edv, complex_data, bits, channels, threads, payload, id=name)
 
 
-@pytest.mark.parametrize(("edv", "complex_data", "bits", "channels", "threads", "payload"), every_width())
+@pytest.mark.parametrize(("edv", "complex_data", "bits", "channels", "threads", "payload"), list(every_width()))
 def test_every_width_that_baseband_writes(tmp_path, edv, complex_data, bits, channels, threads, payload):
     per_frame = payload * 8 // (channels * bits * (1 + complex_data))
     rate = per_frame * 2000 * u.Hz
