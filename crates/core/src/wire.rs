@@ -38,6 +38,7 @@ mod numbering;
 mod rate;
 mod restamp;
 mod same;
+mod written;
 
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{
@@ -57,3 +58,4 @@ pub use numbering::{Numbering, PREFIX};
 pub use rate::RateWatch;
 pub use restamp::{Frame, RestampError, Restamper, Stamped, Stamps};
 pub use same::Same;
+pub use written::{Headers, Written};

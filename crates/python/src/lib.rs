@@ -83,9 +83,9 @@ mod _native {
     #[pymodule_export]
     use crate::receive::ReceiveStream;
     #[pymodule_export]
-    use crate::recording::{ChunkReader, Gaps, Recording};
+    use crate::recording::{ChunkReader, Gaps, Recording, list_scans};
     #[pymodule_export]
-    use crate::samples::{Samples, most_array_bytes};
+    use crate::samples::{FrameMaker, Samples, most_array_bytes};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
 

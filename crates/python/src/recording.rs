@@ -9,7 +9,10 @@ use crate::wait;
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use skyhaul::recording::{self, Account, Gap, Missing, Next, OpenError, Piece, ReadOptions, Reader};
+use skyhaul::frames::FramesOf;
+use skyhaul::recording::{
+    self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, ReadOptions, Reader,
+};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -81,6 +84,17 @@ impl Recording {
         self.0.findings.iter().map(raw).collect()
     }
 
+    /// Read everything and compare it with the index: the report as JSON.
+    fn check(&self, py: Python<'_>) -> PyResult<String> {
+        let frames = |about: &recording::Datastream| {
+            let frames: Box<dyn recording::FrameReader> = Box::new(FramesOf::datastream(about, false)?);
+            Some(frames)
+        };
+        let options = CheckOptions { frames: Some(&frames), ..CheckOptions::default() };
+        let report = py.detach(|| self.0.check(&options))?;
+        json(&report)
+    }
+
     /// Read a datastream, by its index in `streams`.
     #[pyo3(signature = (stream, missing, verify = true, follow = false))]
     fn reader(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<ChunkReader> {
@@ -89,6 +103,20 @@ impl Recording {
         let reading = Reading { reader, chunk: None, ahead: None, ended: false };
         Ok(ChunkReader(Here::new("reader", Open { reading: Mutex::new(reading), account })))
     }
+}
+
+/// All scans on these disks, as JSON.
+#[pyfunction]
+pub(crate) fn list_scans(py: Python<'_>, disks: Vec<std::path::PathBuf>) -> PyResult<String> {
+    for disk in &disks {
+        std::fs::read_dir(disk)
+            .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", disk.display())))?;
+    }
+    json(&py.detach(|| recording::ls(&disks)))
+}
+
+fn json(value: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
 impl Recording {

@@ -5,26 +5,50 @@
 //!   read(…, out)    ─▶ the caller's array, lent meanwhile
 //! ```
 
-use crate::buffer::{Bytes, Payload, SharedMut};
+use crate::buffer::{Bytes, Packets, Payload, SharedMut};
 use crate::errors::Damaged;
+use crate::process::Here;
 use crate::recording::{RawGap, Recording, raw_gap};
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
-use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored};
+use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
+use skyhaul::wire::{Format, UnknownFormat};
 use std::path::PathBuf;
-use std::sync::LazyLock;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Elementary samples between two looks at signals.
 const SLICE: usize = 64 << 20;
 /// Memory kept for arrays to come, bytes. New memory would cost more than decoding into it.
 const KEPT: u64 = 1 << 30;
-static MEMORY: LazyLock<HeapMemory> = LazyLock::new(|| HeapMemory::new(KEPT.min(default_bytes())));
+/// That memory; a forked process makes its own, because threads that it does not have may hold the locks of this one.
+static MEMORY: Mutex<Option<Here<HeapMemory>>> = Mutex::new(None);
+
+/// Threads without the GIL take this lock too, so it must be held during a fork.
+pub(crate) fn kept() -> MutexGuard<'static, Option<Here<HeapMemory>>> {
+    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn memory() -> HeapMemory {
+    let mut kept = kept();
+    if let Some(Ok(memory)) = kept.as_ref().map(Here::get) {
+        return memory.clone();
+    }
+    let memory = HeapMemory::new(KEPT.min(default_bytes()));
+    *kept = Some(Here::new("memory", memory.clone()));
+    memory
+}
 
 /// The samples of a datastream.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Samples(samples::Samples);
+pub(crate) struct Samples(Here<samples::Samples>);
+
+impl Samples {
+    fn new(opened: Result<samples::Samples, SamplesError>) -> PyResult<Self> {
+        opened.map(|samples| Self(Here::new("stream", samples))).map_err(raised)
+    }
+}
 
 fn raised(error: SamplesError) -> PyErr {
     match &error {
@@ -81,19 +105,19 @@ impl Samples {
         if stream >= recording.0.datastreams.len() {
             return Err(PyIndexError::new_err("no stream with this index"));
         }
-        py.detach(|| samples::Samples::of_recording(&recording.0, stream, &options)).map(Self).map_err(raised)
+        Self::new(py.detach(|| samples::Samples::of_recording(&recording.0, stream, &options)))
     }
 
     /// The samples of plain files.
     #[staticmethod]
     fn of_files(py: Python<'_>, paths: Vec<PathBuf>, options: Given) -> PyResult<Self> {
         let options = options.options()?;
-        py.detach(|| samples::Samples::of_files(paths, &options)).map(Self).map_err(raised)
+        Self::new(py.detach(|| samples::Samples::of_files(paths, &options)))
     }
 
     /// What is known of them.
     fn about<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (s, about) = (&self.0, PyDict::new(py));
+        let (s, about) = (self.0.get()?, PyDict::new(py));
         about.set_item("threads", s.threads())?;
         about.set_item("channels", s.channels())?;
         about.set_item("complex", s.is_complex())?;
@@ -111,14 +135,15 @@ impl Samples {
     }
 
     /// Rows with which the chunks begin.
-    fn piece_rows(&self, py: Python<'_>) -> Vec<u64> {
-        py.detach(|| self.0.piece_rows())
+    fn piece_rows(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        let samples = self.0.get()?;
+        Ok(py.detach(|| samples.piece_rows()))
     }
 
     /// What is missing, as far as it is known by now.
     #[pyo3(signature = (first = 0))]
-    fn gaps(&self, first: usize) -> Vec<RawGap> {
-        self.0.gaps().into_iter().skip(first).map(raw_gap).collect()
+    fn gaps(&self, first: usize) -> PyResult<Vec<RawGap>> {
+        Ok(self.0.get()?.gaps().into_iter().skip(first).map(raw_gap).collect())
     }
 
     /// Decode rows to numbers of this NumPy type, into `out` or new memory: the memory, and for each frame and thread of the
@@ -144,10 +169,11 @@ impl Samples {
     /// For each frame from `frame` on, for each thread, a byte: 1 if its samples are there.
     fn validity<'py>(&self, py: Python<'py>, frame: u64, frames: u64) -> PyResult<Bound<'py, PyBytes>> {
         let end = frame.checked_add(frames).ok_or_else(|| PyValueError::new_err("no such frames"))?;
+        let samples = self.0.get()?;
         let (mut all, mut from) = (Vec::new(), frame);
         while from < end {
             let to = end.min(from + 4096);
-            let read = py.detach(|| self.0.validity(from..to));
+            let read = py.detach(|| samples.validity(from..to));
             all.extend(read.valid.into_iter().map(u8::from));
             py.check_signals()?;
             from = to;
@@ -164,7 +190,7 @@ impl Samples {
         rows: usize,
         out: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<(Option<Bytes>, Bound<'py, PyBytes>)> {
-        let bytes = rows.checked_mul(self.0.row()).and_then(|count| count.checked_mul(size_of::<T>()));
+        let bytes = rows.checked_mul(self.0.get()?.row()).and_then(|count| count.checked_mul(size_of::<T>()));
         let bytes = bytes.ok_or_else(|| PyValueError::new_err(format!("{rows} samples are too many")))?;
         if let Some(out) = out {
             let mut shared = SharedMut::of(out)?;
@@ -172,7 +198,7 @@ impl Samples {
             let valid = self.fill::<T>(py, row, shared.numbers(bytes)?)?;
             return Ok((None, valid));
         }
-        let Some(mut memory) = MEMORY.take(bytes) else {
+        let Some(mut memory) = memory().take(bytes) else {
             return Err(PyMemoryError::new_err(format!("no memory kept for {bytes} bytes")));
         };
         let valid = self.fill::<T>(py, row, crate::buffer::numbers(&mut memory))?;
@@ -187,7 +213,8 @@ impl Samples {
         row: u64,
         out: &mut [T],
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let (width, frame) = (self.0.row(), self.0.frame_rows());
+        let samples = self.0.get()?;
+        let (width, frame) = (samples.row(), samples.frame_rows());
         let (mut row, mut out, mut valid) = (row, out, Vec::new());
         let mut last = None;
         while !out.is_empty() {
@@ -196,9 +223,9 @@ impl Samples {
             let rows = most.saturating_sub((row + most) % frame).max(1) as usize;
             let length = (rows.saturating_mul(width)).min(out.len());
             let Some(slice) = out.split_off_mut(..length) else { break };
-            let read = py.detach(|| self.0.read(row, slice)).map_err(raised)?;
+            let read = py.detach(|| samples.read(row, slice)).map_err(raised)?;
             // A frame of which the last slice had only a part is in both.
-            let skip = if last == Some(read.frames.start) { self.0.threads().len() } else { 0 };
+            let skip = if last == Some(read.frames.start) { samples.threads().len() } else { 0 };
             valid.extend(read.valid.iter().skip(skip).map(|&valid| u8::from(valid)));
             last = read.frames.end.checked_sub(1);
             row += (length / width) as u64;
@@ -220,5 +247,58 @@ fn payload_of<'a>(array: &'a Bound<'_, PyAny>) -> PyResult<&'a Payload> {
 #[pyfunction]
 pub(crate) fn most_array_bytes() -> u64 {
     // A quarter: others may be in use.
-    MEMORY.limit() / 4
+    memory().limit() / 4
+}
+
+/// Makes frames from samples.
+#[pyclass(frozen, module = "skyhaul._native")]
+pub(crate) struct FrameMaker(Here<Mutex<samples::FrameMaker>>);
+
+/// A stream to be written, from keywords.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct GivenStream {
+    bits: u32,
+    channels: u32,
+    complex: bool,
+    sample_rate: u64,
+    payload: Option<usize>,
+    threads: Vec<u16>,
+    start: (i64, u32),
+    station: String,
+    version: Option<String>,
+}
+
+#[pymethods]
+impl FrameMaker {
+    #[new]
+    fn new(format: &str, stream: GivenStream) -> PyResult<Self> {
+        let given: Format =
+            format.parse().map_err(|error: UnknownFormat| PyValueError::new_err(error.to_string()))?;
+        let family = given.family().ok_or_else(|| PyValueError::new_err("format: one by name is needed"))?;
+        let GivenStream { bits, channels, complex, sample_rate, payload, threads, start, station, version } =
+            stream;
+        let written =
+            Written { bits, channels, complex, sample_rate, payload, threads, start, station, version };
+        let maker = samples::FrameMaker::new(family, &written).map_err(PyValueError::new_err)?;
+        Ok(Self(Here::new("writer", Mutex::new(maker))))
+    }
+
+    /// Complete samples of a frame.
+    #[getter]
+    fn frame_rows(&self) -> PyResult<usize> {
+        Ok(self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).frame_rows())
+    }
+
+    /// The next frames, from float32 or complex64 in C order.
+    fn frames<'py>(&self, py: Python<'py>, samples: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+        let given = Packets::of(samples)?;
+        let maker = self.0.get()?;
+        let made = py.detach(|| {
+            let (mut to, bytes) = (Vec::new(), given.as_ref());
+            let rows: Vec<f32> = bytes.as_chunks().0.iter().map(|word| f32::from_ne_bytes(*word)).collect();
+            maker.lock().unwrap_or_else(PoisonError::into_inner).frames(&rows, &mut to).map(|()| to)
+        });
+        Ok(PyBytes::new(py, &made.map_err(PyValueError::new_err)?))
+    }
 }

@@ -1,7 +1,9 @@
 """Samples of recordings and files as arrays: ranges, what is missing, memory, and files that are not what they say."""
 
+import asyncio
 import datetime
 import gc
+import os
 import pathlib
 import pickle
 import random
@@ -387,3 +389,118 @@ def test_no_file_is_left_open(plain):
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     for _ in range(min(soft, 2000)):
         scan.samples(count=1)
+
+
+class TestWriting:
+    """Samples to files; `tests/interop/test_written_samples.py` has baseband read them."""
+
+    WHERE = {"sample_rate": 32_000_000, "start": "2026-02-03T04:05:06"}
+
+    @pytest.mark.parametrize("bits", [16, 32])
+    def test_wide_samples_come_back(self, tmp_path, bits):
+        per_frame = 8000 * 8 // bits
+        data = np.random.default_rng(1).uniform(-3.5, 3.5, (per_frame * 5, 1, 1)).astype(np.float32)
+        rate = per_frame * 1000
+        with recording.create(tmp_path / "a", **self.WHERE | {"sample_rate": rate}, bits=bits) as writer:
+            writer.write(data)
+        once = recording.open(tmp_path / "a", sample_rate=rate).samples()
+        assert np.abs(once - data).max() <= 0.51 / 35.5 / 256
+        with recording.create(tmp_path / "b", **self.WHERE | {"sample_rate": rate}, bits=bits) as writer:
+            writer.write(once)
+        assert np.array_equal(recording.open(tmp_path / "b", sample_rate=rate).samples(), once)
+
+    def test_missing_samples_are_missing_again(self, tmp_path):
+        data = np.ones((32000 * 4, 2, 1), np.float32)
+        data[32000 * 2 + 5, 1] = np.nan
+        with recording.create(tmp_path / "x", **self.WHERE, threads=[3, 7]) as writer:
+            writer.write(np.ma.masked_invalid(data))
+        scan = recording.open(tmp_path / "x", sample_rate=32_000_000)
+        assert scan.about.threads == (3, 7)
+        assert scan.validity().tolist() == [[True, True], [True, True], [True, False], [True, True]]
+        with pytest.raises(ValueError, match="1 samples are left over: a frame has 32000"):
+            with recording.create(tmp_path / "y", **self.WHERE) as writer:
+                writer.write(np.ones(32001))
+
+    @pytest.mark.parametrize(("changes", "text"), [
+        ({"bits": 3}, "3 bits in offset binary cannot be written"),
+        ({"bits": 5, "sample_rate": 12800}, "cannot be written"),
+        ({"channels": 3}, "a power of two of channels"),
+        ({"sample_rate": 31}, "no whole number of frames"),
+        ({"sample_rate": 31.5}, "whole number of samples"),
+        ({"start": 5}, "the time of the first sample is needed"),
+        ({"start": "2026-02-03T04:05:06.0001"}, "no frame begins at this time"),
+        ({"start": "1999-02-03T04:05:06"}, "times from 2000"),
+        ({"edv": 9}, "no EDV 9"),
+        ({"edv": 2, "bits": 1}, "ALMA"),
+        ({"edv": 3, "payload": 8000}, "5000 or 1000"),
+        ({"threads": [1024]}, "0 to 1023"),
+        ({"station": "Sky"}, "two letters"),
+        ({"format": "spead"}, "no frames|cannot be written"),
+        ({"format": "mark5b", "bits": 4}, "1 or 2 bits"),
+        ({"format": "mark5b", "threads": 2}, "no threads"),
+        ({"format": "nonsense"}, "nonsense"),
+    ])  # fmt: skip
+    def test_what_cannot_be_written(self, tmp_path, changes, text):
+        with pytest.raises(ValueError, match=text):
+            recording.create(tmp_path / "x", **self.WHERE | changes)
+        assert not (tmp_path / "x").exists()
+
+    def test_no_file_is_replaced(self, tmp_path):
+        (tmp_path / "x").write_text("precious")
+        with pytest.raises(FileExistsError):
+            recording.create(tmp_path / "x", **self.WHERE)
+        assert (tmp_path / "x").read_text() == "precious"
+
+    def test_shapes(self, tmp_path):
+        with recording.create(tmp_path / "x", **self.WHERE) as writer:
+            writer.write(np.ones(16000))
+            writer.write(np.ones((16000, 1)))
+            with pytest.raises(ValueError, match=r"these are \(time, 1, 1\)"):
+                writer.write(np.ones((100, 2)))
+            with pytest.raises(ValueError, match="complex samples"):
+                writer.write(np.ones(100, complex))
+        assert recording.open(tmp_path / "x", sample_rate=32_000_000).about.samples == 32000
+
+
+def test_lists_and_checks(recorded):
+    disks, _ = recorded
+    (scan,) = recording.ls(disks)
+    assert (scan.name, scan.state, scan.missing, len(scan.disks)) == ("trial", "ended", 0, 2)
+    assert recording.ls(disks[0])[0].chunks < scan.chunks
+    with pytest.raises(FileNotFoundError):
+        recording.ls(disks[0] / "absent")
+    opened = recording.open(disks, "trial")
+    checked = opened.check()
+    assert (checked.verdict, checked.good) == ("whole", True)
+    assert checked.bytes == scan.bytes
+    chunk = next(path for path in (disks[0] / "trial").iterdir() if path.suffix != ".index")
+    raw = bytearray(chunk.read_bytes())
+    raw[100] ^= 1
+    chunk.write_bytes(raw)
+    checked = recording.open(disks, "trial").check()
+    assert (checked.verdict, checked.good) == ("damaged", False)
+    assert str(chunk) in [found.path for found in checked.findings]
+
+
+def test_frames_and_async(recorded):
+    disks, _ = recorded
+    scan = recording.open(disks, "trial")
+    frames = np.concatenate([chunk.frames for chunk in scan.follow()])
+    assert frames.shape == (400, 8032)
+    assert frames[:, 4:8].view("<u4")[:, 0].tolist()[:4] == [52 << 24, 52 << 24, 52 << 24 | 1, 52 << 24 | 1]
+
+    async def all_of():
+        return [chunk.number async for chunk in scan.follow()]
+
+    assert asyncio.run(all_of()) == [chunk.number for chunk in scan.streams[0].chunks()]
+
+
+def test_a_forked_process_opens_its_own(plain):
+    scan, samples = plain
+    scan.samples(count=10)
+    child = os.fork()
+    if child == 0:
+        good = same(scan.samples(0.5, count=100)[:, :, 0], samples[RATE // 2 : RATE // 2 + 100])
+        os._exit(0 if good else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert same(scan.samples(count=10)[:, :, 0], samples[:10])

@@ -39,11 +39,14 @@ mod pieces;
 mod read;
 mod scratch;
 mod timing;
+mod write;
 
 pub use error::SamplesError;
 pub use read::Read;
 pub use skyhaul_core::samples::{Coding, Number, Tracks};
+pub use skyhaul_core::wire::Written;
 pub use skyhaul_io::samples::Vectored;
+pub use write::FrameMaker;
 
 use crate::recording::Gap;
 use frames::FrameReader;

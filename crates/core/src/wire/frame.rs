@@ -1,5 +1,6 @@
 //! Frames: their times, their ends, their validity, and fill for lost ones.
 
+use super::written::{Headers, Written};
 use crate::{
     placement::{Placement, Reject},
     samples::Coded,
@@ -60,6 +61,13 @@ pub trait Frames: Sync {
     /// How the payload of a frame is written; `None` if it holds no samples that [`crate::samples`] decodes.
     fn coded(&self, _frame: &[u8]) -> Option<Coded> {
         None
+    }
+    /// Headers for frames made from samples.
+    ///
+    /// # Errors
+    /// Why such a stream cannot be written.
+    fn written(&self, _stream: &Written) -> Result<Box<dyn Headers>, String> {
+        Err("samples of this format cannot be written".to_owned())
     }
 }
 

@@ -12,11 +12,11 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "Full", "Gaps", "Heap",
+    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "FrameMaker", "Full", "Gaps", "Heap",
     "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
-    "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "most_array_bytes", "pack_bits", "read_descriptor",
-    "unpack_bits", "write_descriptor",
+    "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
+    "read_descriptor", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
 VERSION: str
@@ -151,8 +151,13 @@ class Recording:
     def findings(self) -> list[tuple[str, Any, str]]:
         """Problems found from names, lengths and indexes, without reading data: verdict, path, text."""
 
+    def check(self) -> str:
+        """Read everything and compare it with the index: the report as JSON."""
     def reader(self, stream: int, missing: str, verify: bool = True, follow: bool = False) -> ChunkReader:
         """Read a datastream, by its index in `streams`."""
+
+def list_scans(disks: list[str | os.PathLike[str]]) -> str:
+    """All scans on these disks, as JSON."""
 
 @final
 class ChunkReader:
@@ -200,6 +205,17 @@ class Samples:
         the range a byte, 1 if its samples are there."""
     def validity(self, frame: int, frames: int) -> bytes:
         """For each frame from `frame` on, for each thread, a byte: 1 if its samples are there."""
+
+@final
+class FrameMaker:
+    """Makes frames from samples."""
+
+    def __new__(cls, format: str, stream: dict[str, Any]) -> Self: ...
+    @property
+    def frame_rows(self) -> int:
+        """Complete samples of a frame."""
+    def frames(self, samples: _Buffer) -> bytes:
+        """The next frames, from float32 or complex64 in C order."""
 
 @final
 class ReceiveConfig:

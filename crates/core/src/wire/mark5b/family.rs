@@ -2,6 +2,7 @@
 
 use super::{
     FRAME, Mark5b, Mark5bLayout, SYNC, frames_per_second, fuzzing, inspect, restamp, trial, unix_seconds,
+    written,
 };
 use crate::{
     placement::Reject,
@@ -13,6 +14,7 @@ use crate::{
         restamp::{RestampError, Restamper},
         trial::{Draw, Trial},
         vtp::{self, Vtp},
+        written::{Headers, Written},
     },
 };
 use std::sync::Arc;
@@ -111,6 +113,10 @@ impl Frames for Mark5bFamily {
         let seconds = unix_seconds(time.day, time.second, expected.near);
         let filled = payload.starts_with(&FILL) && payload.ends_with(&FILL);
         FrameSeen { illegal: None, filled, time: Some((seconds, time.frame)) }
+    }
+
+    fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {
+        written::begin(stream)
     }
 
     fn coded(&self, frame: &[u8]) -> Option<Coded> {

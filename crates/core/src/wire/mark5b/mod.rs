@@ -20,6 +20,7 @@ mod fuzzing;
 mod inspect;
 mod restamp;
 mod trial;
+mod written;
 
 pub use family::{Mark5bFamily, Mark5bStream};
 pub(crate) use family::{frame_time, has_header, learned, predicted};
@@ -187,10 +188,12 @@ impl Mark5b {
     }
 }
 
+/// MJD of 1970-01-01.
+pub(crate) const UNIX_EPOCH_MJD: i64 = 40_587;
+
 /// Unix time of `second` of the day with this MJD modulo 1000, for the matching day nearest to `near`.
 #[must_use]
 pub fn unix_seconds(day: u32, second: u32, near: i64) -> i64 {
-    const UNIX_EPOCH_MJD: i64 = 40_587;
     let near_mjd = near.div_euclid(86_400) + UNIX_EPOCH_MJD;
     let ahead = (i64::from(day) - near_mjd + 500).rem_euclid(1000) - 500;
     (near_mjd + ahead - UNIX_EPOCH_MJD) * 86_400 + i64::from(second)

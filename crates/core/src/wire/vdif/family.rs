@@ -3,7 +3,7 @@
 use super::{
     Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
     stream::{EDV, LEGACY, VdifStream},
-    trial,
+    trial, written,
 };
 use crate::{
     pattern,
@@ -17,6 +17,7 @@ use crate::{
         restamp::{RestampError, Restamper},
         trial::{Draw, Trial},
         vtp::Vtp,
+        written::{Headers, Written},
     },
 };
 use std::sync::Arc;
@@ -114,6 +115,10 @@ impl Frames for VdifFamily {
             }
         }
         FrameSeen { illegal: None, filled, time }
+    }
+
+    fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {
+        written::begin(stream)
     }
 
     fn coded(&self, frame: &[u8]) -> Option<Coded> {

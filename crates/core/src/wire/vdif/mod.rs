@@ -26,6 +26,7 @@ mod learn;
 mod restamp;
 mod stream;
 mod trial;
+mod written;
 
 pub use extended::Extended;
 pub use family::VdifFamily;

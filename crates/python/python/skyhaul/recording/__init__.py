@@ -22,6 +22,8 @@ if chunks.gaps:
     print(*chunks.gaps, sep="\\n")
 ```
 
+`scan.follow()` gives chunks while they are recorded, `recording.ls(disks)` lists scans, and `scan.check()` verifies one.
+
 A stream that ends without an exception and without gaps is complete, to its last byte.
 
 A recording of SPEAD gives heaps:
@@ -35,20 +37,30 @@ for heap in scan.streams[0].heaps():
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from ._chunks import Chunk, Chunks, Damaged, Finding, Gap, Heaps
 from ._samples import About, Options
-from ._scan import Path, Paths, Recording, Stream
+from ._scan import Check, Path, Paths, Recording, Stream, Summary, scans
 from ._time import Start
+from ._write import Writer, create
 
-__all__ = ["About", "Chunk", "Chunks", "Damaged", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream", "open"]
+__all__ = [
+    "About", "Check", "Chunk", "Chunks", "Damaged", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream", "Summary",
+    "Writer", "create", "ls", "open",
+]  # fmt: skip
+
+
+def ls(disks: Paths) -> list[Summary]:
+    """All scans on these disks, from names, lengths and indexes: `skyhaul ls`."""
+    return scans([disks] if isinstance(disks, (str, os.PathLike)) else list(disks))
 
 
 def open(
     paths: Paths,
     name: str | None = None,
     *,
-    sample_rate: int | None = None,
+    sample_rate: Any = None,
     threads: list[int] | None = None,
     bits: int | None = None,
     channels: int | None = None,

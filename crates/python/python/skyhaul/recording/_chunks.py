@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Self, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
 
 from .. import _native
 from ..spead import recv
@@ -77,13 +81,22 @@ class Chunk:
     """Unix second and frame number of its first frame."""
     end_time: Time | None
     """Unix second and frame number of its last frame."""
+    frame_bytes: int
+    """Bytes of a frame; 0 if they differ."""
+
+    @property
+    def frames(self) -> npt.NDArray[np.uint8]:
+        """Its frames, one in a row: a view of `data`."""
+        if self.frame_bytes == 0:
+            raise ValueError("these are no frames of one size; hint: data")
+        return np.frombuffer(self.data, np.uint8).reshape(-1, self.frame_bytes)
 
 
 class Chunks(Iterator[Chunk]):
-    """The chunks of a stream, in order."""
+    """The chunks of a stream, in order, for `for` and `async for`."""
 
-    def __init__(self, reader: _native.ChunkReader) -> None:
-        self._reader = reader
+    def __init__(self, reader: _native.ChunkReader, frame_bytes: int = 0) -> None:
+        self._reader, self._frame_bytes = reader, frame_bytes
         self._gaps: list[Gap] = []
 
     def __next__(self) -> Chunk:
@@ -93,7 +106,17 @@ class Chunks(Iterator[Chunk]):
             raise Damaged(str(error), self.gaps[-1]) from None
         if found is None:
             raise StopIteration
-        return Chunk(*found)
+        return Chunk(*found, self._frame_bytes)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        # A thread waits for the disk, or for the recorder.
+        chunk = await asyncio.to_thread(next, self, None)
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
 
     @property
     def gaps(self) -> list[Gap]:

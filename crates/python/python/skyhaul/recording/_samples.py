@@ -51,12 +51,12 @@ def native_options(options: Options) -> dict[str, Any]:
     given["near"] = None if since is None else int(since)
     given["verify"], given["workers"] = options.get("verify", True), options.get("workers", 0)
     if given["sample_rate"] is not None:
-        given["sample_rate"] = _whole_rate(given["sample_rate"])
+        given["sample_rate"] = whole_rate(given["sample_rate"])
     return given
 
 
-def _whole_rate(rate: Any) -> int:
-    # Also a Quantity of astropy.
+def whole_rate(rate: Any) -> int:
+    """Samples per second, also from a Quantity of astropy."""
     value = rate.to_value("Hz") if hasattr(rate, "to_value") else rate
     if value != int(value):
         raise ValueError(f"sample_rate={rate!r}: a whole number of samples per second is needed")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -32,6 +34,7 @@ class Stream:
         self._source, self._at, self._options = source, at, options
         self._paths = paths
         self._samples: Samples | None = None
+        self._process = 0
         if isinstance(source, _native.Recording):
             self.name, self.frame_bytes, self.frames_per_second, self.format = source.streams[at]
         else:
@@ -48,13 +51,14 @@ class Stream:
         return self._source
 
     def decoded(self) -> Samples:
-        if self._samples is None:
+        # A forked process opens its own.
+        if self._samples is None or self._process != os.getpid():
             options = native_options(self._options)
             if isinstance(self._source, _native.Recording):
                 native = _native.Samples.of_recording(self._source, self._at, options)
             else:
                 native = _native.Samples.of_files(list(self._source), options)
-            self._samples = Samples(native)
+            self._samples, self._process = Samples(native), os.getpid()
         return self._samples
 
     @property
@@ -139,7 +143,13 @@ class Stream:
         `missing`: what to do for a missing, damaged or unproven chunk. `verify=False` returns damaged and unproven
         chunks as they are (they are still gaps). `follow` waits for data that are still being recorded.
         """
-        return Chunks(self._recording().reader(self._at, missing, verify, follow))
+        return Chunks(self._recording().reader(self._at, missing, verify, follow), self.frame_bytes)
+
+    def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
+        """Its chunks in order while it is recorded, each as soon as it is safe: from the recorder's memory, if it is still
+        there. Ends when the recorder has ended. For `for` and `async for`.
+        """
+        return self.chunks(missing, follow=True)
 
     def heaps(
         self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
@@ -149,6 +159,69 @@ class Stream:
             hint = "hint: use chunks()"
             raise ValueError(f"{self.name}: not a recording of SPEAD but of {self.format or 'an unknown format'}; {hint}")
         return Heaps(self._recording(), self._at, missing, verify, follow)
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of a check."""
+
+    verdict: str
+    """whole or holes (harmless: data that never arrived are marked), unproven, damaged."""
+    findings: list[Finding]
+    """The findings, worst first."""
+    bytes: int
+    """Bytes read."""
+    seconds: float
+    """How long it took."""
+    report: dict[str, Any] = field(repr=False)
+    """All of it, as `skyhaul check --json` prints it."""
+
+    @property
+    def good(self) -> bool:
+        """Whether every chunk is verified and none is missing."""
+        return self.verdict in ("whole", "holes")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A scan in a list."""
+
+    name: str
+    """Its label."""
+    state: str
+    """State of its recorder: live, ended, interrupted or unindexed."""
+    started: str | None
+    """When it began, if an index says so."""
+    streams: tuple[str, ...]
+    """Its datastreams' names."""
+    chunks: int
+    """Chunks that are there."""
+    bytes: int
+    """Bytes of them."""
+    disks: tuple[str, ...]
+    """Disks that it is on."""
+    missing: int
+    """Chunks that are missing, or shorter than recorded."""
+    findings: tuple[Finding, ...]
+    """Problems found from names, lengths and indexes."""
+
+
+def scans(disks: Sequence[Path]) -> list[Summary]:
+    """All scans on these disks."""
+    return [
+        Summary(
+            name=raw["scan"],
+            state=raw["state"],
+            started=raw["started"],
+            streams=tuple(raw["datastreams"]),
+            chunks=raw["chunks"],
+            bytes=raw["bytes"],
+            disks=tuple(raw["disks"]),
+            missing=raw["missing"],
+            findings=tuple(Finding(found["verdict"], found.get("path"), found["text"]) for found in raw["findings"]),
+        )
+        for raw in json.loads(_native.list_scans(list(disks)))
+    ]
 
 
 class Recording:
@@ -186,6 +259,18 @@ class Recording:
         """Problems found from names, lengths and indexes. No data are read; use `skyhaul check` for that."""
         found = self._native.findings if self._native else []
         return [Finding(verdict, None if path is None else str(path), text) for verdict, path, text in found]
+
+    def check(self) -> Check:
+        """Read everything, and compare it with the index and the frames with each other: `skyhaul check`."""
+        if self._native is None:
+            raise ValueError(f"{self.name} is a plain file: there is nothing to compare it with; hint: validity()")
+        report: dict[str, Any] = json.loads(self._native.check())
+        findings = [Finding(found["verdict"], found.get("path"), found["text"]) for found in report["findings"]]
+        return Check(report["verdict"], findings, report["bytes"], report["seconds"], report)
+
+    def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
+        """The chunks of its only stream while it is recorded: see `Stream.follow`."""
+        return self._only().follow(missing)
 
     def _only(self) -> Stream:
         if len(self.streams) != 1:

@@ -1,0 +1,90 @@
+//! Frames from samples.
+
+use skyhaul_core::samples::Coding;
+use skyhaul_core::wire::{FILL, FamilyRef, Headers, Written};
+use skyhaul_io::samples::encode;
+
+/// Makes the frames of a stream from rows of samples.
+#[derive(Debug)]
+pub struct FrameMaker {
+    headers: Box<dyn Headers>,
+    coding: Coding,
+    threads: usize,
+    /// Elementary samples of a thread in a row.
+    each: usize,
+    frame_rows: usize,
+    /// Frames made so far.
+    made: u64,
+    column: Vec<f32>,
+}
+
+impl FrameMaker {
+    /// For this stream.
+    ///
+    /// # Errors
+    /// Why such a stream cannot be written, with a hint.
+    pub fn new(family: FamilyRef, written: &Written) -> Result<Self, String> {
+        let frames = family.frames().ok_or_else(|| format!("{family} has no frames"))?;
+        let headers = frames.written(written)?;
+        let rows = written.rows_of(headers.payload()).ok_or("a frame holds no whole number of samples")?;
+        Ok(Self {
+            coding: headers.coding(),
+            threads: written.threads.len(),
+            each: written.channels as usize * (1 + usize::from(written.complex)),
+            frame_rows: usize::try_from(rows).map_err(|_| "a frame holds too many samples")?,
+            made: 0,
+            column: Vec::new(),
+            headers,
+        })
+    }
+
+    /// Rows of a frame.
+    #[must_use]
+    pub fn frame_rows(&self) -> usize {
+        self.frame_rows
+    }
+
+    /// Elementary samples of a row: for each thread, for each channel, for each component.
+    #[must_use]
+    pub fn row(&self) -> usize {
+        self.threads * self.each
+    }
+
+    /// Append the next frames to `to`: those of all threads in turn. A frame with a missing sample (NaN) is marked invalid.
+    ///
+    /// # Errors
+    /// `rows` are no whole number of frames, or the time of a frame does not fit its header; the frames before it are
+    /// appended.
+    pub fn frames(&mut self, rows: &[f32], to: &mut Vec<u8>) -> Result<(), String> {
+        let (row, payload) = (self.row(), self.headers.payload());
+        if !rows.len().is_multiple_of(self.frame_rows * row) {
+            return Err(format!(
+                "{} samples are no whole number of frames of {}",
+                rows.len(),
+                self.frame_rows * row
+            ));
+        }
+        for rows in rows.chunks_exact(self.frame_rows * row) {
+            for rank in 0..self.threads {
+                self.column.clear();
+                let columns = rows.chunks_exact(row).map(|row| &row[rank * self.each..][..self.each]);
+                columns.for_each(|cell| self.column.extend_from_slice(cell));
+                let valid = self.column.iter().all(|sample| !sample.is_nan());
+                let (header, length) = self
+                    .headers
+                    .header(self.made, rank, valid)
+                    .ok_or("the time of the next frame does not fit its header")?;
+                to.extend_from_slice(&header[..length]);
+                let at = to.len();
+                to.resize(at + payload, 0);
+                if valid {
+                    encode(self.coding, &self.column, &mut to[at..]);
+                } else {
+                    to[at..].as_chunks_mut().0.iter_mut().for_each(|word| *word = FILL);
+                }
+            }
+            self.made += 1;
+        }
+        Ok(())
+    }
+}
