@@ -12,6 +12,7 @@
 //!
 //! | module | content |
 //! |---|---|
+//! | `arrays` | memory for arrays, used again |
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
 //! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
@@ -35,6 +36,7 @@
     reason = "what Python gives is made anew for each call, and handed over"
 )]
 
+mod arrays;
 mod buffer;
 mod chunk;
 mod config;

@@ -17,7 +17,7 @@
 //!
 //! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
-use crate::{hold, lent, samples};
+use crate::{arrays, hold, lent};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use skyhaul::io::udp::selftest::hold_self_test;
@@ -36,7 +36,7 @@ thread_local! {
 /// Called before a fork: takes the global locks, which would otherwise stay locked in the new process.
 #[pyfunction]
 pub(crate) fn leaving() {
-    HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), samples::kept(), hold_self_test()))));
+    HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), arrays::kept(), hold_self_test()))));
 }
 
 /// Called after a fork, in the old process.

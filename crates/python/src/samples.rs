@@ -5,6 +5,7 @@
 //!   read(…, out)    ─▶ the caller's array, lent meanwhile
 //! ```
 
+use crate::arrays::memory;
 use crate::buffer::{Bytes, Packets, Payload, SharedMut};
 use crate::errors::Damaged;
 use crate::process::Here;
@@ -12,34 +13,13 @@ use crate::recording::{RawGap, Recording, raw_gap};
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use skyhaul::io::memory::{default_bytes, heap::HeapMemory};
 use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 /// Elementary samples between two looks at signals.
 const SLICE: usize = 64 << 20;
-/// Memory kept for arrays to come, bytes. New memory would cost more than decoding into it.
-const KEPT: u64 = 1 << 30;
-/// That memory; a forked process makes its own, because threads that it does not have may hold the locks of this one.
-static MEMORY: Mutex<Option<Here<HeapMemory>>> = Mutex::new(None);
-
-/// Threads without the GIL take this lock too, so it must be held during a fork.
-pub(crate) fn kept() -> MutexGuard<'static, Option<Here<HeapMemory>>> {
-    MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn memory() -> HeapMemory {
-    let mut kept = kept();
-    if let Some(Ok(memory)) = kept.as_ref().map(Here::get) {
-        return memory.clone();
-    }
-    let memory = HeapMemory::new(KEPT.min(default_bytes()));
-    *kept = Some(Here::new("memory", memory.clone()));
-    memory
-}
-
 /// The samples of a datastream.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Samples(Here<samples::Samples>);
