@@ -445,6 +445,29 @@ class TestWriting:
             recording.create(tmp_path / "x", **self.WHERE | changes)
         assert not (tmp_path / "x").exists()
 
+    def test_nothing_follows_a_write_that_failed(self, tmp_path):
+        """As on a full disk: the file may be no longer than ten thousand bytes."""
+        program = textwrap.dedent("""
+            import resource, signal, sys
+            import numpy as np
+            from skyhaul import recording
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+            file = recording.create(sys.argv[1], sample_rate=32_000_000, start="2026-02-03T04:05:06")
+            for expected in (OSError, ValueError):
+                try:
+                    file.write(np.ones(32000 * 200))
+                    raise SystemExit("it was written")
+                except expected as error:
+                    print(error)
+        """)
+        path = tmp_path / "x"
+        done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=60, check=False)
+        assert "File too large" in done.stdout, done.stderr
+        assert "an earlier write failed" in done.stdout
+        scan = recording.open(path, sample_rate=32_000_000)
+        assert np.array_equal(scan.samples(count=32000), np.ones((32000, 1, 1)))
+
     def test_no_file_is_replaced(self, tmp_path):
         (tmp_path / "x").write_text("precious")
         with pytest.raises(FileExistsError):

@@ -24,6 +24,7 @@ class Writer:
         self._file, self._maker, self._shape = file, maker, shape
         self._dtype = np.dtype(np.complex64 if complex_ else np.float32)
         self._rest: npt.NDArray[Any] = np.empty((0, *shape), self._dtype)
+        self._failed = False
         self.frame_samples = maker.frame_rows
         """Complete samples of a frame."""
         self.sample_rate = rate
@@ -33,6 +34,8 @@ class Writer:
         """Append samples of (time, thread, channel); axes of length one may be left out. Frames are written when they are
         whole. One with a missing sample (NaN, or masked) is marked invalid.
         """
+        if self._failed:
+            raise ValueError("an earlier write failed, and the file may end within a frame; hint: write another file")
         given: Any = np.ma.asarray(samples)
         if given.dtype.kind == "c" and self._dtype.kind != "c":
             raise ValueError("complex samples for a file of real ones; hint: create(..., complex=True)")
@@ -45,7 +48,10 @@ class Writer:
         whole = len(array) // self.frame_samples * self.frame_samples
         # A copy: the caller may change the array.
         self._rest = array[whole:].copy()
+        # What fails here leaves a part of a frame: nothing may follow it.
+        self._failed = True
         self._file.write(self._maker.frames(np.ascontiguousarray(array[:whole])))
+        self._failed = False
 
     def close(self, *, drop: bool = False) -> None:
         """Close the file. `drop`: even if samples are left over that do not fill a frame."""
