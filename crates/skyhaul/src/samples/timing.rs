@@ -51,7 +51,7 @@ pub(super) fn unit_of(frames: &FrameReader, piece: &OpenPiece, number: i64, thre
         let middle = guess.take().unwrap_or(low.midpoint(high));
         match next_number(frames, piece, middle, high) {
             Some((unit, found)) if found < number => low = unit + 1,
-            _ if middle > low && guess.is_none() => {
+            _ if middle > low => {
                 // Most often the frame before is the last one of the previous number.
                 let before = next_number(frames, piece, middle - 1, middle);
                 if before.is_some_and(|(_, found)| found < number) {
