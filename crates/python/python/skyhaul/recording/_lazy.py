@@ -66,7 +66,7 @@ def to_xarray(stream: Stream, first: int, count: int, raw: bool, block_bytes: in
         import xarray as xr
         from dask.base import tokenize
     except ImportError as error:
-        text = f"{error}; hint: pip install 'skyhaul[xarray]'"
+        text = f"{error}; hint: pip install xarray 'dask[array]'"
         raise ImportError(text) from None
     samples, about = stream.decoded(), stream.about
     spec = stream.spec()
