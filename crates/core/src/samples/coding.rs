@@ -105,4 +105,6 @@ pub struct Coded {
     pub complex: bool,
     /// Octets of the frame before its payload.
     pub header: usize,
+    /// The header says of each channel whether it is valid: `Frames::channel_is_valid`.
+    pub by_channel: bool,
 }

@@ -62,6 +62,10 @@ pub trait Frames: Sync {
     fn coded(&self, _frame: &[u8]) -> Option<Coded> {
         None
     }
+    /// Whether the header of a frame says that this channel is valid; asked only if [`Coded::by_channel`].
+    fn channel_is_valid(&self, _frame: &[u8], _channel: u32) -> bool {
+        true
+    }
     /// Headers for frames made from samples.
     ///
     /// # Errors

@@ -86,6 +86,13 @@ impl FrameReader {
         Some(Seen { number, rank: usize::from(rank), valid: !seen.filled })
     }
 
+    /// The channels of a unit that its header marks as invalid, of so many.
+    pub(super) fn invalid_channels(&self, unit: &[u8], channels: u32) -> impl Iterator<Item = u32> {
+        let frame = unit.get(self.at..).unwrap_or_default();
+        let asked = if self.coded.by_channel { channels } else { 0 };
+        (0..asked).filter(move |&channel| !self.frames.channel_is_valid(frame, channel))
+    }
+
     /// The payload of a unit.
     pub(super) fn payload<'a>(&self, unit: &'a [u8]) -> &'a [u8] {
         unit.get(self.at + self.coded.header..).unwrap_or_default()

@@ -21,7 +21,8 @@ const LEAST: usize = 1 << 18;
 pub struct Read {
     /// The frames, as numbers from the first of the datastream on.
     pub frames: Range<u64>,
-    /// For each frame, for each thread, whether its samples are valid; the others are missing.
+    /// For each frame, for each thread, whether its samples are valid, all of them. The others are missing; if only some
+    /// channels are marked as invalid, these are.
     pub valid: Vec<bool>,
 }
 
@@ -90,11 +91,30 @@ impl Samples {
             let to = from.saturating_add_unsigned((valid.len() / threads) as u64);
             self.gather(from..to, &mut scratch);
             for (valid, place) in valid.iter_mut().zip(&scratch.places) {
-                *valid = place.is_some();
+                let unit = place.and_then(|place| scratch.units.get(place..));
+                *valid = unit.is_some_and(|unit| self.is_whole(unit));
             }
         }
         self.kept.put(scratch);
         Read { frames, valid }
+    }
+
+    /// Whether every channel of a frame is valid.
+    fn is_whole(&self, unit: &[u8]) -> bool {
+        self.frames.invalid_channels(unit, self.channels).next().is_none()
+    }
+
+    /// Replace the samples of invalid channels of a frame by missing ones; whether there are none.
+    fn drop_invalid<T: Vectored>(&self, unit: &[u8], rank: usize, rows: &mut [T]) -> bool {
+        let (width, each) = (self.row(), self.each());
+        let components = each / self.channels as usize;
+        let mut whole = true;
+        for channel in self.frames.invalid_channels(unit, self.channels) {
+            whole = false;
+            let at = rank * each + channel as usize * components;
+            rows.chunks_exact_mut(width).for_each(|row| row[at..at + components].fill(T::MISSING));
+        }
+        whole
     }
 
     fn workers_for(&self, samples: usize, frames: usize) -> usize {
@@ -156,8 +176,9 @@ impl Samples {
                 decoder.rows(&payloads, self.frame_rows as usize, skip as usize, rows_out);
                 row += (length / width) as u64;
                 let frame_valid = valid.split_off_mut(..threads).unwrap_or_default();
-                for (valid, payload) in frame_valid.iter_mut().zip(&payloads) {
-                    *valid = payload.is_some();
+                for (rank, (valid, place)) in frame_valid.iter_mut().zip(places).enumerate() {
+                    let unit = place.and_then(|place| scratch.units.get(place..));
+                    *valid = unit.is_some_and(|unit| self.drop_invalid(unit, rank, rows_out));
                 }
             }
             from = to;

@@ -266,3 +266,43 @@ fn the_rate_is_measured_at_the_ends_of_seconds() {
     assert_eq!(samples.start(), (SECOND, 20));
     assert_eq!(samples.rows(), 280 * 3200);
 }
+
+/// EDV 4: a mask over channels, of each frame and thread.
+#[test]
+fn channels_marked_as_invalid_are_missing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.vdif");
+    let shape = Vdif::shape(800, 4, 2, false, false).unwrap();
+    let masks = [[0b1111, 0b1111], [0b1101, 0b1111], [0b1111, 0], [0b0110, 0b1111]];
+    let unit = |n: usize, thread: usize| {
+        let extended: Vec<u8> = [4 << 24 | 4 << 16, 0xACAB_FEED, masks[n][thread], 0]
+            .iter()
+            .flat_map(|word: &u32| word.to_le_bytes())
+            .collect();
+        let vdif = shape.at(SECOND, n as u32).unwrap();
+        let header = Header {
+            vdif: Vdif { thread: thread as u32, ..vdif },
+            extended: Extended::read(&extended).unwrap(),
+        };
+        let (octets, length) = header.write();
+        [&octets[..length], &[0xFF; 800]].concat()
+    };
+    let units: Vec<Vec<u8>> = (0..4).flat_map(|n| [unit(n, 0), unit(n, 1)]).collect();
+    std::fs::write(&path, units.concat()).unwrap();
+    let options = Options { sample_rate: Some(800 * 4), workers: 1, ..Options::default() };
+    let samples = Samples::of_files([&path], &options).unwrap();
+    let mut rows = vec![0.0; samples.rows() as usize * samples.row()];
+    let read = samples.read(0, &mut rows).unwrap();
+    for (at, row) in rows.chunks_exact(8).enumerate() {
+        let valid = row.iter().map(|sample| !sample.is_nan());
+        let mask = masks[at / 800];
+        let expected = (0..8).map(|n| mask[n / 4] >> (n % 4) & 1 == 1);
+        assert!(valid.eq(expected), "row {at}: {row:?}");
+    }
+    assert_eq!(read.valid, [true, true, false, true, true, false, false, true]);
+    assert_eq!(samples.validity(0..4), read);
+    // A range within a frame.
+    let mut part = vec![0.0; 3 * 8];
+    samples.read(801, &mut part).unwrap();
+    assert!(part.chunks_exact(8).all(|row| row[1].is_nan() && !row[0].is_nan()));
+}

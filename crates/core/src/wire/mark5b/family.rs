@@ -126,6 +126,7 @@ impl Frames for Mark5bFamily {
             channels: None,
             complex: false,
             header: Mark5b::LEN,
+            by_channel: false,
         })
     }
 }

@@ -104,6 +104,22 @@ crate::header! {
     }
 }
 
+impl Multiplexed {
+    /// Whether the mask says that this channel of `channels` is valid: a bit stands for as many channels as all together
+    /// need. A mask without bits says nothing; one that does not divide the channels proves none of them.
+    #[must_use]
+    pub fn is_valid(&self, channel: u64, channels: u64) -> bool {
+        let bits = u64::from(self.mask_length);
+        if bits == 0 {
+            return true;
+        }
+        bits <= 64
+            && channel < channels
+            && channels.is_multiple_of(bits)
+            && self.validity >> (channel / (channels / bits)) & 1 == 1
+    }
+}
+
 /// Words 4 to 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
@@ -261,6 +277,21 @@ mod tests {
         let edvs = [(0, 0), (0x0180_0000, SYNC), (0x0200_0000, 0), (0xABAD_DEED, 0), (0x0900_0000, 0)];
         assert_eq!(edvs.map(|(a, b)| words(a, b).edv()), [0, 1, 2, 0xAB, 9].map(Some));
         assert_eq!(Extended::read(&[0; 15]), None);
+    }
+
+    #[test]
+    fn a_bit_of_the_mask_is_a_channel_or_a_group() {
+        let valid = |mask_length, validity, channels| -> Vec<bool> {
+            let masked = Multiplexed { mask_length, validity, ..Multiplexed::default() };
+            (0..channels).map(|channel| masked.is_valid(channel, channels)).collect()
+        };
+        assert_eq!(valid(4, 0b1011, 4), [true, true, false, true]);
+        assert_eq!(valid(2, 0b01, 4), [true, true, false, false]);
+        assert_eq!(valid(0, 0, 2), [true, true]);
+        assert_eq!(valid(3, 0b111, 4), [false; 4]);
+        assert_eq!(valid(8, 0xFF, 4), [false; 4]);
+        assert_eq!(valid(65, u64::MAX, 4), [false; 4]);
+        assert_eq!(valid(64, 1 << 63, 128)[125..], [false, true, true]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! VDIF as a member of the registry: how it is recognised, described, predicted and framed.
 
 use super::{
-    Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
+    Extended, Header, Vdif, VdifLayout, fuzzing, generate, inspect, learn, restamp,
     stream::{EDV, LEGACY, VdifStream},
     trial, written,
 };
@@ -127,8 +127,23 @@ impl Frames for VdifFamily {
         let is_mark5b = extended.edv() == Some(0xAB);
         let coding = if is_mark5b { Coding::SignMagnitude(vdif.bits()) } else { Coding::Offset(vdif.bits()) };
         let channels = u32::try_from(vdif.channels()).ok()?;
-        let complex = vdif.complex == 1;
-        Some(Coded { coding: Some(coding), channels: Some(channels), complex, header: vdif.header_bytes() })
+        Some(Coded {
+            coding: Some(coding),
+            channels: Some(channels),
+            complex: vdif.complex == 1,
+            header: vdif.header_bytes(),
+            by_channel: matches!(extended, Extended::Multiplexed(_)),
+        })
+    }
+
+    fn channel_is_valid(&self, frame: &[u8], channel: u32) -> bool {
+        match Header::read(frame) {
+            Ok(Header { vdif, extended: Extended::Multiplexed(masked) }) => {
+                masked.is_valid(u64::from(channel), vdif.channels())
+            }
+            Ok(_) => true,
+            Err(_) => false,
+        }
     }
 }
 
