@@ -41,6 +41,7 @@ mod judge;
 mod lane;
 mod ledger;
 mod list;
+pub mod mark6;
 mod names;
 mod open;
 mod options;

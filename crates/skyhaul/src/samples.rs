@@ -38,6 +38,7 @@ mod open;
 mod pieces;
 mod read;
 mod scratch;
+pub mod survey;
 mod timing;
 mod write;
 

@@ -5,7 +5,7 @@ use super::pieces::{Piece, Pieces};
 use super::scratch::Kept;
 use super::timing::{last_number, measured_rate};
 use super::{Options, Samples, SamplesError};
-use crate::recording::{Prover, Recording, unverified_chunks};
+use crate::recording::{Prover, Recording, mark6, unverified_chunks};
 use skyhaul_core::samples::{Coded, Coding};
 use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
 use skyhaul_io::disk::open_regular;
@@ -46,7 +46,8 @@ impl Samples {
         Self::new(pieces, unit, fps, &options)
     }
 
-    /// The samples of plain files of VDIF or Mark 5B frames, which continue each other.
+    /// The samples of plain files of VDIF or Mark 5B frames, which continue each other; or of the files of a Mark 6, in
+    /// any order.
     ///
     /// # Errors
     /// As in [`SamplesError`].
@@ -61,8 +62,13 @@ impl Samples {
                 Err(error) => Err(SamplesError::File { path, error }),
             }
         };
-        let pieces = paths.into_iter().map(piece).collect::<Result<_, _>>()?;
-        Self::new(Pieces::new(pieces, Vec::new(), None), None, None, options)
+        let pieces = paths.into_iter().map(piece).collect::<Result<Vec<Piece>, _>>()?;
+        let pieces = if pieces.iter().any(|piece| mark6::is_scattered(&piece.path)) {
+            scattered(&pieces.into_iter().map(|piece| piece.path).collect::<Vec<_>>())?
+        } else {
+            Pieces::new(pieces, Vec::new(), None)
+        };
+        Self::new(pieces, None, None, options)
     }
 
     fn new(
@@ -132,6 +138,13 @@ impl Samples {
         (past > first && past.checked_sub(first)?.checked_mul(self.frame_rows as i64).is_some())
             .then_some((first, past))
     }
+}
+
+/// The blocks of the files of a Mark 6.
+fn scattered(paths: &[PathBuf]) -> Result<Pieces, SamplesError> {
+    let found = mark6::blocks(paths).map_err(|(path, error)| SamplesError::File { path, error })?;
+    let blocks = found.blocks.into_iter().map(|block| Piece::new(block.path, block.offset, block.bytes));
+    Ok(Pieces::new(blocks.collect(), found.gaps, None))
 }
 
 /// What the first frames say.

@@ -117,7 +117,7 @@ impl Samples {
         whole
     }
 
-    fn workers_for(&self, samples: usize, frames: usize) -> usize {
+    pub(super) fn workers_for(&self, samples: usize, frames: usize) -> usize {
         self.workers.min(samples / LEAST).min(frames).max(1)
     }
 
