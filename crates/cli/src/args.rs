@@ -19,6 +19,7 @@ mod misplaced;
 mod output;
 mod receive;
 mod record;
+mod samples;
 mod send;
 mod stored;
 mod stream;
@@ -32,6 +33,7 @@ pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, Sto
 pub(crate) use inspect::InspectArgs;
 pub(crate) use receive::{ReceiveArgs, ReceiveCommon, TierArg};
 pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
+pub(crate) use samples::{ExportArgs, PlotArgs, SamplesArgs};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
 pub(crate) use stored::{CatArgs, CheckArgs, LsArgs};
 pub(crate) use stream::{KeepArg, Place};

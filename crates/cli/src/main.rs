@@ -8,6 +8,7 @@ mod args;
 mod html;
 mod interrupt;
 mod outcome;
+mod picture;
 mod print;
 mod verb;
 
@@ -48,6 +49,8 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Ls(args) => verb::ls::run(&args),
         Verb::Check(args) => verb::check::run(&args),
         Verb::Cat(args) => verb::cat::run(&args),
+        Verb::Plot(args) => verb::plot::run(&args),
+        Verb::Export(args) => verb::export::run(&args),
         Verb::Inspect(args) => verb::inspect::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),

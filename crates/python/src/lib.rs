@@ -87,7 +87,7 @@ mod _native {
     #[pymodule_export]
     use crate::recording::{ChunkReader, Gaps, Recording, list_scans};
     #[pymodule_export]
-    use crate::samples::{FrameMaker, Samples, most_array_bytes};
+    use crate::samples::{FrameMaker, Samples, most_array_bytes, scattered_files};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
 

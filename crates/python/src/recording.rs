@@ -115,7 +115,7 @@ pub(crate) fn list_scans(py: Python<'_>, disks: Vec<std::path::PathBuf>) -> PyRe
     json(&py.detach(|| recording::ls(&disks)))
 }
 
-fn json(value: &impl serde::Serialize) -> PyResult<String> {
+pub(crate) fn json(value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_string(value).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

@@ -9,10 +9,15 @@ use crate::arrays::memory;
 use crate::buffer::{Bytes, Packets, Payload, SharedMut};
 use crate::errors::Damaged;
 use crate::process::Here;
-use crate::recording::{RawGap, Recording, raw_gap};
-use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyMemoryError, PyValueError};
+use crate::recording::{RawGap, Recording, json, raw_gap};
+use pyo3::exceptions::{
+    PyFileExistsError, PyFileNotFoundError, PyIndexError, PyMemoryError, PyOSError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skyhaul::recording::mark6;
+use skyhaul::samples::export::{ExportError, ExportOptions, FileFormat};
+use skyhaul::samples::survey::SurveyOptions;
 use skyhaul::samples::{self, Options, SamplesError, Tracks, Vectored, Written};
 use skyhaul::wire::{Format, UnknownFormat};
 use std::path::PathBuf;
@@ -160,6 +165,89 @@ impl Samples {
         }
         Ok(PyBytes::new(py, &all))
     }
+
+    /// The headers of frames: fields (name, bits, description), and for each frame that is there its number, thread (2
+    /// octets), whether it is valid (1 octet), and the values of its fields (8 octets each).
+    fn headers<'py>(&self, py: Python<'py>, frame: u64, frames: u64) -> PyResult<RawHeaders<'py>> {
+        let samples = self.0.get()?;
+        let end = frame.checked_add(frames).ok_or_else(|| PyValueError::new_err("no such frames"))?;
+        let found = py.detach(|| samples.headers(frame..end));
+        let fields = found.fields.iter().map(|field| (field.name, field.bits, field.doc.trim())).collect();
+        let wide = |numbers: &[u64]| -> Vec<u8> { numbers.iter().flat_map(|n| n.to_ne_bytes()).collect() };
+        let threads: Vec<u8> = found.threads.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let valid: Vec<u8> = found.valid.iter().map(|&valid| u8::from(valid)).collect();
+        let [frames, values] =
+            [wide(&found.frames), wide(&found.values)].map(|octets| PyBytes::new(py, &octets));
+        Ok((fields, frames, PyBytes::new(py, &threads), PyBytes::new(py, &valid), values))
+    }
+
+    /// What they look like, as JSON.
+    fn survey(
+        &self,
+        py: Python<'_>,
+        row: u64,
+        rows: u64,
+        block: usize,
+        most: Option<u64>,
+        times: usize,
+    ) -> PyResult<String> {
+        let options = SurveyOptions {
+            rows: row..row.saturating_add(rows),
+            block,
+            most: most.unwrap_or(u64::MAX),
+            times,
+        };
+        let samples = self.0.get()?;
+        let mut signal = Ok(());
+        let survey = py.detach(|| samples.survey(&options, |_, _| go_on(&mut signal)));
+        signal?;
+        json(&survey.map_err(raised)?)
+    }
+
+    /// Write them to a file: what was written, as JSON.
+    fn export(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        row: u64,
+        rows: u64,
+        format: Option<&str>,
+        integers: bool,
+    ) -> PyResult<String> {
+        let format = format.map(str::parse::<FileFormat>).transpose().map_err(PyValueError::new_err)?;
+        let options = ExportOptions { rows: row..row.saturating_add(rows), format, integers };
+        let samples = self.0.get()?;
+        let mut signal = Ok(());
+        let done = py.detach(|| samples.export(&path, &options, |_, _| go_on(&mut signal)));
+        signal?;
+        json(&done.map_err(|error| match error {
+            ExportError::Samples(error) => raised(error),
+            ExportError::Exists(_) => PyFileExistsError::new_err(error.to_string()),
+            ExportError::Write { .. } => PyOSError::new_err(error.to_string()),
+            _ => PyValueError::new_err(error.to_string()),
+        })?)
+    }
+}
+
+/// Fields (name, bits, description), frame numbers, threads, validity, values.
+type RawHeaders<'py> = (
+    Vec<(&'static str, u32, &'static str)>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+    Bound<'py, PyBytes>,
+);
+
+/// Whether no signal has come, as Ctrl-C.
+fn go_on(signal: &mut PyResult<()>) -> bool {
+    *signal = Python::attach(|py| py.check_signals());
+    signal.is_ok()
+}
+
+/// The files of a scan on the disks of a Mark 6; none if there are no such.
+#[pyfunction]
+pub(crate) fn scattered_files(disks: Vec<PathBuf>, scan: &str) -> Vec<PathBuf> {
+    mark6::files(&disks, scan)
 }
 
 impl Samples {

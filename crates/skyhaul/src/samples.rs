@@ -33,9 +33,12 @@
 
 mod decode;
 mod error;
+pub mod export;
 mod frames;
+mod headers;
 mod open;
 mod pieces;
+mod range;
 mod read;
 mod scratch;
 pub mod survey;
@@ -43,6 +46,8 @@ mod timing;
 mod write;
 
 pub use error::SamplesError;
+pub use headers::Headers;
+pub use range::Start;
 pub use read::Read;
 pub use skyhaul_core::samples::{Coding, Number, Tracks};
 pub use skyhaul_core::wire::Written;

@@ -12,8 +12,8 @@
 //! assert!(parse("2026y366d00h").unwrap_err().to_string().contains("2026 has 365 days"));
 //! ```
 //!
-//! Limit: whole seconds. A fraction is rounded up, so that an action is never early. Leap seconds (`23h59m60s`) have no
-//! UNIX time and are rejected.
+//! Limits: [`parse`] gives whole seconds; it rounds a fraction up, so that an action is never early. Leap seconds
+//! (`23h59m60s`) have no UNIX time and are rejected.
 
 use std::fmt;
 
@@ -41,10 +41,30 @@ impl std::error::Error for NotATime {}
 /// # Errors
 /// The part of it that is invalid.
 pub fn parse(text: &str) -> Result<i64, NotATime> {
+    // Every time of a calendar fits.
+    parse_exact(text).map(|nanoseconds| (nanoseconds + BILLION - 1).div_euclid(BILLION) as i64)
+}
+
+/// UNIX nanoseconds of `text`, in any format of the [module](self).
+///
+/// # Errors
+/// The part of it that is invalid.
+pub fn parse_exact(text: &str) -> Result<i128, NotATime> {
     let text = text.trim();
-    let read = text.parse().or_else(|_| if is_vex(text) { vex(text) } else { iso(text) });
+    let second = text.parse::<i64>().map(|second| i128::from(second) * BILLION);
+    let read = second.or_else(|_| if is_vex(text) { vex(text) } else { iso(text) });
     read.map_err(|wrong| NotATime { text: text.chars().take(64).collect(), wrong })
 }
+
+/// UNIX nanoseconds like `2026-11-21T03:00:00.25Z`.
+#[must_use]
+pub fn format_exact(nanoseconds: i128) -> String {
+    jiff::Timestamp::from_nanosecond(nanoseconds)
+        .map_or_else(|_| nanoseconds.to_string(), |time| time.to_string())
+}
+
+/// Nanoseconds in a second.
+const BILLION: i128 = 1_000_000_000;
 
 /// `seconds` of UNIX time like `2026-11-21T03:00:00Z`.
 #[must_use]
@@ -58,12 +78,12 @@ fn is_vex(text: &str) -> bool {
 }
 
 /// `2026y325d03h00m00.5s`; at least year and day.
-fn vex(text: &str) -> Result<i64, String> {
+fn vex(text: &str) -> Result<i128, String> {
     const UNITS: [(char, &str); 5] =
         [('y', "year"), ('d', "day of the year"), ('h', "hour"), ('m', "minute"), ('s', "second")];
     let mut rest = text;
     let mut fields = [0i64; 5];
-    let (mut given, mut fraction) = (0, false);
+    let (mut given, mut fraction) = (0, 0);
     for (field, (unit, name)) in fields.iter_mut().zip(UNITS) {
         if rest.is_empty() {
             break;
@@ -79,7 +99,7 @@ fn vex(text: &str) -> Result<i64, String> {
         let legal = digits(whole) && whole.len() <= 4 && decimals.is_none_or(digits);
         let value = whole.parse().ok().filter(|_| legal);
         *field = value.ok_or_else(|| format!("`{number}` is not a valid {name}"))?;
-        fraction = decimals.is_some_and(|decimals| decimals.bytes().any(|b| b != b'0'));
+        fraction = decimals.map_or(0, nanoseconds);
         (rest, given) = (behind, given + 1);
     }
     if !rest.is_empty() {
@@ -101,13 +121,21 @@ fn vex(text: &str) -> Result<i64, String> {
         return Err(format!("day {day} is out of range: {year} has {days} days"));
     }
     let midnight = utc(first.into())?;
-    Ok(midnight + (((day - 1) * 24 + hour) * 60 + minute) * 60 + second + i64::from(fraction))
+    let seconds = (((day - 1) * 24 + hour) * 60 + minute) * 60 + second;
+    Ok(midnight + i128::from(seconds) * BILLION + fraction)
+}
+
+/// Decimals of a second as nanoseconds, rounded up.
+fn nanoseconds(decimals: &str) -> i128 {
+    let (nine, more) = decimals.split_at(decimals.len().min(9));
+    let whole = format!("{nine:0<9}").parse().unwrap_or(0);
+    whole + i128::from(more.bytes().any(|b| b != b'0'))
 }
 
 /// `2026-11-21T03:00:00Z`, with an offset in place of the `Z`, or without either.
-fn iso(text: &str) -> Result<i64, String> {
+fn iso(text: &str) -> Result<i128, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
-        return Ok(rounded_up(time));
+        return Ok(time.as_nanosecond());
     }
     // A name of a zone behind it must not be left out silently.
     let time = text.split_once(['T', 't', ' ']).map(|(_, time)| time);
@@ -119,18 +147,14 @@ fn iso(text: &str) -> Result<i64, String> {
     utc(time)
 }
 
-fn utc(time: jiff::civil::DateTime) -> Result<i64, String> {
+fn utc(time: jiff::civil::DateTime) -> Result<i128, String> {
     let zoned = jiff::tz::TimeZone::UTC.to_timestamp(time).map_err(|error| error.to_string())?;
-    Ok(rounded_up(zoned))
-}
-
-fn rounded_up(time: jiff::Timestamp) -> i64 {
-    time.as_second() + i64::from(time.subsec_nanosecond() > 0)
+    Ok(zoned.as_nanosecond())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{format, parse};
+    use super::{format, format_exact, parse, parse_exact};
     use proptest::prelude::*;
 
     #[test]
@@ -157,6 +181,20 @@ mod tests {
         assert_eq!(parse("1969y365d23h59m59.5s"), Ok(0));
         assert_eq!(parse("1969-12-31T23:59:58.5Z"), Ok(-1));
         assert_eq!(format(0), "1970-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn fractions_are_kept_to_the_nanosecond() {
+        for (text, nanoseconds) in [
+            ("1795402800", 1_795_402_800_000_000_000),
+            ("2026-11-23T03:00:00.5", 1_795_402_800_500_000_000),
+            ("2026y327d03h00m00.000000001s", 1_795_402_800_000_000_001),
+            ("2026y327d03h00m00.0000000001s", 1_795_402_800_000_000_001),
+            ("1969-12-31T23:59:58.5Z", -1_500_000_000),
+        ] {
+            assert_eq!(parse_exact(text), Ok(nanoseconds), "{text}");
+            assert_eq!(parse_exact(&format_exact(nanoseconds)), Ok(nanoseconds), "{text}");
+        }
     }
 
     #[test]

@@ -35,6 +35,8 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "record" -d 'Record 
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "ls" -d 'List recordings'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
@@ -268,6 +270,47 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l no-check -d 'Wri
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand cat" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l disk -d 'A disk of the recording, also of a FlexBuff or a Mark 6; may be repeated' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l stream -d 'Number of the stream, if the recording has several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l start -d 'Where to begin: a time in UTC (2026-11-21T03:00:00.5, 2026y325d03h00m00.5s), or a time from the first sample on (1.5s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l duration -d 'How much (default: to the end)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l sample-rate -d 'Complete samples per second, like 32MHz, if the headers do not state it' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l threads -d 'Threads of VDIF, in the order of their columns (default: all)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l bits -d 'Mark 5B: bits of a sample (default: 2)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l channels -d 'Mark 5B: channels; the recorded bitstreams are theirs, in order' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l mask -d 'Mark 5B: bitstreams that the formatter recorded, as a mask like 0x0000ffff' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l tracks -d 'Mark 5B: bitstreams to decode, numbered as in the mask (default: all of it)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l near -d 'Mark 5B: a time within 500 days of the data (default: that of the recording, or now)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -s o -l output-file -d 'Write the plots to this file, .svg or .png; may be repeated (default: only a sketch in the terminal)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l block -d 'Complete samples in a block of the spectrum (default: 1024, fewer for very many channels)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l samples-at-most -d 'Samples to decode at most, spread evenly over the range' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l all -d 'Decode all samples, however long it takes'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand plot" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l disk -d 'A disk of the recording, also of a FlexBuff or a Mark 6; may be repeated' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l stream -d 'Number of the stream, if the recording has several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l start -d 'Where to begin: a time in UTC (2026-11-21T03:00:00.5, 2026y325d03h00m00.5s), or a time from the first sample on (1.5s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l duration -d 'How much (default: to the end)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l sample-rate -d 'Complete samples per second, like 32MHz, if the headers do not state it' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l threads -d 'Threads of VDIF, in the order of their columns (default: all)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l bits -d 'Mark 5B: bits of a sample (default: 2)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l channels -d 'Mark 5B: channels; the recorded bitstreams are theirs, in order' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l mask -d 'Mark 5B: bitstreams that the formatter recorded, as a mask like 0x0000ffff' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l tracks -d 'Mark 5B: bitstreams to decode, numbered as in the mask (default: all of it)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l near -d 'Mark 5B: a time within 500 days of the data (default: that of the recording, or now)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -s o -l output-file -d 'The file to write; its name tells the format: .npy, .f32 (or .raw), .h5, .zarr' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l to -d 'Its format, whatever its name: npy, raw, hdf5 or zarr' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l integers -d 'Integers as they were recorded, instead of levels'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand export" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l format -d 'Format of the packets: auto, vdif, mark5b, fila10g, lofar, spead, ejfat' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
@@ -328,14 +371,16 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "ls" -d 'List recordings'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "cat" -d 'Write a recording to standard output'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "generate" -d 'Write man pages or shell completions'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat inspect bench generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

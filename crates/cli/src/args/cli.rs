@@ -8,6 +8,7 @@ use super::heading::GENERAL;
 use super::inspect::InspectArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
+use super::samples::{ExportArgs, PlotArgs};
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, LsArgs};
 use clap::{Arg, Command, CommandFactory, Parser, Subcommand};
@@ -44,6 +45,10 @@ pub(crate) enum Verb {
     Check(CheckArgs),
     /// Write a recording to standard output
     Cat(CatArgs),
+    /// Look at samples: spectrum, autocorrelation, levels, losses
+    Plot(PlotArgs),
+    /// Write samples as NumPy, raw numbers, HDF5 or Zarr
+    Export(ExportArgs),
     /// Show packets of a file, a capture or a live port, field by field
     Inspect(InspectArgs),
     /// Measure this machine's receive, send and record paths against bare loops

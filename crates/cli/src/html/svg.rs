@@ -119,6 +119,12 @@ pub(crate) fn short(value: f64) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
 }
 
+/// Colours of series in a file of its own, by their number: readable on white, and apart for most eyes.
+pub(crate) const COLOURS: [&str; 8] =
+    ["#1f4e9c", "#c0392b", "#2e8b57", "#b8860b", "#6a3d9a", "#008b8b", "#8b4513", "#555555"];
+/// Shades of parts, from nothing to all.
+const SHADES: [&str; 7] = ["#e6ebe4", "#f7dcb9", "#f2b872", "#e8903f", "#d4632a", "#b03a1f", "#7a1414"];
+
 /// What is drawn so far.
 pub(crate) struct Drawing {
     body: String,
@@ -215,6 +221,30 @@ impl Drawing {
             self.text((left - 7.0, y + 4.0), "end", "", &words(tick));
         }
         self.text((left, axis.to - 9.0), "start", "title", title);
+    }
+
+    /// The finished picture as a file of its own: name space, colours, white ground.
+    pub(crate) fn into_file(self, width: f64, height: f64) -> String {
+        let mut style = String::from(
+            "text{font-family:sans-serif;font-size:12px;fill:#333}.title{font-weight:600}.axis{stroke:#333}\
+             .grid{stroke:#ddd}path{fill:none;stroke-width:1.8}.dotted{stroke-dasharray:2 4}line.s3{stroke-width:1.8}\
+             rect.none{fill:#fff;stroke:#bbb;stroke-width:0.5}",
+        );
+        for (number, colour) in COLOURS.iter().enumerate() {
+            let _ = write!(
+                style,
+                "path.s{number},line.s{number}{{stroke:{colour}}}circle.s{number},rect.s{number}{{fill:{colour}}}"
+            );
+        }
+        for (number, colour) in SHADES.iter().enumerate() {
+            let _ = write!(style, "rect.q{number}{{fill:{colour}}}");
+        }
+        let svg = self.finish();
+        let (head, body) = svg.split_once('>').unwrap_or_default();
+        let named =
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" ");
+        let head = head.replacen("<svg ", &named, 1);
+        format!("{head}><style>{style}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{body}")
     }
 
     /// The finished picture.

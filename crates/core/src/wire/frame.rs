@@ -1,5 +1,6 @@
 //! Frames: their times, their ends, their validity, and fill for lost ones.
 
+use super::header::Field;
 use super::written::{Headers, Written};
 use crate::{
     placement::{Placement, Reject},
@@ -65,6 +66,10 @@ pub trait Frames: Sync {
     /// Whether the header of a frame says that this channel is valid; asked only if [`Coded::by_channel`].
     fn channel_is_valid(&self, _frame: &[u8], _channel: u32) -> bool {
         true
+    }
+    /// The tables of a frame's header, each after so many octets; none if it has no header.
+    fn tables(&self, _frame: &[u8]) -> Vec<(usize, &'static [Field])> {
+        Vec::new()
     }
     /// Headers for frames made from samples.
     ///

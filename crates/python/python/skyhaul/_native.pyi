@@ -16,7 +16,7 @@ __all__ = [
     "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
-    "read_descriptor", "unpack_bits", "write_descriptor",
+    "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
 VERSION: str
@@ -156,6 +156,9 @@ class Recording:
     def reader(self, stream: int, missing: str, verify: bool = True, follow: bool = False) -> ChunkReader:
         """Read a datastream, by its index in `streams`."""
 
+def scattered_files(disks: list[str | os.PathLike[str]], scan: str) -> list[str]:
+    """The files of a scan on the disks of a Mark 6; none if there are no such."""
+
 def list_scans(disks: list[str | os.PathLike[str]]) -> str:
     """All scans on these disks, as JSON."""
 
@@ -205,6 +208,13 @@ class Samples:
         the range a byte, 1 if its samples are there."""
     def validity(self, frame: int, frames: int) -> bytes:
         """For each frame from `frame` on, for each thread, a byte: 1 if its samples are there."""
+    def headers(self, frame: int, frames: int) -> tuple[list[tuple[str, int, str]], bytes, bytes, bytes, bytes]:
+        """The headers of frames: fields (name, bits, description), and for each frame that is there its number, thread,
+        whether it is valid, and the values of its fields."""
+    def survey(self, row: int, rows: int, block: int, most: int | None, times: int) -> str:
+        """What they look like, as JSON."""
+    def export(self, path: str | os.PathLike[str], row: int, rows: int, format: str | None, integers: bool) -> str:
+        """Write them to a file: what was written, as JSON."""
 
 @final
 class FrameMaker:

@@ -236,14 +236,14 @@ mod tests {
         let mut octets = std::fs::read(&path).unwrap();
         octets[5024..5028].fill(0xFF);
         std::fs::write(&path, &octets).unwrap();
-        let found = blocks(&[path.clone()]).unwrap();
+        let found = blocks(std::slice::from_ref(&path)).unwrap();
         let numbers: Vec<u32> = found.blocks.iter().map(|block| block.number).collect();
         assert_eq!(numbers, [0, 2]);
         assert!(found.gaps[0].why.contains("at byte 5020 is damaged"), "{:?}", found.gaps);
         // Blocks of nothing but headers do not fill the memory.
         octets[20..].chunks_exact_mut(8).for_each(|block| block.copy_from_slice(&[1, 0, 0, 0, 9, 0, 0, 0]));
         std::fs::write(&path, [&octets[..], &[0; 1 << 20]].concat()).unwrap();
-        assert!(blocks(&[path.clone()]).unwrap().blocks.len() <= MOST_SHORT);
+        assert!(blocks(std::slice::from_ref(&path)).unwrap().blocks.len() <= MOST_SHORT);
         std::fs::write(&path, [0x55; 100]).unwrap();
         assert!(!is_scattered(&path));
         assert!(blocks(&[path]).unwrap().blocks.is_empty());

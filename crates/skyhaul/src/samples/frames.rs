@@ -1,7 +1,7 @@
 //! What the header of a frame says: when, which thread, whether its samples are valid.
 
 use skyhaul_core::samples::Coded;
-use skyhaul_core::wire::{Expected, Frames, StreamFormat};
+use skyhaul_core::wire::{Expected, Field, Frames, StreamFormat};
 
 /// Octets that hold the header of any frame, and what precedes it.
 pub(super) const HEAD: usize = 128;
@@ -91,6 +91,20 @@ impl FrameReader {
         let frame = unit.get(self.at..).unwrap_or_default();
         let asked = if self.coded.by_channel { channels } else { 0 };
         (0..asked).filter(move |&channel| !self.frames.channel_is_valid(frame, channel))
+    }
+
+    /// The fields of a unit's header, each with the octets before its table.
+    pub(super) fn fields(&self, unit: &[u8]) -> Vec<(usize, &'static Field)> {
+        let tables = self.frames.tables(unit.get(self.at..).unwrap_or_default());
+        tables
+            .into_iter()
+            .flat_map(|(at, fields)| fields.iter().map(move |field| (self.at + at, field)))
+            .collect()
+    }
+
+    /// Whether the header of a unit says that its samples are valid.
+    pub(super) fn is_valid(&self, unit: &[u8]) -> bool {
+        self.see(unit).is_some_and(|seen| seen.valid)
     }
 
     /// The payload of a unit.

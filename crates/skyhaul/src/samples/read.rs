@@ -34,6 +34,15 @@ impl Read {
     }
 }
 
+/// Which frames are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Those with valid samples.
+    Valid,
+    /// All.
+    All,
+}
+
 /// The share of a worker.
 struct Share<'a, T> {
     /// Its frames, and the row of the datastream with which it begins.
@@ -89,7 +98,7 @@ impl Samples {
         for (n, valid) in (0..).zip(valid.chunks_mut(block * threads)) {
             let from = first.saturating_add_unsigned(n * block as u64);
             let to = from.saturating_add_unsigned((valid.len() / threads) as u64);
-            self.gather(from..to, &mut scratch);
+            self.gather(from..to, Wanted::Valid, &mut scratch);
             for (valid, place) in valid.iter_mut().zip(&scratch.places) {
                 let unit = place.and_then(|place| scratch.units.get(place..));
                 *valid = unit.is_some_and(|unit| self.is_whole(unit));
@@ -100,7 +109,7 @@ impl Samples {
     }
 
     /// Whether every channel of a frame is valid.
-    fn is_whole(&self, unit: &[u8]) -> bool {
+    pub(super) fn is_whole(&self, unit: &[u8]) -> bool {
         self.frames.invalid_channels(unit, self.channels).next().is_none()
     }
 
@@ -148,7 +157,7 @@ impl Samples {
         shares
     }
 
-    fn block_frames(&self) -> usize {
+    pub(super) fn block_frames(&self) -> usize {
         (BLOCK / (self.frames.unit * self.threads.len())).max(1)
     }
 
@@ -161,7 +170,7 @@ impl Samples {
         let mut from = frames.start;
         while from < frames.end {
             let to = from.saturating_add_unsigned(block as u64).min(frames.end);
-            self.gather(from..to, &mut scratch);
+            self.gather(from..to, Wanted::Valid, &mut scratch);
             let mut payloads = Vec::with_capacity(threads);
             for places in scratch.places.chunks_exact(threads) {
                 payloads.clear();
@@ -187,7 +196,7 @@ impl Samples {
     }
 
     /// Read the frames of a range of numbers, and find the place of each.
-    fn gather(&self, frames: Range<i64>, scratch: &mut Scratch) {
+    pub(super) fn gather(&self, frames: Range<i64>, wanted: Wanted, scratch: &mut Scratch) {
         let count = frames.end.abs_diff(frames.start) as usize;
         scratch.places.clear();
         scratch.places.resize(count * self.threads.len(), None);
@@ -202,19 +211,26 @@ impl Samples {
             let to = unit_of(&self.frames, &open, frames.end, self.format.group());
             // Data that claim one time too often are not read for ever.
             let most = 4 * (count * self.format.group().max(self.threads.len())) as u64;
-            self.look_at(&open, from..to.min(from.saturating_add(most)), &frames, scratch);
+            self.look_at(&open, from..to.min(from.saturating_add(most)), &frames, wanted, scratch);
             // What is not where it belongs may be near, where no recorder has put frames in order.
             if scratch.missing > 0 && piece.times.0.is_none() {
                 let all = open.bytes / self.frames.unit as u64;
-                self.look_at(&open, from.saturating_sub(DISORDER)..from, &frames, scratch);
-                self.look_at(&open, to..to.saturating_add(DISORDER).min(all), &frames, scratch);
+                self.look_at(&open, from.saturating_sub(DISORDER)..from, &frames, wanted, scratch);
+                self.look_at(&open, to..to.saturating_add(DISORDER).min(all), &frames, wanted, scratch);
             }
             scratch.open = Some((number, open));
         }
     }
 
     /// Read these units of a piece, and find the place of those in the range of numbers.
-    fn look_at(&self, open: &OpenPiece, units: Range<u64>, frames: &Range<i64>, scratch: &mut Scratch) {
+    fn look_at(
+        &self,
+        open: &OpenPiece,
+        units: Range<u64>,
+        frames: &Range<i64>,
+        wanted: Wanted,
+        scratch: &mut Scratch,
+    ) {
         let (unit, threads, used) = (self.frames.unit, self.threads.len(), scratch.used);
         let length = units.end.saturating_sub(units.start) as usize * unit;
         scratch.units.resize((used + length).max(scratch.units.len()), 0);
@@ -222,8 +238,8 @@ impl Samples {
             return;
         };
         for (n, octets) in scratch.units[used..used + read].chunks_exact(unit).enumerate() {
-            let Some(Seen { number, rank, valid: true }) = self.frames.see(octets) else { continue };
-            if !frames.contains(&number) {
+            let Some(Seen { number, rank, valid }) = self.frames.see(octets) else { continue };
+            if !frames.contains(&number) || (wanted == Wanted::Valid && !valid) {
                 continue;
             }
             let place = &mut scratch.places[number.abs_diff(frames.start) as usize * threads + rank];

@@ -40,7 +40,7 @@ pub struct SurveyOptions {
     pub block: usize,
     /// Elementary samples to decode at most, in looks spread evenly over the range.
     pub most: u64,
-    /// Parts of the range for which losses are counted.
+    /// Parts of the range for which losses are counted; no more than frames.
     pub times: usize,
 }
 
@@ -75,22 +75,12 @@ pub struct Survey {
     pub columns: Vec<Column>,
     /// For each thread, for each part of the range: the part of its frames that are missing; `None` where none was looked at.
     pub loss: Vec<Vec<Option<f64>>>,
+    /// Frames of threads that were looked at.
+    pub frames: u64,
+    /// How many of them are missing.
+    pub missing: u64,
     /// Ended before everything was looked at.
     pub interrupted: bool,
-}
-
-impl Survey {
-    /// The part of the frames that are missing, of those looked at.
-    #[must_use]
-    pub fn missing(&self) -> f64 {
-        let (missing, all) = self
-            .loss
-            .iter()
-            .flatten()
-            .flatten()
-            .fold((0.0, 0u64), |(missing, all), part| (missing + part, all + 1));
-        if all == 0 { 0.0 } else { missing / all as f64 }
-    }
 }
 
 impl Samples {
@@ -115,7 +105,9 @@ impl Samples {
         let transform = Transform::new(block, self.complex, self.sample_rate());
         let mut gathered: Vec<Gathering> =
             (0..columns).map(|_| Gathering::new(self.coding, &transform)).collect();
-        let mut frames = vec![vec![(0u64, 0u64); options.times]; self.threads.len()];
+        // Each part has a frame at least.
+        let parts = (rows.end - rows.start).div_ceil(self.frame_rows).min(options.times as u64);
+        let mut frames = vec![vec![(0u64, 0u64); parts as usize]; self.threads.len()];
         let total: u64 = looks.iter().map(|look| look.end - look.start).sum();
         let (mut looked, mut interrupted) = (0, false);
         let mut samples = Vec::new();
@@ -126,7 +118,7 @@ impl Samples {
             }
             samples.resize((look.end - look.start) as usize * self.row(), 0f32);
             let read = self.read(look.start, &mut samples)?;
-            self.count_frames(&read, &rows, &mut frames);
+            self.count_frames(&read, &look, &rows, &mut frames);
             self.gather_columns(&samples, &transform, &mut gathered);
             looked += look.end - look.start;
         }
@@ -149,6 +141,8 @@ impl Samples {
             channels: self.channels,
             columns: gathered.into_iter().enumerate().map(column).collect(),
             loss: frames.iter().map(|times| times.iter().map(part).collect()).collect(),
+            frames: frames.iter().flatten().map(|part| part.1).sum(),
+            missing: frames.iter().flatten().map(|part| part.0).sum(),
             interrupted,
         })
     }
@@ -184,11 +178,23 @@ impl Samples {
         (0..wanted).map(|n| start(n)..(start(n) + each).min(rows.end)).collect()
     }
 
-    /// Count the frames of a look, by the time of their first row in the range.
-    fn count_frames(&self, read: &super::Read, rows: &Range<u64>, counted: &mut [Vec<(u64, u64)>]) {
+    /// Count the frames of a look, by their time in the range.
+    fn count_frames(
+        &self,
+        read: &super::Read,
+        look: &Range<u64>,
+        rows: &Range<u64>,
+        counted: &mut [Vec<(u64, u64)>],
+    ) {
         let length = rows.end - rows.start;
         for (frame, valid) in read.frames.clone().zip(read.valid.chunks_exact(self.threads.len())) {
-            let into = (frame * self.frame_rows).saturating_sub(rows.start).min(length - 1);
+            // A frame that two looks share counts in the one with its beginning.
+            if !look.contains(&(frame * self.frame_rows).max(rows.start)) {
+                continue;
+            }
+            // Its middle tells in which part it is.
+            let middle = frame * self.frame_rows + self.frame_rows / 2;
+            let into = middle.saturating_sub(rows.start).min(length - 1);
             for (times, &valid) in counted.iter_mut().zip(valid) {
                 let at = (u128::from(into) * times.len() as u128 / u128::from(length)) as usize;
                 times[at].0 += u64::from(!valid);

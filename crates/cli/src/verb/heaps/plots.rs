@@ -1,6 +1,6 @@
 //! The memo's figures, as self-contained SVG files.
 
-use crate::html::svg::{Axis, Drawing, short};
+use crate::html::svg::{Axis, COLOURS, Drawing, short};
 use skyhaul::bench::heaps::{MemoReport, Point};
 
 const WIDTH: f64 = 820.0;
@@ -9,10 +9,6 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = WIDTH - 64.0;
 const TOP: f64 = 46.0;
 const FLOOR: f64 = HEIGHT - 86.0;
-
-/// Colours by the number of the series; readable on white, and apart for most eyes.
-const COLOURS: [&str; 8] =
-    ["#1f4e9c", "#c0392b", "#2e8b57", "#b8860b", "#6a3d9a", "#008b8b", "#8b4513", "#555555"];
 
 /// A file's name and its SVG.
 pub(super) type Plot = (&'static str, String);
@@ -73,7 +69,7 @@ fn pairs(report: &MemoReport) -> String {
         names.push((3, "TCP".into()));
     }
     legend(&mut drawing, &names);
-    page(drawing)
+    drawing.into_file(WIDTH, HEIGHT)
 }
 
 /// Figure 4: speed by number of senders, one colour for each rate.
@@ -101,7 +97,7 @@ fn scaling(points: &[Point]) -> String {
         names.push((colour, format!("{} Gb/s", short(gbps(rate as f64)))));
     }
     legend(&mut drawing, &names);
-    page(drawing)
+    drawing.into_file(WIDTH, HEIGHT)
 }
 
 /// Figure 5: shortfall from the target, by the target.
@@ -124,7 +120,7 @@ fn scaling_loss(points: &[Point]) -> String {
         names.push((colour, format!("{} Gb/s each", short(gbps(rate as f64)))));
     }
     legend(&mut drawing, &names);
-    page(drawing)
+    drawing.into_file(WIDTH, HEIGHT)
 }
 
 fn rates(points: &[Point]) -> Vec<u64> {
@@ -142,23 +138,6 @@ fn legend(drawing: &mut Drawing, names: &[(usize, String)]) {
         drawing.dot((left + 4.0, HEIGHT - 18.0), &format!("s{colour}"));
         drawing.text((left + 13.0, HEIGHT - 14.0), "start", "", name);
     }
-}
-
-/// A drawing as a file of its own: name space, colours, white ground.
-fn page(drawing: Drawing) -> String {
-    let mut style = String::from(
-        "text{font:12px sans-serif;fill:#333}.title{font-weight:600}.axis{stroke:#333}.grid{stroke:#ddd}\
-         path{fill:none;stroke-width:1.8}.dotted{stroke-dasharray:2 4}line.s3{stroke-width:1.8}",
-    );
-    for (number, colour) in COLOURS.iter().enumerate() {
-        style.push_str(&format!(
-            "path.s{number},line.s{number}{{stroke:{colour}}}circle.s{number}{{fill:{colour}}}"
-        ));
-    }
-    let svg = drawing.finish();
-    let (head, body) = svg.split_once('>').unwrap_or_default();
-    let head = head.replacen("<svg ", "<svg xmlns=\"http://www.w3.org/2000/svg\" ", 1);
-    format!("{head}><style>{style}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{body}")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::{
     wire::{
         family::{Family, FamilyRef, Framed, Known, Particulars, Recalled, Seen, Shape, StreamFormat},
         frame::{Ahead, Expected, FILL, FrameSeen, FrameTime, Frames, Framing, Quirk, Thread, step},
+        header::Field,
         inspect::reader::Reader,
         restamp::{RestampError, Restamper},
         trial::{Draw, Trial},
@@ -117,6 +118,10 @@ impl Frames for Mark5bFamily {
 
     fn written(&self, stream: &Written) -> Result<Box<dyn Headers>, String> {
         written::begin(stream)
+    }
+
+    fn tables(&self, frame: &[u8]) -> Vec<(usize, &'static [Field])> {
+        if has_header(frame) { vec![(0, Mark5b::FIELDS)] } else { Vec::new() }
     }
 
     fn coded(&self, frame: &[u8]) -> Option<Coded> {

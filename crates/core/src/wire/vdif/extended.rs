@@ -11,7 +11,10 @@
 //!
 //! Other EDVs are kept unchanged in [`Extended::Unknown`].
 
-use crate::wire::mark5b::{self, Mark5b};
+use crate::wire::{
+    header::Field,
+    mark5b::{self, Mark5b},
+};
 
 /// The sync word of EDV 1, 3 and 4 in word 5.
 pub const SYNC: u32 = 0xACAB_FEED;
@@ -188,6 +191,21 @@ impl Extended {
             Extended::Multiplexed(_) => Some(4),
             Extended::Mark5b(_) => Some(0xAB),
             Extended::Unknown(words) => Some(words.edv as u8),
+        }
+    }
+
+    /// The name and the table of its words.
+    #[must_use]
+    pub fn table(&self) -> (&'static str, &'static [Field]) {
+        match self {
+            Extended::Plain(_) | Extended::Legacy => ("EDV 0", Words::FIELDS),
+            Extended::Nict(_) => ("EDV 1", Nict::FIELDS),
+            Extended::Alma(_) => ("EDV 2 ALMA", Alma::FIELDS),
+            Extended::R2dbe(_) => ("EDV 2 R2DBE", R2dbe::FIELDS),
+            Extended::Vlba(_) => ("EDV 3", Vlba::FIELDS),
+            Extended::Multiplexed(_) => ("EDV 4", Multiplexed::FIELDS),
+            Extended::Mark5b(_) => ("EDV 0xAB", Mark5b::FIELDS),
+            Extended::Unknown(_) => ("EDV unknown", Words::FIELDS),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::{
         family::{Family, FamilyRef, Framed, Known, Recalled, Seen, Shape, StreamFormat},
         frame::{Expected, FrameSeen, Frames, Framing},
         generate::Generator,
+        header::Field,
         inspect::reader::Reader,
         restamp::{RestampError, Restamper},
         trial::{Draw, Trial},
@@ -134,6 +135,14 @@ impl Frames for VdifFamily {
             header: vdif.header_bytes(),
             by_channel: matches!(extended, Extended::Multiplexed(_)),
         })
+    }
+
+    fn tables(&self, frame: &[u8]) -> Vec<(usize, &'static [Field])> {
+        match Header::read(frame) {
+            Err(_) => Vec::new(),
+            Ok(Header { extended: Extended::Legacy, .. }) => vec![(0, Vdif::FIELDS)],
+            Ok(Header { extended, .. }) => vec![(0, Vdif::FIELDS), (Vdif::LEN, extended.table().1)],
+        }
     }
 
     fn channel_is_valid(&self, frame: &[u8], channel: u32) -> bool {

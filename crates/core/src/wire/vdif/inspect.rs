@@ -1,15 +1,9 @@
 //! A VDIF packet field by field.
 
-use super::{
-    EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif,
-    extended::{Alma, Multiplexed, Nict, R2dbe, Vlba, Words},
-};
+use super::{EPOCH_SECONDS, Extended, Header, UNIX_2000, Vdif, extended::Words};
 use crate::{
     placement::Reject,
-    wire::{
-        inspect::reader::Reader,
-        mark5b::{self, Mark5b},
-    },
+    wire::{inspect::reader::Reader, mark5b},
 };
 
 /// The fields of a packet whose frame begins after `network` octets.
@@ -22,17 +16,9 @@ pub(super) fn packet(reader: &mut Reader<'_>, network: usize) {
     };
     reader.table("VDIF", Vdif::FIELDS, Vdif::LEN, meaning);
     if vdif.legacy == 0 {
-        let (section, fields) = match Extended::read(reader.rest()) {
-            None | Some(Extended::Plain(_) | Extended::Legacy) => ("EDV 0", Words::FIELDS),
-            Some(Extended::Nict(_)) => ("EDV 1", Nict::FIELDS),
-            Some(Extended::Alma(_)) => ("EDV 2 ALMA", Alma::FIELDS),
-            Some(Extended::R2dbe(_)) => ("EDV 2 R2DBE", R2dbe::FIELDS),
-            Some(Extended::Vlba(_)) => ("EDV 3", Vlba::FIELDS),
-            Some(Extended::Multiplexed(_)) => ("EDV 4", Multiplexed::FIELDS),
-            Some(Extended::Mark5b(_)) => ("EDV 0xAB", Mark5b::FIELDS),
-            Some(Extended::Unknown(_)) => ("EDV unknown", Words::FIELDS),
-        };
-        reader.table(section, fields, Words::LEN, extended);
+        let extended = Extended::read(reader.rest());
+        let (section, fields) = extended.as_ref().unwrap_or(&Extended::Legacy).table();
+        reader.table(section, fields, Words::LEN, self::extended);
     }
     let frame = reader.packet().get(start..).unwrap_or_default();
     if let Err(reason) = Header::read(frame) {

@@ -39,15 +39,18 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from .. import _native
 from ._chunks import Chunk, Chunks, Damaged, Finding, Gap, Heaps
+from ._reads import Exported
 from ._samples import About, Options
 from ._scan import Check, Path, Paths, Recording, Stream, Summary, scans
+from ._survey import Survey
 from ._time import Start
 from ._write import Writer, create
 
 __all__ = [
-    "About", "Check", "Chunk", "Chunks", "Damaged", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream", "Summary",
-    "Writer", "create", "ls", "open",
+    "About", "Check", "Chunk", "Chunks", "Damaged", "Exported", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream",
+    "Summary", "Survey", "Writer", "create", "ls", "open",
 ]  # fmt: skip
 
 
@@ -70,8 +73,8 @@ def open(
     verify: bool = True,
     workers: int = 0,
 ) -> Recording:
-    """Open the scan `name` on its disks: the recorder's directories, mounted anywhere. Or, without a name, plain files of
-    VDIF or Mark 5B that continue each other.
+    """Open the scan `name` on its disks: the directories of the recorder, of a FlexBuff or of a Mark 6, mounted anywhere. Or,
+    without a name, plain files of VDIF or Mark 5B that continue each other, or the files of a Mark 6.
 
     The other arguments say how to read its samples:
 
@@ -98,7 +101,8 @@ def open(
         "workers": workers,
     }
     if name is not None:
-        return Recording(given, name, options)
+        scattered = _native.scattered_files([os.fspath(path) for path in given], name)
+        return Recording(scattered, None, options) if scattered else Recording(given, name, options)
     if not given:
         raise ValueError("no files; hint: give files, or the directories of a recorder and the name of a scan")
     if any(os.path.isdir(path) for path in given):

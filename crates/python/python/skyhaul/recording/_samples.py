@@ -16,6 +16,8 @@ from ._chunks import Damaged, Gap
 
 Missing = Literal["nan", "mask", "raise"]
 _Numbers = npt.NDArray[Any]
+# First frame, and one past the last.
+Frames = tuple[int, int]
 
 
 class Options(TypedDict, total=False):
@@ -109,7 +111,7 @@ class Samples:
     """The samples of a stream: any range as an array of (time, thread, channel)."""
 
     def __init__(self, native: _native.Samples) -> None:
-        self._native = native
+        self.native = native
         raw = native.about()
         second, frame = raw["start"]
         self._start = second + Fraction(frame, raw["frames_per_second"])
@@ -132,17 +134,25 @@ class Samples:
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now."""
-        return [Gap(*raw) for raw in self._native.gaps()]
+        return [Gap(*raw) for raw in self.native.gaps()]
 
     def piece_starts(self) -> list[int]:
         """The samples with which the chunks begin."""
-        return self._native.piece_rows()
+        return self.native.piece_rows()
 
     def range(
-        self, start: _time.Start | None, duration: _time.Duration | None, count: int | None
+        self,
+        start: _time.Start | None,
+        duration: _time.Duration | None,
+        count: int | None,
+        frames: Frames | None = None,
     ) -> tuple[int, int]:
-        """First sample and number of samples of a range of time."""
+        """First sample and number of samples of a range."""
         rate = self.about.sample_rate
+        if frames is not None:
+            if start is not None or duration is not None or count is not None:
+                raise ValueError("give frames, or start with duration or count, not both")
+            return self._range_of_frames(*frames)
         if start is None:
             first = 0
         else:
@@ -161,6 +171,26 @@ class Samples:
             raise ValueError(f"{wanted}: the data are from {_time.shown(self._start)} to {_time.shown(end)}")
         return first, count
 
+    def _range_of_frames(self, first: int, end: int) -> tuple[int, int]:
+        each = self.about.frame_samples
+        if not 0 <= first <= end <= self.about.samples // each:
+            raise ValueError(f"frames {first} to {end}: there are {self.about.samples // each}")
+        return first * each, (end - first) * each
+
+    def frame_range(self, first: int, count: int) -> tuple[int, int]:
+        """First frame and number of frames in which these samples are."""
+        frame = first // self.about.frame_samples
+        end = -(-(first + count) // self.about.frame_samples)
+        return frame, max(end - frame, 0)
+
+    def frame_times(self, frames: npt.NDArray[np.uint64]) -> npt.NDArray[np.datetime64]:
+        """Times of frames, to the nanosecond before."""
+        fps = self.about.frames_per_second
+        second, frame = divmod(self._start * fps, fps)
+        numbers = frames.astype(np.int64) + int(frame)
+        nanoseconds = (int(second) + numbers // fps) * 10**9 + numbers % fps * 10**9 // fps
+        return nanoseconds.astype("datetime64[ns]")
+
     def times(self, first: int, count: int) -> npt.NDArray[np.datetime64]:
         """Times of samples, to the nanosecond before."""
         rate = self.about.sample_rate
@@ -169,20 +199,6 @@ class Samples:
         if offsets is None:
             raise ValueError("too many samples for one array of times")
         return np.datetime64(int(whole), "ns") + offsets.astype("timedelta64[ns]")
-
-    def read(
-        self,
-        start: _time.Start | None = None,
-        duration: _time.Duration | None = None,
-        *,
-        count: int | None = None,
-        raw: bool = False,
-        missing: Missing = "nan",
-        out: _Numbers | None = None,
-    ) -> _Numbers:
-        """See `Stream.samples`."""
-        first, count = self.range(start, duration, count)
-        return self.read_range(first, count, raw=raw, missing=missing, out=out)
 
     def read_range(
         self,
@@ -193,7 +209,7 @@ class Samples:
         missing: Missing = "nan",
         out: _Numbers | None = None,
     ) -> _Numbers:
-        """The same, by number of the first sample."""
+        """See `Reads.samples`."""
         about = self.about
         if missing not in ("nan", "mask", "raise"):
             raise ValueError(f'missing={missing!r}; hint: "nan", "mask" or "raise"')
@@ -221,12 +237,12 @@ class Samples:
         # Memory of arrays that are gone, if there is any: new memory costs more than decoding into it.
         if out is None:
             try:
-                memory, valid = self._native.read(first, shape[0], kind, None)
+                memory, valid = self.native.read(first, shape[0], kind, None)
                 kept: Any = memory
                 return np.frombuffer(kept, dtype).reshape(shape), valid
             except MemoryError:
                 out = np.empty(shape, dtype)
-        return out, self._native.read(first, shape[0], kind, out)[1]
+        return out, self.native.read(first, shape[0], kind, out)[1]
 
     def kind(self, raw: bool) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Type of a sample, and shape of all samples of one instant."""
@@ -243,7 +259,7 @@ class Samples:
 
     def valid_samples(self, first: int, count: int) -> npt.NDArray[np.bool_]:
         """For each sample of a range, for each thread: whether it is there."""
-        return self._by_sample(self._validity(first, count), first, count)
+        return self._by_sample(self.validity(first, count), first, count)
 
     def _raise(self, first: int, frames: npt.NDArray[np.bool_]) -> None:
         at, thread = np.argwhere(~frames)[0]
@@ -256,13 +272,7 @@ class Samples:
         gap = known[0] if known else Gap(about.format, 0, 0, "missing", None, None, None, "left_out", text)
         raise Damaged(text, gap)
 
-    def validity(self, start: _time.Start | None = None, duration: _time.Duration | None = None) -> npt.NDArray[np.bool_]:
-        """For each frame of a range, for each thread: whether its samples are there."""
-        first, count = self.range(start, duration, None)
-        return self._validity(first, count)
-
-    def _validity(self, first: int, count: int) -> npt.NDArray[np.bool_]:
-        frame = first // self.about.frame_samples
-        end = -(-(first + count) // self.about.frame_samples)
-        raw = self._native.validity(frame, max(end - frame, 0))
+    def validity(self, first: int, count: int) -> npt.NDArray[np.bool_]:
+        """For each frame in which these samples are, for each thread: whether its samples are there."""
+        raw = self.native.validity(*self.frame_range(first, count))
         return np.frombuffer(raw, np.bool_).reshape(-1, len(self.about.threads))

@@ -8,24 +8,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from .. import _native
 from . import _lazy, _time
 from ._chunks import Chunks, Finding, Gap, Heaps
-from ._samples import About, Missing, Options, Samples, native_options
-
-if TYPE_CHECKING:
-    import xarray
+from ._reads import Reads
+from ._samples import Options, Samples, native_options
 
 Path: TypeAlias = str | os.PathLike[str]
 Paths: TypeAlias = Path | Iterable[Path]
 
 
-class Stream:
+class Stream(Reads):
     """A datastream of a scan."""
 
     def __init__(
@@ -61,53 +58,13 @@ class Stream:
             self._samples, self._process = Samples(native), os.getpid()
         return self._samples
 
-    @property
-    def about(self) -> About:
-        """What is known of its samples: format, threads, channels, rate, extent."""
-        return self.decoded().about
+    def _stream(self) -> Stream:
+        return self
 
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now: damage is found when samples are read."""
         return self.decoded().gaps
-
-    def samples(
-        self,
-        start: _time.Start | None = None,
-        duration: _time.Duration | None = None,
-        *,
-        count: int | None = None,
-        raw: bool = False,
-        missing: Missing = "nan",
-        out: npt.NDArray[Any] | None = None,
-    ) -> npt.NDArray[Any]:
-        """Decode a range of time to an array of (time, thread, channel): float32, or complex64 if samples are complex.
-
-        `start` is a time (a string in UTC, `datetime`, `numpy.datetime64`) or seconds from the first sample on; without it,
-        the range begins with the first sample. `duration` is in seconds, `count` in samples; without both, the range ends
-        with the last sample. Levels are those of VLBI's standard quantisers: 2 bits are ±1 and ±3.316505.
-
-        Samples that are missing (lost, marked invalid, in a damaged chunk) are NaN; with `missing="mask"` the result is a
-        masked array, with `missing="raise"` they raise `Damaged`.
-
-        `raw` gives integers: codes less their offset, as int8, int16 or int32, with the lowest number of the type where
-        samples are missing; complex ones have a last axis of two. `out` is an array to decode into; without it, memory of
-        arrays that are gone is used again.
-        """
-        return self.decoded().read(start, duration, count=count, raw=raw, missing=missing, out=out)
-
-    def times(
-        self, start: _time.Start | None = None, duration: _time.Duration | None = None, *, count: int | None = None
-    ) -> npt.NDArray[np.datetime64]:
-        """The times of the same samples, to the nanosecond before."""
-        samples = self.decoded()
-        return samples.times(*samples.range(start, duration, count))
-
-    def validity(
-        self, start: _time.Start | None = None, duration: _time.Duration | None = None
-    ) -> npt.NDArray[np.bool_]:
-        """For each frame of a range, for each thread: whether its samples are there. Only headers are looked at."""
-        return self.decoded().validity(start, duration)
 
     def spec(self) -> _lazy.Spec:
         """What opens it again in another process."""
@@ -116,24 +73,6 @@ class Stream:
         given = {**self._options, "sample_rate": self.about.sample_rate, "threads": self.about.threads}
         options = tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in given.items())
         return paths, name, self._at, options
-
-    def to_xarray(
-        self,
-        start: _time.Start | None = None,
-        duration: _time.Duration | None = None,
-        *,
-        raw: bool = False,
-        block_bytes: int = 64 << 20,
-    ) -> xarray.DataArray:
-        """The samples of a range of time as a lazy array of (time, thread, channel) over Dask blocks.
-
-        No block is in two chunks of the recording, nor larger than `block_bytes`. Blocks can be pickled: processes that see
-        the same paths compute them, each opening the chunks of its own blocks only. Coordinates: `time` and `valid`, lazy
-        too, and `thread` and `channel`. Times have no index, which would be larger than the samples: to select by time,
-        give `start` and `duration`.
-        """
-        samples = self.decoded()
-        return _lazy.to_xarray(self, *samples.range(start, duration, None), raw=raw, block_bytes=block_bytes)
 
     def chunks(
         self, missing: Literal["raise", "skip", "fill"] = "raise", *, verify: bool = True, follow: bool = False
@@ -144,12 +83,6 @@ class Stream:
         chunks as they are (they are still gaps). `follow` waits for data that are still being recorded.
         """
         return Chunks(self._recording().reader(self._at, missing, verify, follow), self.frame_bytes)
-
-    def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
-        """Its chunks in order while it is recorded, each as soon as it is safe: from the recorder's memory, if it is still
-        there. Ends when the recorder has ended. For `for` and `async for`.
-        """
-        return self.chunks(missing, follow=True)
 
     def heaps(
         self, missing: Literal["raise", "skip"] = "raise", *, verify: bool = True, follow: bool = False
@@ -224,8 +157,8 @@ def scans(disks: Sequence[Path]) -> list[Summary]:
     ]
 
 
-class Recording:
-    """A scan: a recording on its disks, or plain files."""
+class Recording(Reads):
+    """A scan: a recording on its disks, or plain files. If it has one stream, it has that stream's methods."""
 
     streams: list[Stream]
     """Its datastreams, in order of their names."""
@@ -268,55 +201,16 @@ class Recording:
         findings = [Finding(found["verdict"], found.get("path"), found["text"]) for found in report["findings"]]
         return Check(report["verdict"], findings, report["bytes"], report["seconds"], report)
 
-    def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
-        """The chunks of its only stream while it is recorded: see `Stream.follow`."""
-        return self._only().follow(missing)
-
-    def _only(self) -> Stream:
+    def _stream(self) -> Stream:
         if len(self.streams) != 1:
             names = ", ".join(stream.name for stream in self.streams)
             raise ValueError(f"{self.name} has {len(self.streams)} streams ({names}); hint: scan.streams[0].samples()")
         return self.streams[0]
 
     @property
-    def about(self) -> About:
-        """What is known of the samples of its only stream."""
-        return self._only().about
-
-    @property
     def gaps(self) -> list[Gap]:
         """What is missing or damaged in all its streams, as far as that is known by now."""
         return [gap for stream in self.streams for gap in stream.gaps]
-
-    def samples(
-        self,
-        start: _time.Start | None = None,
-        duration: _time.Duration | None = None,
-        *,
-        count: int | None = None,
-        raw: bool = False,
-        missing: Missing = "nan",
-        out: npt.NDArray[Any] | None = None,
-    ) -> npt.NDArray[Any]:
-        """Decode a range of time of its only stream: see `Stream.samples`."""
-        return self._only().samples(start, duration, count=count, raw=raw, missing=missing, out=out)
-
-    def to_xarray(
-        self,
-        start: _time.Start | None = None,
-        duration: _time.Duration | None = None,
-        *,
-        raw: bool = False,
-        block_bytes: int = 64 << 20,
-    ) -> xarray.DataArray:
-        """The samples of its only stream as a lazy array: see `Stream.to_xarray`."""
-        return self._only().to_xarray(start, duration, raw=raw, block_bytes=block_bytes)
-
-    def validity(
-        self, start: _time.Start | None = None, duration: _time.Duration | None = None
-    ) -> npt.NDArray[np.bool_]:
-        """Which frames of its only stream are there: see `Stream.validity`."""
-        return self._only().validity(start, duration)
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("state", self.state)]

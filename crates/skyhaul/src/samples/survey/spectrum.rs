@@ -103,18 +103,17 @@ impl Transform {
         power.iter_mut().zip(points.iter()).for_each(|(sum, point)| *sum += f64::from(point.norm_sqr()));
     }
 
-    /// Power per Hz from the sum over `blocks`, the lowest frequency first. Its integral is the mean square of the samples.
+    /// Power per Hz from the sum over `blocks`, the lowest frequency first. Its integral, by trapezoids, is the mean square of
+    /// the samples.
     pub(super) fn density(&self, power: &[f64], blocks: u64) -> Vec<f64> {
         let squares: f64 = window(self.block).map(|w| w * w).sum();
         let scale = 1.0 / (self.rate as f64 * squares * blocks as f64);
-        let last = power.len() - 1;
         if self.is_complex() {
             // Behind the highest frequency there are the negative ones.
             return power[self.block..].iter().chain(&power[..self.block]).map(|sum| sum * scale).collect();
         }
         // Of real samples, what lies at negative frequencies is the same again.
-        let both = |n: usize| if n == 0 || n == last { scale } else { 2.0 * scale };
-        power.iter().enumerate().map(|(n, sum)| sum * both(n)).collect()
+        power.iter().map(|sum| 2.0 * sum * scale).collect()
     }
 
     /// The autocorrelation to half a block, 1 at lag 0; of complex samples its magnitude.

@@ -1,0 +1,51 @@
+//! `skyhaul plot`: what samples look like, as a sketch in the terminal and as a picture.
+
+mod about;
+mod page;
+mod sketch;
+
+use self::about::About;
+use super::samples;
+use crate::Outcome;
+use crate::args::PlotArgs;
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::picture;
+use crate::print::Progress;
+use crate::verb::receiving;
+use anyhow::Result;
+use skyhaul::samples::survey::SurveyOptions;
+use std::io::Write as _;
+
+pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    args.output_file.iter().try_for_each(|path| picture::check(path))?;
+    let (samples, name) = samples::open(&args.samples)?;
+    let options = SurveyOptions {
+        rows: samples::range(&samples, &args.samples)?,
+        block: args.block,
+        most: if args.all { u64::MAX } else { args.samples_at_most },
+        ..SurveyOptions::default()
+    };
+    let mut progress = Progress::new(args.output.quiet);
+    let survey = samples.survey(&options, |done, all| {
+        let part = done as f64 / all.max(1) as f64 * 100.0;
+        progress.show(&format!("looked at {part:.0} % of what is wanted of {name}"));
+        !interrupt.is_set()
+    })?;
+    progress.clear();
+    let whole = samples::tell_gaps(&samples.gaps());
+    let about = About::new(name, &samples, &survey);
+    for path in &args.output_file {
+        picture::save(path, &page::draw(&about, &survey))?;
+        eprintln!("wrote {}", path.display());
+    }
+    if args.output.json {
+        receiving::print_json(&survey)?;
+    } else {
+        write!(std::io::stdout().lock(), "{}", sketch::draw(&about, &survey))?;
+    }
+    if survey.interrupted {
+        eprintln!("{INTERRUPTED}");
+    }
+    Ok(if whole && !survey.interrupted { Outcome::Done } else { Outcome::Failed })
+}

@@ -1,0 +1,49 @@
+//! What `plot` and `export` share: opening samples, and saying what is missing.
+
+use crate::args::SamplesArgs;
+use crate::verb::send;
+use anyhow::{Result, bail};
+use skyhaul::recording::{Gap, mark6};
+use skyhaul::samples::Samples;
+use std::ops::Range;
+
+/// Gaps that are listed.
+const MOST_GAPS: usize = 20;
+
+/// The samples, and what they are of.
+pub(super) fn open(args: &SamplesArgs) -> Result<(Samples, String)> {
+    let options = args.options()?;
+    if args.disk.is_empty() {
+        if let Some(directory) = args.what.iter().find(|path| path.is_dir()) {
+            bail!(
+                "{} is a directory\nhint: for a recording, give its disks with --disk, and its name",
+                directory.display()
+            );
+        }
+        let name = args.what[0].file_name().unwrap_or_default().to_string_lossy().into_owned();
+        return Ok((Samples::of_files(&args.what, &options)?, name));
+    }
+    let [scan] = &args.what[..] else { bail!("one recording at a time\nhint: give one name with --disk") };
+    let scan = scan.to_string_lossy();
+    let scattered = mark6::files(&args.disk, &scan);
+    if !scattered.is_empty() {
+        return Ok((Samples::of_files(scattered, &options)?, scan.into_owned()));
+    }
+    let (recording, at) = send::open(&args.disk, &scan, args.stream, false)?;
+    let name = recording.datastreams[at].name.clone();
+    Ok((Samples::of_recording(&recording, at, &options)?, name))
+}
+
+/// The rows that were asked for.
+pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>> {
+    Ok(samples.range(args.start, args.duration.map(|span| span.duration()))?)
+}
+
+/// Say what is missing or damaged; whether nothing is.
+pub(super) fn tell_gaps(gaps: &[Gap]) -> bool {
+    gaps.iter().take(MOST_GAPS).for_each(|gap| eprintln!("gap: {gap}"));
+    if gaps.len() > MOST_GAPS {
+        eprintln!("and {} more gaps", gaps.len() - MOST_GAPS);
+    }
+    gaps.is_empty()
+}
