@@ -21,6 +21,7 @@
 
 mod account;
 mod check;
+mod checksums;
 mod chunk;
 mod commit;
 mod cutter;
@@ -63,6 +64,7 @@ mod writer;
 pub use crate::frames::FrameReader;
 pub use account::{Account, Damaged};
 pub use check::{CheckOptions, CheckReport, Frames};
+pub use checksums::PART_BYTES;
 pub use chunk::{Chunk, DatastreamId, Fill, Refusal, Refused};
 pub use entry::{ChunkEntry, DatastreamEntry, FileEntry, State};
 pub use event::Event;

@@ -12,6 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::checksums::Checksums;
 use super::dispatch::TICK;
 use super::drive::{Commit, Drive, MOST_UNCOMMITTED};
 use super::options::SyncPolicy;
@@ -130,11 +131,13 @@ impl Drive {
         }
         let mut text = String::new();
         for ready in tokens.iter().filter_map(|token| self.jobs.get(token)) {
+            let checksums = ready.checksums.get_or_init(|| Checksums::of(&ready.view));
             let record = ChunkRecord {
                 datastream: ready.datastream,
                 number: ready.number,
                 bytes: ready.view.len() as u64,
-                crc32c: *ready.crc32c.get_or_init(|| crc32c::crc32c(&ready.view)),
+                crc32c: checksums.whole,
+                parts: checksums.parts.clone(),
                 adopted: false,
                 meta: ready.meta.clone(),
             };

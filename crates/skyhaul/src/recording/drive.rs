@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use skyhaul_io::disk::{self, Disk, Done, Log};
 use skyhaul_io::memory;
 
+use super::checksums::{Checksums, PART_BYTES};
 use super::chunk::Chunk;
 use super::dispatch::{Dispatch, TICK};
 use super::lane::{ASSUMED, Flying, Lane};
@@ -188,7 +189,7 @@ impl Drive {
         // The disk works while the checksum is made.
         let mut done = Vec::new();
         let polled = self.disk.poll(Duration::ZERO, &mut done);
-        ready.crc32c.get_or_init(|| crc32c::crc32c(&ready.view));
+        ready.checksums.get_or_init(|| Checksums::of(&ready.view));
         for end in done {
             self.settle(end);
         }
@@ -200,7 +201,8 @@ impl Drive {
     fn start(&mut self, token: u64, ready: &Ready) -> io::Result<()> {
         // An index line must fit even on a disk that is full by then.
         let records = (self.jobs.len() as u64 + 1) * RECORD_BYTES;
-        self.log.reserve(records + ready.meta.missing.len() as u64 * 24)?;
+        let parts = ready.view.len() as u64 / PART_BYTES * 8;
+        self.log.reserve(records + parts + ready.meta.missing.len() as u64 * 24)?;
         if !self.directories.contains_key(&ready.datastream) {
             // The datastream is newer than the notes that were read before this chunk was taken.
             self.take_notes();
@@ -231,7 +233,7 @@ impl Drive {
             number,
             view: block.into_view(range),
             meta,
-            crc32c: OnceLock::new(),
+            checksums: OnceLock::new(),
             settled: AtomicBool::new(false),
             avoid: AtomicU64::new(0),
             attempts: AtomicU64::new(0),

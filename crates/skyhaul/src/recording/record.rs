@@ -169,6 +169,9 @@ pub struct ChunkRecord {
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc32c: u32,
+    /// CRC-32C of each of its parts of [`PART_BYTES`](super::PART_BYTES); none if it has but one, or they are not known.
+    #[serde(default, skip_serializing_if = "Vec::is_empty", with = "super::checksums::hexadecimal")]
+    pub parts: Vec<u32>,
     /// True if the record was made from the file afterwards, not by the recorder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,

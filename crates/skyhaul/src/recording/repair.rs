@@ -138,6 +138,7 @@ fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<R
         number: chunk.number,
         bytes,
         crc32c,
+        parts: Vec::new(),
         adopted: true,
         meta,
     }))

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use skyhaul_io::memory::View;
 
+use super::checksums::Checksums;
 use super::chunk::Chunk;
 use super::record::ChunkMeta;
 
@@ -15,7 +16,7 @@ pub(super) struct Ready {
     pub(super) number: u32,
     pub(super) view: View,
     pub(super) meta: ChunkMeta,
-    pub(super) crc32c: OnceLock<u32>,
+    pub(super) checksums: OnceLock<Checksums>,
     /// Acknowledged by some disk.
     pub(super) settled: AtomicBool,
     /// One bit for each disk (modulo 64) that failed it with an error.
