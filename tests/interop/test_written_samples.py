@@ -1,6 +1,8 @@
 """Files that `skyhaul.recording.create` writes: baseband reads them, headers verified, and finds the same samples."""
 
 import itertools
+import socket
+import time
 
 import astropy.units as u
 import numpy as np
@@ -95,3 +97,49 @@ def test_noise_is_coded_as_baseband_codes_it(tmp_path, bits):
         writer.write(data)
     assert ours.read_bytes()[32:8032] == theirs.read_bytes()[32:8032]
     assert np.array_equal(recording.open(ours, sample_rate=rate).samples(), recording.open(theirs, sample_rate=rate).samples())
+
+
+@pytest.mark.parametrize("transport, sequence", [("udp", "auto"), ("udp", "big"), ("udp", None), ("tcp", "auto")])
+@pytest.mark.parametrize("form", ["vdif", "mark5b"])
+def test_samples_that_are_sent_are_recorded(record, transport, sequence, form):
+    """Straight from NumPy to a recorder, which places frames by their sequence numbers or their times."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ends = ("--listen", f"tcp://127.0.0.1:{port}", "--idle", "2s") if transport == "tcp" else ()
+    recorder = record("--frame-rate", 200, "--chunk", "1MiB", *ends, form=form)
+    port = port if transport == "tcp" else recorder.port
+    samples = levels(2, (4_000_000, 1, 4), False)
+    kind = {"format": "mark5b"} if form == "mark5b" else {"payload": 10_000}
+    writer = recording.create(f"{transport}://127.0.0.1:{port}", sample_rate=2_000_000, start="2026-02-03T04:05:06",
+                              channels=4, rate=400e6, sequence=sequence, **kind)
+    with writer:
+        for part in np.array_split(samples, 7):
+            writer.write(part)
+    assert writer.report["packets"] == len(samples) // writer.frame_samples and writer.report["error"] is None
+    if transport == "tcp":
+        recorder.process.communicate(timeout=60)
+    else:
+        recorder.finish()
+    scan = recording.open(recorder.disks, recorder.scan, sample_rate=2_000_000, **({"channels": 4} if form == "mark5b" else {}))
+    assert scan.gaps == [] and scan.about.start == np.datetime64("2026-02-03T04:05:06")
+    assert np.array_equal(scan.samples(), samples)
+
+
+def test_sending_ends_with_an_error_or_when_it_is_asked_to():
+    given = {"sample_rate": 3_200_000, "start": "2026-02-03T04:05:06"}
+    with pytest.raises(OSError, match="127.0.0.1:1"):
+        recording.create("tcp://127.0.0.1:1", **given)
+    with pytest.raises(ValueError, match="rate"):
+        recording.create("udp://127.0.0.1:9", rate=-1, **given)
+    with pytest.raises(ValueError):
+        recording.create("udp://nowhere", **given)
+    # At a rate at which it would take hours: an exception within the block ends it at once.
+    started = time.monotonic()
+    with pytest.raises(KeyError):
+        with recording.create("udp://127.0.0.1:9", rate=1e4, **given) as writer:
+            writer.write(np.zeros(1_000_000))
+            raise KeyError
+    assert time.monotonic() - started < 30
+    with pytest.raises(OSError, match="closed"):
+        writer.write(np.zeros(1_000_000))

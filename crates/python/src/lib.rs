@@ -43,6 +43,7 @@ mod config;
 mod descriptor;
 mod ending;
 mod errors;
+mod frame_sender;
 mod heap;
 mod hold;
 mod inproc;
@@ -74,6 +75,8 @@ mod _native {
     use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
     #[pymodule_export]
     use crate::errors::{Cancelled, Damaged, Empty, Full, Stopped};
+    #[pymodule_export]
+    use crate::frame_sender::FrameSender;
     #[pymodule_export]
     use crate::heap::Heap;
     #[pymodule_export]

@@ -358,6 +358,12 @@ impl FrameMaker {
         Ok(self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).frame_rows())
     }
 
+    /// Bytes of a frame, with its header.
+    #[getter]
+    fn frame_bytes(&self) -> PyResult<usize> {
+        Ok(self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner).frame_bytes())
+    }
+
     /// The next frames, from float32 or complex64 in C order.
     fn frames<'py>(&self, py: Python<'py>, samples: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
         let given = Packets::of(samples)?;

@@ -28,7 +28,7 @@ pub use error::SendError;
 pub use faulty::Faulty;
 pub use outlet::{Deliver, Outlet};
 pub use pacing::Pacing;
-pub use recording::RecordingSupply;
+pub use recording::{Frames, RecordingSupply};
 pub use report::{FoundRate, SendReport};
 pub use sender::{Sender, SenderOptions, Sending, Stop};
 pub use stats::SendStats;

@@ -12,7 +12,7 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "FrameMaker", "Full", "Gaps", "Heap",
+    "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap",
     "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
@@ -224,8 +224,21 @@ class FrameMaker:
     @property
     def frame_rows(self) -> int:
         """Complete samples of a frame."""
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a frame, with its header."""
     def frames(self, samples: _Buffer) -> bytes:
         """The next frames, from float32 or complex64 in C order."""
+
+@final
+class FrameSender:
+    """Sends frames from a thread."""
+
+    def __new__(cls, to: str, frame_bytes: int, rate: int, sequence: str | None, name: str) -> Self: ...
+    def write(self, frames: _Buffer) -> None:
+        """Queue whole frames; waits while there is no room for them."""
+    def close(self, drop: bool) -> str:
+        """Send the rest, or with `drop` what is on its way only; the report as JSON."""
 
 @final
 class ReceiveConfig:

@@ -13,6 +13,7 @@ pub struct FrameMaker {
     /// Elementary samples of a thread in a row.
     each: usize,
     frame_rows: usize,
+    frame_bytes: usize,
     /// Frames made so far.
     made: u64,
     column: Vec<f32>,
@@ -27,7 +28,10 @@ impl FrameMaker {
         let frames = family.frames().ok_or_else(|| format!("{family} has no frames"))?;
         let headers = frames.written(written)?;
         let rows = written.rows_of(headers.payload()).ok_or("a frame holds no whole number of samples")?;
+        let header =
+            headers.header(0, 0, true).ok_or("the time of the first frame does not fit its header")?;
         Ok(Self {
+            frame_bytes: header.1 + headers.payload(),
             coding: headers.coding(),
             threads: written.threads.len(),
             each: written.channels as usize * (1 + usize::from(written.complex)),
@@ -42,6 +46,12 @@ impl FrameMaker {
     #[must_use]
     pub fn frame_rows(&self) -> usize {
         self.frame_rows
+    }
+
+    /// Octets of a frame, with its header.
+    #[must_use]
+    pub fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     /// Elementary samples of a row: for each thread, for each channel, for each component.

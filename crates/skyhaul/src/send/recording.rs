@@ -1,5 +1,5 @@
 //! Sending a recording: its chunks in order, also while it is being made. Frames go as they lie; packets that tell their own
-//! ends are divided into such as a datagram holds.
+//! ends are divided into such as a datagram holds. Frames that the program makes go the same way.
 //!
 //! What the reader does not give, or gives unproven, is in the supply's [`Account`] as soon as it is met, and makes the
 //! sending fail at its end.
@@ -10,7 +10,7 @@ use crate::recording::{Account, Reader};
 use skyhaul_core::wire::{Divided, Packets};
 use std::collections::VecDeque;
 use std::io::{self, Read};
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 
 /// Bytes read ahead at once.
 const SEGMENT: usize = 4 << 20;
@@ -52,6 +52,41 @@ impl Segment {
 
 /// Makes the next segment of what it reads; an empty one at the end.
 type Cut = Box<dyn FnMut(&mut Reader) -> io::Result<(Vec<u8>, Ends)> + Send>;
+
+/// Takes frames that the program makes, for a sender in another thread. Dropping it ends the sender, when all are sent.
+#[derive(Debug)]
+pub struct Frames(SyncSender<io::Result<(Vec<u8>, Ends)>>, usize);
+
+impl Frames {
+    /// Give whole frames; at most some megabytes wait for the sender. `Ok(false)`: there is no room yet, and nothing of them
+    /// was taken.
+    ///
+    /// # Errors
+    /// The sender has ended; or these are no whole frames.
+    pub fn give(&self, frames: &[u8]) -> io::Result<bool> {
+        let unit = self.1;
+        if !frames.len().is_multiple_of(unit) || frames.len() > self.most() {
+            let text = format!("{} octets are no whole frames of {unit}, or too many", frames.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        if frames.is_empty() {
+            return Ok(true);
+        }
+        match self.0.try_send(Ok((frames.to_vec(), Ends::Each(unit)))) {
+            Ok(()) => Ok(true),
+            Err(TrySendError::Full(_)) => Ok(false),
+            Err(TrySendError::Disconnected(_)) => {
+                Err(io::Error::new(io::ErrorKind::BrokenPipe, "the sender has ended"))
+            }
+        }
+    }
+
+    /// Most octets to give at once: whole frames.
+    #[must_use]
+    pub fn most(&self) -> usize {
+        (SEGMENT / self.1).max(1) * self.1
+    }
+}
 
 /// The packets of one datastream of a recording.
 #[derive(Debug)]
@@ -99,6 +134,14 @@ impl RecordingSupply {
         Self::start(reader, Box::new(cut), most.min(SEGMENT), sequence, name)
     }
 
+    /// Frames of `unit` bytes that are given one after another.
+    #[must_use]
+    pub fn given(unit: usize, sequence: Sequence, name: String) -> (Frames, Self) {
+        let unit = unit.max(1);
+        let (send, segments) = sync_channel(KEPT);
+        (Frames(send, unit), Self::of(segments, Account::default(), unit, sequence, name))
+    }
+
     fn start(
         mut reader: Reader,
         mut cut: Cut,
@@ -117,7 +160,17 @@ impl RecordingSupply {
                 }
             }
         })?;
-        Ok(Self {
+        Ok(Self::of(segments, account, packet_bytes, sequence, name))
+    }
+
+    fn of(
+        segments: Receiver<io::Result<(Vec<u8>, Ends)>>,
+        account: Account,
+        packet_bytes: usize,
+        sequence: Sequence,
+        name: String,
+    ) -> Self {
+        Self {
             segments,
             kept: VecDeque::new(),
             packet_bytes,
@@ -127,7 +180,7 @@ impl RecordingSupply {
             name,
             account,
             error: None,
-        })
+        }
     }
 }
 
