@@ -11,10 +11,12 @@
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
+//! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
 //! ```
 #![forbid(unsafe_code)]
 
+mod aarch64;
 mod arrows;
 mod circles;
 mod families;
@@ -29,7 +31,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | python [--debug] | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | python [--debug] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Some("arrows") => arrows::findings().map(report),
         Some("pure") => pure::run(flag("--wasm")).map(report),
         Some("man") => generated::run(flag("--check")).map(report),
+        Some("aarch64") => aarch64::run(),
         Some("python") => python::run(flag("--debug")),
         Some("suite") => suite::run(),
         Some("fuzz") => {

@@ -17,11 +17,12 @@
 //!                                  row 2  a2 b2 …
 //! ```
 //!
-//! Limits: on other CPUs than x86-64 with AVX2, a table gives the samples of an octet; on AArch64 these are 16-octet
-//! copies.
+//! Limits: on x86-64 without AVX2, and on CPUs that are neither x86-64 nor AArch64, a table gives the samples of an octet.
 
 use skyhaul_core::samples::{Coding, Decoder, Number};
 
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod rows;
 mod target;
 #[cfg(target_arch = "x86_64")]
@@ -46,7 +47,13 @@ impl Vectored for f32 {
     fn vectors(decoder: &Decoder<f32>, octets: &[u8], samples: &mut [f32], target: Target) -> usize {
         #[cfg(target_arch = "x86_64")]
         return x86::decode(decoder, octets, samples, target);
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(target_arch = "aarch64")]
+        return {
+            // It has no stores past the cache that are worth their while.
+            let _ = target;
+            neon::decode(decoder, octets, samples)
+        };
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         return 0;
     }
 }

@@ -3,6 +3,7 @@ use super::*;
 type Copy = fn(&mut [u8], &[u8]);
 
 fn forms() -> Vec<(&'static str, Copy)> {
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut forms: Vec<(&'static str, Copy)> =
         vec![("place", place), ("warm", place_warm), ("again", place_warm)];
     #[cfg(target_arch = "x86_64")]
@@ -44,6 +45,7 @@ fn every_alignment_and_size_equals_a_plain_copy_and_touches_nothing_else() {
 #[test]
 fn a_run_is_its_payloads_one_behind_the_other() {
     type Run = fn(&mut [u8], &[u8], usize, usize);
+    #[cfg_attr(not(target_arch = "x86_64"), allow(unused_mut))]
     let mut forms: Vec<(&str, Run)> = vec![("place_run", place_run), ("the second time", place_run)];
     #[cfg(target_arch = "x86_64")]
     {
