@@ -71,8 +71,7 @@ impl TcpSender {
         Ok(Self::over(at, options, socket))
     }
 
-    /// Send over a connection made elsewhere. It is made blocking, and `TCP_NODELAY` and `SO_SNDTIMEO` are set; with
-    /// [`TcpSendOptions::reconnect`] its successor goes to the same address.
+    /// Send over a connection made elsewhere. It is made blocking, and `TCP_NODELAY` and `SO_SNDTIMEO` are set.
     ///
     /// # Errors
     /// A system call failed: the error names the operation and the address.
