@@ -81,7 +81,7 @@ pub struct StreamConfig {
     pub cpus: Vec<usize>,
     /// Name for threads, errors and statistics.
     pub name: String,
-    /// Readers wait for [`start`](super::Stream::start); otherwise each begins as it is added.
+    /// Readers wait for `start` of the stream; otherwise each begins as it is added.
     pub explicit_start: bool,
 }
 

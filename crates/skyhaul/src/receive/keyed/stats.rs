@@ -126,7 +126,7 @@ impl Counts {
 /// Why a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// [`stop`](super::Stream::stop) was called, or the last handle dropped.
+    /// `stop` of the stream was called, or the last handle dropped.
     Stopped,
     /// Stop items, according to the rule.
     StopItem,
