@@ -5,7 +5,7 @@
 #   make check     what must hold before a commit, in under three minutes once built
 #   make python    the Python package: a wheel in target/wheels, with the command in it, installed in .venv
 #   make bench     side-by-side figures (docs/benchmarks.md)
-#   make docs      man pages, completions and the library's pages
+#   make docs      the documentation site, target/site/index.html; man pages and completions
 #   make install   the command, its man pages and completions, under PREFIX (default: your own ~/.local)
 #   make fuzz T=vdif [SECONDS=60]    one fuzz target; `make fuzz` lists them
 #   make clean     remove what was built
@@ -42,10 +42,8 @@ python:
 bench: build
 	$(BINARY) bench
 
-docs: build
-	$(CARGO) xtask man
-	$(CARGO) doc --quiet --no-deps --workspace --locked
-	@echo "man pages: docs/reference/man   library: target/doc/skyhaul/index.html"
+docs: python
+	$(CARGO) xtask docs
 
 install: build
 	install -d "$(DESTDIR)$(PREFIX)/bin" "$(DESTDIR)$(PREFIX)/share/man/man1"

@@ -10,6 +10,7 @@
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
+//! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
 //! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
@@ -19,6 +20,7 @@
 mod aarch64;
 mod arrows;
 mod circles;
+mod docs;
 mod families;
 mod fuzz;
 mod generated;
@@ -31,7 +33,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | fuzz [TARGET [SECONDS]] | python [--debug] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | docs | fuzz [TARGET [SECONDS]] | python [--debug] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Some("man") => generated::run(flag("--check")).map(report),
         Some("aarch64") => aarch64::run(),
         Some("python") => python::run(flag("--debug")),
+        Some("docs") => docs::run(),
         Some("suite") => suite::run(),
         Some("fuzz") => {
             let seconds = words.get(2).and_then(|word| word.parse().ok()).unwrap_or(60);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepare (.venv, tshark) ─▶ cargo test ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ fuzz ─▶ man pages ─▶ release binary
-//!     ─▶ Python package ─▶ interop
+//!     ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -16,7 +16,7 @@ mod sanitize;
 mod step;
 mod tally;
 
-use crate::{generated, pure, python, workspace};
+use crate::{docs, generated, pure, python, workspace};
 use anyhow::Result;
 use std::path::Path;
 use step::Step;
@@ -53,13 +53,17 @@ pub(crate) fn run() -> Result<bool> {
         .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
         .minutes(15)
         .run(&mut tally)?;
+    Step::new("rustdoc: the pages of the library, without warnings", "cargo")
+        .args(docs::RUSTDOC)
+        .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
+        .run(&mut tally)?;
     match python {
         Ok(python) if built => {
             if let Err(why) = capture_tool {
                 tally.note(&why);
             }
             python_package(&python, &mut tally)?;
-            Step::new("interop: baseband reads what skyhaul wrote", &python)
+            Step::new("interop: baseband reads what skyhaul wrote; documents do what they say", &python)
                 .args([
                     "-m",
                     "pytest",

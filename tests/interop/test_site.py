@@ -1,0 +1,63 @@
+"""The documentation site: it builds without a warning, and every link in it leads somewhere."""
+
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT
+
+SITE = ROOT / "docs/site"
+RUST = ROOT / "target/doc"
+sys.path.insert(0, str(SITE))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for module in ("sphinx", "myst_parser", "griffe", "skyhaul"):
+        pytest.importorskip(module, reason=f"{module} is not installed (make python)")
+    out = tmp_path_factory.mktemp("site") / "site"
+    rust = ["--rust", RUST] if (RUST / "skyhaul/index.html").is_file() else []
+    done = subprocess.run([sys.executable, SITE / "build.py", "--out", out, *rust], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=400, check=False)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.mark.timeout(420)
+def test_it_has_all_that_was_promised(site):
+    for name in ("index.html", "guide/spead.html", "tutorials/record-and-look.html", "reference/man/skyhaul-record.html",
+                 "reference/python/skyhaul.recording.html", "reference/rust.html", "internals/architecture.html",
+                 "decisions/0001-chunk-is-block-is-acknowledgement.html"):  # fmt: skip
+        assert (site / name).is_file(), name
+    text = (site / "reference/python/skyhaul.spead.recv.html").read_text()
+    # From the stubs of the compiled part, with its signature and what it says.
+    assert 'id="skyhaul.spead.recv.Stream.add_udp_reader"' in text and "join a multicast group" in text
+    assert "reuse_port" in text and 'id="skyhaul.spead.recv.ReceiveConfig"' in text
+
+
+def test_rust_pages_are_in_it(site):
+    if not (RUST / "skyhaul/index.html").is_file():
+        pytest.skip("rustdoc's pages are not built (cargo doc --no-deps --workspace)")
+    assert (site / "rust/skyhaul/index.html").is_file()
+    assert "../rust/skyhaul/index.html" in (site / "reference/rust.html").read_text()
+
+
+def test_nothing_is_loaded_from_elsewhere(site):
+    """A site read from a disk, without a network, is whole."""
+    import links
+
+    for page in site.rglob("*.html"):
+        if page.relative_to(site).parts[0] != "rust":
+            loaded = links.Html(page.read_text()).loaded
+            assert not [one for one in loaded if "://" in one or one.startswith("//")], page.name
+
+
+def test_broken_links_are_found(tmp_path):
+    """The checks of this file can fail."""
+    links = pytest.importorskip("links", reason="markdown-it-py is not installed (make python)")
+    (tmp_path / "one.md").write_text("# A `b`, c!\n\n[a](two.md) [b](one.md#a-b-c) [c](#no) [d](ftp://x.y/z) [e](https://x.org) [f](three.md)\n")
+    (tmp_path / "two.md").write_text("no heading")
+    found = [line.split(": ")[1] for line in links.of_page(tmp_path / "one.md", tmp_path)]
+    assert found == ["#no", "ftp://x.y/z", "three.md"]
+    (tmp_path / "one.html").write_text('<a id="x"></a><a href="#x">a</a><a href="#y">b</a><a href="two.html">c</a><img src="d.png">')
+    assert [line.split(": ")[1] for line in links.of_site(tmp_path)] == ["#y", "two.html", "d.png"]
