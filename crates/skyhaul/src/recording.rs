@@ -47,6 +47,7 @@ mod names;
 mod open;
 mod options;
 mod piece;
+mod pieces;
 mod plan;
 mod presence;
 mod proof;
@@ -79,6 +80,7 @@ pub use names::{Label, LabelError};
 pub use open::{OpenError, Recording};
 pub use options::{Existing, SyncPolicy, WriterError, WriterOptions};
 pub use piece::{Missing, Piece, ReadOptions, Times};
+pub(crate) use pieces::{OpenPiece, Piece as FilePiece, Pieces};
 pub use proof::{Prover, unverified_chunks};
 pub use read::{Next, Reader};
 pub use record::{

@@ -37,7 +37,6 @@ pub mod export;
 mod frames;
 mod headers;
 mod open;
-mod pieces;
 mod range;
 mod read;
 mod scratch;
@@ -54,11 +53,11 @@ pub use skyhaul_core::wire::Written;
 pub use skyhaul_io::samples::Vectored;
 pub use write::FrameMaker;
 
-use crate::recording::Gap;
+use crate::recording::{Gap, Pieces};
 use frames::FrameReader;
-use pieces::Pieces;
 use scratch::Kept;
 use skyhaul_core::wire::StreamFormat;
+use std::sync::OnceLock;
 
 /// What is known of samples, and how to read them.
 #[derive(Clone, Debug)]
@@ -96,11 +95,14 @@ impl Default for Options {
     }
 }
 
+/// Number of a piece's first frame, when it is known; `None` if it has none.
+type First = OnceLock<Option<i64>>;
+
 /// The samples of a datastream. A *row* has all elementary samples of one instant: for each thread, for each channel, for
 /// each component.
 #[derive(Debug)]
 pub struct Samples {
-    pieces: Pieces,
+    pieces: Pieces<First>,
     frames: FrameReader,
     format: StreamFormat,
     threads: Vec<u16>,

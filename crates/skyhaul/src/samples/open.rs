@@ -1,11 +1,10 @@
 //! Finds out what the samples of a recording or of files are.
 
 use super::frames::FrameReader;
-use super::pieces::{Piece, Pieces};
 use super::scratch::Kept;
 use super::timing::{last_number, measured_rate};
-use super::{Options, Samples, SamplesError};
-use crate::recording::{Prover, Recording, mark6, unverified_chunks};
+use super::{First, Options, Samples, SamplesError};
+use crate::recording::{FilePiece, Pieces, Recording, mark6};
 use skyhaul_core::samples::{Coded, Coding};
 use skyhaul_core::wire::{Format, Framing, Keep, LearnOptions, Learner, StreamFormat};
 use skyhaul_io::disk::open_regular;
@@ -28,17 +27,7 @@ impl Samples {
         options: &Options,
     ) -> Result<Self, SamplesError> {
         let about = recording.about(datastream);
-        let (chunks, gaps) = unverified_chunks(recording, datastream);
-        let pieces = chunks.into_iter().map(|entry| {
-            let record = entry.record.as_ref();
-            let length = record.map_or(entry.bytes, |record| Some(record.bytes.min(entry.bytes?)));
-            let meta = record.map(|record| &record.meta);
-            let mut piece = Piece::new(entry.path.clone(), 0, length.unwrap_or_default());
-            piece.times = meta.map_or((None, None), |meta| (meta.first_time, meta.last_time));
-            piece.entry = Some(Box::new(entry));
-            piece
-        });
-        let pieces = Pieces::new(pieces.collect(), gaps, Some(Prover::new(recording, datastream)));
+        let pieces = Pieces::of_recording(recording, datastream);
         let unit = about.as_ref().map(|about| about.info.unit_bytes as usize).filter(|&bytes| bytes > 0);
         let near = about.as_ref().and_then(|about| about.info.format.get("near")?.as_i64());
         let fps = about.and_then(|about| about.info.frames_per_second);
@@ -58,21 +47,21 @@ impl Samples {
         let piece = |path: P| {
             let path = path.into();
             match open_regular(&path).and_then(|file| file.metadata()) {
-                Ok(about) => Ok(Piece::new(path, 0, about.len())),
+                Ok(about) => Ok(FilePiece::new(path, 0, about.len())),
                 Err(error) => Err(SamplesError::File { path, error }),
             }
         };
-        let pieces = paths.into_iter().map(piece).collect::<Result<Vec<Piece>, _>>()?;
+        let pieces = paths.into_iter().map(piece).collect::<Result<Vec<FilePiece<First>>, _>>()?;
         let pieces = if pieces.iter().any(|piece| mark6::is_scattered(&piece.path)) {
             scattered(&pieces.into_iter().map(|piece| piece.path).collect::<Vec<_>>())?
         } else {
-            Pieces::new(pieces, Vec::new(), None)
+            Pieces::of_files(pieces, Vec::new())
         };
         Self::new(pieces, None, None, options)
     }
 
     fn new(
-        pieces: Pieces,
+        pieces: Pieces<First>,
         unit: Option<usize>,
         fps: Option<u32>,
         options: &Options,
@@ -141,10 +130,10 @@ impl Samples {
 }
 
 /// The blocks of the files of a Mark 6.
-fn scattered(paths: &[PathBuf]) -> Result<Pieces, SamplesError> {
+fn scattered(paths: &[PathBuf]) -> Result<Pieces<First>, SamplesError> {
     let found = mark6::blocks(paths).map_err(|(path, error)| SamplesError::File { path, error })?;
-    let blocks = found.blocks.into_iter().map(|block| Piece::new(block.path, block.offset, block.bytes));
-    Ok(Pieces::new(blocks.collect(), found.gaps, None))
+    let blocks = found.blocks.into_iter().map(|block| FilePiece::new(block.path, block.offset, block.bytes));
+    Ok(Pieces::of_files(blocks.collect(), found.gaps))
 }
 
 /// What the first frames say.
@@ -154,7 +143,7 @@ struct Learned {
 }
 
 /// Learn the format from the first pieces that have one.
-fn learned(pieces: &Pieces, unit: Option<usize>, options: &Options) -> Result<Learned, SamplesError> {
+fn learned(pieces: &Pieces<First>, unit: Option<usize>, options: &Options) -> Result<Learned, SamplesError> {
     let mut head = Vec::new();
     for piece in pieces.all().iter().take(LEARN_FROM) {
         let file = |error| SamplesError::File { path: piece.path.clone(), error };

@@ -2,10 +2,10 @@
 
 use super::decode::RowDecoder;
 use super::frames::Seen;
-use super::pieces::OpenPiece;
 use super::scratch::Scratch;
 use super::timing::unit_of;
 use super::{Samples, SamplesError};
+use crate::recording::OpenPiece;
 use skyhaul_io::samples::{Target, Vectored};
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Memory and open files of readers, kept from one read to the next.
 
-use super::pieces::OpenPiece;
+use crate::recording::OpenPiece;
 use std::sync::{Mutex, PoisonError};
 
 /// So many are kept for the next reads.

@@ -4,9 +4,9 @@
 //! and the place in it by bisection over its frames, beginning with the place at which the frame lies if none is missing
 //! before it. Only the headers looked at are read.
 
-use super::Samples;
 use super::frames::{FrameReader, HEAD};
-use super::pieces::{OpenPiece, Pieces};
+use super::{First, Samples};
+use crate::recording::{OpenPiece, Pieces};
 use skyhaul_core::wire::{RateWatch, StreamFormat};
 
 /// Frames that are looked at one after another for one with a time.
@@ -66,7 +66,7 @@ pub(super) fn unit_of(frames: &FrameReader, piece: &OpenPiece, number: i64, thre
 }
 
 /// Frames per second, from the ends of seconds.
-pub(super) fn measured_rate(pieces: &Pieces, format: &StreamFormat) -> Option<u32> {
+pub(super) fn measured_rate(pieces: &Pieces<First>, format: &StreamFormat) -> Option<u32> {
     let mut watch = RateWatch::default();
     let unit = format.unit_bytes() as u64;
     let (mut head, mut left) = ([0; HEAD], MOST_MEASURED);
@@ -88,7 +88,7 @@ impl Samples {
     /// Number of the first frame of a piece.
     pub(super) fn first_of(&self, piece: usize) -> Option<i64> {
         let piece = self.pieces.all().get(piece)?;
-        *piece.first.get_or_init(|| {
+        *piece.known.get_or_init(|| {
             if let Some((second, frame)) = piece.times.0 {
                 return second.checked_mul(i64::from(self.frames_per_second))?.checked_add(i64::from(frame));
             }

@@ -1,6 +1,10 @@
-//! Files, and parts of files, that hold consecutive frames; each verified once, before it is used.
+//! Files that hold consecutive frames or packets, for readers that begin anywhere; each verified once, before it is used.
 
-use crate::recording::{ChunkEntry, Gap, Prover, Times};
+use super::entry::ChunkEntry;
+use super::gap::Gap;
+use super::open::Recording;
+use super::piece::Times;
+use super::proof::{Prover, unverified_chunks};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
@@ -8,67 +12,86 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Consecutive frames in a file.
+/// Consecutive frames or packets in a file, and what its reader finds out about them.
 #[derive(Debug)]
-pub(super) struct Piece {
-    pub(super) path: PathBuf,
-    /// Where its frames begin.
-    pub(super) offset: u64,
+pub(crate) struct Piece<T> {
+    pub(crate) path: PathBuf,
+    /// Where they begin.
+    pub(crate) offset: u64,
     /// Their bytes.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
     /// Unix second and frame number of its first and last frame, from the index.
-    pub(super) times: Times,
+    pub(crate) times: Times,
     /// In a recording: what the index says of it.
-    pub(super) entry: Option<Box<ChunkEntry>>,
-    /// Number of its first frame; `None` if it has none.
-    pub(super) first: OnceLock<Option<i64>>,
+    pub(crate) entry: Option<Box<ChunkEntry>>,
+    /// What its reader knows of it.
+    pub(crate) known: T,
     /// The file that has been found to hold it; `None` if there is none.
     proven: OnceLock<Option<PathBuf>>,
 }
 
-impl Piece {
-    pub(super) fn new(path: PathBuf, offset: u64, bytes: u64) -> Self {
+impl<T: Default> Piece<T> {
+    pub(crate) fn new(path: PathBuf, offset: u64, bytes: u64) -> Self {
         Self {
             path,
             offset,
             bytes,
             times: (None, None),
             entry: None,
-            first: OnceLock::new(),
+            known: T::default(),
             proven: OnceLock::new(),
         }
     }
 }
 
-/// The pieces of a datastream in order of time, and what is missing between them.
-#[derive(Debug, Default)]
-pub(super) struct Pieces {
-    pieces: Vec<Piece>,
+/// The pieces of a datastream in order, and what is missing between them.
+#[derive(Debug)]
+pub(crate) struct Pieces<T> {
+    pieces: Vec<Piece<T>>,
     gaps: Mutex<Vec<Gap>>,
     prover: Option<Prover>,
 }
 
-impl Pieces {
-    pub(super) fn new(pieces: Vec<Piece>, gaps: Vec<Gap>, prover: Option<Prover>) -> Self {
-        Self { pieces, gaps: Mutex::new(gaps), prover }
+impl<T: Default> Pieces<T> {
+    /// The chunks of a datastream, by its index in `datastreams`.
+    pub(crate) fn of_recording(recording: &Recording, datastream: usize) -> Self {
+        let (chunks, gaps) = unverified_chunks(recording, datastream);
+        let pieces = chunks.into_iter().map(|entry| {
+            let record = entry.record.as_ref();
+            let length = record.map_or(entry.bytes, |record| Some(record.bytes.min(entry.bytes?)));
+            let meta = record.map(|record| &record.meta);
+            let mut piece = Piece::new(entry.path.clone(), 0, length.unwrap_or_default());
+            piece.times = meta.map_or((None, None), |meta| (meta.first_time, meta.last_time));
+            piece.entry = Some(Box::new(entry));
+            piece
+        });
+        let prover = Some(Prover::new(recording, datastream));
+        Self { pieces: pieces.collect(), gaps: Mutex::new(gaps), prover }
+    }
+}
+
+impl<T> Pieces<T> {
+    /// Plain files, and what is known to be missing.
+    pub(crate) fn of_files(pieces: Vec<Piece<T>>, gaps: Vec<Gap>) -> Self {
+        Self { pieces, gaps: Mutex::new(gaps), prover: None }
     }
 
-    pub(super) fn all(&self) -> &[Piece] {
+    pub(crate) fn all(&self) -> &[Piece<T>] {
         &self.pieces
     }
 
-    pub(super) fn gaps(&self) -> Vec<Gap> {
+    pub(crate) fn gaps(&self) -> Vec<Gap> {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A piece that nothing reads while it is not verified.
-    pub(super) fn open_unverified(&self, piece: &Piece) -> io::Result<OpenPiece> {
+    pub(crate) fn open_unverified(&self, piece: &Piece<T>) -> io::Result<OpenPiece> {
         Ok(OpenPiece { file: open_regular(&piece.path)?, offset: piece.offset, bytes: piece.bytes })
     }
 
     /// A piece, verified if there is something to verify it with and `verify`; `None` if it is damaged: it is in the gaps
     /// then.
-    pub(super) fn open(&self, piece: &Piece, verify: bool) -> Option<OpenPiece> {
+    pub(crate) fn open(&self, piece: &Piece<T>, verify: bool) -> Option<OpenPiece> {
         let (Some(prover), Some(entry), true) = (&self.prover, &piece.entry, verify) else {
             return self.open_unverified(piece).map_err(|error| self.note_unreadable(piece, &error)).ok();
         };
@@ -87,29 +110,30 @@ impl Pieces {
         Some(OpenPiece { file, offset: piece.offset, bytes: piece.bytes })
     }
 
-    fn note(&self, gap: Gap) {
+    /// Something is missing.
+    pub(crate) fn note(&self, gap: Gap) {
         let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
         if !gaps.contains(&gap) {
             gaps.push(gap);
         }
     }
 
-    fn note_unreadable(&self, piece: &Piece, error: &io::Error) {
+    fn note_unreadable(&self, piece: &Piece<T>, error: &io::Error) {
         self.note(Gap::unreadable(&piece.path, piece.entry.as_ref().map(|entry| entry.number), error));
     }
 }
 
 /// An open file with a piece in it.
 #[derive(Debug)]
-pub(super) struct OpenPiece {
+pub(crate) struct OpenPiece {
     file: File,
     offset: u64,
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl OpenPiece {
     /// Read from `at` of the piece on; fewer bytes at its end, or where the file was truncated.
-    pub(super) fn read(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
         let most = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX).min(into.len());
         let mut done = 0;
         while done < most {
