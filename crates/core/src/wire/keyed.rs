@@ -58,6 +58,9 @@ pub trait Keyed: fmt::Debug + Send + Sync + 'static {
         0
     }
 
+    /// Name the items of an object, for families whose objects have any. One may be named repeatedly.
+    fn items(_kept: &Self::Kept, _each: &mut dyn FnMut(u64)) {}
+
     /// Write the head of a packet that holds as much of what is `left` as fits. `None`: nothing fits.
     fn store(_kept: &Self::Kept, _left: &Left, _to: &mut Vec<u8>) -> Option<Stored> {
         None

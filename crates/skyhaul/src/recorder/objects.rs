@@ -11,7 +11,7 @@
 //! consecutive chunks. A heap is in one chunk if it fits; a larger one continues in the next chunks, as further packets.
 //! Its family writes the heads ([`Keyed::store`](skyhaul_core::wire::keyed::Keyed::store)).
 //!
-//! The index lists for each chunk the heaps that begin in it, and their missing ranges ([`HeapsOf`]).
+//! The index lists for each chunk the heaps that begin in it, their missing ranges and their items ([`HeapsOf`]).
 //!
 //! Heaps are copied a second time, from their memory to that of the chunk: missing ranges and the number of item pointers
 //! are known only at the end of a heap.
@@ -167,6 +167,7 @@ impl Recorded {
         }
         if let Some(open) = &mut self.open {
             open.heaps.add(object.number, object.missing);
+            object.stored.items(&mut |id| open.heaps.add_item(id));
         }
         let (number, size) = (object.number, object.size);
         let mut items = 0;

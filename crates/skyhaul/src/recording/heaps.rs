@@ -1,7 +1,7 @@
 //! The heaps of a chunk, in its index record.
 //!
 //! ```text
-//!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]]}
+//!   "heaps":{"count":4096,"incomplete":1,"counters":[[70000,1,4096]],"missing":[[70013,2880,4320]],"items":[5,4096,4097]}
 //! ```
 //!
 //! Counters mostly go on by a step, so a chunk of thousands of heaps has one entry; of senders without any step the first
@@ -15,6 +15,9 @@ use serde::{Deserialize, Serialize};
 const MOST_RUNS: usize = 4096;
 /// Missing ranges that are kept for a chunk.
 const MOST_MISSING: usize = 16_384;
+
+/// Items that are kept for a chunk.
+const MOST_ITEMS: usize = 1024;
 
 /// The heaps that begin in a chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +35,11 @@ pub struct HeapsOf {
     /// Missing bytes: counter of the heap, first byte, one past the last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<(u64, u64, u64)>,
-    /// Entries of both lists that were omitted because there were too many.
+    /// Ids of all items that its heaps carry, ascending: what is not here, a reader need not look for in the chunk. `None` if
+    /// not known, or too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub items: Option<Vec<u64>>,
+    /// Entries of the lists of counters and missing bytes that were omitted because there were too many.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left_out: u64,
     /// A counter was left out: none goes on behind it.
@@ -47,8 +54,36 @@ impl HeapsOf {
         self.counters.first().map(|&(first, ..)| first)
     }
 
+    /// Whether one of them may carry this item.
+    #[must_use]
+    pub fn may_carry(&self, item: u64) -> bool {
+        self.count > 0 && self.items.as_ref().is_none_or(|items| items.binary_search(&item).is_ok())
+    }
+
+    /// The counter of each heap, in order of arrival; `None` if some were omitted.
+    pub fn all_counters(&self) -> Option<impl Iterator<Item = u64> + '_> {
+        let told = self.counters.iter().try_fold(0u64, |sum, run| sum.checked_add(run.2.into()));
+        let run = |&(first, step, length): &(u64, i64, u32)| {
+            (0..length).map(move |n| first.wrapping_add_signed(step.wrapping_mul(i64::from(n))))
+        };
+        (told == Some(self.count)).then(|| self.counters.iter().flat_map(run))
+    }
+
+    /// The one that was added last carries this item.
+    pub(crate) fn add_item(&mut self, id: u64) {
+        if let Some(items) = &mut self.items
+            && let Err(at) = items.binary_search(&id)
+        {
+            items.insert(at, id);
+            self.items.take_if(|items| items.len() > MOST_ITEMS);
+        }
+    }
+
     /// One more begins.
     pub(crate) fn add(&mut self, counter: u64, missing: &[Range<u64>]) {
+        if self.count == 0 {
+            self.items = Some(Vec::new());
+        }
         self.count += 1;
         self.add_counter(counter);
         self.incomplete += u64::from(!missing.is_empty());
@@ -94,14 +129,6 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn all(heaps: &HeapsOf) -> Vec<u64> {
-        let runs = heaps.counters.iter();
-        runs.flat_map(|&(first, step, length)| {
-            (0..length).map(move |n| first.wrapping_add_signed(step.wrapping_mul(i64::from(n))))
-        })
-        .collect()
-    }
-
     proptest! {
         #[test]
         fn the_counters_are_told_in_order(steps in proptest::collection::vec(prop_oneof![5 => Just(4i64), 1 => any::<i64>()], 0..300), begin: u64) {
@@ -113,10 +140,24 @@ mod tests {
                 heaps.add(counter, &[]);
                 counter = counter.wrapping_add_signed(step);
             }
-            prop_assert_eq!(all(&heaps), given);
+            prop_assert_eq!(heaps.all_counters().unwrap().collect::<Vec<_>>(), given);
             let json = serde_json::to_string(&heaps).unwrap();
             prop_assert_eq!(serde_json::from_str::<HeapsOf>(&json).unwrap(), heaps);
         }
+    }
+
+    #[test]
+    fn items_are_listed_once_or_not_at_all() {
+        let mut heaps = HeapsOf::default();
+        assert!(!heaps.may_carry(5), "there is no heap");
+        heaps.add(1, &[]);
+        [0x1001, 5, 0x1000, 5].into_iter().for_each(|id| heaps.add_item(id));
+        assert_eq!(heaps.items, Some(vec![5, 0x1000, 0x1001]));
+        assert!(heaps.may_carry(5) && !heaps.may_carry(6));
+        (0..2000).for_each(|id| heaps.add_item(id));
+        assert!(heaps.items.is_none() && heaps.may_carry(5000), "too many to tell");
+        let older = r#"{"count":2,"counters":[[1,1,2]]}"#;
+        assert!(serde_json::from_str::<HeapsOf>(older).unwrap().may_carry(5), "older indexes do not tell");
     }
 
     #[test]
@@ -132,6 +173,7 @@ mod tests {
         assert!(
             heaps.counters.len() <= MOST_RUNS && heaps.missing.len() <= MOST_MISSING && heaps.left_out > 0
         );
+        assert!(heaps.all_counters().is_none());
         assert!(serde_json::to_string(&heaps).unwrap().len() < super::super::record::LONGEST_LINE / 4);
     }
 }

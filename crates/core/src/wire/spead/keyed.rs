@@ -59,6 +59,11 @@ impl Keyed for SpeadWire {
         parts.max(1) * NewHead::bytes(0) + 8 * kept.pointers().len()
     }
 
+    fn items(kept: &Items, each: &mut dyn FnMut(u64)) {
+        let ids = kept.pointers().iter().map(|&pointer| kept.flavour.parts(pointer).id);
+        ids.filter(|&id| id != id::NULL).for_each(each);
+    }
+
     /// All pointers precede the payload, so the first packet with payload is the last with pointers.
     fn store(kept: &Items, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
         let pointers = kept.pointers().get(left.items..).unwrap_or_default();

@@ -45,6 +45,8 @@ pub trait Storable: std::fmt::Debug {
     fn describe(&self) -> String;
     /// See [`Keyed::heads_bytes`].
     fn heads_bytes(&self, parts: usize) -> usize;
+    /// See [`Keyed::items`].
+    fn items(&self, each: &mut dyn FnMut(u64));
     /// See [`Keyed::store`].
     fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored>;
 }
@@ -56,6 +58,10 @@ impl<W: Keyed> Storable for Object<W> {
 
     fn heads_bytes(&self, parts: usize) -> usize {
         W::heads_bytes(&self.kept, parts)
+    }
+
+    fn items(&self, each: &mut dyn FnMut(u64)) {
+        W::items(&self.kept, each);
     }
 
     fn store(&self, left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
