@@ -9,6 +9,7 @@ use super::{
     items::items,
     packets::{HeapPackets, HeapShape, Split},
     stored::NewHead,
+    table::Table,
 };
 use crate::{placement::Reject, wire::fuzzing::parser::Parser};
 
@@ -18,6 +19,7 @@ pub(super) const PARSERS: &[Parser] = &[
     Parser { name: "spead_items", weight: 1, run: spead_items, seeds: seeds::items_seeds },
     Parser { name: "spead_descriptor", weight: 2, run: spead_descriptor, seeds: seeds::descriptor_seeds },
     Parser { name: "spead_bits", weight: 2, run: spead_bits, seeds: seeds::bits_seeds },
+    Parser { name: "spead_table", weight: 2, run: spead_table, seeds: seeds::table_seeds },
     Parser { name: "spead_packets", weight: 8, run: spead_packets, seeds: seeds::shape_seeds },
 ];
 
@@ -87,6 +89,37 @@ fn spead_items(input: &[u8]) {
     let Some(flavour) = Flavour::new(8 * (width % 7 + 1)) else { return };
     let pointers: Vec<u64> = rest.as_chunks().0.iter().map(|octets| u64::from_be_bytes(*octets)).collect();
     told(flavour, &pointers, u64::from(*size) * 5);
+}
+
+/// Stored packets: parts ascend within their heap, no octet of the file is in two, and what is received of an item is there.
+fn spead_table(file: &[u8]) {
+    let (mut table, mut at, mut packets) = (Table::default(), 0, 0);
+    while let Some(rest) = file.get(at..)
+        && let Ok(Some(head)) = Head::peek(rest)
+        && head.bytes() <= rest.len() as u64
+    {
+        table.add(&head, 0, (at + head.start) as u64);
+        at += head.bytes() as usize;
+        packets += 1;
+    }
+    assert!(table.len() <= packets && table.heap(table.len()).is_none());
+    let mut last = 0;
+    for heap in (0..table.len()).filter_map(|number| table.heap(number)) {
+        let mut end = 0;
+        for part in heap.parts {
+            assert!(part.at >= last && part.offset >= end && part.at + part.length <= file.len() as u64);
+            (last, end) = (part.at + part.length, part.end());
+        }
+        assert!(end <= heap.length());
+        let items = heap.items();
+        for item in &items {
+            let one = heap.item(item.id);
+            assert_eq!(one.as_ref(), items.iter().rfind(|other| other.id == item.id));
+            let length = item.range.end - item.range.start;
+            let received = heap.received(item.range.clone());
+            assert!(received <= length && (received == length || !heap.is_complete()));
+        }
+    }
 }
 
 /// A descriptor; the first octet is the bug-compat bits. What is read is written, read again, and used.
@@ -188,7 +221,7 @@ mod tests {
     proptest! {
         #[test]
         fn every_entry_returns(input in proptest::collection::vec(any::<u8>(), 0..400)) {
-            for entry in [run, spead_head, spead_items, spead_descriptor, spead_bits, spead_packets] {
+            for entry in [run, spead_head, spead_items, spead_table, spead_descriptor, spead_bits, spead_packets] {
                 entry(&input);
             }
         }

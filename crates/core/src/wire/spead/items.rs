@@ -56,6 +56,29 @@ pub fn items(flavour: Flavour, pointers: &[u64], heap_bytes: u64) -> Vec<RawItem
     found
 }
 
+/// The last of [`items`] with this id, found without a list of the others.
+#[must_use]
+pub fn item(flavour: Flavour, pointers: &[u64], heap_bytes: u64, id: u64) -> Option<RawItem> {
+    let kept =
+        || pointers.iter().filter(|&&pointer| flavour.keeps(pointer)).map(|&pointer| flavour.parts(pointer));
+    if let Some(value) = kept().filter(|item| item.immediate && item.id == id).map(|item| item.value).max() {
+        return Some(RawItem { id, immediate: true, value, range: 0..0 });
+    }
+    let begins = kept().enumerate().filter(|(_, item)| !item.immediate && item.id == id && id != id::NULL);
+    let found = begins.filter_map(|(at, item)| {
+        let others = kept().enumerate().filter(|(_, other)| !other.immediate);
+        // Of several with one address, the last gets the octets.
+        let next = others
+            .filter(|(n, other)| (other.value, *n) > (item.value, at))
+            .map(|(_, other)| other.value)
+            .min();
+        let end = next.unwrap_or(heap_bytes).min(heap_bytes);
+        (item.value < end).then_some(item.value..end)
+    });
+    let range = found.max_by_key(|range| range.start)?;
+    Some(RawItem { id, immediate: false, value: range.start, range })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +122,20 @@ mod tests {
     }
 
     proptest! {
+        /// One item is the last of its id in the list.
+        #[test]
+        fn one_item_is_as_in_the_list(told in proptest::collection::vec((any::<bool>(), 0u64..6, 0u64..20), 0..12), bytes in 0u64..24) {
+            let of = |&(immediate, id, value): &(bool, u64, u64)| {
+                let id = if id == 5 { 0 } else { 0x1000 + id };
+                if immediate { F().immediate(id, value) } else { F().addressed(id, value) }
+            };
+            let pointers: Vec<u64> = told.iter().map(of).collect();
+            for id in [0, 0x1000, 0x1001, 0x1002, 0x1003, 0x1004, 0x2000] {
+                let last = items(F(), &pointers, bytes).into_iter().rfind(|item| item.id == id);
+                prop_assert_eq!(item(F(), &pointers, bytes, id), last);
+            }
+        }
+
         /// Items never overlap, lie in the heap, and are sorted.
         #[test]
         fn items_do_not_overlap(pointers in proptest::collection::vec(any::<u64>(), 0..30), width in 1u8..8, bytes in 0u64..300) {

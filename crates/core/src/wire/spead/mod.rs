@@ -19,6 +19,7 @@
 //! | [`head`] | the head of a packet, read in one pass; [`SpeadWire`] is its use by a receiver |
 //! | [`items`] | from the pointers of a heap to its items |
 //! | [`packets`] | from a heap to its packets |
+//! | [`table`] | where the heaps of stored packets are |
 
 pub mod bits;
 pub mod descriptor;
@@ -30,6 +31,7 @@ pub mod items;
 mod keyed;
 pub mod packets;
 pub mod stored;
+pub mod table;
 
 pub use descriptor::{BugCompat, Descriptor, DescriptorError};
 pub use family::{SpeadFamily, SpeadStream};

@@ -100,3 +100,13 @@ pub(super) fn shape_seeds() -> Vec<Vec<u8>> {
     };
     (0..4).flat_map(|c| [shape(c, [0, 16, 0], [0, 5, 0xC0]), shape(c, [0, 0, 3], [0, 0, 120])]).collect()
 }
+
+/// Stored packets: heaps whole, with gaps, and again.
+pub(super) fn table_seeds() -> Vec<Vec<u8>> {
+    let all = packet_seeds();
+    vec![
+        all.concat(),
+        all.iter().step_by(2).flatten().copied().collect(),
+        [all.concat(), all.concat()].concat(),
+    ]
+}
