@@ -37,7 +37,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use skyhaul::io::copy;
 use skyhaul::io::memory::heap::HeapBytes;
-use skyhaul::samples::Number;
 use skyhaul::spead::receive::chunk::ChunkBytes;
 use std::any::Any;
 use std::ffi::c_int;
@@ -281,9 +280,17 @@ impl SharedMut {
     }
 }
 
+/// Numbers of which any bits are one.
+pub(crate) trait Plain: Copy {}
+impl Plain for f32 {}
+impl Plain for i8 {}
+impl Plain for i16 {}
+impl Plain for i32 {}
+impl Plain for u8 {}
+
 impl SharedMut {
     /// The memory as numbers, to be written only; it has to be this long.
-    pub(crate) fn numbers<T: Number>(&mut self, bytes: usize) -> PyResult<&mut [T]> {
+    pub(crate) fn numbers<T: Plain>(&mut self, bytes: usize) -> PyResult<&mut [T]> {
         let fits = self.lent.is_some() && self.run.len == bytes && self.run.data.cast::<T>().is_aligned();
         if !fits {
             let text = format!("the array has {} bytes, not {bytes}, or is not aligned", self.run.len);
@@ -297,7 +304,7 @@ impl SharedMut {
 }
 
 /// Memory as numbers.
-pub(crate) fn numbers<T: Number>(memory: &mut [u8]) -> &mut [T] {
+pub(crate) fn numbers<T: Plain>(memory: &mut [u8]) -> &mut [T] {
     // SAFETY: any bits are a number.
     let (before, numbers, after) = unsafe { memory.align_to_mut() };
     debug_assert!(before.is_empty() && after.is_empty(), "memory of heaps is aligned to 64");

@@ -52,6 +52,7 @@ mod own_socket;
 mod place;
 mod process;
 mod receive;
+mod recorded;
 mod recording;
 mod samples;
 mod send;
@@ -87,6 +88,8 @@ mod _native {
     use crate::process::Owner;
     #[pymodule_export]
     use crate::receive::ReceiveStream;
+    #[pymodule_export]
+    use crate::recorded::RecordedHeaps;
     #[pymodule_export]
     use crate::recording::{ChunkReader, Gaps, Recording, list_scans};
     #[pymodule_export]

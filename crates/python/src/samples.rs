@@ -6,7 +6,7 @@
 //! ```
 
 use crate::arrays::memory;
-use crate::buffer::{Bytes, Packets, Payload, SharedMut};
+use crate::buffer::{Bytes, Packets, Payload, Plain, SharedMut};
 use crate::errors::Damaged;
 use crate::process::Here;
 use crate::recording::{RawGap, Recording, json, raw_gap};
@@ -251,7 +251,7 @@ pub(crate) fn scattered_files(disks: Vec<PathBuf>, scan: &str) -> Vec<PathBuf> {
 }
 
 impl Samples {
-    fn read_as<'py, T: Vectored>(
+    fn read_as<'py, T: Vectored + Plain>(
         &self,
         py: Python<'py>,
         row: u64,
@@ -275,7 +275,7 @@ impl Samples {
     }
 
     /// Decode in slices, between which Ctrl-C ends it.
-    fn fill<'py, T: Vectored>(
+    fn fill<'py, T: Vectored + Plain>(
         &self,
         py: Python<'py>,
         row: u64,

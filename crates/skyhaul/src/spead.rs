@@ -7,7 +7,8 @@
 //! ```
 //!
 //! The wire format is [`skyhaul_core::wire::spead`]; here are the threads, the waiting and the limits around it.
-//! [`inproc`](crate::inproc) joins a sender and a receiver of one process.
+//! [`recorded`] reads the items of recorded heaps, from anywhere in a recording. [`inproc`](crate::inproc) joins a sender and a receiver of one process.
 
 pub mod receive;
+pub mod recorded;
 pub mod send;

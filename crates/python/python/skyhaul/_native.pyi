@@ -13,7 +13,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
     "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap",
-    "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "Recording", "SendConfig",
+    "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
     "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
@@ -215,6 +215,35 @@ class Samples:
         """What they look like, as JSON."""
     def export(self, path: str | os.PathLike[str], row: int, rows: int, format: str | None, integers: bool) -> str:
         """Write them to a file: what was written, as JSON."""
+
+# Descriptor, bit fields if they are unpacked, octets or elements of a value, octets of a missing element.
+_GivenItem: TypeAlias = tuple[_RawDescriptor, list[tuple[str, int]] | None, int, bytes]
+
+@final
+class RecordedHeaps:
+    """The recorded heaps of a datastream, by their numbers."""
+
+    def __new__(cls, recording: Recording, stream: int, verify: bool, bug_compat: int) -> Self: ...
+    @property
+    def rows(self) -> int:
+        """Number of heaps."""
+    def piece_rows(self) -> list[int]:
+        """The rows with which the chunks begin."""
+    def gaps(
+        self, first: int = 0
+    ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:
+        """What is missing, as far as it is known by now."""
+    def counters(self, first: int, end: int) -> bytes:
+        """The counters of heaps, 8 octets each, -1 where it is not known."""
+    def complete(self, first: int, end: int) -> bytes:
+        """For each heap an octet: 1 if it is there without a gap."""
+    def descriptors(self, first: int, end: int) -> tuple[list[_RawDescriptor], list[int]]:
+        """The descriptors of items that these heaps may carry, and the ids of items without one."""
+    def read(self, first: int, rows: int, item: _GivenItem, out: _Buffer) -> bytes:
+        """The values of an item in the rows from `first` on, into `out`: for each row an octet, 0 unknown, 1 valid, 2 absent,
+        3 partial."""
+    def carrier_before(self, row: int, item: _GivenItem) -> int | None:
+        """The last row before `row` whose heap carried all of an item."""
 
 @final
 class FrameMaker:

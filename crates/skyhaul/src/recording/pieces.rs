@@ -1,7 +1,7 @@
 //! Files that hold consecutive frames or packets, for readers that begin anywhere; each verified once, before it is used.
 
 use super::entry::ChunkEntry;
-use super::gap::Gap;
+use super::gap::{Gap, Lack};
 use super::open::Recording;
 use super::piece::Times;
 use super::proof::{Prover, unverified_chunks};
@@ -80,6 +80,11 @@ impl<T> Pieces<T> {
         &self.pieces
     }
 
+    /// What is known of a piece, to be changed.
+    pub(crate) fn known_mut(&mut self, piece: usize) -> &mut T {
+        &mut self.pieces[piece].known
+    }
+
     pub(crate) fn gaps(&self) -> Vec<Gap> {
         self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -116,6 +121,14 @@ impl<T> Pieces<T> {
         if !gaps.contains(&gap) {
             gaps.push(gap);
         }
+    }
+
+    /// A piece whose packets are not what they have to be.
+    pub(crate) fn note_unproven(&self, piece: &Piece<T>, why: String) {
+        let name = self.prover.as_ref().map_or_else(String::new, |prover| prover.name().to_owned());
+        let number = piece.entry.as_ref().map_or(0, |entry| entry.number);
+        let gap = Gap::new(&name, number..number.saturating_add(1), Lack::Unproven, why);
+        self.note(Gap { bytes: Some(piece.bytes), ..gap });
     }
 
     fn note_unreadable(&self, piece: &Piece<T>, error: &io::Error) {

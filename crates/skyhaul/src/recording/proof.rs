@@ -53,6 +53,11 @@ impl Prover {
         }
     }
 
+    /// The name of the datastream.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The file that holds the bytes of this chunk's record, under its own name or another one. A chunk without a record
     /// cannot be verified: its file is given, with a gap that says so, unless the whole recording has no index.
     ///

@@ -41,6 +41,7 @@ from typing import Any
 
 from .. import _native
 from ._chunks import Chunk, Chunks, Damaged, Finding, Gap, Heaps
+from ._columns import Clock
 from ._reads import Exported
 from ._samples import About, Options
 from ._scan import Check, Path, Paths, Recording, Stream, Summary, scans
@@ -49,7 +50,7 @@ from ._time import Start
 from ._write import Writer, create
 
 __all__ = [
-    "About", "Check", "Chunk", "Chunks", "Damaged", "Exported", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream",
+    "About", "Check", "Chunk", "Chunks", "Clock", "Damaged", "Exported", "Finding", "Gap", "Heaps", "Options", "Recording", "Stream",
     "Summary", "Survey", "Writer", "create", "ls", "open",
 ]  # fmt: skip
 

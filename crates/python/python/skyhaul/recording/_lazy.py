@@ -1,7 +1,7 @@
-"""Samples as `xarray` and Dask arrays: nothing is read before it is needed, and any process that sees the disks can read it.
+"""Recordings as `xarray` and Dask arrays: nothing is read before it is needed, and any process that sees the disks can read it.
 
-A block is a part of a chunk of the recording, of at most `block_bytes` of samples. It is described by names and numbers, so
-it is pickled in a few hundred bytes; who computes it opens the scan once, and the chunks of its own blocks.
+A block is a part of a chunk of the recording, of at most `block_bytes`. It is described by names and numbers, so it is pickled
+in a few hundred bytes; who computes it opens the scan once, and the chunks of its own blocks.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
 # What opens a stream again elsewhere: paths, name of the scan, number of the stream, options.
 Spec = tuple[tuple[str, ...], str | None, int, tuple[tuple[str, Any], ...]]
+# First row and number of rows of each block.
+Blocks = list[tuple[int, int]]
 
 
 @functools.lru_cache(maxsize=8)
-def _opened(spec: Spec) -> Stream:
+def opened(spec: Spec) -> Stream:
+    """The stream, in this process."""
     from . import _scan
 
     paths, name, at, options = spec
@@ -32,21 +35,21 @@ def _opened(spec: Spec) -> Stream:
 
 def load_samples(spec: Spec, first: int, count: int, raw: bool) -> npt.NDArray[Any]:
     """A block of samples."""
-    return _opened(spec).decoded().read_range(first, count, raw=raw)
+    return opened(spec).decoded().read_range(first, count, raw=raw)
 
 
 def load_times(spec: Spec, first: int, count: int) -> npt.NDArray[np.datetime64]:
     """The times of a block."""
-    return _opened(spec).decoded().times(first, count)
+    return opened(spec).decoded().times(first, count)
 
 
 def load_valid(spec: Spec, first: int, count: int) -> npt.NDArray[np.bool_]:
     """Whether the samples of a block are there."""
-    return _opened(spec).decoded().valid_samples(first, count)
+    return opened(spec).decoded().valid_samples(first, count)
 
 
-def _divided(pieces: list[int], first: int, count: int, frame: int, most: int) -> list[tuple[int, int]]:
-    """Blocks (first sample, samples) of a range: no block is in two pieces, nor longer than `most` where frames allow."""
+def divided(pieces: list[int], first: int, count: int, frame: int, most: int) -> Blocks:
+    """Blocks of a range of rows: no block is in two pieces, nor longer than `most` where frames allow."""
     most = max(most // frame, 1) * frame
     cuts = sorted({first, first + count, *(cut for cut in pieces if first < cut < first + count)})
     blocks = []
@@ -59,42 +62,49 @@ def _divided(pieces: list[int], first: int, count: int, frame: int, most: int) -
     return blocks
 
 
-def to_xarray(stream: Stream, first: int, count: int, raw: bool, block_bytes: int) -> xarray.DataArray:
-    """See `Stream.to_xarray`."""
+def libraries() -> Any:
+    """Dask's arrays, `xarray` and `tokenize`."""
     try:
         import dask.array as da
         import xarray as xr
         from dask.base import tokenize
     except ImportError as error:
-        text = f"{error}; hint: pip install xarray 'dask[array]'"
-        raise ImportError(text) from None
+        raise ImportError(f"{error}; hint: pip install xarray 'dask[array]'") from None
+    return da, xr, tokenize
+
+
+def lazy(name: str, load: Any, spec: Spec, blocks: Blocks, dtype: Any, tail: tuple[int, ...], *more: Any) -> Any:
+    """A Dask array along blocks; `tail` are its other dimensions, `more` what `load` is told besides the block."""
+    da, _, _ = libraries()
+    none = (0,) * len(tail)
+    # An array without rows has a block without rows.
+    blocks = blocks or [(0, 0)]
+    graph = {(name, n, *none): (load, spec, begin, length, *more) for n, (begin, length) in enumerate(blocks)}
+    lengths = tuple(length for _, length in blocks)
+    return da.Array(graph, name, chunks=(lengths, *((size,) for size in tail)), dtype=dtype)
+
+
+def to_xarray(stream: Stream, first: int, count: int, raw: bool, block_bytes: int) -> xarray.DataArray:
+    """See `Reads.to_xarray`."""
+    _, xr, tokenize = libraries()
     samples, about = stream.decoded(), stream.about
     spec = stream.spec()
     dtype, tail = samples.kind(raw)
     item = np.dtype(dtype).itemsize * int(np.prod(tail))
     if block_bytes < item:
         raise ValueError(f"block_bytes={block_bytes}: a sample of all channels has {item} bytes")
-    blocks = _divided(samples.piece_starts(), first, count, about.frame_samples, block_bytes // item)
-    lengths = tuple(length for _, length in blocks)
+    blocks = divided(samples.piece_starts(), first, count, about.frame_samples, block_bytes // item)
     token = f"{stream.name}-{tokenize(spec, first, count, raw, block_bytes)}"
-
-    def lazy(kind: str, load: Any, dtype: Any, tail: tuple[int, ...], *more: Any) -> Any:
-        name = f"{kind}-{token}"
-        none = (0,) * len(tail)
-        graph = {(name, n, *none): (load, spec, begin, length, *more) for n, (begin, length) in enumerate(blocks)}
-        array: Any = da.Array
-        return array(graph, name, chunks=(lengths, *((size,) for size in tail)), dtype=dtype)
-
     dims = ["time", "thread", "channel"] + ["component"] * (len(tail) - 2)
     coordinates: dict[str, Any] = {
-        "time": ("time", lazy("times", load_times, "datetime64[ns]", ())),
-        "valid": (("time", "thread"), lazy("valid", load_valid, np.bool_, tail[:1])),
+        "time": ("time", lazy(f"times-{token}", load_times, spec, blocks, "datetime64[ns]", ())),
+        "valid": (("time", "thread"), lazy(f"valid-{token}", load_valid, spec, blocks, np.bool_, tail[:1])),
         "thread": ("thread", np.array(about.threads)),
         "channel": ("channel", np.arange(about.channels)),
     }
     # No index over times: it would hold all of them in memory.
-    return xr.DataArray(
-        lazy("samples", load_samples, dtype, tail, raw),
+    array: xarray.DataArray = xr.DataArray(
+        lazy(f"samples-{token}", load_samples, spec, blocks, dtype, tail, raw),
         dims=dims,
         coords=xr.Coordinates(coordinates, indexes={}),
         name=stream.name,
@@ -105,3 +115,4 @@ def to_xarray(stream: Stream, first: int, count: int, raw: bool, block_bytes: in
             "station": about.station or "",
         },
     )
+    return array

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from . import _headers, _lazy, _survey, _time
+from . import _columns, _headers, _lazy, _survey, _time
 from ._chunks import Chunks
 from ._samples import About, Frames, Missing
 
@@ -189,6 +189,32 @@ class Reads:
         stream = self._stream()
         samples = stream.decoded()
         return _lazy.to_xarray(stream, *samples.range(start, duration, None), raw=raw, block_bytes=block_bytes)
+
+    def to_dataset(
+        self,
+        first: int = 0,
+        end: int | None = None,
+        *,
+        items: list[str] | None = None,
+        hold: bool = True,
+        time: _columns.Clock | str | None = None,
+        block_bytes: int = 64 << 20,
+        bug_compat: int = 0,
+    ) -> xarray.Dataset:
+        """The heaps of a recording of SPEAD as a lazy dataset over Dask blocks, as with `to_xarray`: a variable for each item
+        (or those of `items`), a row for each heap in order of arrival, from number `first` to before `end`.
+
+        A heap without an item has the value of the last heap that brought one, as in an item group; with `hold=False` it is
+        missing there. What is missing (in an incomplete heap, a damaged chunk, or before the first value) is NaN, or 0 in
+        integers, and false in the coordinate `valid` of (heap, item). Other coordinates: `counter` (-1 where it is not
+        known), `complete`, and `time` if an item with one number in each heap tells it: its name (seconds since 1970), or a
+        `Clock`.
+
+        Items of variable shape or without descriptor are left out, with a warning and in `attrs["left_out"]`. An item whose
+        descriptor changes within the range raises ValueError when it is computed, with the number of the heap.
+        """
+        clock = _columns.Clock(time) if isinstance(time, str) else time
+        return _columns.to_dataset(self._stream(), first, end, items, hold, clock, block_bytes, bug_compat)
 
     def follow(self, missing: Literal["raise", "skip", "fill"] = "skip") -> Chunks:
         """The chunks in order while they are recorded, each as soon as it is safe: from the recorder's memory, if it is still

@@ -15,6 +15,7 @@ import numpy as np
 from .. import _native
 from . import _lazy, _time
 from ._chunks import Chunks, Finding, Gap, Heaps
+from ._columns import gaps_of
 from ._reads import Reads
 from ._samples import Options, Samples, native_options
 
@@ -31,6 +32,8 @@ class Stream(Reads):
         self._source, self._at, self._options = source, at, options
         self._paths = paths
         self._samples: Samples | None = None
+        # By process and bug_compat.
+        self._recorded: dict[tuple[int, int], _native.RecordedHeaps] = {}
         self._process = 0
         if isinstance(source, _native.Recording):
             self.name, self.frame_bytes, self.frames_per_second, self.format = source.streams[at]
@@ -58,13 +61,27 @@ class Stream(Reads):
             self._samples, self._process = Samples(native), os.getpid()
         return self._samples
 
+    def recorded(self, bug_compat: int = 0) -> _native.RecordedHeaps:
+        """Its heaps by number, if it was recorded from SPEAD."""
+        # A forked process opens its own.
+        key = os.getpid(), bug_compat
+        if key not in self._recorded:
+            verify = self._options.get("verify", True)
+            self._recorded[key] = _native.RecordedHeaps(self._recording(), self._at, verify, bug_compat)
+        return self._recorded[key]
+
     def _stream(self) -> Stream:
         return self
 
     @property
     def gaps(self) -> list[Gap]:
         """Chunks that are missing or damaged, as far as that is known by now: damage is found when samples are read."""
-        return self.decoded().gaps
+        return gaps_of(self.recorded()) if self.format == "spead" else self.decoded().gaps
+
+    def heaps_spec(self) -> _lazy.Spec:
+        """What opens it again in another process, for heaps."""
+        paths = tuple(os.path.abspath(path) for path in self._paths)
+        return paths, self._recording().name, self._at, (("verify", self._options.get("verify", True)),)
 
     def spec(self) -> _lazy.Spec:
         """What opens it again in another process."""
@@ -218,6 +235,10 @@ class Recording(Reads):
             try:
                 about = stream.about
             except (ValueError, OSError) as error:
+                if stream.format == "spead":
+                    rows.append((stream.name, f"SPEAD, {stream.recorded().rows} heaps"))
+                    rows += [("missing", str(gap)) for gap in stream.gaps[:10]]
+                    continue
                 rows.append((stream.name, f"{stream.format or 'unknown format'}; {str(error).splitlines()[0]}"))
                 continue
             since = Fraction(int(about.start.astype(np.int64)), 10**9)

@@ -1,0 +1,290 @@
+//! The items of recorded heaps, from anywhere in a recording: numbered heaps are rows, each item a column.
+//!
+//! ```text
+//!   index    heaps of each chunk ─▶ rows: 0 ‥ 4095 in chunk 0, 4096 ‥ 8190 in chunk 1, …      nothing is read for that
+//!   chunk    verified once ─▶ heads only ─▶ table: where each heap is ─▶ its items, into the caller's memory
+//! ```
+//!
+//! The rows are the heaps in order of arrival. Those of a chunk that is lost or damaged remain rows if the index tells how many
+//! there were; nothing in them is valid. A heap belongs to the chunk in which it begins, and is read from all that it is in.
+//!
+//! An item is read as its [`Field`] says, if the last descriptor of it, up to and including its own heap, says the same. As in
+//! an item group, a value before the first descriptor has no meaning, and a chunk that cannot be read changes none.
+//!
+//! Memory: tables of the chunks used last, of [`TABLES`] bytes together, or one. A table has a few dozen bytes for each heap.
+//!
+//! Limits: chunks that are in no index are read once to count their heaps.
+
+mod chunk;
+mod described;
+mod field;
+mod memo;
+mod read;
+
+pub use field::{Field, FieldError, Form};
+pub use read::State;
+
+use crate::recording::{Gap, HeapsOf, Pieces, Recording};
+use chunk::{Chunk, Held};
+use memo::Memo;
+use skyhaul_core::wire::Family;
+use skyhaul_core::wire::spead::{BugCompat, Descriptor, SpeadFamily, table::Table};
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Most memory for tables, bytes, unless a single one is larger.
+pub const TABLES: usize = 64 << 20;
+/// Most tables, each with open files.
+const MOST_TABLES: usize = 64;
+/// Octets of the shortest packet: header, counter, offset, length.
+const SHORTEST: u64 = 32;
+
+/// Why heaps cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum HeapsError {
+    /// The datastream does not consist of heaps.
+    #[error("it is not a recording of SPEAD but of {0}")]
+    NotHeaps(String),
+    /// The type of an item changes among the rows.
+    #[error(
+        "the descriptor of {name:?} changes with heap {counter} (row {row})\nhint: read the rows before it, or from it on"
+    )]
+    Changed {
+        /// Name of the item.
+        name: String,
+        /// The first row with another descriptor.
+        row: u64,
+        /// Counter of that heap.
+        counter: u64,
+    },
+    /// Memory of the wrong size, or rows that do not exist.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// What is known of a chunk.
+#[derive(Debug, Default)]
+struct Slot {
+    /// Heaps that begin in it.
+    rows: u64,
+    /// It begins with the rest of a heap; not known where the index tells how many heaps begin in it.
+    continues: OnceLock<bool>,
+    held: Mutex<Held>,
+}
+
+/// An item's name and id: by either, a descriptor is one of it.
+type Name = (u64, String);
+
+/// The recorded heaps of a datastream.
+#[derive(Debug)]
+pub struct Heaps {
+    pieces: Pieces<Slot>,
+    /// The first row of each piece, and one past the last.
+    starts: Vec<u64>,
+    verify: bool,
+    compat: BugCompat,
+    /// Pieces whose tables are held, and bytes of these; the one used last is the last.
+    recent: Mutex<VecDeque<(usize, usize)>>,
+    /// By item: the descriptor in force at the ends of pieces.
+    in_force: Mutex<HashMap<Name, Memo<Option<Arc<Descriptor>>>>>,
+    /// By item: the last row that carried it, at the ends of pieces.
+    carried: Mutex<HashMap<Name, Memo<Option<u64>>>>,
+}
+
+impl Heaps {
+    /// The heaps of a recording's datastream, by its index in `datastreams`. With `verify`, each chunk is verified before its
+    /// first heap is used.
+    ///
+    /// # Errors
+    /// [`HeapsError::NotHeaps`].
+    pub fn of_recording(
+        recording: &Recording,
+        datastream: usize,
+        verify: bool,
+        compat: BugCompat,
+    ) -> Result<Self, HeapsError> {
+        let about = recording.about(datastream);
+        let format = about.as_ref().and_then(|about| about.info.format.get("format")?.as_str());
+        if format != Some(SpeadFamily.name()) {
+            return Err(HeapsError::NotHeaps(format.unwrap_or("an unknown format").to_owned()));
+        }
+        let mut heaps = Self {
+            pieces: Pieces::of_recording(recording, datastream),
+            starts: Vec::new(),
+            verify,
+            compat,
+            recent: Mutex::default(),
+            in_force: Mutex::default(),
+            carried: Mutex::default(),
+        };
+        heaps.count_rows();
+        Ok(heaps)
+    }
+
+    /// Number the heaps: by the index, or where it does not tell, by reading the heads.
+    fn count_rows(&mut self) {
+        // The chunk before, if its heads were read.
+        let mut before: Option<(usize, Table)> = None;
+        for piece in 0..self.pieces.all().len() {
+            let rows = match self.told(piece) {
+                Some(told) => told.count,
+                None => self.counted(piece, &mut before),
+            };
+            self.pieces.known_mut(piece).rows = rows;
+        }
+        let mut sum = 0u64;
+        let rows = self.pieces.all().iter().map(|piece| piece.known.rows);
+        self.starts.push(0);
+        self.starts.extend(rows.map(|rows| {
+            sum = sum.saturating_add(rows);
+            sum
+        }));
+    }
+
+    /// Count the heaps of a chunk that the index does not describe.
+    fn counted(&self, piece: usize, before: &mut Option<(usize, Table)>) -> u64 {
+        let Some(raw) = self.heads(piece) else { return 0 };
+        if before.as_ref().is_none_or(|(at, _)| Some(*at) != piece.checked_sub(1)) {
+            *before = piece.checked_sub(1).and_then(|at| Some((at, self.heads(at)?.table)));
+        }
+        let last = before.take().filter(|(at, _)| self.number(piece) == self.number(*at).map(|n| n + 1));
+        let continues = last.is_some_and(|(_, table)| raw.first.is_some_and(|first| first.continues(&table)));
+        let _ = self.pieces.all()[piece].known.continues.set(continues);
+        let rows = raw.table.len() - usize::from(continues && !raw.table.is_empty());
+        *before = Some((piece, raw.table));
+        rows as u64
+    }
+
+    /// The index's description of a chunk, if it can be true.
+    fn told(&self, piece: usize) -> Option<&HeapsOf> {
+        let record = self.pieces.all()[piece].entry.as_ref()?.record.as_ref()?;
+        record.meta.heaps.as_ref().filter(|heaps| heaps.count <= record.bytes / SHORTEST)
+    }
+
+    fn number(&self, piece: usize) -> Option<u32> {
+        self.pieces.all().get(piece)?.entry.as_ref().map(|entry| entry.number)
+    }
+
+    /// Number of heaps.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.starts.last().copied().unwrap_or_default()
+    }
+
+    /// The rows with which the chunks begin.
+    #[must_use]
+    pub fn piece_rows(&self) -> &[u64] {
+        &self.starts[..self.pieces.all().len()]
+    }
+
+    /// The chunks that are missing, damaged or unproven, as far as the index shows it, and those found while reading.
+    #[must_use]
+    pub fn gaps(&self) -> Vec<Gap> {
+        self.pieces.gaps()
+    }
+
+    /// The counters of heaps; `None` where a chunk cannot be read and the index does not list them. Chunks are read only where
+    /// the index omits some.
+    ///
+    /// # Errors
+    /// [`HeapsError::Wrong`]: there are no such rows.
+    pub fn counters(&self, rows: Range<u64>) -> Result<Vec<Option<u64>>, HeapsError> {
+        let mut counters = Vec::new();
+        for (piece, within) in self.parts(rows)? {
+            let (skip, count) = (within.start, within.end - within.start);
+            match self.told(piece).and_then(HeapsOf::all_counters) {
+                Some(told) => counters.extend(told.skip(skip).take(count).map(Some)),
+                None => {
+                    let chunk = self.chunk(piece);
+                    let counter = |n| Some(chunk.as_ref()?.heap(n)?.counter);
+                    counters.extend(within.map(counter));
+                }
+            }
+        }
+        Ok(counters)
+    }
+
+    /// Whether heaps are there without a gap, in chunks that can be read.
+    ///
+    /// # Errors
+    /// [`HeapsError::Wrong`]: there are no such rows.
+    pub fn complete(&self, rows: Range<u64>) -> Result<Vec<bool>, HeapsError> {
+        let mut complete = Vec::new();
+        for (piece, within) in self.parts(rows)? {
+            let chunk = self.chunk(piece);
+            let heap =
+                |n| chunk.as_ref().and_then(|chunk| chunk.heap(n)).is_some_and(|heap| heap.is_complete());
+            complete.extend(within.map(heap));
+        }
+        Ok(complete)
+    }
+
+    /// The pieces that rows lie in, with their heaps in each.
+    fn parts(&self, rows: Range<u64>) -> Result<Vec<(usize, Range<usize>)>, HeapsError> {
+        if rows.start > rows.end || rows.end > self.rows() {
+            let text = format!("heaps {} to {}: there are {}", rows.start, rows.end, self.rows());
+            return Err(HeapsError::Wrong(text));
+        }
+        let (mut parts, mut at) = (Vec::new(), rows.start);
+        while at < rows.end {
+            let piece = self.piece_of(at);
+            let (begin, end) = (self.starts[piece], self.starts[piece + 1].min(rows.end));
+            parts.push((piece, (at - begin) as usize..(end - begin) as usize));
+            at = end;
+        }
+        Ok(parts)
+    }
+
+    /// The piece of a row that exists.
+    fn piece_of(&self, row: u64) -> usize {
+        self.starts.partition_point(|&start| start <= row) - 1
+    }
+
+    /// Whether a piece may hold a heap with this item.
+    fn may_carry(&self, piece: usize, id: u64) -> bool {
+        let rows = self.pieces.all()[piece].known.rows;
+        rows > 0 && self.told(piece).is_none_or(|told| told.may_carry(id))
+    }
+
+    /// The table of a chunk, made now or earlier; `None` if it cannot be read: then it is in the gaps.
+    fn chunk(&self, piece: usize) -> Option<Arc<Chunk>> {
+        let slot = &self.pieces.all()[piece].known;
+        let chunk = {
+            let mut held = slot.held.lock().unwrap_or_else(PoisonError::into_inner);
+            if matches!(*held, Held::Unread) {
+                *held = self.read_chunk(piece).map_or(Held::Unusable, |chunk| Held::Here(Arc::new(chunk)));
+            }
+            match &*held {
+                Held::Here(chunk) => chunk.clone(),
+                Held::Unread | Held::Unusable => return None,
+            }
+        };
+        self.keep(piece, chunk.bytes());
+        Some(chunk)
+    }
+
+    /// Hold a table, and let go of those that were not used for the longest time.
+    fn keep(&self, piece: usize, bytes: usize) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.back().is_some_and(|(last, _)| *last == piece) {
+            return;
+        }
+        recent.retain(|(other, _)| *other != piece);
+        recent.push_back((piece, bytes));
+        let mut sum: usize = recent.iter().map(|(_, bytes)| bytes).sum();
+        while recent.len() > 1
+            && (sum > TABLES || recent.len() > MOST_TABLES)
+            && let Some((oldest, bytes)) = recent.pop_front()
+        {
+            sum -= bytes;
+            // Whoever reads it just now has it, and makes it the last again.
+            if let Ok(mut held) = self.pieces.all()[oldest].known.held.try_lock()
+                && matches!(*held, Held::Here(_))
+            {
+                *held = Held::Unread;
+            }
+        }
+    }
+}
