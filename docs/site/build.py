@@ -52,7 +52,7 @@ SECTIONS = {
 }  # fmt: skip
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 FENCE = re.compile(r"^\s*(```+)(.*)$")
-FIGURE = re.compile(r"^<!-- figure: (\S+) (.*) -->$")
+FIGURE = re.compile(r"^<!-- figure: (\S+) (.*) -->$", re.MULTILINE)
 
 
 def tracked():
