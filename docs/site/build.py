@@ -42,7 +42,8 @@ NAMED = {
     "docs/reference": "reference/index.md", "docs/internals": "internals/index.md",
 }  # fmt: skip
 # What comes first in a section; the rest follows by name.
-FIRST = ["record-a-scan", "spead", "python", "record-and-look", "configuration", "recording", "architecture", "decisions"]
+FIRST = ["record-a-scan", "spead", "python", "record-and-look", "look-at-a-scan", "configuration", "recording",
+         "architecture", "decisions"]  # fmt: skip
 SECTIONS = {
     "tutorials": ("Tutorials", "From a first scan to a tuned host. Every line has been typed, and every plot drawn, by the build of this page."),
     "guide": ("Guide", "What each part does, with examples that a test types."),

@@ -25,10 +25,12 @@ def site(tmp_path_factory):
 
 @pytest.mark.timeout(420)
 def test_it_has_all_that_was_promised(site):
-    for name in ("index.html", "guide/spead.html", "tutorials/record-and-look.html", "reference/man/skyhaul-record.html",
-                 "reference/python/skyhaul.recording.html", "reference/rust.html", "internals/architecture.html",
-                 "decisions/0001-chunk-is-block-is-acknowledgement.html"):  # fmt: skip
+    for name in ("index.html", "guide/spead.html", "tutorials/record-and-look.html", "tutorials/look-at-a-scan.html",
+                 "reference/man/skyhaul-record.html", "reference/python/skyhaul.recording.html", "reference/rust.html",
+                 "internals/architecture.html", "decisions/0001-chunk-is-block-is-acknowledgement.html"):  # fmt: skip
         assert (site / name).is_file(), name
+    book = (site / "tutorials/look-at-a-scan.html").read_text()
+    assert "xarray.DataArray" in book and book.count('alt="what the cell above draws"') == 2
     text = (site / "reference/python/skyhaul.spead.recv.html").read_text()
     # From the stubs of the compiled part, with its signature and what it says.
     assert 'id="skyhaul.spead.recv.Stream.add_udp_reader"' in text and "join a multicast group" in text
