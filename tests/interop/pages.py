@@ -79,8 +79,9 @@ class Reader:
         station.write_text(STATION)
         self.environment = os.environ | {
             "PATH": f"{BINARY.parent}:{os.environ['PATH']}", "SKYHAUL_CONFIG": str(station), "MPLBACKEND": "agg"}  # fmt: skip
-        kind = page.parent.name
-        self.compared = kind == "tutorials" or (kind == "guide" and has(page, "python") and python)
+        folder = page.resolve().parent
+        guide = folder == ROOT / "docs/guide"
+        self.compared = folder == ROOT / "docs/tutorials" or (guide and has(page, "python") and python)
 
     def read(self):
         """Do all that the page says."""
