@@ -3,7 +3,9 @@ every link of the documents leads somewhere."""
 
 import importlib.util
 import shutil
+import subprocess
 import sys
+import tomllib
 
 import pages
 import pytest
@@ -15,7 +17,7 @@ FOLDERS = ("docs/guide", "docs/tutorials", "docs/reference")
 PAGES = [ROOT / "README.md", *(page for folder in FOLDERS for page in sorted((ROOT / folder).glob("*.md")))]
 TREE = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "crates").rglob("*.md")]
 # Languages of blocks, and what is done with them. What is marked `text` in a page without Python is only shown.
-LANGUAGES = {"": "typed", "python": "run", "text": "compared", "c": "compiled", "toml": "parsed"}
+LANGUAGES = {"": "typed", "python": "run", "text": "compared", "c": "compiled", "toml": "given to the command"}
 
 
 @pytest.mark.timeout(600)
@@ -40,6 +42,28 @@ def test_what_is_shortened_is_there():
 def test_every_block_has_a_language_that_is_dealt_with():
     others = {f"{page.name}: {language}" for page in PAGES for language, _ in pages.blocks(page) if language not in LANGUAGES}
     assert not others
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if pages.has(page, "toml")], ids=lambda page: page.stem)
+def test_settings(skyhaul, tmp_path, page):
+    """The command takes the settings of a block: every section is a verb, every key an option of it."""
+    for language, text in pages.blocks(page):
+        if language == "toml":
+            (tmp_path / "page.toml").write_text(text)
+            assert tomllib.loads(text)
+            for verb, more in (("record", ["--scan", "exp_st_no0001"]), ("receive", []), ("send", ["--pattern", "--to", "udp://127.0.0.1:9"])):
+                shown = skyhaul.run(verb, *more, "--config", tmp_path / "page.toml", "--show-config").decode()
+                assert f"{tmp_path / 'page.toml'}:" in shown, verb
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if pages.has(page, "c")], ids=lambda page: page.stem)
+def test_declarations(page):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("cc is not installed (apt-get install gcc)")
+    program = "#include <stddef.h>\n#include <stdint.h>\n" + "".join(text for language, text in pages.blocks(page) if language == "c")
+    done = subprocess.run([compiler, "-xc", "-fsyntax-only", "-Wall", "-Werror", "-"], input=program, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", TREE, ids=lambda page: page.relative_to(ROOT).as_posix())
