@@ -1,8 +1,10 @@
-//! The Python package: one wheel with the module, its Python sources and the `skyhaul` command, installed in `.venv`.
+//! The Python package: one wheel with the module, its Python sources, the `skyhaul` command, its man pages and completions,
+//! installed in `.venv`.
 //!
 //! ```text
-//!   cargo build skyhaul-cli ─▶ target/python/skyhaul.data/scripts/skyhaul ─┐
-//!   crates/python/{src,python} ──────────────── maturin build ─────────────┴▶ target/wheels/*.whl ─▶ .venv
+//!   cargo build skyhaul-cli ──▶ target/python/skyhaul.data/scripts/skyhaul ─┐
+//!   docs/reference/{man,completions} ──▶ target/python/skyhaul.data/data ───┤
+//!   crates/python/{src,python} ──────────────── maturin build ──────────────┴▶ target/wheels/*.whl ─▶ .venv
 //! ```
 //!
 //! The command gets into the wheel as a file, so that the Python crate need not depend on the command's crate. `--debug`
@@ -15,8 +17,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const CRATE: &str = "crates/python";
-const DATA: &str = "target/python/skyhaul.data/scripts";
+const DATA: &str = "target/python/skyhaul.data";
 const WHEELS: &str = "target/wheels";
+const MAN: &str = "docs/reference/man";
+/// What is checked in, and where it is installed: below `bin`'s parent, where shells look.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("docs/reference/completions/skyhaul.bash", "share/bash-completion/completions/skyhaul"),
+    ("docs/reference/completions/_skyhaul", "share/zsh/site-functions/_skyhaul"),
+    ("docs/reference/completions/skyhaul.fish", "share/fish/vendor_completions.d/skyhaul.fish"),
+];
 
 /// Build the command and the wheel and install the wheel; true if all went well.
 pub(crate) fn run(debug: bool) -> Result<bool> {
@@ -39,7 +48,7 @@ pub(crate) fn run(debug: bool) -> Result<bool> {
 pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
     let root = workspace::root();
     let profile = if debug { "debug" } else { "release" };
-    stage_command(&root.join("target").join(profile).join("skyhaul"))?;
+    stage(&root.join("target").join(profile).join("skyhaul"))?;
     for old in wheels()? {
         std::fs::remove_file(&old).with_context(|| format!("remove {}", old.display()))?;
     }
@@ -58,14 +67,38 @@ pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
     shown(&mut pip)
 }
 
-/// Put the command where maturin takes it from, without its debugging symbols if `strip` is there.
-fn stage_command(binary: &Path) -> Result<()> {
-    let scripts = workspace::root().join(DATA);
-    std::fs::create_dir_all(&scripts)?;
-    let staged = scripts.join("skyhaul");
-    std::fs::copy(binary, &staged)
-        .with_context(|| format!("copy {} (cargo build --package skyhaul-cli)", binary.display()))?;
-    let _ = Command::new("strip").arg(&staged).stderr(Stdio::null()).status();
+/// Put what is installed beside the package where maturin takes it from: the command without its debugging symbols if
+/// `strip` is there, and its man pages and completions.
+fn stage(binary: &Path) -> Result<()> {
+    let (root, data) = (workspace::root(), workspace::root().join(DATA));
+    if data.exists() {
+        std::fs::remove_dir_all(&data).with_context(|| format!("clear {}", data.display()))?;
+    }
+    let command = data.join("scripts/skyhaul");
+    copy(binary, &command).context("build it: cargo build --package skyhaul-cli")?;
+    let _ = Command::new("strip").arg(&command).stderr(Stdio::null()).status();
+    for (kept, installed) in shared()? {
+        copy(&root.join(kept), &data.join("data").join(installed))?;
+    }
+    Ok(())
+}
+
+/// Man pages and completions: where they are kept, and where they are installed.
+fn shared() -> Result<Vec<(PathBuf, PathBuf)>> {
+    let mut files: Vec<_> =
+        COMPLETIONS.iter().map(|(kept, installed)| (PathBuf::from(kept), PathBuf::from(installed))).collect();
+    for entry in std::fs::read_dir(workspace::root().join(MAN)).context(MAN)? {
+        let name = entry?.file_name();
+        files.push((Path::new(MAN).join(&name), Path::new("share/man/man1").join(name)));
+    }
+    Ok(files)
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    if let Some(directory) = to.parent() {
+        std::fs::create_dir_all(directory).with_context(|| format!("make {}", directory.display()))?;
+    }
+    std::fs::copy(from, to).with_context(|| format!("copy {} to {}", from.display(), to.display()))?;
     Ok(())
 }
 
