@@ -12,6 +12,8 @@ import sys
 import pytest
 
 SOON = 60.0
+# From Python 3.12 on, it warns of what is tested here: a fork of a process with threads.
+FORKS = ["-W", "ignore:This process:DeprecationWarning"]
 
 PRELUDE = """
 import ctypes, gc, os, signal, sys, threading
@@ -141,7 +143,7 @@ calls = [data.get, data.get_nowait, lambda: list(data), lambda: free.put(chunk()
 
 
 def ran(program, *arguments):
-    words = [sys.executable, "-c", PRELUDE + program, *map(str, arguments)]
+    words = [sys.executable, *FORKS, "-c", PRELUDE + program, *map(str, arguments)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=SOON, check=False)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
@@ -217,7 +219,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 )
 def test_a_forked_process_drops_its_copies_and_leaves_blocks(leaves, code):
     """As itself: no error of a stream's stands before its own."""
-    words = [sys.executable, "-c", PRELUDE + DROPPED.format(leaves=leaves)]
+    words = [sys.executable, *FORKS, "-c", PRELUDE + DROPPED.format(leaves=leaves)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=SOON, check=False)
     assert (done.returncode, done.stdout) == (0, f"{code}\n"), done.stderr
     assert ("ZeroDivisionError" in done.stderr) == (code == 1) and "belongs to" not in done.stderr
