@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,45 @@ class Reads:
     def about(self) -> About:
         """What is known of the samples: format, threads, channels, rate, extent."""
         return self._stream().decoded().about
+
+    @overload
+    def samples(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        frames: Frames | None = None,
+        raw: bool = False,
+        missing: Literal["nan", "raise"] = "nan",
+        out: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]: ...
+
+    @overload
+    def samples(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        frames: Frames | None = None,
+        raw: bool = False,
+        missing: Literal["mask"],
+        out: npt.NDArray[Any] | None = None,
+    ) -> np.ma.MaskedArray[tuple[int, ...], np.dtype[Any]]: ...
+
+    @overload
+    def samples(
+        self,
+        start: _time.Start | None = None,
+        duration: _time.Duration | None = None,
+        *,
+        count: int | None = None,
+        frames: Frames | None = None,
+        raw: bool = False,
+        missing: Missing,
+        out: npt.NDArray[Any] | None = None,
+    ) -> npt.NDArray[Any]: ...
 
     def samples(
         self,

@@ -39,6 +39,16 @@ from ._inproc import InprocQueue
 from ._items import Item, ItemGroup
 from ._pools import MemoryAllocator, MemoryPool, MmapAllocator, ThreadPool
 
+__all__ = [
+    "BUG_COMPAT_DESCRIPTOR_WIDTHS", "BUG_COMPAT_PYSPEAD_0_5_2", "BUG_COMPAT_SHAPE_BIT_1", "BUG_COMPAT_SWAP_ENDIAN",
+    "CTRL_DESCRIPTOR_REISSUE", "CTRL_DESCRIPTOR_UPDATE", "CTRL_STREAM_START", "CTRL_STREAM_STOP",
+    "DESCRIPTOR_DESCRIPTION_ID", "DESCRIPTOR_DTYPE_ID", "DESCRIPTOR_FORMAT_ID", "DESCRIPTOR_ID", "DESCRIPTOR_ID_ID",
+    "DESCRIPTOR_NAME_ID", "DESCRIPTOR_SHAPE_ID", "Descriptor", "Empty", "Flavour", "Full", "HEAP_CNT_ID",
+    "HEAP_LENGTH_ID", "InprocQueue", "Item", "ItemGroup", "MEMCPY_NONTEMPORAL", "MEMCPY_STD", "MemoryAllocator",
+    "MemoryPool", "MmapAllocator", "NULL_ID", "PAYLOAD_LENGTH_ID", "PAYLOAD_OFFSET_ID", "RawDescriptor",
+    "STREAM_CTRL_ID", "Stopped", "ThreadPool", "parse_range_list",
+]  # fmt: skip
+
 #: The version of spead2 whose interface this is.
 __version__ = "4.5.1"
 

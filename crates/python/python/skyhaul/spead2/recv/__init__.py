@@ -7,3 +7,9 @@ from ._heaps import Heap, IncompleteHeap, RawItem
 from ._rings import Chunk, ChunkRingbuffer
 from ._stats import StreamStatConfig, StreamStats
 from ._streams import Stream
+
+__all__ = [
+    "Chunk", "ChunkRingPair", "ChunkRingStream", "ChunkRingbuffer", "ChunkStreamConfig", "ChunkStreamGroupConfig",
+    "ChunkStreamGroupMember", "ChunkStreamRingGroup", "Heap", "IncompleteHeap", "RawItem", "RingStreamConfig", "Stream",
+    "StreamConfig", "StreamStatConfig", "StreamStats", "stream_stat_indices",
+]  # fmt: skip

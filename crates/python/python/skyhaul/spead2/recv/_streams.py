@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 _logger = logging.getLogger(__name__)
-AnyHeap = Heap | IncompleteHeap
 #: Number of finished heaps whose duplicates are recognised.
 _REMEMBERED = 4096
 
@@ -271,31 +270,35 @@ class _RingStream(_Stream):
         """A file descriptor that is readable while a heap is queued, and when the stream has ended. Must not be read from."""
         return self._native.fileno()
 
-    def get_nowait(self) -> AnyHeap:
+    def get_nowait(self) -> Heap:
         """The next heap. Empty if there is none now, Stopped after the end."""
-        return self._wrapped(self._native.get(0.0))
+        heap: Heap = self._wrapped(self._native.get(0.0))
+        return heap
 
-    def _get(self) -> AnyHeap:
+    def _get(self) -> Heap:
         """Wait for the next heap. Stopped after the end."""
-        return self._wrapped(self._native.get())
+        heap: Heap = self._wrapped(self._native.get())
+        return heap
 
-    def _wrapped(self, native: _native.Heap) -> AnyHeap:
+    def _wrapped(self, native: _native.Heap) -> Any:
+        # An `IncompleteHeap` comes only to who asked for it; as in spead2, a heap is a `Heap` to type checkers.
         if native.complete:
             return Heap(native, self._config.bug_compat)
         return IncompleteHeap(native, self._config.bug_compat, self._ring_config.incomplete_keep_payload_ranges)
 
-    def __iter__(self) -> Iterator[AnyHeap]:
+    def __iter__(self) -> Iterator[Heap]:
         bug_compat, wrapped = self._config.bug_compat, self._wrapped
         for native in self._native:
             yield Heap(native, bug_compat) if native.complete else wrapped(native)
 
-    def __next__(self) -> AnyHeap:
-        return self._wrapped(next(self._native))
+    def __next__(self) -> Heap:
+        heap: Heap = self._wrapped(next(self._native))
+        return heap
 
 
 class Stream(_RingStream):
     """A stream of heaps for threads."""
 
-    def get(self) -> AnyHeap:
+    def get(self) -> Heap:
         """Wait for the next heap. Stopped after the end."""
         return self._get()

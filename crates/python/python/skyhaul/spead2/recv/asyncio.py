@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from .._errors import Empty, Full, Stopped
+from ._heaps import Heap
 from ._rings import Chunk, _ChunkRingbuffer
 from ._streams import _RingStream
 
@@ -83,14 +84,15 @@ class Stream(_RingStream):
         super().__init__(*args, **kwargs)
         self._waiters = _Waiters(self.fd, Empty)
 
-    async def get(self) -> Any:
+    async def get(self) -> Heap:
         """The next heap. Stopped after the end."""
-        return await self._waiters.wait(self.get_nowait)
+        heap: Heap = await self._waiters.wait(self.get_nowait)
+        return heap
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> Heap:
         try:
             return await self.get()
         except Stopped:
@@ -105,9 +107,10 @@ class ChunkRingbuffer(_ChunkRingbuffer):
         self._takers = _Waiters(self.data_fd, Empty)
         self._givers = _Waiters(self.space_fd, Full)
 
-    async def get(self) -> Any:
+    async def get(self) -> Chunk:
         """The next chunk. Stopped after the end."""
-        return await self._takers.wait(self.get_nowait)
+        chunk: Chunk = await self._takers.wait(self.get_nowait)
+        return chunk
 
     async def put(self, chunk: Chunk) -> None:
         """Wait for room and queue the chunk. Stopped after the end."""
@@ -116,7 +119,7 @@ class ChunkRingbuffer(_ChunkRingbuffer):
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Any:
+    async def __anext__(self) -> Chunk:
         try:
             return await self.get()
         except Stopped:

@@ -3,3 +3,8 @@
 from ._config import GroupMode, RateMethod, StreamConfig
 from ._heaps import Heap, HeapGenerator, HeapReference, HeapReferenceList, ItemGroup, PacketGenerator
 from ._streams import BytesStream, InprocStream, Stream, SyncStream, TcpStream, UdpStream
+
+__all__ = [
+    "BytesStream", "GroupMode", "Heap", "HeapGenerator", "HeapReference", "HeapReferenceList", "InprocStream",
+    "ItemGroup", "PacketGenerator", "RateMethod", "Stream", "StreamConfig", "SyncStream", "TcpStream", "UdpStream",
+]  # fmt: skip
