@@ -1,4 +1,5 @@
-"""What type checkers say of programs that use the package: those of the guides and tutorials, and those in `typed`.
+"""What type checkers say of programs that use the package: those of the guides, tutorials and docstrings, and those
+in `typed`.
 
 All blocks of a page are one program. A page need not write types at its own functions: they are `Any` there. Libraries whose
 own types are incomplete (`UNTYPED`) are `Any` as a whole; what they hide is theirs.
@@ -13,6 +14,7 @@ import sys
 
 import pages
 import pytest
+import test_docstrings
 from conftest import ROOT
 from test_documents import PAGES
 
@@ -48,7 +50,10 @@ class Typed(ast.NodeTransformer):
 
 
 def program(page):
-    text = "".join(text for language, text in pages.blocks(page) if language == "python")
+    return typed("".join(text for language, text in pages.blocks(page) if language == "python"))
+
+
+def typed(text):
     return "from typing import Any\n" + ast.unparse(Typed().visit(ast.parse(text)))
 
 
@@ -63,9 +68,11 @@ def programs(tmp_path_factory):
             stub = root / "stubs" / library / f"{name}.pyi"
             stub.parent.mkdir(parents=True, exist_ok=True)
             stub.write_text(ANYTHING + "".join(CLASS.format(one) for one in classes))
-    for page in PAGES:
+    for page in (*PAGES, ROOT / "crates/python/README.md"):
         if pages.has(page, "python"):
             (root / f"{page.parent.name}_{page.stem}.py".replace("-", "_")).write_text(program(page))
+    for path, text in test_docstrings.PROGRAMS.items():
+        (root / f"docstrings_of_{path.parent.name}_{path.stem}.py").write_text(typed(text))
     for path in PROGRAMS.glob("*.py"):
         (root / path.name).write_text(path.read_text())
     (root / "pyrightconfig.json").write_text(json.dumps(BASEDPYRIGHT))

@@ -13,11 +13,11 @@ a chunk, it raises `Damaged`, unless `missing` says otherwise:
 
 ```python
 for chunk in scan.streams[0].chunks():
-    use(chunk.data)                                # whole frames with their headers
+    print(len(chunk.data))                         # whole frames with their headers
 
 chunks = scan.streams[0].chunks(missing="fill")    # frames marked invalid in its place; "skip" leaves it out
 for chunk in chunks:
-    use(chunk.data, chunk.filled)
+    print(len(chunk.data), chunk.filled)
 if chunks.gaps:
     print(*chunks.gaps, sep="\\n")
 ```
@@ -29,8 +29,11 @@ A stream that ends without an exception and without gaps is complete, to its las
 A recording of SPEAD gives heaps:
 
 ```python
-for heap in scan.streams[0].heaps():
-    group.update(heap)          # skyhaul.spead.ItemGroup, as with heaps from a network
+from skyhaul.spead import ItemGroup
+
+group = ItemGroup()
+for heap in recording.open(["/data/d1", "/data/d2"], "heaps_no0001").streams[0].heaps():
+    group.update(heap)                             # as with heaps from a network
 ```
 """
 
