@@ -12,6 +12,7 @@
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
+//! cargo xtask python --every    the tests of the wheel in target/wheels with each Python 3.11 to 3.14 that is here
 //! cargo xtask aarch64       tests of the code with instructions of AArch64, in an emulator
 //! cargo xtask suite         everything `make test` runs, ending in one line of sums
 //! ```
@@ -26,6 +27,7 @@ mod fuzz;
 mod generated;
 mod pure;
 mod python;
+mod pythons;
 mod source;
 mod suite;
 mod tidy;
@@ -33,7 +35,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | docs | fuzz [TARGET [SECONDS]] | python [--debug] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Some("pure") => pure::run(flag("--wasm")).map(report),
         Some("man") => generated::run(flag("--check")).map(report),
         Some("aarch64") => aarch64::run(),
+        Some("python") if flag("--every") => python::every(),
         Some("python") => python::run(flag("--debug")),
         Some("docs") => docs::run(),
         Some("suite") => suite::run(),

@@ -11,8 +11,8 @@
 //! builds both without optimisation, for work on the Python side.
 
 use crate::suite::prepare;
-use crate::workspace;
-use anyhow::{Context, Result};
+use crate::{pythons, workspace};
+use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -42,6 +42,15 @@ pub(crate) fn run(debug: bool) -> Result<bool> {
         build.arg("--release");
     }
     Ok(shown(&mut build)? && install(&python, debug)?)
+}
+
+/// Test the wheel that was built with every Python there is; true if all went well.
+pub(crate) fn every() -> Result<bool> {
+    let found = wheels()?;
+    let [wheel] = &found[..] else {
+        bail!("{} wheels in {WHEELS}, not one (make python)", found.len());
+    };
+    pythons::run(wheel)
 }
 
 /// Build the wheel around a command that is already built, and install it; true if all went well.
