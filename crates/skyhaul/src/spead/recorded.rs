@@ -18,6 +18,7 @@
 mod chunk;
 mod described;
 mod field;
+mod heads;
 mod memo;
 mod read;
 

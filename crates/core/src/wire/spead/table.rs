@@ -181,8 +181,10 @@ mod tests {
 
     const FLAVOUR: Flavour = Flavour::SPEAD_64_48;
 
-    /// The table of packets of (counter, size, offset, length, pointers).
-    fn table(packets: &[(u64, Option<u64>, u64, u64, &[u64])]) -> Table {
+    /// Counter, size of the heap, offset, length, pointers.
+    type Packet<'a> = (u64, Option<u64>, u64, u64, &'a [u64]);
+
+    fn table(packets: &[Packet<'_>]) -> Table {
         let (mut table, mut at) = (Table::default(), 0);
         for &(counter, size, offset, length, pointers) in packets {
             let mut octets = Vec::new();
