@@ -33,6 +33,8 @@ CLASS = """class {}:
 # Strict, but for what only concerns the style of a page: it imports what it shows, and uses a name again.
 BASEDPYRIGHT = {"typeCheckingMode": "strict", "stubPath": "stubs", "reportUnusedImport": False,
                 "ignore": ["stubs"]}  # fmt: skip
+# Pages with programs of another library beside ours under the same name; its users do not type them.
+OTHERS = ["from-spead2.md"]
 MYPY = "[mypy]\nstrict = True\nallow_redefinition = True\ndisallow_untyped_decorators = False\nmypy_path = stubs\ncache_dir = /dev/null\n"
 
 
@@ -69,7 +71,7 @@ def programs(tmp_path_factory):
             stub.parent.mkdir(parents=True, exist_ok=True)
             stub.write_text(ANYTHING + "".join(CLASS.format(one) for one in classes))
     for page in (*PAGES, ROOT / "crates/python/README.md"):
-        if pages.has(page, "python"):
+        if pages.has(page, "python") and page.name not in OTHERS:
             (root / f"{page.parent.name}_{page.stem}.py".replace("-", "_")).write_text(program(page))
     for path, text in test_docstrings.PROGRAMS.items():
         (root / f"docstrings_of_{path.parent.name}_{path.stem}.py").write_text(typed(text))
