@@ -29,6 +29,7 @@ mod error;
 mod held;
 mod shape;
 
+pub use crate::packetize::Part;
 pub use error::PacketError;
 pub use held::HeapPackets;
 pub use shape::{HeapShape, Split};
@@ -39,25 +40,6 @@ use std::ops::Range;
 
 /// Maximum number of pointers that follow them: the header counts items in 16 bits.
 const MOST_POINTERS: u64 = u16::MAX as u64 - 4;
-
-/// A packet of a heap: its head has been written, its payload is sent from where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Octets of the head.
-    pub head: usize,
-    /// Its part of the heap's payload.
-    pub payload: Range<u64>,
-    /// Zeros to send after it.
-    pub dummy: usize,
-}
-
-impl Part {
-    /// Octets of the packet.
-    #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.head as u64 + (self.payload.end - self.payload.start) + self.dummy as u64
-    }
-}
 
 /// How a heap is divided: a few numbers. The pointers are not stored, but passed to [`packet`](Self::packet) again, so a
 /// plan is small and cheap to make.

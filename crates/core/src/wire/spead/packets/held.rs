@@ -1,8 +1,9 @@
 //! A plan together with its pointers.
 
+use super::Plan;
 use super::error::PacketError;
 use super::shape::HeapShape;
-use super::{Part, Plan};
+use crate::packetize::{Divided, Part};
 
 /// The packets of a heap, with its pointers; up to [`INLINE`](Self::INLINE) of them need no allocation.
 #[derive(Clone, Debug)]
@@ -55,5 +56,27 @@ impl std::ops::Deref for HeapPackets {
     #[inline]
     fn deref(&self) -> &Plan {
         &self.plan
+    }
+}
+
+impl Divided for HeapPackets {
+    fn count(&self) -> u64 {
+        Plan::count(self)
+    }
+
+    fn head_bytes_max(&self) -> usize {
+        Plan::head_bytes_max(self)
+    }
+
+    fn bytes_of(&self, n: u64) -> u64 {
+        Plan::bytes_of(self, n)
+    }
+
+    fn bytes_on_wire(&self) -> u64 {
+        Plan::bytes_on_wire(self)
+    }
+
+    fn packet(&self, n: u64, head: &mut [u8]) -> Part {
+        HeapPackets::packet(self, n, head)
     }
 }

@@ -9,17 +9,7 @@ fn flavour() -> Flavour {
 /// All packets of a heap whose payload counts up.
 fn packets(shape: HeapShape<'_>) -> Result<Vec<Vec<u8>>, PacketError> {
     let packets = HeapPackets::new(shape)?;
-    let mut head = vec![0xEE; packets.head_bytes_max()];
-    let one = |n| {
-        let part = packets.packet(n, &mut head);
-        let mut packet = head[..part.head].to_vec();
-        packet.extend(part.payload.clone().map(|at| at as u8));
-        packet.resize(packet.len() + part.dummy, 0);
-        assert_eq!((packet.len() as u64, part.bytes()), (packets.bytes_of(n), packets.bytes_of(n)));
-        packet
-    };
-    let all: Vec<Vec<u8>> = (0..packets.count()).map(one).collect();
-    assert_eq!(packets.bytes_on_wire(), all.iter().map(|p| p.len() as u64).sum::<u64>());
+    let all = crate::packetize::tests::packets(&packets);
     assert_eq!(packets.equal(), all.iter().all(|p| p.len() == all[0].len()));
     Ok(all)
 }
