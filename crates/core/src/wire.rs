@@ -24,6 +24,7 @@ pub mod generate;
 pub mod header;
 pub mod inspect;
 pub mod keyed;
+pub mod labelled;
 pub mod layout;
 #[doc(hidden)]
 pub mod trial;
@@ -40,6 +41,10 @@ mod restamp;
 mod same;
 mod written;
 
+pub use ejfat::{
+    Addressing, BalancerVersion, DATA_PORT, DataAddress, Dialect, EventError, EventPackets, EventShape,
+    PortRule, SlotRule, Uri as BalancerUri, UriError, UriPart,
+};
 pub use families::{FAMILIES, UnknownFormat, Visit};
 pub use family::{
     Family, FamilyRef, Format, Framed, Known, LearnOptions, Particulars, Recalled, Sample, Seen, Shape,

@@ -10,6 +10,7 @@ use super::{
     frame::Framing,
     joined::{PacketEnd, end_of},
     keyed::{Keyed, KnownKeyed, VisitKeyed},
+    labelled::{KnownLabelled, VisitLabelled},
     lofar, mark5b,
     restamp::{RestampError, Restamper},
     spead, vdif,
@@ -27,7 +28,7 @@ pub trait Visit {
 }
 
 macro_rules! families {
-    ($($known:ty => $kind:ident),+ $(,)?) => {
+    ($($known:ty => $kind:ident $($labels:ident)?),+ $(,)?) => {
         /// All families, in the order in which they are listed.
         pub static FAMILIES: &[FamilyRef] = &[$(<$known as Known>::FAMILY),+];
 
@@ -54,6 +55,12 @@ macro_rules! families {
                 $(families!(@wire $kind, $known, self, visitor);)+
                 None
             }
+
+            /// Call `visitor` with the labels of this family. `None` for a family whose packets no balancer distributes.
+            pub fn visit_labelled<V: VisitLabelled>(self, visitor: V) -> Option<V::Out> {
+                $($(families!(@$labels $known, self, visitor);)?)+
+                None
+            }
         }
     };
     (@layout frames, $known:ty, $own:ident, $stream:ident, $visitor:ident) => {
@@ -68,6 +75,11 @@ macro_rules! families {
             return Some($visitor.visit::<<$known as KnownKeyed>::Wire>());
         }
     };
+    (@labelled $known:ty, $family:ident, $visitor:ident) => {
+        if $family == <$known as Known>::FAMILY {
+            return Some($visitor.visit::<<$known as KnownLabelled>::Labels>());
+        }
+    };
 }
 
 families! {
@@ -76,7 +88,7 @@ families! {
     fila10g::Fila10gStream => frames,
     lofar::LofarStream => frames,
     spead::SpeadStream => keyed,
-    ejfat::EjfatStream => keyed,
+    ejfat::EjfatStream => keyed labelled,
 }
 
 /// All families in the order in which they are tried on a packet: those with a magic number first.

@@ -1,13 +1,18 @@
 //! EJFAT as a member of the registry.
 
-use super::{BalancerV2, BalancerV3, EjfatWire, Reassembly, Segment, balancer_bytes, data_id, read};
+use super::{
+    BalancerV2, BalancerV3, EjfatLabels, EjfatWire, OldReassembly, Reassembly, Segment, balancer_bytes,
+    data_id, fuzzing, read,
+};
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
         frame::Objects,
+        fuzzing::parser::Parser,
         inspect::reader::{Reader, number},
         keyed::{Head, Keyed, KnownKeyed, Part},
+        labelled::KnownLabelled,
         layout::Place,
         restamp::{RestampError, Restamper},
     },
@@ -58,6 +63,11 @@ impl Family for EjfatFamily {
                 reader.table("load balancer", fields, BalancerV2::LEN, number);
             }
         }
+        if OldReassembly::recognise(reader.rest()).is_some() {
+            reader.fail("old reassembly", Reject::BadVersion, 0);
+            reader.table("old reassembly", OldReassembly::FIELDS, OldReassembly::LEN, number);
+            return;
+        }
         let segment = Reassembly::read(reader.rest());
         if segment.is_some_and(|(header, _)| header.version > 2) {
             reader.fail("reassembly", Reject::BadVersion, 0);
@@ -106,6 +116,10 @@ impl Family for EjfatFamily {
         }
         seeds
     }
+
+    fn parsers(&self) -> &'static [Parser] {
+        fuzzing::PARSERS
+    }
 }
 
 fn meaning(_: &str, name: &str, value: u64, _: &[u8]) -> Option<String> {
@@ -132,6 +146,10 @@ impl Known for EjfatStream {
 
 impl KnownKeyed for EjfatStream {
     type Wire = EjfatWire;
+}
+
+impl KnownLabelled for EjfatStream {
+    type Labels = EjfatLabels;
 }
 
 impl Particulars for EjfatStream {

@@ -1,6 +1,6 @@
 //! EJFAT as a family of keyed objects: an event is a tick of one data id, regardless of the ports of its segments.
 
-use super::{BalancerV2, MAGIC, Reassembly, balancer_bytes};
+use super::{BalancerV2, MAGIC, OldReassembly, Reassembly, balancer_bytes};
 use crate::{
     placement::{Key, Placement, Reject},
     wire::keyed::{Following, Head, Keyed, Part, source_of},
@@ -13,6 +13,8 @@ pub struct EjfatWire;
 /// The fields of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
+    /// Version that its writer states: 0, 1 or 2.
+    pub version: u8,
     /// Source.
     pub data_id: u16,
     /// Event.
@@ -31,8 +33,8 @@ impl Segment {
     /// The fields of `packet`, after a balancer's header if there is one.
     ///
     /// # Errors
-    /// [`Reject::Truncated`], [`Reject::BadVersion`] for versions that no sender uses, [`Reject::BadField`] without
-    /// payload, [`Reject::Outside`] if the payload exceeds the event.
+    /// [`Reject::Truncated`], [`Reject::BadVersion`] for versions that no sender uses and the [old layout](OldReassembly),
+    /// [`Reject::BadField`] without payload, [`Reject::Outside`] if the payload exceeds the event.
     #[inline]
     pub fn read(packet: &[u8]) -> Result<Segment, Reject> {
         let at = balancer_bytes(packet)?;
@@ -47,9 +49,18 @@ impl Segment {
         }
         let Reassembly { data_id, tick, length: size, offset, .. } = header;
         if u64::from(offset) + u64::from(length) > u64::from(size) {
-            return Err(Reject::Outside);
+            let is_old = OldReassembly::recognise(behind).is_some();
+            return Err(if is_old { Reject::BadVersion } else { Reject::Outside });
         }
-        Ok(Segment { data_id, tick, size, offset, length, start: at + Reassembly::LEN })
+        Ok(Segment {
+            version: header.version as u8,
+            data_id,
+            tick,
+            size,
+            offset,
+            length,
+            start: at + Reassembly::LEN,
+        })
     }
 }
 
@@ -194,6 +205,8 @@ mod tests {
         assert_eq!(read(&packet(1, u32::MAX, u32::MAX, 10)), Reject::Outside);
         assert_eq!(read(&[&balanced(4)[..], &packet(1, 0, 10, 10)].concat()), Reject::BadVersion);
         assert_eq!(EjfatWire::peek(&packet(1, 0, 10, 10)), Err(Reject::Unrecognised));
+        let old = OldReassembly { version: 1, first: 1, data_id: 9, tick: 77, ..OldReassembly::default() };
+        assert_eq!(read(&[&old.write()[..], &[5; 100]].concat()), Reject::BadVersion);
     }
 
     proptest! {

@@ -1,21 +1,31 @@
-//! EJFAT: load balancer header (v2, v3) and reassembly header, as E2SAR, udplbd and the JLab tools send them.
+//! EJFAT: load balancer header (v2, v3), reassembly header and synchronisation message, as E2SAR, udplbd and the JLab tools
+//! send them.
 //!
 //! Big-endian. The balancer removes its header, so a receiver usually sees only the second.
 //!
 //! ```text
-//!   balancer    'L' 'B' │ version │ protocol 1 │ slot select, 2 │ entropy or port select, 2 │ tick, 8
-//!   reassembly  version, 4 bits; reserved, 12 │ data id, 2 │ offset, 4 │ event length, 4 │ tick, 8
+//!   balancer         'L' 'B' │ version │ protocol 1 │ slot select, 2 │ entropy or port select, 2 │ tick, 8
+//!   reassembly       version, 4 bits; reserved, 12 │ data id, 2 │ offset, 4 │ event length, 4 │ tick, 8
+//!   old reassembly   version 1, 4 bits; reserved, 10; first; last │ data id, 2 │ sequence, 4 │ tick, 8 │ padding, 2
+//!   synchronisation  'L' 'C' │ version 2 │ reserved │ source, 4 │ tick, 8 │ ticks per second, 4 │ Unix time, ns, 8
 //! ```
 //!
 //! Senders of the same layout write different reassembly versions: E2SAR 1, packetBlaster 2, udplbd's sender 0. All three
 //! are accepted. A tick is an event; its packets from one source share a data id, so an object is a tick *of one data
 //! id*, and [`data_id`] distinguishes the streams.
 
+mod balancer;
 mod family;
+mod fuzzing;
 mod keyed;
+mod packets;
+mod uri;
 
+pub use balancer::{Addressing, BalancerVersion, EjfatLabels, PortRule, SlotRule};
 pub use family::{EjfatFamily, EjfatStream};
 pub use keyed::{EjfatWire, Segment};
+pub use packets::{EventError, EventPackets, EventShape};
+pub use uri::{DATA_PORT, DataAddress, Dialect, Uri, UriError, UriPart};
 
 use crate::placement::Reject;
 
@@ -51,9 +61,38 @@ crate::header! {
         be u64 @ 12 { /** Event. */ tick }
     }
 }
+crate::header! {
+    /// Reassembly header of the first JLab tools: it counts packets where later ones give octets.
+    OldReassembly [18] {
+        be u16 @ 0 {
+            /** 1. */ version[15:12], /** Zero. */ reserved[11:2],
+            /** The first packet of an event. */ first[1], /** The last packet of an event. */ last[0]
+        }
+        be u16 @ 2 { /** Source. */ data_id }
+        be u32 @ 4 { /** Number of the packet in the event. */ sequence }
+        be u64 @ 8 { /** Event. */ tick }
+        be u16 @ 16 { /** Zero: balancers dropped packets with almost no payload. */ padding }
+    }
+}
+crate::header! {
+    /// Synchronisation message: a datagram of its own to the control plane.
+    SyncMessage [28] {
+        be u16 @ 0 { /** 0x4C43, "LC". */ magic }
+        be u8 @ 2 { /** 2. */ version }
+        be u8 @ 3 { /** Zero. */ reserved }
+        be u32 @ 4 { /** The sender; udplbd ignores it. */ source }
+        be u64 @ 8 { /** Tick of the event being sent. */ tick }
+        be u32 @ 16 { /** Ticks per second; 0 if unknown (udplbd's sender). */ rate }
+        be u64 @ 20 { /** When it was sent: nanoseconds since 1970, by the sender's clock. */ unix_nanos }
+    }
+}
 
 /// "LB".
 pub const MAGIC: u16 = 0x4C42;
+/// "LC".
+pub const SYNC_MAGIC: u16 = 0x4C43;
+/// The only version of synchronisation messages.
+pub const SYNC_VERSION: u8 = 2;
 
 /// Octets of the load balancer header in front of `packet`: 16 or 0. No reassembly header starts with its magic,
 /// whose high nibble would be version 4.
@@ -82,6 +121,38 @@ pub fn read(packet: &[u8]) -> Result<(Reassembly, &[u8]), Reject> {
     if header.version > 2 { Err(Reject::BadVersion) } else { Ok((header, payload)) }
 }
 
+impl OldReassembly {
+    /// The old header at the front of `segment`, which follows the balancer's header if there is one. The two layouts share
+    /// version 1 and cannot be told apart with certainty; this one is certain of a packet that begins or ends an event, and
+    /// that would not lie within its event in the layout of today.
+    #[must_use]
+    pub fn recognise(segment: &[u8]) -> Option<OldReassembly> {
+        let (old, _) = OldReassembly::read(segment)?;
+        let plain = (old.version, old.reserved, old.padding) == (1, 0, 0);
+        // Only the first packet of an event has number 0.
+        let numbered = (old.first == 1) == (old.sequence == 0) && (old.first | old.last) == 1;
+        let now = Reassembly::read(segment).is_some_and(|(new, payload)| {
+            u64::from(new.offset) + payload.len() as u64 <= u64::from(new.length)
+        });
+        (plain && numbered && !now).then_some(old)
+    }
+}
+
+impl SyncMessage {
+    /// Read the message in `datagram`. Its reserved octet is not examined, as udplbd does not.
+    ///
+    /// # Errors
+    /// [`Reject::WrongSize`] for other than 28 octets, [`Reject::BadMagic`], [`Reject::BadVersion`].
+    pub fn parse(datagram: &[u8]) -> Result<SyncMessage, Reject> {
+        match SyncMessage::read(datagram) {
+            Some((sync, [])) if sync.magic != SYNC_MAGIC => Err(Reject::BadMagic),
+            Some((sync, [])) if sync.version != SYNC_VERSION => Err(Reject::BadVersion),
+            Some((sync, [])) => Ok(sync),
+            _ => Err(Reject::WrongSize),
+        }
+    }
+}
+
 /// The data id of `packet`, which identifies its stream among those of its sender.
 #[must_use]
 pub fn data_id(packet: &[u8]) -> Option<u16> {
@@ -95,7 +166,7 @@ mod tests {
 
     #[test]
     fn tables_round_trip() {
-        round_trip!(BalancerV2, BalancerV3, Reassembly);
+        round_trip!(BalancerV2, BalancerV3, Reassembly, OldReassembly, SyncMessage);
     }
 
     #[test]
@@ -112,5 +183,58 @@ mod tests {
             header.write(),
             [0x10, 0, 0x12, 0x34, 0, 0, 0x23, 0x28, 0, 0x0F, 0x42, 0x40, 1, 2, 3, 4, 5, 6, 7, 8]
         );
+    }
+
+    #[test]
+    fn a_synchronisation_message_is_read_or_refused_by_name() {
+        let sync = SyncMessage {
+            magic: SYNC_MAGIC,
+            version: SYNC_VERSION,
+            source: 0x0A0B_0C0D,
+            tick: 0x0102_0304_0506_0708,
+            rate: 1_000_000,
+            unix_nanos: 0x1112_1314_1516_1718,
+            ..SyncMessage::default()
+        };
+        let octets = sync.write();
+        let expected = [
+            0x4C, 0x43, 2, 0, 10, 11, 12, 13, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0x0F, 0x42, 0x40, 0x11, 0x12, 0x13,
+            0x14, 0x15, 0x16, 0x17, 0x18,
+        ];
+        assert_eq!(octets, expected);
+        assert_eq!(SyncMessage::parse(&octets), Ok(sync));
+        assert_eq!(SyncMessage::parse(&octets[..27]), Err(Reject::WrongSize));
+        assert_eq!(SyncMessage::parse(&[&octets[..], &[0]].concat()), Err(Reject::WrongSize));
+        let with = |at: usize, value| {
+            let mut octets = octets;
+            octets[at] = value;
+            SyncMessage::parse(&octets)
+        };
+        assert_eq!(with(1, 0x42), Err(Reject::BadMagic), "the balancer's header is none");
+        assert_eq!(with(2, 1), Err(Reject::BadVersion));
+        assert_eq!(with(3, 7), Ok(SyncMessage { reserved: 7, ..sync }), "reserved is ignored");
+    }
+
+    #[test]
+    fn the_old_header_is_recognised_where_it_is_certain() {
+        let old = OldReassembly { version: 1, first: 1, data_id: 9, tick: 77, ..OldReassembly::default() };
+        let recognise =
+            |old: OldReassembly| OldReassembly::recognise(&[&old.write()[..], &[5; 100]].concat());
+        assert_eq!(recognise(old), Some(old));
+        let last = OldReassembly { first: 0, last: 1, sequence: 3, ..old };
+        assert_eq!(recognise(last), Some(last));
+        for other in [
+            OldReassembly { first: 0, ..old },
+            OldReassembly { sequence: 1, ..old },
+            OldReassembly { version: 2, ..old },
+            OldReassembly { reserved: 1, ..old },
+            OldReassembly { padding: 1, ..old },
+        ] {
+            assert_eq!(recognise(other), None);
+        }
+        // Octet 1 may hold test bits in the layout of today.
+        let now = Reassembly { version: 1, reserved: 2, length: 100, tick: 77, ..Reassembly::default() };
+        assert_eq!(OldReassembly::recognise(&[&now.write()[..], &[5; 100]].concat()), None);
+        assert_eq!(OldReassembly::recognise(&old.write()[..17]), None);
     }
 }
