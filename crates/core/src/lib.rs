@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 pub mod assembly;
+pub mod balance;
 pub mod control;
 pub mod measure;
 pub mod pace;

@@ -1,0 +1,159 @@
+//! Who has which slot.
+//!
+//! A calendar has [`SLOTS`] slots; consecutive ticks take consecutive slots, so each member's are spread evenly. A new
+//! calendar takes as few slots from anyone as the new numbers allow.
+
+use super::member::Seat;
+
+/// Slots of a calendar.
+pub const SLOTS: usize = 512;
+/// In a slot that nobody has; as in ESnet's calendars.
+const UNASSIGNED: u16 = u16::MAX;
+
+/// The owner of each slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calendar(Box<[u16; SLOTS]>);
+
+impl Default for Calendar {
+    /// Nobody has any.
+    fn default() -> Calendar {
+        Calendar(Box::new([UNASSIGNED; SLOTS]))
+    }
+}
+
+impl Calendar {
+    /// Who has `slot`, of which the low bits count.
+    #[inline]
+    #[must_use]
+    pub fn member(&self, slot: u16) -> Option<Seat> {
+        let owner = self.0[usize::from(slot) & (SLOTS - 1)];
+        (owner != UNASSIGNED).then_some(Seat(owner))
+    }
+
+    /// Give `slot`, of which the low bits count, to a member or to nobody.
+    pub fn set(&mut self, slot: u16, member: Option<Seat>) {
+        self.0[usize::from(slot) & (SLOTS - 1)] = member.map_or(UNASSIGNED, |seat| seat.0);
+    }
+
+    /// How many slots `member` has.
+    #[must_use]
+    pub fn count(&self, member: Seat) -> u16 {
+        self.0.iter().filter(|&&owner| owner == member.0).count() as u16
+    }
+
+    /// Whether any slot is `member`'s.
+    #[must_use]
+    pub fn names(&self, member: Seat) -> bool {
+        self.0.contains(&member.0)
+    }
+
+    /// Slots whose owner differs.
+    #[must_use]
+    pub fn differences(&self, other: &Calendar) -> usize {
+        self.0.iter().zip(&*other.0).filter(|(mine, theirs)| mine != theirs).count()
+    }
+
+    /// A calendar in which each member has its number of slots, and others none. `numbers` add up to at most [`SLOTS`].
+    /// Only slots that must change owner do: members that keep or gain slots keep all that they have.
+    #[must_use]
+    pub fn with(&self, numbers: &[(Seat, u16)]) -> Calendar {
+        let mut next = Calendar::default();
+        let mut members: Vec<Wanting> = numbers
+            .iter()
+            .map(|&(seat, number)| {
+                let had: Vec<usize> = (0..SLOTS).filter(|&slot| self.0[slot] == seat.0).collect();
+                let kept = thinned(&had, number.into());
+                kept.iter().for_each(|&slot| next.0[slot] = seat.0);
+                let number = i64::from(number);
+                Wanting { seat, number, wants: number - kept.len() as i64, due: 0 }
+            })
+            .collect();
+        for slot in 0..SLOTS {
+            members.iter_mut().for_each(|member| member.due += member.number);
+            let owner = next.0[slot];
+            let chosen = if owner == UNASSIGNED {
+                // Who is most overdue; the one that wants most, of equals.
+                let wanting = members.iter_mut().filter(|member| member.wants > 0);
+                wanting.max_by_key(|member| (member.due, member.wants))
+            } else {
+                members.iter_mut().find(|member| member.seat.0 == owner)
+            };
+            let Some(chosen) = chosen else { continue };
+            if owner == UNASSIGNED {
+                next.0[slot] = chosen.seat.0;
+                chosen.wants -= 1;
+            }
+            chosen.due -= SLOTS as i64;
+        }
+        next
+    }
+}
+
+/// A member while slots are given out.
+struct Wanting {
+    seat: Seat,
+    number: i64,
+    /// Slots that it has not been given.
+    wants: i64,
+    /// How far it is behind an even spread, in parts of a slot.
+    due: i64,
+}
+
+/// At most `number` of these, evenly chosen.
+fn thinned(slots: &[usize], number: usize) -> Vec<usize> {
+    let keeps = |&n: &usize| n * number / slots.len() != (n + 1) * number / slots.len();
+    let kept = (0..slots.len()).filter(|n| number >= slots.len() || keeps(n));
+    kept.map(|n| slots[n]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seats(numbers: &[u16]) -> Vec<(Seat, u16)> {
+        (0u16..).zip(numbers).map(|(n, &number)| (Seat(n * 3), number)).collect()
+    }
+
+    /// The longest way from one slot of a member to its next, in parts of the even one.
+    fn gap(calendar: &Calendar, seat: Seat) -> f64 {
+        let has: Vec<usize> = (0..SLOTS).filter(|&slot| calendar.0[slot] == seat.0).collect();
+        let ways = has.iter().zip(has.iter().cycle().skip(1)).map(|(a, b)| (b + SLOTS - a - 1) % SLOTS + 1);
+        ways.max().unwrap_or(0) as f64 * has.len() as f64 / SLOTS as f64
+    }
+
+    #[test]
+    fn slots_are_spread_evenly() {
+        let calendar = Calendar::default().with(&seats(&[128, 128, 128, 128]));
+        for (seat, _) in seats(&[0; 4]) {
+            assert!(gap(&calendar, seat) <= 1.0, "{}", gap(&calendar, seat));
+        }
+        assert_eq!(Calendar::default().with(&[]), Calendar::default());
+        let one = Calendar::default().with(&[(Seat(7), 512)]);
+        assert_eq!(
+            (one.count(Seat(7)), one.member(511), one.member(512)),
+            (512, Some(Seat(7)), Some(Seat(7)))
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn as_few_slots_as_possible_change_and_they_stay_spread(series in proptest::collection::vec(proptest::collection::vec(0u16..1000, 8), 1..30)) {
+            let mut calendar = Calendar::default();
+            let mut worst: f64 = 0.0;
+            for weights in series {
+                let claims: Vec<_> = weights.iter().map(|&w| crate::balance::Claim { weight: w.into(), least: 0, most: 512 }).collect();
+                let numbers = seats(&crate::balance::apportion(&claims, 512));
+                let next = calendar.with(&numbers);
+                let gains: usize = numbers.iter().map(|&(seat, n)| usize::from(n.saturating_sub(calendar.count(seat)))).sum();
+                prop_assert_eq!(calendar.differences(&next), gains);
+                for &(seat, number) in &numbers {
+                    prop_assert_eq!(next.count(seat), number);
+                    if number > 8 { worst = worst.max(gap(&next, seat)); }
+                }
+                calendar = next;
+            }
+            prop_assert!(worst < 6.0, "{}", worst);
+        }
+    }
+}

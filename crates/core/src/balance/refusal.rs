@@ -1,0 +1,157 @@
+//! Why a balancer forwards a packet to nobody, and what it counts.
+
+use super::member::{MEMBERS, Seat};
+
+macro_rules! refusals {
+    ($( $(#[$doc:meta])* $name:ident = $text:literal ),+ $(,)?) => {
+        /// Why a packet was forwarded to nobody. Each reason is a counter in every report, and each has a test.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Refusal { $( $(#[$doc])* $name ),+ }
+
+        impl Refusal {
+            /// Every reason, in order of its number.
+            pub const ALL: &'static [Refusal] = &[$( Refusal::$name ),+];
+            /// Number of reasons.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Its name in reports and metrics.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $( Refusal::$name => $text ),+ }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// Its sender is not allowed.
+    BlockedSource = "blocked_source",
+    /// Shorter than a label.
+    Truncated = "truncated",
+    /// Without a label.
+    BadMagic = "bad_magic",
+    /// With a label of a version that cannot be read.
+    BadVersion = "bad_version",
+    /// With a label and nothing after it.
+    Empty = "empty",
+    /// There is no calendar yet.
+    NoEpoch = "no_epoch",
+    /// Its tick is before the oldest calendar that is kept. The newest would send it to another member than the rest of its
+    /// event.
+    TooOld = "too_old",
+    /// No member has its slot.
+    UnassignedSlot = "unassigned_slot",
+    /// The member that has its slot is not in the table.
+    NoMember = "no_member",
+    /// The member that has its slot was evicted.
+    Evicted = "evicted",
+}
+
+/// What one member was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Packets.
+    pub packets: u64,
+    /// Octets in them, as forwarded.
+    pub bytes: u64,
+}
+
+/// Counters of one thread of a balancer, of fixed size. They outlive tables. A seat's counts go on when another member takes
+/// it: who reports them remembers what they were then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that came, forwarded or not.
+    pub packets: u64,
+    refused: [u64; Refusal::COUNT],
+    members: Box<[Traffic; MEMBERS]>,
+    newest: Option<u64>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            packets: 0,
+            refused: [0; Refusal::COUNT],
+            members: Box::new([Traffic::default(); MEMBERS]),
+            newest: None,
+        }
+    }
+}
+
+impl Counters {
+    /// Packets refused for this reason.
+    #[must_use]
+    pub fn refused(&self, why: Refusal) -> u64 {
+        self.refused[why as usize]
+    }
+
+    /// Packets refused for any reason.
+    #[must_use]
+    pub fn refused_total(&self) -> u64 {
+        self.refused.iter().sum()
+    }
+
+    /// What the member in this seat was sent.
+    #[must_use]
+    pub fn member(&self, seat: Seat) -> Traffic {
+        self.members[seat.number()]
+    }
+
+    /// The highest tick forwarded since this was last asked.
+    pub fn take_newest(&mut self) -> Option<u64> {
+        self.newest.take()
+    }
+
+    /// Add the counts of another thread.
+    pub fn merge(&mut self, other: &Counters) {
+        self.packets += other.packets;
+        self.newest = self.newest.max(other.newest);
+        self.refused.iter_mut().zip(other.refused).for_each(|(mine, theirs)| *mine += theirs);
+        for (mine, theirs) in self.members.iter_mut().zip(&*other.members) {
+            mine.packets += theirs.packets;
+            mine.bytes += theirs.bytes;
+        }
+    }
+
+    #[inline]
+    pub(super) fn refuse(&mut self, why: Refusal, packets: u64) {
+        self.packets += packets;
+        self.refused[why as usize] += packets;
+    }
+
+    #[inline]
+    pub(super) fn forward(&mut self, seat: Seat, bytes: u64, tick: u64) {
+        self.packets += 1;
+        let member = &mut self.members[seat.number() & (MEMBERS - 1)];
+        member.packets += 1;
+        member.bytes += bytes;
+        self.newest = self.newest.max(Some(tick));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_added() {
+        let (mut a, mut b) = (Counters::default(), Counters::default());
+        a.forward(Seat(3), 100, 7);
+        b.forward(Seat(3), 50, 9);
+        b.forward(Seat(1023), 1, 8);
+        b.refuse(Refusal::TooOld, 4);
+        a.merge(&b);
+        assert_eq!(a.member(Seat(3)), Traffic { packets: 2, bytes: 150 });
+        assert_eq!((a.packets, a.refused(Refusal::TooOld), a.refused_total()), (7, 4, 4));
+        assert_eq!((a.take_newest(), a.take_newest()), (Some(9), None));
+    }
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own() {
+        let mut names: Vec<&str> = Refusal::ALL.iter().map(|why| why.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Refusal::COUNT);
+    }
+}

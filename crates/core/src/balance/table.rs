@@ -1,0 +1,214 @@
+//! The data plane: where a packet goes, from tables that do not change.
+//!
+//! ```text
+//!   source ─ allow-list ─▶ tick ─ epochs ─▶ calendar ─ slot ─▶ seat ─ members ─▶ address, port, octets to leave out
+//! ```
+//!
+//! A table is replaced as a whole, so any number of threads share one without a lock. A lookup loads a boundary, a slot and
+//! a member; packets of one train with the same label are looked up once. Nothing is allocated.
+
+use super::{
+    allow::AllowList,
+    calendar::{Calendar, SLOTS},
+    member::{MEMBERS, Member, Seat},
+    refusal::{Counters, Refusal},
+};
+use crate::{
+    placement::Reject,
+    wire::labelled::{Label, Labelled},
+};
+use core::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+/// Maximum number of epochs in a table.
+pub const EPOCHS: usize = 32;
+
+/// How a label's slot chooses one of the calendar: `(slot ^ xor)`, its low `bits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotSelect {
+    mask: u16,
+    xor: u16,
+}
+
+impl SlotSelect {
+    /// The low `bits` of `slot ^ xor`; `None` for more than the calendar's 9.
+    #[must_use]
+    pub fn new(bits: u8, xor: u16) -> Option<SlotSelect> {
+        (bits <= 9).then_some(SlotSelect { mask: (1 << bits) - 1, xor })
+    }
+}
+
+impl Default for SlotSelect {
+    /// All slots, as they are.
+    fn default() -> SlotSelect {
+        SlotSelect { mask: SLOTS as u16 - 1, xor: 0 }
+    }
+}
+
+/// The calendar from one tick to the next epoch's.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// First tick.
+    pub first: u64,
+    /// Who has which slot.
+    pub calendar: Arc<Calendar>,
+    /// How a slot is chosen.
+    pub select: SlotSelect,
+}
+
+/// A seat of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Occupant {
+    /// Nobody.
+    #[default]
+    None,
+    /// A member.
+    Member(Member),
+    /// A member that was evicted: epochs that name it are not over yet.
+    Evicted,
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// To this member.
+    pub seat: Seat,
+    /// To this port of it.
+    pub port: u16,
+    /// Octets at the front of the packet that are left out: the label, or none.
+    pub skip: u16,
+}
+
+/// Tables of one balancer.
+#[derive(Clone, Debug)]
+pub struct Table {
+    allow: AllowList,
+    /// Ascending by first tick.
+    epochs: Vec<Epoch>,
+    members: Box<[Occupant; MEMBERS]>,
+}
+
+impl Table {
+    /// A table of these epochs, ordered by their first ticks, of which the last [`EPOCHS`] are used, and of these members.
+    #[must_use]
+    pub fn new(allow: AllowList, mut epochs: Vec<Epoch>, members: &[(Seat, Occupant)]) -> Table {
+        epochs.sort_by_key(|epoch| epoch.first);
+        epochs.drain(..epochs.len().saturating_sub(EPOCHS));
+        let mut seats = Box::new([Occupant::None; MEMBERS]);
+        members.iter().for_each(|&(seat, occupant)| seats[seat.number()] = occupant);
+        Table { allow, epochs, members: seats }
+    }
+
+    /// Whether packets of `source` are forwarded.
+    #[must_use]
+    pub fn admits(&self, source: IpAddr) -> bool {
+        self.allow.admits(source)
+    }
+
+    /// The epochs, oldest first.
+    #[must_use]
+    pub fn epochs(&self) -> &[Epoch] {
+        &self.epochs
+    }
+
+    /// Where `packet` of an allowed source goes.
+    ///
+    /// # Errors
+    /// The reason for which it goes nowhere. [`Refusal::BlockedSource`] is not examined.
+    #[inline]
+    pub fn route<L: Labelled>(&self, packet: &[u8]) -> Result<Route, Refusal> {
+        self.route_one::<L>(packet, &mut (&[], 0, Err(Refusal::Empty)))
+    }
+
+    /// Where a packet with this label goes.
+    #[inline]
+    fn find(&self, label: &Label) -> Result<Route, Refusal> {
+        // Nearly always the newest or the one before.
+        let epoch = self.epochs.iter().rfind(|epoch| epoch.first <= label.tick);
+        let none = if self.epochs.is_empty() { Refusal::NoEpoch } else { Refusal::TooOld };
+        let epoch = epoch.ok_or(none)?;
+        let slot = (label.slot ^ epoch.select.xor) & epoch.select.mask;
+        let seat = epoch.calendar.member(slot).ok_or(Refusal::UnassignedSlot)?;
+        match &self.members[seat.number() & (MEMBERS - 1)] {
+            Occupant::Member(member) => Ok(Route {
+                seat,
+                port: member.port + (label.port & member.mask),
+                skip: if member.keep_label { 0 } else { label.bytes },
+            }),
+            Occupant::Evicted => Err(Refusal::Evicted),
+            Occupant::None => Err(Refusal::NoMember),
+        }
+    }
+
+    /// Where each packet of a train from `source` goes. Writes as many `routes` as there are packets, or as fit, and counts
+    /// these. Returns their number.
+    #[inline]
+    pub fn route_train<'p, L: Labelled>(
+        &self,
+        source: IpAddr,
+        packets: impl IntoIterator<Item = &'p [u8]>,
+        routes: &mut [Result<Route, Refusal>],
+        counters: &mut Counters,
+    ) -> usize {
+        let allowed = self.admits(source);
+        let mut before: (&[u8], u64, Result<Route, Refusal>) = (&[], 0, Err(Refusal::Truncated));
+        let mut done = 0;
+        for (to, packet) in routes.iter_mut().zip(packets) {
+            done += 1;
+            *to = Err(Refusal::BlockedSource);
+            if allowed {
+                let (label, tick, route) = before;
+                let again = !label.is_empty() && packet.len() > label.len() && packet.starts_with(label);
+                *to = if again { route } else { self.route_one::<L>(packet, &mut before) };
+                let tick = if again { tick } else { before.1 };
+                if let Ok(Route { seat, skip, .. }) = *to {
+                    counters.forward(seat, packet.len() as u64 - u64::from(skip), tick);
+                    continue;
+                }
+            }
+            if let Err(why) = *to {
+                counters.refuse(why, 1);
+            }
+        }
+        done
+    }
+
+    /// Where `packet` goes, and the label by which the next one goes there too.
+    #[inline]
+    fn route_one<'p, L: Labelled>(
+        &self,
+        packet: &'p [u8],
+        before: &mut (&'p [u8], u64, Result<Route, Refusal>),
+    ) -> Result<Route, Refusal> {
+        let label = L::label(packet).map_err(unreadable)?;
+        let (octets, payload) = packet.split_at_checked(label.bytes.into()).ok_or(Refusal::Truncated)?;
+        if payload.is_empty() {
+            return Err(Refusal::Empty);
+        }
+        let route = self.find(&label);
+        *before = (octets, label.tick, route);
+        route
+    }
+
+    /// The address that a route leads to; `None` if it is of another table.
+    #[inline]
+    #[must_use]
+    pub fn address(&self, route: Route) -> Option<SocketAddr> {
+        match &self.members[route.seat.number() & (MEMBERS - 1)] {
+            Occupant::Member(member) => Some(SocketAddr::new(member.ip, route.port)),
+            Occupant::None | Occupant::Evicted => None,
+        }
+    }
+}
+
+/// What a label that cannot be read is counted as.
+fn unreadable(why: Reject) -> Refusal {
+    match why {
+        Reject::Truncated => Refusal::Truncated,
+        Reject::BadMagic => Refusal::BadMagic,
+        _ => Refusal::BadVersion,
+    }
+}
+
+#[cfg(test)]
+mod tests;
