@@ -4,6 +4,7 @@
 mod allow;
 mod apportion;
 mod calendar;
+mod epochs;
 mod member;
 mod refusal;
 mod table;
@@ -11,6 +12,7 @@ mod table;
 pub use allow::{AllowList, NoPrefix, Prefix};
 pub use apportion::{Claim, apportion};
 pub use calendar::{Calendar, SLOTS};
+pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
 pub use member::{MEMBERS, Member, PortRange, Seat};
 pub use refusal::{Counters, Refusal, Traffic};
 pub use table::{EPOCHS, Epoch, Occupant, Route, SlotSelect, Table};

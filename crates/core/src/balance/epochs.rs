@@ -1,0 +1,261 @@
+//! Which calendar holds from which tick: changes that split no event.
+//!
+//! ```text
+//!   ticks  ────────┬───────────────┬──────────────┬─────────▶
+//!   epochs    0    │       1       │      2       │  3: begins at a tick that is still to come
+//!                  ▲ ticks before this are refused: their calendar is gone
+//! ```
+//!
+//! All packets of a tick meet the same calendar, whenever they arrive, since a calendar that holds for a tick that has been
+//! sent is never replaced: a new one begins at a tick that no sender has reached ([`Predictor`](super::Predictor)), and an
+//! old one is kept until none of its ticks can come. A boundary that nothing has reached can be withdrawn, for a prediction
+//! may have been misled.
+
+use super::{
+    calendar::Calendar,
+    table::{EPOCHS, Epoch, SlotSelect},
+};
+use crate::placement::Nanos;
+use std::{collections::VecDeque, sync::Arc};
+
+/// How long epochs are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpochConfig {
+    /// An epoch is kept this long after all senders passed its end: as long as a packet may be under way.
+    pub linger: Nanos,
+    /// And at most this long after its end was due, though a sender seems to be behind.
+    pub longest: Nanos,
+}
+
+impl Default for EpochConfig {
+    /// 3 s, and 10 s.
+    fn default() -> EpochConfig {
+        EpochConfig { linger: Nanos(3_000_000_000), longest: Nanos(10_000_000_000) }
+    }
+}
+
+/// Why a new epoch cannot begin now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Not after the first tick of the newest.
+    NotAhead,
+    /// As many as a table holds are needed.
+    Full,
+}
+
+/// Counters of a timeline.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochStats {
+    /// Epochs begun.
+    pub begun: u64,
+    /// Epochs over.
+    pub retired: u64,
+    /// Of these, retired though a sender seemed to be behind.
+    pub forced: u64,
+    /// Epochs whose boundary was withdrawn.
+    pub withdrawn: u64,
+    /// Changes that had to wait.
+    pub held: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Live {
+    epoch: Epoch,
+    /// When its first tick was due.
+    due: Nanos,
+}
+
+/// The calendars that hold, by tick.
+#[derive(Clone, Debug)]
+pub struct Epochs {
+    config: EpochConfig,
+    /// Oldest first. Never empty after the first.
+    live: VecDeque<Live>,
+    stats: EpochStats,
+}
+
+impl Epochs {
+    /// Without a calendar.
+    #[must_use]
+    pub fn new(config: EpochConfig) -> Epochs {
+        Epochs { config, live: VecDeque::with_capacity(EPOCHS), stats: EpochStats::default() }
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn stats(&self) -> EpochStats {
+        self.stats
+    }
+
+    /// For a table; oldest first.
+    #[must_use]
+    pub fn epochs(&self) -> Vec<Epoch> {
+        self.live.iter().map(|live| live.epoch.clone()).collect()
+    }
+
+    /// The newest calendar.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Arc<Calendar>> {
+        self.live.back().map(|live| &live.epoch.calendar)
+    }
+
+    /// The first tick of the newest calendar.
+    #[must_use]
+    pub fn boundary(&self) -> Option<u64> {
+        self.live.back().map(|live| live.epoch.first)
+    }
+
+    /// All calendars that hold.
+    pub fn calendars(&self) -> impl Iterator<Item = &Calendar> {
+        self.live.iter().map(|live| &*live.epoch.calendar)
+    }
+
+    /// From tick `first` on, which is due at `due`, `calendar` holds. The first calendar of all holds for every tick.
+    ///
+    /// # Errors
+    /// See [`Held`]; nothing changes then.
+    pub fn begin(&mut self, first: u64, calendar: Arc<Calendar>, due: Nanos) -> Result<(), Held> {
+        let first = if self.live.is_empty() { 0 } else { first };
+        let held = match self.live.back() {
+            Some(newest) if first <= newest.epoch.first => Some(Held::NotAhead),
+            _ if self.live.len() == EPOCHS => Some(Held::Full),
+            _ => None,
+        };
+        if let Some(held) = held {
+            self.stats.held += 1;
+            return Err(held);
+        }
+        self.live.push_back(Live { epoch: Epoch { first, calendar, select: SlotSelect::default() }, due });
+        self.stats.begun += 1;
+        Ok(())
+    }
+
+    /// `calendar` holds for every tick. For a balancer that has forwarded nothing yet: any event in between is split.
+    pub fn replace(&mut self, calendar: Arc<Calendar>, now: Nanos) {
+        self.live.clear();
+        let epoch = Epoch { first: 0, calendar, select: SlotSelect::default() };
+        self.live.push_back(Live { epoch, due: now });
+        self.stats.begun += 1;
+    }
+
+    /// Forget epochs that are over at `now`. `slowest` is the tick that the slowest sender had reached a `linger` ago; `None`
+    /// if that is unknown. Returns whether any was.
+    pub fn retire(&mut self, slowest: Option<u64>, now: Nanos) -> bool {
+        let before = self.live.len();
+        while let Some(next) = self.live.get(1) {
+            let (first, age) = (next.epoch.first, now.since(next.due));
+            let passed = age >= self.config.linger && slowest.is_some_and(|tick| tick >= first);
+            if !passed && age < self.config.longest {
+                break;
+            }
+            self.live.pop_front();
+            self.stats.retired += 1;
+            self.stats.forced += u64::from(!passed);
+        }
+        self.live.len() < before
+    }
+
+    /// No sender has reached more than `reached`, nor will soon: boundaries beyond it were predicted from what was wrong, or
+    /// ticks began again, and are withdrawn. The calendars before them go on. The oldest is extended to tick 0 if not even
+    /// its ticks were reached: what comes now was refused before, so nothing is split. Returns whether anything changed.
+    pub fn withdraw(&mut self, reached: u64) -> bool {
+        let before = self.live.len();
+        while self.live.len() > 1 && self.boundary().is_some_and(|first| first > reached) {
+            self.live.pop_back();
+            self.stats.withdrawn += 1;
+        }
+        let extended = match self.live.front_mut() {
+            Some(oldest) if oldest.epoch.first > reached => {
+                oldest.epoch.first = 0;
+                true
+            }
+            _ => false,
+        };
+        extended || self.live.len() < before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::member::Seat;
+
+    const S: u64 = 1_000_000_000;
+
+    fn calendar(number: u16) -> Arc<Calendar> {
+        Arc::new(Calendar::default().with(&[(Seat(number), 512)]))
+    }
+
+    /// Epochs of 1000 ticks and a second each.
+    fn epochs(n: u64) -> Epochs {
+        let mut epochs = Epochs::new(EpochConfig::default());
+        (0..n).for_each(|n| epochs.begin(n * 1000, calendar(n as u16), Nanos(n * S)).unwrap());
+        epochs
+    }
+
+    fn firsts(epochs: &Epochs) -> Vec<u64> {
+        epochs.epochs().iter().map(|epoch| epoch.first).collect()
+    }
+
+    #[test]
+    fn the_first_holds_for_all_ticks() {
+        let mut epochs = Epochs::new(EpochConfig::default());
+        assert_eq!((epochs.boundary(), epochs.newest()), (None, None));
+        epochs.begin(77, calendar(0), Nanos(0)).unwrap();
+        assert_eq!(firsts(&epochs), [0]);
+    }
+
+    #[test]
+    fn a_boundary_is_ahead_of_the_last() {
+        let mut epochs = epochs(3);
+        for first in [0, 1999, 2000] {
+            assert_eq!(epochs.begin(first, calendar(9), Nanos(S)), Err(Held::NotAhead));
+        }
+        assert_eq!(epochs.begin(2001, calendar(9), Nanos(S)), Ok(()));
+        assert_eq!(firsts(&epochs), [0, 1000, 2000, 2001]);
+        let mut many = self::epochs(EPOCHS as u64);
+        assert_eq!(many.begin(1 << 40, calendar(9), Nanos(S)), Err(Held::Full));
+        assert_eq!((many.stats().held, epochs.stats().held), (1, 3));
+        assert_eq!(**many.newest().unwrap(), *calendar(EPOCHS as u16 - 1), "nothing changed");
+    }
+
+    #[test]
+    fn an_epoch_is_over_when_none_of_its_ticks_can_come() {
+        let mut epochs = epochs(4);
+        // The end of the first was due at 1 s.
+        assert!(!epochs.retire(Some(5000), Nanos(4 * S - 1)), "packets may be under way");
+        assert!(!epochs.retire(Some(999), Nanos(4 * S)), "a sender is behind");
+        assert!(!epochs.retire(None, Nanos(4 * S)), "one may be");
+        assert!(epochs.retire(Some(1000), Nanos(4 * S)));
+        assert_eq!(firsts(&epochs), [1000, 2000, 3000]);
+        assert!(epochs.retire(Some(1000), Nanos(12 * S)), "nobody is waited for for ever");
+        assert_eq!(firsts(&epochs), [2000, 3000]);
+        assert!(epochs.retire(Some(u64::MAX), Nanos(99 * S)));
+        assert_eq!(firsts(&epochs), [3000], "the newest stays");
+        let stats = epochs.stats();
+        assert_eq!((stats.begun, stats.retired, stats.forced), (4, 3, 1));
+    }
+
+    #[test]
+    fn before_any_tick_a_calendar_is_replaced() {
+        let mut epochs = epochs(3);
+        epochs.replace(calendar(7), Nanos(S));
+        assert_eq!((firsts(&epochs), &**epochs.newest().unwrap()), (vec![0], &*calendar(7)));
+    }
+
+    #[test]
+    fn what_was_never_reached_is_withdrawn() {
+        let mut epochs = epochs(4);
+        assert!(!epochs.withdraw(3000));
+        assert!(epochs.withdraw(2999));
+        assert_eq!(firsts(&epochs), [0, 1000, 2000]);
+        assert_eq!(epochs.begin(2500, calendar(9), Nanos(4 * S)), Ok(()));
+        epochs.retire(Some(9999), Nanos(5 * S));
+        assert_eq!(firsts(&epochs), [2000, 2500]);
+        assert!(epochs.withdraw(5), "ticks began again");
+        assert_eq!(firsts(&epochs), [0]);
+        assert_eq!(**epochs.newest().unwrap(), *calendar(2), "the oldest goes on");
+        assert!(!epochs.withdraw(5));
+        assert_eq!(epochs.stats().withdrawn, 2);
+    }
+}
