@@ -6,6 +6,7 @@ mod apportion;
 mod calendar;
 mod epochs;
 mod member;
+mod predict;
 mod refusal;
 mod table;
 
@@ -14,5 +15,6 @@ pub use apportion::{Claim, apportion};
 pub use calendar::{Calendar, SLOTS};
 pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
 pub use member::{MEMBERS, Member, PortRange, Seat};
+pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Traffic};
 pub use table::{EPOCHS, Epoch, Occupant, Route, SlotSelect, Table};
