@@ -1,20 +1,72 @@
 //! A load balancer without a clock or a socket: packets of any number of senders to the members of a group, all packets of
 //! a tick to the same one.
+//!
+//! ```text
+//!   data      packet ─▶ Table: allow-list ─ epoch by tick ─ calendar ─ slot ─ member ─▶ Route      any number of threads
+//!                         ▲ a new one, as a whole                          Counters ─┐
+//!   control   Balancer: Predictor ─ Epochs ─ calendars ─ shares ─ workers ◀──────────┘            one thread
+//!                         ▲ synchronisation messages         ▲ registrations, states
+//!   worker    Governor: queue ─▶ signal                                                           each worker
+//! ```
+//!
+//! A calendar gives each of its 512 slots to a member; the label of a packet chooses the slot. Shares of slots follow what
+//! workers report. A change begins at a tick that no sender has reached, so no event is ever split; a tick whose calendar
+//! is gone is refused, and counted. `docs/internals/balancer.md` has the laws and their limits.
+//!
+//! The loop of the control thread; the others take the table and give it packets:
+//!
+//! ```
+//! use skyhaul_core::{balance::*, placement::Nanos, wire::{FAMILIES, labelled::*}};
+//! struct Forward;
+//! impl VisitLabelled for Forward {
+//!     type Out = ();
+//!     fn visit<L: Labelled>(self) {
+//!         let mut balancer = Balancer::new(BalancerConfig::default());
+//!         balancer.allow(AllowList::of(&["10.0.0.0/8".parse().unwrap()]));
+//!         let member = Member::new([10, 0, 0, 9].into(), 17750, PortRange::default(), false).unwrap();
+//!         let like = Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 };
+//!         let now = Nanos(0);
+//!         // 1. what arrived: registrations, states, synchronisation messages, the newest tick of the data
+//!         let session = balancer.register(like, now).unwrap();
+//!         balancer.handle_state(session, WorkerState { ready: true, ..WorkerState::default() }, now).unwrap();
+//!         let message = L::write_sync(&Sync { source: 1, tick: 5_000_000, rate: 1_000_000, sent: 0 });
+//!         balancer.handle_sync(1, &L::sync(&message).unwrap(), now);
+//!         // 2. time passes   3. the table, if it changed
+//!         balancer.handle_timeout(now);
+//!         let table = balancer.poll_table().unwrap();
+//!         // A thread: a train of one sender, with room for its routes.
+//!         let (mut counters, mut routes) = (Counters::default(), [Err(Refusal::Empty); 4]);
+//!         table.route_train::<L>([10, 0, 0, 1].into(), [&b"no label"[..]], &mut routes, &mut counters);
+//!         assert_eq!((routes[0], counters.refused(Refusal::Truncated)), (Err(Refusal::Truncated), 1));
+//!     }
+//! }
+//! assert_eq!(FAMILIES.iter().filter_map(|family| family.visit_labelled(Forward)).count(), 1);
+//! ```
+//!
+//! Limits: [`MEMBERS`] seats, [`EPOCHS`] calendars at a time, [`SOURCES`] senders that are predicted.
 
 mod allow;
 mod apportion;
+mod balancer;
 mod calendar;
 mod epochs;
+mod governor;
 mod member;
+mod pid;
 mod predict;
 mod refusal;
 mod table;
+mod worker;
 
 pub use allow::{AllowList, NoPrefix, Prefix};
 pub use apportion::{Claim, apportion};
+pub use balancer::{Balancer, BalancerConfig, Strategy};
 pub use calendar::{Calendar, SLOTS};
 pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
+pub use governor::{Governor, Load, WINDOW};
 pub use member::{MEMBERS, Member, PortRange, Seat};
+pub use pid::{Gains, Pid};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Traffic};
 pub use table::{EPOCHS, Epoch, Occupant, Route, SlotSelect, Table};
+pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

@@ -1,0 +1,346 @@
+//! The control of one balancer: who works, with which share, from which tick on.
+
+use super::{
+    allow::AllowList,
+    apportion::apportion,
+    calendar::{Calendar, SLOTS},
+    epochs::{EpochConfig, EpochStats, Epochs, Held},
+    governor::WINDOW,
+    member::{MEMBERS, Seat},
+    predict::{PredictStats, Predictor},
+    table::{Occupant, Table},
+    worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState},
+};
+use crate::{placement::Nanos, wire::labelled::Sync};
+use std::{collections::VecDeque, sync::Arc};
+
+/// How shares follow from what is known of workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// From their reports.
+    #[default]
+    Dynamic,
+    /// From the weights with which they registered.
+    Static,
+}
+
+/// Limits and times of a [`Balancer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BalancerConfig {
+    /// How shares follow.
+    pub strategy: Strategy,
+    /// Time between two calendars.
+    pub period: Nanos,
+    /// How far ahead of the senders a calendar begins. All threads must use a table this long after it is given out, less
+    /// the error of the prediction.
+    pub lead: Nanos,
+    /// A worker that is not heard for this time gets no share of the next calendar.
+    pub silent: Nanos,
+    /// One that is not heard for this time is removed.
+    pub removed: Nanos,
+    /// How long calendars are kept.
+    pub epochs: EpochConfig,
+}
+
+impl Default for BalancerConfig {
+    /// Dynamic; a calendar every 500 ms, 500 ms ahead; 2 s and 60 s of silence, as udplbd has.
+    fn default() -> BalancerConfig {
+        BalancerConfig {
+            strategy: Strategy::Dynamic,
+            period: Nanos(500_000_000),
+            lead: Nanos(500_000_000),
+            silent: Nanos(2_000_000_000),
+            removed: Nanos(60_000_000_000),
+            epochs: EpochConfig::default(),
+        }
+    }
+}
+
+/// Boundaries this much further than predicted now were predicted from what was wrong.
+const MISLED: Nanos = Nanos(1_000_000_000);
+/// What the rest for workers that are not loaded may be of what they would like.
+const LESS: f64 = 0.85;
+const MORE: f64 = 1.5;
+/// Past calendars of which shares are known.
+const REMEMBERED: usize = 32;
+
+/// The control of one balancer. See the [module](super) for its loop.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    config: BalancerConfig,
+    allow: AllowList,
+    workers: Vec<Worker>,
+    sessions: u64,
+    predictor: Predictor,
+    epochs: Epochs,
+    /// Calendars and when they begin, oldest first.
+    shares: VecDeque<(Nanos, Arc<Calendar>)>,
+    next: Nanos,
+    dirty: bool,
+}
+
+impl Balancer {
+    /// Without workers; nobody may send yet.
+    #[must_use]
+    pub fn new(config: BalancerConfig) -> Balancer {
+        Balancer {
+            config,
+            allow: AllowList::default(),
+            workers: Vec::new(),
+            sessions: 0,
+            predictor: Predictor::default(),
+            epochs: Epochs::new(config.epochs),
+            shares: VecDeque::with_capacity(REMEMBERED),
+            next: Nanos(0),
+            dirty: true,
+        }
+    }
+
+    /// Only these may send from the next table on.
+    pub fn allow(&mut self, allow: AllowList) {
+        self.dirty |= allow != self.allow;
+        self.allow = allow;
+    }
+
+    /// A worker registers. It gets a share as soon as it reports that it is ready.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register(&mut self, registration: Registration, now: Nanos) -> Result<Session, RegisterError> {
+        registration.check()?;
+        let free = |seat: &Seat| self.workers.iter().all(|worker| worker.session.seat() != *seat);
+        let mut seats = (0..MEMBERS).filter_map(Seat::new);
+        let seat = seats.find(free).ok_or(RegisterError::Full)?;
+        self.sessions += 1;
+        let session = Session::of(seat, self.sessions);
+        self.workers.push(Worker::new(session, registration, now));
+        self.dirty = true;
+        Ok(session)
+    }
+
+    /// A worker leaves. It still gets the ticks of calendars that name it, until these are over.
+    ///
+    /// # Errors
+    /// [`StateError::NoSession`].
+    pub fn deregister(&mut self, session: Session) -> Result<(), StateError> {
+        self.worker(session)?.standing = Standing::Leaving;
+        Ok(())
+    }
+
+    /// A worker is sent nothing any more, from the next table on.
+    ///
+    /// # Errors
+    /// [`StateError::NoSession`].
+    pub fn evict(&mut self, session: Session) -> Result<(), StateError> {
+        self.worker(session)?.standing = Standing::Evicted;
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// A worker reports.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn handle_state(
+        &mut self,
+        session: Session,
+        state: WorkerState,
+        now: Nanos,
+    ) -> Result<(), StateError> {
+        let share = self.share(session.seat(), now);
+        self.worker(session)?.report(state, share, now)
+    }
+
+    /// A synchronisation message: see [`Predictor::handle_sync`].
+    pub fn handle_sync(&mut self, from: u64, sync: &Sync, now: Nanos) {
+        self.predictor.handle_sync(from, sync, now);
+    }
+
+    /// The highest tick forwarded since the last call: see [`Predictor::handle_data`].
+    pub fn handle_data(&mut self, newest: u64, now: Nanos) {
+        self.predictor.handle_data(newest, now);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Nanos {
+        self.next
+    }
+
+    /// Time has passed: workers fall silent, calendars end, and a new one begins if shares changed.
+    pub fn handle_timeout(&mut self, now: Nanos) {
+        if now < self.next {
+            return;
+        }
+        self.next = now.plus(self.config.period);
+        self.expire(now);
+        let linger = self.config.epochs.linger;
+        let then = Nanos(now.0.saturating_sub(linger.0));
+        self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
+        let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
+        self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached));
+        if let Some(numbers) = self.numbers() {
+            self.change(&numbers, now);
+        }
+        self.release();
+    }
+
+    /// The tables, if they changed since they were last given out.
+    pub fn poll_table(&mut self) -> Option<Table> {
+        if !std::mem::take(&mut self.dirty) {
+            return None;
+        }
+        let occupant = |worker: &Worker| match worker.standing {
+            Standing::Evicted => Occupant::Evicted,
+            _ => Occupant::Member(worker.registration.member),
+        };
+        let members: Vec<_> =
+            self.workers.iter().map(|worker| (worker.session.seat(), occupant(worker))).collect();
+        Some(Table::new(self.allow.clone(), self.epochs.epochs(), &members))
+    }
+
+    /// The workers, and those that are leaving.
+    #[must_use]
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    /// Slots of a worker in the newest calendar.
+    #[must_use]
+    pub fn slots(&self, session: Session) -> u16 {
+        self.epochs.newest().map_or(0, |calendar| calendar.count(session.seat()))
+    }
+
+    /// First tick of the newest calendar.
+    #[must_use]
+    pub fn boundary(&self) -> Option<u64> {
+        self.epochs.boundary()
+    }
+
+    /// The tick that the senders have reached, as predicted.
+    #[must_use]
+    pub fn tick(&self, now: Nanos) -> Option<u64> {
+        self.predictor.ahead(now, now)
+    }
+
+    /// The counters so far.
+    #[must_use]
+    pub fn stats(&self) -> (EpochStats, PredictStats) {
+        (self.epochs.stats(), self.predictor.stats())
+    }
+
+    fn worker(&mut self, session: Session) -> Result<&mut Worker, StateError> {
+        let found = self.workers.iter_mut().find(|worker| worker.session == session);
+        found.ok_or(StateError::NoSession)
+    }
+
+    /// Workers that are not heard lose their share, then their registration.
+    fn expire(&mut self, now: Nanos) {
+        for worker in &mut self.workers {
+            let quiet = now.since(worker.heard);
+            if worker.standing == Standing::Ready && quiet >= self.config.silent {
+                worker.standing = Standing::Waiting;
+            }
+            if worker.standing == Standing::Waiting && quiet >= self.config.removed {
+                worker.standing = Standing::Leaving;
+            }
+        }
+    }
+
+    /// Slots for each worker; `None` if the last calendar goes on. It does while workers are registered of which none is
+    /// ready: they may be at work though they are not heard, as after a restart of the control plane.
+    fn numbers(&self) -> Option<Vec<(Seat, u16)>> {
+        let ready: Vec<&Worker> =
+            self.workers.iter().filter(|worker| worker.standing == Standing::Ready).collect();
+        let waiting = self.workers.iter().any(|worker| worker.standing == Standing::Waiting);
+        if ready.is_empty() && (waiting || self.epochs.newest().is_none()) {
+            return None;
+        }
+        let targets = self.targets(&ready);
+        let largest = targets.iter().copied().fold(1e-9, f64::max);
+        let claim = |(worker, target): (&&Worker, f64)| worker.claim(target, largest, ready.len());
+        let claims: Vec<_> = ready.iter().zip(targets).map(claim).collect();
+        let seats = ready.iter().map(|worker| worker.session.seat());
+        Some(seats.zip(apportion(&claims, SLOTS as u16)).collect())
+    }
+
+    /// The share of each of these, relative to the others. Who is loaded gets what it can take; the rest is for the others.
+    fn targets(&self, ready: &[&Worker]) -> Vec<f64> {
+        let known = |worker: &Worker| worker.target.filter(|_| self.config.strategy == Strategy::Dynamic);
+        // What is not known of a worker is what its weight says, beside the others.
+        let told = ready.iter().filter_map(|worker| Some((known(worker)?, worker.registration.weight)));
+        let (sum, weights) = told.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let scale = if weights > 0.0 { sum / weights } else { 1.0 };
+        let loaded = |worker: &Worker| known(worker).is_some() && worker.is_loaded();
+        let mut targets: Vec<f64> = ready
+            .iter()
+            .map(|worker| known(worker).unwrap_or(worker.registration.weight * scale).max(1e-9))
+            .collect();
+        let of = |is: bool| ready.iter().zip(&targets).filter(move |(worker, _)| loaded(worker) == is);
+        let (taken, wanted): (f64, f64) = (of(true).map(|one| one.1).sum(), of(false).map(|one| one.1).sum());
+        if taken > 0.0 && wanted > 0.0 {
+            let rest = (1.0 - taken).clamp(LESS * wanted, MORE * wanted);
+            let scaled = ready.iter().zip(&mut targets).filter(|(worker, _)| !loaded(worker));
+            scaled.for_each(|(_, target)| *target *= rest / wanted);
+        }
+        targets
+    }
+
+    /// A new calendar, if it differs, from a tick that no sender has reached.
+    fn change(&mut self, numbers: &[(Seat, u16)], now: Nanos) {
+        let none = Calendar::default();
+        let newest = self.epochs.newest().map_or(&none, |newest| newest);
+        let calendar = newest.with(numbers);
+        if self.epochs.newest().is_some_and(|newest| **newest == calendar) {
+            return;
+        }
+        let (is_first, calendar) = (self.epochs.newest().is_none(), Arc::new(calendar));
+        let due = now.plus(self.config.lead);
+        let (due, begun) = match self.predictor.ahead(now, due).filter(|_| !is_first) {
+            Some(first) => (due, self.epochs.begin(first, Arc::clone(&calendar), due)),
+            // Nothing was forwarded, or nobody was heard: no tick has a calendar yet.
+            None => {
+                self.epochs.replace(Arc::clone(&calendar), now);
+                (now, Ok(()))
+            }
+        };
+        match begun {
+            Ok(()) => {
+                if self.shares.len() == REMEMBERED {
+                    self.shares.pop_front();
+                }
+                self.shares.push_back((due, calendar));
+                self.dirty = true;
+            }
+            // Tried again in the next period.
+            Err(Held::NotAhead | Held::Full) => {}
+        }
+    }
+
+    /// Seats of workers that left, and that no calendar names, are free.
+    fn release(&mut self) {
+        let (epochs, before) = (&self.epochs, self.workers.len());
+        self.workers.retain(|worker| {
+            let gone = matches!(worker.standing, Standing::Leaving | Standing::Evicted);
+            !gone || epochs.calendars().any(|calendar| calendar.names(worker.session.seat()))
+        });
+        self.dirty |= self.workers.len() < before;
+    }
+
+    /// The share of all ticks that went to a seat during the window before `now`.
+    fn share(&self, seat: Seat, now: Nanos) -> f64 {
+        let from = Nanos(now.0.saturating_sub(WINDOW.0));
+        let ends = self.shares.iter().skip(1).map(|(begins, _)| *begins).chain([now]);
+        let mut sum = 0.0;
+        for ((begins, calendar), ends) in self.shares.iter().zip(ends) {
+            let held = ends.min(now).since((*begins).max(from)).0;
+            if held > 0 {
+                sum += held as f64 * f64::from(calendar.count(seat));
+            }
+        }
+        sum / (WINDOW.0.min(now.0).max(1) as f64 * SLOTS as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The balancer alone: what becomes of registrations, silence and boundaries. Shares are in `steer`.
+
+mod steer;
+
+use super::*;
+use crate::balance::{Load, Member, PortRange, Prefix};
+
+const MS: u64 = 1_000_000;
+
+fn ms(n: u64) -> Nanos {
+    Nanos(n * MS)
+}
+
+fn registration(n: u8) -> Registration {
+    let member = Member::new([10, 0, 0, n].into(), 17750, PortRange::default(), false).unwrap();
+    Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 }
+}
+
+fn ready() -> WorkerState {
+    WorkerState { ready: true, ..WorkerState::default() }
+}
+
+/// So many workers, ready, with their calendar.
+fn balancer(workers: u8) -> (Balancer, Vec<Session>) {
+    let mut balancer = Balancer::new(BalancerConfig::default());
+    let sessions: Vec<Session> =
+        (0..workers).map(|n| balancer.register(registration(n), Nanos(0)).unwrap()).collect();
+    sessions.iter().for_each(|&session| balancer.handle_state(session, ready(), Nanos(0)).unwrap());
+    balancer.handle_timeout(Nanos(0));
+    (balancer, sessions)
+}
+
+/// A second of reports and messages of 1 MHz from `second` on; those who are `silent` do not report.
+fn second(balancer: &mut Balancer, second: u64, silent: &[Session]) {
+    let sync = Sync { source: 1, tick: second * 1_000_000, rate: 1_000_000, sent: second };
+    balancer.handle_sync(1, &sync, ms(second * 1000));
+    for tenth in 0..10 {
+        let now = ms(second * 1000 + tenth * 100);
+        let all: Vec<Session> = balancer.workers().iter().map(Worker::session).collect();
+        for session in all.into_iter().filter(|session| !silent.contains(session)) {
+            balancer.handle_state(session, ready(), now).unwrap();
+        }
+        if balancer.poll_timeout() <= now {
+            balancer.handle_timeout(now);
+        }
+    }
+}
+
+fn slots(balancer: &Balancer, sessions: &[Session]) -> Vec<u16> {
+    sessions.iter().map(|&session| balancer.slots(session)).collect()
+}
+
+#[test]
+fn equal_workers_get_equal_shares() {
+    let (mut balancer, sessions) = balancer(4);
+    assert_eq!(slots(&balancer, &sessions), [128; 4]);
+    let table = balancer.poll_table().unwrap();
+    assert_eq!((table.epochs().len(), table.epochs()[0].first), (1, 0));
+    assert!(balancer.poll_table().is_none(), "given out once");
+    (0..20).for_each(|at| second(&mut balancer, at, &[]));
+    assert_eq!(slots(&balancer, &sessions), [128; 4]);
+    assert!(balancer.poll_table().is_none(), "nothing changed");
+}
+
+#[test]
+fn a_worker_is_ready_when_it_says_so() {
+    let (mut balancer, sessions) = balancer(2);
+    let late = balancer.register(registration(9), ms(0)).unwrap();
+    second(&mut balancer, 0, &[late]);
+    assert_eq!(balancer.slots(late), 0);
+    second(&mut balancer, 1, &[]);
+    assert_eq!(slots(&balancer, &sessions).iter().sum::<u16>() + balancer.slots(late), 512);
+    assert!((170..172).contains(&balancer.slots(late)));
+    balancer.handle_state(late, WorkerState::default(), ms(2000)).unwrap();
+    balancer.handle_timeout(ms(2000));
+    assert_eq!(balancer.slots(late), 0, "no longer ready");
+}
+
+#[test]
+fn silence_costs_the_share_and_then_the_registration() {
+    let (mut balancer, sessions) = balancer(3);
+    second(&mut balancer, 0, &[]);
+    for at in 1..61 {
+        second(&mut balancer, at, &sessions[..1]);
+        assert_eq!(balancer.slots(sessions[0]) == 0, at >= 3, "second {at}");
+        assert_eq!(balancer.workers().len(), 3);
+    }
+    second(&mut balancer, 61, &sessions[..1]);
+    assert_eq!(balancer.workers().len(), 2);
+    assert_eq!(balancer.handle_state(sessions[0], ready(), ms(62_000)), Err(StateError::NoSession));
+    // One that never reports is removed as well.
+    let never = balancer.register(registration(9), ms(62_000)).unwrap();
+    (62..123).for_each(|at| second(&mut balancer, at, &[never]));
+    assert_eq!(balancer.workers().len(), 2);
+}
+
+#[test]
+fn if_all_are_silent_the_last_calendar_goes_on() {
+    let (mut balancer, sessions) = balancer(2);
+    (0..3).for_each(|at| second(&mut balancer, at, &[]));
+    (3..20).for_each(|at| second(&mut balancer, at, &sessions));
+    assert_eq!(slots(&balancer, &sessions), [256; 2]);
+    // Until they are removed.
+    (20..64).for_each(|at| second(&mut balancer, at, &sessions));
+    assert_eq!((slots(&balancer, &sessions), balancer.workers().len()), (vec![0; 2], 2));
+    (64..75).for_each(|at| second(&mut balancer, at, &sessions));
+    assert_eq!(balancer.workers().len(), 0, "and their calendars are over");
+}
+
+#[test]
+fn who_leaves_gets_the_ticks_of_calendars_that_name_it() {
+    let (mut balancer, sessions) = balancer(2);
+    (0..5).for_each(|at| second(&mut balancer, at, &[]));
+    balancer.poll_table();
+    balancer.deregister(sessions[0]).unwrap();
+    second(&mut balancer, 5, &sessions[..1]);
+    let table = balancer.poll_table().unwrap();
+    assert_eq!(balancer.slots(sessions[0]), 0);
+    let [old, new] = table.epochs() else { panic!("{:?}", table.epochs().len()) };
+    assert!(old.calendar.names(sessions[0].seat()) && !new.calendar.names(sessions[0].seat()));
+    assert_eq!(new.first, 5_500_001, "half a second ahead");
+    // Its seat is not taken while it is named.
+    let other = balancer.register(registration(9), ms(6000)).unwrap();
+    assert_ne!(other.seat(), sessions[0].seat());
+    (6..12).for_each(|at| second(&mut balancer, at, &[]));
+    assert!(!balancer.workers().iter().any(|worker| worker.session() == sessions[0]));
+    assert_eq!(balancer.deregister(sessions[0]), Err(StateError::NoSession));
+    let again = balancer.register(registration(8), ms(12_000)).unwrap();
+    assert!(again.seat() == sessions[0].seat() && again != sessions[0]);
+}
+
+#[test]
+fn who_is_evicted_is_sent_nothing() {
+    let (mut balancer, sessions) = balancer(2);
+    balancer.poll_table();
+    balancer.evict(sessions[0]).unwrap();
+    let table = balancer.poll_table().unwrap();
+    let calendar = &table.epochs()[0].calendar;
+    let slot = (0..512).find(|&slot| calendar.member(slot) == Some(sessions[0].seat())).unwrap();
+    let mut packet = crate::wire::Addressing::default().header(u64::from(slot), 0).to_vec();
+    packet.push(1);
+    let route = table.route::<crate::wire::ejfat::EjfatLabels>(&packet);
+    assert_eq!(route, Err(crate::balance::Refusal::Evicted));
+}
+
+#[test]
+fn ten_thousand_registrations_are_refused_beyond_the_seats() {
+    let mut balancer = Balancer::new(BalancerConfig::default());
+    let results: Vec<_> = (0..10_000).map(|_| balancer.register(registration(1), Nanos(0))).collect();
+    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), MEMBERS);
+    assert_eq!(results.last(), Some(&Err(RegisterError::Full)));
+    assert!(RegisterError::Full.to_string().contains("; hint: "));
+    // More ready workers than slots: some have none, and nothing breaks.
+    for worker in balancer.workers().iter().map(Worker::session).collect::<Vec<_>>() {
+        balancer.handle_state(worker, ready(), Nanos(1)).unwrap();
+    }
+    balancer.handle_timeout(Nanos(1));
+    let all: u16 = balancer.workers().iter().map(|worker| balancer.slots(worker.session())).sum();
+    assert_eq!(all, 512);
+}
+
+#[test]
+fn weights_and_bounds_are_heeded() {
+    let config = BalancerConfig { strategy: Strategy::Static, ..BalancerConfig::default() };
+    let mut balancer = Balancer::new(config);
+    let mut add = |weight, min_factor, max_factor| {
+        let like = Registration { weight, min_factor, max_factor, ..registration(1) };
+        let session = balancer.register(like, Nanos(0)).unwrap();
+        let state = WorkerState { signal: -500.0, load: Load { fill: 1.0, ..Load::default() }, ..ready() };
+        balancer.handle_state(session, state, Nanos(0)).unwrap();
+        session
+    };
+    let sessions = [add(1.0, 0.0, 0.0), add(3.0, 0.0, 0.0), add(0.01, 0.5, 0.0), add(100.0, 0.0, 1.5)];
+    balancer.handle_timeout(Nanos(0));
+    assert_eq!(slots(&balancer, &sessions), [64, 192, 64, 192]);
+}
+
+#[test]
+fn a_boundary_from_a_forged_message_is_withdrawn() {
+    let (mut balancer, sessions) = balancer(2);
+    // Before any other, a message from the end of time, and a worker that leaves.
+    let forged = Sync { source: 9, tick: u64::MAX - 5, rate: u32::MAX, sent: 0 };
+    balancer.handle_sync(9, &forged, ms(1));
+    balancer.deregister(sessions[0]).unwrap();
+    balancer.handle_timeout(ms(500));
+    assert_eq!(balancer.boundary(), Some(u64::MAX));
+    // Data show where ticks are.
+    for n in 0..200u64 {
+        let now = ms(600 + n * 50);
+        balancer.handle_data(1_000_000 + n * 50_000, now);
+        balancer.handle_state(sessions[1], ready(), now).unwrap();
+        if balancer.poll_timeout() <= now {
+            balancer.handle_timeout(now);
+        }
+    }
+    assert_eq!(slots(&balancer, &sessions), [0, 512]);
+    assert!(balancer.boundary().is_some_and(|first| first < 3_000_000), "{:?}", balancer.boundary());
+    assert_eq!(balancer.stats().0.withdrawn, 1);
+}
+
+#[test]
+fn the_allow_list_is_in_the_next_table() {
+    let (mut balancer, _) = balancer(1);
+    assert!(!balancer.poll_table().unwrap().admits([10, 0, 0, 1].into()), "nobody, at first");
+    let networks: [Prefix; 1] = ["10.0.0.0/24".parse().unwrap()];
+    balancer.allow(AllowList::of(&networks));
+    assert!(balancer.poll_table().unwrap().admits([10, 0, 0, 1].into()));
+    balancer.allow(AllowList::of(&networks));
+    assert!(balancer.poll_table().is_none(), "the same");
+}

@@ -1,0 +1,189 @@
+//! What a worker asks of the balancer: by how much its share should change.
+//!
+//! ```text
+//!   arriving ─▶ ▐▐▐▐▐▐▐ queue ─▶ taken
+//!               fill               speed: what is taken while there is always something to take
+//!
+//!   signal = speed / arriving · (1 + gain · (set point − fill)) − 1        in thousandths
+//! ```
+//!
+//! A worker that is behind knows its speed, and how much more arrives: one answer says the share that it can take, and no
+//! gain needs tuning. One that is not behind does not know what it could do; it asks for a little more than it has shown,
+//! which has an effect only if others are behind. Where events are not counted, a [`Pid`] on the fill level is what is left.
+//!
+//! The signal is what udplbd's protocol calls the control signal: it adds to weights with a mean of 1000.
+
+use super::pid::{Gains, Pid};
+use crate::placement::Nanos;
+use std::collections::VecDeque;
+
+/// The time over which rates are measured.
+pub const WINDOW: Nanos = Nanos(500_000_000);
+/// The time from which on a speed is measured.
+const SHORTEST: Nanos = Nanos(150_000_000);
+/// A queue that was never emptier than this during the window was never empty in between.
+pub(super) const STANDING: f64 = 0.01;
+/// What a full queue takes away from the share, where it should be empty.
+const GAIN: f64 = 0.03;
+/// What a worker that is not behind asks for beyond what it has shown, and at most.
+const MORE: f64 = 1.03;
+const MOST_MORE: f64 = 1.25;
+/// The weight of a new measurement of the speed.
+const FRESH: f64 = 0.4;
+/// Reports that are kept: of 20 ms each, as many as the window has.
+const KEPT: usize = 32;
+
+/// The state of a worker's queue of events. Counts are since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// How full the queue is, 0 to 1.
+    pub fill: f64,
+    /// Events that arrived at the queue, those that found no room included.
+    pub received: u64,
+    /// Events taken from it; 0 if they are not counted.
+    pub taken: u64,
+}
+
+/// Computes a worker's signal. It has no clock.
+#[derive(Clone, Debug)]
+pub struct Governor {
+    reports: VecDeque<(Nanos, Load)>,
+    /// Events per second, when it was last behind.
+    speed: Option<f64>,
+    pid: Pid,
+    signal: f64,
+}
+
+impl Default for Governor {
+    fn default() -> Governor {
+        let pid = Pid::new(Gains::default());
+        Governor { reports: VecDeque::with_capacity(KEPT), speed: None, pid, signal: 0.0 }
+    }
+}
+
+impl Governor {
+    /// The signal for this load at `now`, in thousandths of the share that the worker had during the last [`WINDOW`]. To be
+    /// asked every 20 to 1000 ms.
+    pub fn signal(&mut self, load: Load, now: Nanos) -> f64 {
+        let restarted = self.reports.back().is_some_and(|(then, last)| {
+            now <= *then || load.received < last.received || load.taken < last.taken
+        });
+        if restarted {
+            self.reports.clear();
+        }
+        // The newest that is a window old is where the window begins.
+        while self.reports.len() == KEPT
+            || self.reports.get(1).is_some_and(|&(at, _)| now.since(at) >= WINDOW)
+        {
+            self.reports.pop_front();
+        }
+        self.reports.push_back((now, load));
+        let by_fill = self.pid.signal(load.fill, now);
+        self.signal = self.measured(load.fill).unwrap_or(by_fill);
+        self.signal
+    }
+
+    /// The signal from counts over the window; `None` if events are not counted.
+    fn measured(&mut self, fill: f64) -> Option<f64> {
+        let (&(from, first), &(to, last)) = (self.reports.front()?, self.reports.back()?);
+        let seconds = to.since(from).0 as f64 / 1e9;
+        let (arrived, taken) = (last.received - first.received, last.taken - first.taken);
+        if last.taken == 0 {
+            return None;
+        }
+        if arrived == 0 || seconds < 0.04 {
+            return Some(0.0);
+        }
+        let arriving = arrived as f64 / seconds;
+        // Since when there was always something to take.
+        let behind = self.reports.iter().rev().take_while(|(_, load)| load.fill >= STANDING).last();
+        let ratio = match behind.filter(|(since, _)| to.since(*since) >= SHORTEST) {
+            Some((since, then)) => {
+                let taking = (last.taken - then.taken) as f64 * 1e9 / to.since(*since).0 as f64;
+                let speed = self.speed.map_or(taking, |speed| speed + FRESH * (taking - speed));
+                self.speed = Some(speed);
+                speed / arriving * (1.0 + GAIN * (Gains::default().set_point - fill))
+            }
+            // It is getting behind, and does not know yet how far.
+            None if behind.is_some() => self.speed.map_or(1.0, |speed| speed / arriving).min(1.0),
+            None => {
+                let taking = taken as f64 / seconds;
+                self.speed = self.speed.map(|speed| speed.max(taking));
+                self.speed.map_or(MOST_MORE, |speed| (speed * MORE / arriving).clamp(1.0, MOST_MORE))
+            }
+        };
+        Some((ratio - 1.0) * 1000.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker at 1000 events per second with room for 1000, which reports every 100 ms.
+    #[derive(Default)]
+    struct Queue {
+        governor: Governor,
+        filled: u64,
+        load: Load,
+        at: u64,
+    }
+
+    impl Queue {
+        /// The signal after `n` reports, with so many events arriving in a second.
+        fn run(&mut self, arriving: u64, n: u64) -> f64 {
+            let mut signal = 0.0;
+            for _ in 0..n {
+                self.at += 1;
+                self.load.received += arriving / 10;
+                let took = (self.filled + arriving / 10).min(100);
+                self.load.taken += took;
+                self.filled = (self.filled + arriving / 10 - took).min(1000);
+                self.load.fill = self.filled as f64 / 1000.0;
+                signal = self.governor.signal(self.load, Nanos(self.at * 100_000_000));
+            }
+            signal
+        }
+    }
+
+    #[test]
+    fn a_worker_that_is_behind_says_what_it_can_take() {
+        for arriving in [1100, 1500, 4000] {
+            let mut queue = Queue { filled: 900, ..Queue::default() };
+            let signal = queue.run(arriving, 40);
+            let expected = (1000.0 / arriving as f64 * (1.0 - 0.027) - 1.0) * 1000.0;
+            assert!((signal - expected).abs() < 20.0, "{arriving}: {signal} {expected}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_not_asks_for_a_little_more() {
+        let mut queue = Queue::default();
+        assert_eq!(queue.run(500, 20), 250.0);
+        // It was behind once, and remembers.
+        queue.run(2000, 20);
+        queue.run(500, 30);
+        let signal = queue.run(950, 20);
+        assert!((70.0..110.0).contains(&signal), "{signal}");
+        assert_eq!(queue.run(200, 20), 250.0, "but not for more than a quarter");
+    }
+
+    #[test]
+    fn without_counts_the_fill_level_decides() {
+        let mut governor = Governor::default();
+        let mut pid = Pid::new(Gains::default());
+        for n in 0..50u64 {
+            let (fill, now) = (n as f64 / 60.0, Nanos(n * 100_000_000));
+            assert_eq!(governor.signal(Load { fill, ..Load::default() }, now), pid.signal(fill, now));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_begins_again_is_measured_anew() {
+        let mut queue = Queue::default();
+        queue.run(2000, 20);
+        let again = Load { fill: 0.0, received: 1, taken: 1 };
+        let signal = queue.governor.signal(again, Nanos(2_100_000_000));
+        assert_eq!((signal, queue.governor.reports.len()), (0.0, 1), "nothing is known of one report");
+    }
+}
