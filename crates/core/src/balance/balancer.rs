@@ -96,6 +96,36 @@ impl Balancer {
         }
     }
 
+    /// Go on with `table`, which was given out before by a balancer that is no more, and with its workers. They have what
+    /// they had until they report; members that are not among them get its ticks until the calendars that name it are over.
+    #[must_use]
+    pub fn resume(
+        config: BalancerConfig,
+        table: &Table,
+        workers: &[(Session, Registration)],
+        now: Nanos,
+    ) -> Balancer {
+        let epochs = Epochs::resume(config.epochs, table.epochs(), now);
+        let generation = |&(session, _): &(Session, Registration)| session.generation();
+        let known = workers.iter().map(|&(session, like)| Worker::new(session, like, now));
+        let gone =
+            table.members().filter(|&(seat, _)| workers.iter().all(|(session, _)| session.seat() != seat));
+        let gone = gone.map(|(seat, &member)| {
+            let like = Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 };
+            let mut worker = Worker::new(Session::of(seat, 0), like, now);
+            worker.standing = Standing::Leaving;
+            worker
+        });
+        Balancer {
+            allow: table.allow().clone(),
+            workers: known.chain(gone).collect(),
+            sessions: workers.iter().map(generation).max().unwrap_or(0),
+            shares: epochs.newest().map(|newest| (Nanos(0), Arc::clone(newest))).into_iter().collect(),
+            epochs,
+            ..Balancer::new(config)
+        }
+    }
+
     /// Only these may send from the next table on.
     pub fn allow(&mut self, allow: AllowList) {
         self.dirty |= allow != self.allow;
@@ -295,16 +325,10 @@ impl Balancer {
             return;
         }
         let (is_first, calendar) = (self.epochs.newest().is_none(), Arc::new(calendar));
-        let due = now.plus(self.config.lead);
-        let (due, begun) = match self.predictor.ahead(now, due).filter(|_| !is_first) {
-            Some(first) => (due, self.epochs.begin(first, Arc::clone(&calendar), due)),
-            // Nothing was forwarded, or nobody was heard: no tick has a calendar yet.
-            None => {
-                self.epochs.replace(Arc::clone(&calendar), now);
-                (now, Ok(()))
-            }
-        };
-        match begun {
+        // The first calendar holds at once and for all ticks. Others have to wait until something is known of ticks.
+        let due = if is_first { now } else { now.plus(self.config.lead) };
+        let Some(first) = self.predictor.ahead(now, due).or(is_first.then_some(0)) else { return };
+        match self.epochs.begin(first, Arc::clone(&calendar), due) {
             Ok(()) => {
                 if self.shares.len() == REMEMBERED {
                     self.shares.pop_front();

@@ -81,6 +81,13 @@ impl Epochs {
         Epochs { config, live: VecDeque::with_capacity(EPOCHS), stats: EpochStats::default() }
     }
 
+    /// Go on with these, ordered by their first ticks, which another timeline began before `now`.
+    #[must_use]
+    pub fn resume(config: EpochConfig, epochs: &[Epoch], now: Nanos) -> Epochs {
+        let live = epochs.iter().map(|epoch| Live { epoch: epoch.clone(), due: now }).collect();
+        Epochs { live, ..Epochs::new(config) }
+    }
+
     /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> EpochStats {
@@ -128,14 +135,6 @@ impl Epochs {
         self.live.push_back(Live { epoch: Epoch { first, calendar, select: SlotSelect::default() }, due });
         self.stats.begun += 1;
         Ok(())
-    }
-
-    /// `calendar` holds for every tick. For a balancer that has forwarded nothing yet: any event in between is split.
-    pub fn replace(&mut self, calendar: Arc<Calendar>, now: Nanos) {
-        self.live.clear();
-        let epoch = Epoch { first: 0, calendar, select: SlotSelect::default() };
-        self.live.push_back(Live { epoch, due: now });
-        self.stats.begun += 1;
     }
 
     /// Forget epochs that are over at `now`. `slowest` is the tick that the slowest sender had reached a `linger` ago; `None`
@@ -234,13 +233,6 @@ mod tests {
         assert_eq!(firsts(&epochs), [3000], "the newest stays");
         let stats = epochs.stats();
         assert_eq!((stats.begun, stats.retired, stats.forced), (4, 3, 1));
-    }
-
-    #[test]
-    fn before_any_tick_a_calendar_is_replaced() {
-        let mut epochs = epochs(3);
-        epochs.replace(calendar(7), Nanos(S));
-        assert_eq!((firsts(&epochs), &**epochs.newest().unwrap()), (vec![0], &*calendar(7)));
     }
 
     #[test]

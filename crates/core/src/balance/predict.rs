@@ -36,6 +36,9 @@ const AGREE: f64 = 2e9;
 /// Data are looked at often, and need no longer silence to be over.
 const DATA_SILENT: Nanos = Nanos(3_000_000_000);
 
+/// Time between two looks that are kept.
+const DATA_APART: Nanos = Nanos(100_000_000);
+
 /// Counters of a predictor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PredictStats {
@@ -95,6 +98,7 @@ impl Predictor {
     /// The highest tick of the packets forwarded since this was last called. To be called often, ten times a second or more.
     pub fn handle_data(&mut self, newest: u64, now: Nanos) {
         match &mut self.data {
+            Some(track) if now.since(track.heard()) < DATA_APART => {}
             Some(track) if track.is_live(now, DATA_SILENT) => {
                 let heard = track.hear(newest, 0, None, now);
                 self.stats.jumps += u64::from(heard == Heard::Jumps);
@@ -103,10 +107,14 @@ impl Predictor {
         }
     }
 
-    /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if nothing is known.
+    /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if too little is known:
+    /// three messages over half a second, or, before the first data, one with a rate.
     #[must_use]
     pub fn ahead(&self, now: Nanos, at: Nanos) -> Option<u64> {
-        self.agreed(now).into_iter().map(|track| track.highest(at)).max().map(|tick| tick.saturating_add(1))
+        let known = |track: &&Track| track.is_settled() || (self.data.is_none() && track.rate() > 0.0);
+        let agreed = self.agreed(now);
+        agreed.iter().find(|track| known(track))?;
+        agreed.into_iter().map(|track| track.highest(at)).max().map(|tick| tick.saturating_add(1))
     }
 
     /// The tick that every sender has reached at `at`, which is before `now`. `None` if nothing is known.

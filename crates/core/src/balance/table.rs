@@ -105,10 +105,24 @@ impl Table {
         self.allow.admits(source)
     }
 
+    /// Who may send.
+    #[must_use]
+    pub fn allow(&self) -> &AllowList {
+        &self.allow
+    }
+
     /// The epochs, oldest first.
     #[must_use]
     pub fn epochs(&self) -> &[Epoch] {
         &self.epochs
+    }
+
+    /// The members, by their seats.
+    pub fn members(&self) -> impl Iterator<Item = (Seat, &Member)> {
+        self.members.iter().enumerate().filter_map(|(number, occupant)| match occupant {
+            Occupant::Member(member) => Some((Seat::new(number)?, member)),
+            Occupant::None | Occupant::Evicted => None,
+        })
     }
 
     /// Where `packet` of an allowed source goes.

@@ -32,6 +32,11 @@ impl Session {
         Seat((self.0 % MEMBERS as u64) as u16)
     }
 
+    /// How many sessions there were when it began.
+    pub(super) fn generation(self) -> u64 {
+        self.0 / MEMBERS as u64
+    }
+
     pub(super) fn of(seat: Seat, generation: u64) -> Session {
         Session(generation * MEMBERS as u64 + seat.number() as u64)
     }

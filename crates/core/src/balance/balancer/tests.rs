@@ -208,3 +208,43 @@ fn the_allow_list_is_in_the_next_table() {
     balancer.allow(AllowList::of(&networks));
     assert!(balancer.poll_table().is_none(), "the same");
 }
+
+#[test]
+fn one_that_resumes_splits_nothing() {
+    let (mut balancer, sessions) = balancer(3);
+    (0..5).for_each(|at| second(&mut balancer, at, &[]));
+    balancer.deregister(sessions[2]).unwrap();
+    second(&mut balancer, 5, &[]);
+    let table = balancer.poll_table().unwrap();
+    let stays = |worker: &&Worker| worker.standing() != Standing::Leaving;
+    let workers: Vec<_> =
+        balancer.workers().iter().filter(stays).map(|one| (one.session(), *one.registration())).collect();
+    let mut again = Balancer::resume(BalancerConfig::default(), &table, &workers, ms(9000));
+    again.handle_timeout(ms(9000));
+    let resumed = again.poll_table().unwrap();
+    let calendars = |table: &Table| -> Vec<_> {
+        table.epochs().iter().map(|epoch| (epoch.first, Arc::clone(&epoch.calendar))).collect()
+    };
+    assert_eq!(calendars(&resumed), calendars(&table));
+    assert!(resumed.members().eq(table.members()) && workers.len() == 2);
+    assert!(resumed.admits([1, 2, 3, 4].into()) == table.admits([1, 2, 3, 4].into()));
+    let new = again.register(registration(7), ms(9001)).unwrap();
+    assert!(sessions.iter().all(|&session| session != new && session.seat() != new.seat()));
+    (10..14).for_each(|at| second(&mut again, at, &[]));
+    assert_eq!(workers.iter().map(|one| again.slots(one.0)).sum::<u16>() + again.slots(new), 512);
+    assert!(again.slots(new) > 100, "{}", again.slots(new));
+}
+
+#[test]
+fn without_a_word_of_ticks_the_first_calendar_goes_on() {
+    let (mut balancer, sessions) = balancer(1);
+    let late = balancer.register(registration(9), ms(0)).unwrap();
+    for at in 1..10 {
+        balancer.handle_state(sessions[0], ready(), ms(at * 500)).unwrap();
+        balancer.handle_state(late, ready(), ms(at * 500)).unwrap();
+        balancer.handle_timeout(ms(at * 500));
+        assert_eq!(balancer.slots(late), 0, "data may come at any time");
+    }
+    second(&mut balancer, 5, &[]);
+    assert_eq!(balancer.slots(late), 256);
+}

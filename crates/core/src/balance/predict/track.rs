@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 const KEPT: usize = 12;
 /// A rate is measured over at least this time; until then the source's own word counts.
 const MEASURED: u64 = 1_000_000_000;
+/// A track shorter than this says little of the rate.
+const SETTLED: Nanos = Nanos(500_000_000);
 /// A message fits if it is off by less than this time's ticks, and this part of the time since the last.
 const FITS: f64 = 1e9;
 const FITS_PART: f64 = 0.1;
@@ -105,10 +107,12 @@ impl Track {
         now.since(self.heard) < silent
     }
 
-    /// Whether it has been consistent for three messages.
+    /// Whether it has been consistent for three messages, and its rate is known.
     #[must_use]
     pub(super) fn is_settled(&self) -> bool {
-        self.samples.len() >= CONFIRMED
+        let ends = self.samples.front().zip(self.samples.back());
+        let span = ends.map_or(Nanos(0), |(first, last)| last.at.since(first.at));
+        self.samples.len() >= CONFIRMED && span >= SETTLED && self.rate > 0.0
     }
 
     /// Since when it is consistent.

@@ -1,6 +1,6 @@
 //! EJFAT as a family of keyed objects: an event is a tick of one data id, regardless of the ports of its segments.
 
-use super::{BalancerV2, MAGIC, OldReassembly, Reassembly, balancer_bytes};
+use super::{Addressing, BalancerV2, BalancerVersion, OldReassembly, PortRule, Reassembly, balancer_bytes};
 use crate::{
     placement::{Key, Placement, Reject},
     wire::keyed::{Following, Head, Keyed, Part, source_of},
@@ -87,13 +87,14 @@ impl Keyed for EjfatWire {
 
     /// The forms are without a balancer's header, and with one of each version.
     fn head(form: u8, part: &Part<'_>) -> Option<Vec<u8>> {
-        let version = *[None, Some(2), Some(3)].get(usize::from(form))?;
+        let (v2, v3) = (BalancerVersion::V2, BalancerVersion::V3);
+        let version = *[None, Some(v2), Some(v3)].get(usize::from(form))?;
         let told = |octets: u64| u32::try_from(octets).ok();
         let (length, offset) = (told(part.size?)?, told(part.offset)?);
         let mut head = Vec::new();
         if let Some(version) = version {
-            let like = BalancerV2 { magic: MAGIC, version, protocol: 1, ..BalancerV2::default() };
-            head.extend(BalancerV2 { tick: part.number, ..like }.write());
+            let addressing = Addressing { version, port: PortRule::Source, ..Addressing::default() };
+            head.extend(addressing.header(part.number, part.own));
         }
         let like = Reassembly { version: 1, data_id: part.own, ..Reassembly::default() };
         head.extend(Reassembly { offset, length, tick: part.number, ..like }.write());
