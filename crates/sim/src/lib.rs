@@ -14,9 +14,11 @@
 //! ```
 //!
 //! [`link`] and [`rate`] do the same for senders that share a link and seek its rate: `skyhaul-sim -- rate --seed 7`.
+//! [`balance`] does the same for a load balancer, its senders and its workers: `skyhaul-sim -- balance 7`.
 //! [`crash`] does the same for the recording protocol: disks with a page cache, killed at any moment.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod crash;
 pub mod keyed;
 pub mod ledger;

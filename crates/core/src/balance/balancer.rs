@@ -188,7 +188,9 @@ impl Balancer {
 
     /// The highest tick forwarded since the last call: see [`Predictor::handle_data`].
     pub fn handle_data(&mut self, newest: u64, now: Nanos) {
-        self.predictor.handle_data(newest, now);
+        if self.predictor.handle_data(newest, now) {
+            self.epochs.reach(newest, now);
+        }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is to be called next.
@@ -208,7 +210,7 @@ impl Balancer {
         let then = Nanos(now.0.saturating_sub(linger.0));
         self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
         let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
-        self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached));
+        self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, now));
         if let Some(numbers) = self.numbers() {
             self.change(&numbers, now);
         }

@@ -63,6 +63,8 @@ struct Live {
     epoch: Epoch,
     /// When its first tick was due.
     due: Nanos,
+    /// When one of its ticks, or of a later one's, was last forwarded.
+    reached: Option<Nanos>,
 }
 
 /// The calendars that hold, by tick.
@@ -84,7 +86,8 @@ impl Epochs {
     /// Go on with these, ordered by their first ticks, which another timeline began before `now`.
     #[must_use]
     pub fn resume(config: EpochConfig, epochs: &[Epoch], now: Nanos) -> Epochs {
-        let live = epochs.iter().map(|epoch| Live { epoch: epoch.clone(), due: now }).collect();
+        let live =
+            epochs.iter().map(|epoch| Live { epoch: epoch.clone(), due: now, reached: Some(now) }).collect();
         Epochs { live, ..Epochs::new(config) }
     }
 
@@ -132,7 +135,8 @@ impl Epochs {
             self.stats.held += 1;
             return Err(held);
         }
-        self.live.push_back(Live { epoch: Epoch { first, calendar, select: SlotSelect::default() }, due });
+        let epoch = Epoch { first, calendar, select: SlotSelect::default() };
+        self.live.push_back(Live { epoch, due, reached: None });
         self.stats.begun += 1;
         Ok(())
     }
@@ -154,22 +158,28 @@ impl Epochs {
         self.live.len() < before
     }
 
-    /// No sender has reached more than `reached`, nor will soon: boundaries beyond it were predicted from what was wrong, or
-    /// ticks began again, and are withdrawn. The calendars before them go on. The oldest is extended to tick 0 if not even
-    /// its ticks were reached: what comes now was refused before, so nothing is split. Returns whether anything changed.
-    pub fn withdraw(&mut self, reached: u64) -> bool {
+    /// Ticks up to `newest` were forwarded before `now`.
+    pub fn reach(&mut self, newest: u64, now: Nanos) {
+        let reached = self.live.iter_mut().filter(|live| live.epoch.first <= newest);
+        reached.for_each(|live| live.reached = Some(now));
+    }
+
+    /// No sender is beyond `tick`, nor will be soon: boundaries beyond it were predicted from what was wrong, or ticks began
+    /// again. They are withdrawn, and the calendars before them go on, unless ticks behind them were forwarded in the last
+    /// [`longest`](EpochConfig::longest): more packets of these may come. The oldest is extended to tick 0 if not even its
+    /// ticks come any more. Returns whether anything changed.
+    pub fn withdraw(&mut self, tick: u64, now: Nanos) -> bool {
+        let longest = self.config.longest;
+        let idle = |live: &Live| {
+            live.epoch.first > tick && live.reached.is_none_or(|reached| now.since(reached) >= longest)
+        };
         let before = self.live.len();
-        while self.live.len() > 1 && self.boundary().is_some_and(|first| first > reached) {
+        while self.live.len() > 1 && self.live.back().is_some_and(idle) {
             self.live.pop_back();
             self.stats.withdrawn += 1;
         }
-        let extended = match self.live.front_mut() {
-            Some(oldest) if oldest.epoch.first > reached => {
-                oldest.epoch.first = 0;
-                true
-            }
-            _ => false,
-        };
+        let oldest = self.live.front_mut().filter(|oldest| idle(oldest));
+        let extended = oldest.map(|oldest| oldest.epoch.first = 0).is_some();
         extended || self.live.len() < before
     }
 }
@@ -238,16 +248,24 @@ mod tests {
     #[test]
     fn what_was_never_reached_is_withdrawn() {
         let mut epochs = epochs(4);
-        assert!(!epochs.withdraw(3000));
-        assert!(epochs.withdraw(2999));
+        assert!(!epochs.withdraw(3000, Nanos(4 * S)));
+        assert!(epochs.withdraw(2999, Nanos(4 * S)));
         assert_eq!(firsts(&epochs), [0, 1000, 2000]);
         assert_eq!(epochs.begin(2500, calendar(9), Nanos(4 * S)), Ok(()));
         epochs.retire(Some(9999), Nanos(5 * S));
         assert_eq!(firsts(&epochs), [2000, 2500]);
-        assert!(epochs.withdraw(5), "ticks began again");
+        assert_eq!(epochs.stats().withdrawn, 1);
+    }
+
+    #[test]
+    fn what_was_reached_is_withdrawn_when_no_more_of_it_can_come() {
+        let mut epochs = epochs(3);
+        epochs.reach(2000, Nanos(4 * S));
+        assert!(!epochs.withdraw(5, Nanos(14 * S - 1)), "its packets may be under way");
+        epochs.retire(Some(9999), Nanos(14 * S - 1));
+        assert!(epochs.withdraw(5, Nanos(14 * S)), "ticks began again");
         assert_eq!(firsts(&epochs), [0]);
         assert_eq!(**epochs.newest().unwrap(), *calendar(2), "the oldest goes on");
-        assert!(!epochs.withdraw(5));
-        assert_eq!(epochs.stats().withdrawn, 2);
+        assert!(!epochs.withdraw(5, Nanos(15 * S)));
     }
 }

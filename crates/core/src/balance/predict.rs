@@ -16,16 +16,16 @@
 //!
 //! Only arrival times count; the clocks of senders may be wrong by any amount. **Error bound:** if messages of a sender with
 //! a constant rate arrive every second at least and with a delay between `d` and `d + j`, its predicted tick at a time `h`
-//! after the last message is off by at most `rate · (d + 2 j + 2 j h / s)`, where `s` is the time over which its messages are
-//! kept, once that is 4 s or more. `d` only makes it lower. Tested in simulated worlds.
+//! after the last message is off by at most `rate · (d + 2 j + 4 j h / s)`, where `s` is the time over which its messages are
+//! kept. `d` only makes it lower. A source that slows down is predicted at its former rate, half of which is forgotten in 30 s:
+//! too high is safe. Tested in simulated worlds.
 //!
 //! Limits: [`SOURCES`] sources. Without any message or packet there is no prediction.
 
 mod track;
 
-use track::{Heard, Track};
-
 use crate::{placement::Nanos, wire::labelled::Sync};
+use track::{Heard, Track};
 
 /// Sources that are followed. One more takes the place of a silent one, or is not heard.
 pub const SOURCES: usize = 64;
@@ -36,6 +36,9 @@ const AGREE: f64 = 2e9;
 /// Data are looked at often, and need no longer silence to be over.
 const DATA_SILENT: Nanos = Nanos(3_000_000_000);
 
+/// A tick that was forwarded counts for this time, whatever is forwarded later: after the end of the data only late packets
+/// come, and say less than was known.
+const PEAK: Nanos = Nanos(10_000_000_000);
 /// Time between two looks that are kept.
 const DATA_APART: Nanos = Nanos(100_000_000);
 
@@ -65,6 +68,8 @@ struct Source {
 pub struct Predictor {
     sources: Vec<Source>,
     data: Option<Track>,
+    /// The highest credible tick of the data, and when it was forwarded.
+    peak: Option<(u64, Nanos)>,
     stats: PredictStats,
 }
 
@@ -96,31 +101,43 @@ impl Predictor {
     }
 
     /// The highest tick of the packets forwarded since this was last called. To be called often, ten times a second or more.
-    pub fn handle_data(&mut self, newest: u64, now: Nanos) {
-        match &mut self.data {
-            Some(track) if now.since(track.heard()) < DATA_APART => {}
+    /// Returns whether it is credible: it is not if it does not fit the data before it.
+    pub fn handle_data(&mut self, newest: u64, now: Nanos) -> bool {
+        let credible = match &mut self.data {
+            Some(track) if now.since(track.heard()) < DATA_APART => track.would_fit(newest, now),
             Some(track) if track.is_live(now, DATA_SILENT) => {
                 let heard = track.hear(newest, 0, None, now);
                 self.stats.jumps += u64::from(heard == Heard::Jumps);
+                matches!(heard, Heard::Fits | Heard::Jumps)
             }
-            old => *old = Some(Track::new(newest, 0, 0, now)),
+            old => {
+                let new = Track::new(newest, 0, 0, now);
+                *old = Some(old.as_ref().map_or(new.clone(), |old| new.after(old)));
+                true
+            }
+        };
+        let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK);
+        if credible && peak.is_none_or(|(tick, _)| newest >= tick) {
+            self.peak = Some((newest, now));
         }
+        credible
     }
 
-    /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if too little is known:
-    /// three messages over half a second, or, before the first data, one with a rate.
+    /// The tick that no sender reaches before `at`, as far as is known at `now`: a boundary. `None` if too little is known: it
+    /// takes three messages over half a second. Data that just began are waited for: messages may have said little of ticks
+    /// that stood still.
     #[must_use]
     pub fn ahead(&self, now: Nanos, at: Nanos) -> Option<u64> {
-        let known = |track: &&Track| track.is_settled() || (self.data.is_none() && track.rate() > 0.0);
-        let agreed = self.agreed(now);
-        agreed.iter().find(|track| known(track))?;
-        agreed.into_iter().map(|track| track.highest(at)).max().map(|tick| tick.saturating_add(1))
+        let agreed = self.known(now)?;
+        let peak = self.peak.filter(|(_, then)| now.since(*then) < PEAK).map(|(tick, _)| tick);
+        let highest = agreed.into_iter().map(|track| track.highest(at)).max();
+        highest.max(peak).map(|tick| tick.saturating_add(1))
     }
 
-    /// The tick that every sender has reached at `at`, which is before `now`. `None` if nothing is known.
+    /// The tick that every sender has reached at `at`, which is before `now`. `None` if too little is known.
     #[must_use]
     pub fn slowest(&self, now: Nanos, at: Nanos) -> Option<u64> {
-        self.agreed(now).into_iter().map(|track| track.lowest(at)).min()
+        self.known(now)?.into_iter().map(|track| track.lowest(at)).min()
     }
 
     /// Sources that are heard, and how many of them agree with the leader.
@@ -133,6 +150,14 @@ impl Predictor {
 
     fn live_data(&self, now: Nanos) -> Option<&Track> {
         self.data.as_ref().filter(|data| data.is_live(now, DATA_SILENT) && data.is_settled())
+    }
+
+    /// The tracks that count, if enough is known of them.
+    fn known(&self, now: Nanos) -> Option<Vec<&Track>> {
+        let began = |data: &Track| data.is_live(now, DATA_SILENT) && !data.is_settled();
+        let agreed = self.agreed(now);
+        let known = !self.data.as_ref().is_some_and(began) && agreed.iter().any(|track| track.is_settled());
+        known.then_some(agreed)
     }
 
     /// The tracks that count: the leader, and those that agree with it. If none is heard any more, all go on as they were.
@@ -152,7 +177,7 @@ impl Predictor {
         let here = leader.highest(now);
         let near = |track: &&Track| {
             // By the leader's rate: a claim of the others' proves nothing.
-            (track.highest(now).abs_diff(here) as f64) <= (leader.rate() * AGREE).max(1.0)
+            (track.highest(now).abs_diff(here) as f64) <= (leader.fastest() * AGREE).max(1.0)
         };
         heard.into_iter().chain(self.live_data(now)).filter(near).collect()
     }

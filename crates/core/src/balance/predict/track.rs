@@ -7,6 +7,8 @@ use std::collections::VecDeque;
 const KEPT: usize = 12;
 /// A rate is measured over at least this time; until then the source's own word counts.
 const MEASURED: u64 = 1_000_000_000;
+/// Half of the highest rate is forgotten in this time: a source that stops may go on at any moment as it was.
+const FORGET: f64 = 30e9;
 /// A track shorter than this says little of the rate.
 const SETTLED: Nanos = Nanos(500_000_000);
 /// A message fits if it is off by less than this time's ticks, and this part of the time since the last.
@@ -47,6 +49,8 @@ pub(super) struct Track {
     sent: u64,
     /// Ticks per nanosecond; 0 if unknown.
     rate: f64,
+    /// The highest rate, which is slowly forgotten.
+    fastest: f64,
 }
 
 impl Track {
@@ -55,7 +59,7 @@ impl Track {
     pub(super) fn new(tick: u64, rate: u32, sent: u64, now: Nanos) -> Track {
         let claimed = f64::from(rate) / 1e9;
         let samples = VecDeque::from([Sample { tick, claimed, at: now }]);
-        Track { samples, suspects: Vec::new(), since: now, heard: now, sent, rate: claimed }
+        Track { samples, suspects: Vec::new(), since: now, heard: now, sent, rate: claimed, fastest: 0.0 }
     }
 
     /// A message came at `now`; `sent` is the time at which the source sent it by its clock, if it says so.
@@ -75,6 +79,10 @@ impl Track {
             }
             self.samples.push_back(sample);
             self.rate = measured(&self.samples);
+            if self.samples.len() == KEPT {
+                let passed = now.since(last.at).0 as f64;
+                self.fastest = self.rate.max(self.fastest * (-passed / FORGET).exp2());
+            }
             return Heard::Fits;
         }
         if !follows(&self.suspects, &sample) {
@@ -89,6 +97,13 @@ impl Track {
         self.since = now;
         self.rate = measured(&self.samples);
         Heard::Jumps
+    }
+
+    /// Whether a message that came at `now` would fit.
+    #[must_use]
+    pub(super) fn would_fit(&self, tick: u64, now: Nanos) -> bool {
+        let sample = Sample { tick, claimed: 0.0, at: now };
+        self.samples.back().is_some_and(|last| self.fits(&sample, last))
     }
 
     fn fits(&self, sample: &Sample, last: &Sample) -> bool {
@@ -127,32 +142,40 @@ impl Track {
         self.heard
     }
 
-    /// Ticks per nanosecond; 0 if unknown.
+    /// The highest rate of late, ticks per nanosecond; 0 if unknown.
     #[must_use]
-    pub(super) fn rate(&self) -> f64 {
-        self.rate
+    pub(super) fn fastest(&self) -> f64 {
+        self.fastest.max(self.rate)
     }
 
-    /// The tick at `at`, by the message that was least delayed.
+    /// The same source, whose ticks begin anew.
+    #[must_use]
+    pub(super) fn after(self, old: &Track) -> Track {
+        Track { fastest: old.fastest, ..self }
+    }
+
+    /// The tick at `at`, by the message that was least delayed; after the last message at the highest rate.
     #[must_use]
     pub(super) fn highest(&self, at: Nanos) -> u64 {
-        self.samples.iter().map(|sample| self.carried(sample, at)).max().unwrap_or(0)
+        let last = self.samples.back().map_or(at, |last| last.at);
+        let then = self.samples.iter().map(|sample| self.carried(sample, last)).max().unwrap_or(0);
+        then.saturating_add((self.fastest() * at.since(last).0 as f64) as u64)
     }
 
-    /// The tick at `at`, by the message that was most delayed.
+    /// The tick at `at`, by the message that was most delayed; before the last message at the highest rate.
     #[must_use]
     pub(super) fn lowest(&self, at: Nanos) -> u64 {
-        self.samples.iter().map(|sample| self.carried(sample, at)).min().unwrap_or(0)
+        let last = self.samples.back().map_or(at, |last| last.at);
+        let then = self.samples.iter().map(|sample| self.carried(sample, last)).min().unwrap_or(0);
+        if at >= last {
+            return then.saturating_add((self.rate * at.since(last).0 as f64) as u64);
+        }
+        then.saturating_sub((self.fastest() * last.since(at).0 as f64) as u64)
     }
 
-    /// The tick at `at`, by one message.
+    /// The tick at `at`, which is after that message, by one message.
     fn carried(&self, sample: &Sample, at: Nanos) -> u64 {
-        let ticks = |from: Nanos, to: Nanos| (self.rate * to.since(from).0 as f64) as u64;
-        if at >= sample.at {
-            sample.tick.saturating_add(ticks(sample.at, at))
-        } else {
-            sample.tick.saturating_sub(ticks(at, sample.at))
-        }
+        sample.tick.saturating_add((self.rate * at.since(sample.at).0 as f64) as u64)
     }
 }
 

@@ -1,0 +1,196 @@
+//! Worlds of a load balancer: senders of events, a network, several threads with tables of different age, and workers that
+//! join, leave, die, come back and change their minds.
+//!
+//! ```text
+//!   senders ─▶ Network ─▶ threads: Table ─▶ Ledger     a tick has one member; every refusal has its cause
+//!      │ synchronisation        ▲ late, each alone
+//!      └──────────────▶ Balancer ◀── workers, forgers
+//! ```
+//!
+//! What must hold is said without the balancer's own arithmetic: all packets of a tick reach one address, at whichever
+//! thread they arrive and whenever; what is refused was damaged on purpose, or is explained by what happened in the world;
+//! and the counters are the number of packets, one by one.
+
+mod ledger;
+mod traffic;
+mod workers;
+
+use crate::{network::Arrival, random::Random};
+use ledger::Ledger;
+pub use ledger::Played;
+use skyhaul_core::{
+    balance::{AllowList, Balancer, BalancerConfig, Counters, Refusal, Route, Table},
+    placement::Nanos,
+    wire::{
+        FAMILIES, FamilyRef,
+        keyed::{Keyed, VisitKeyed},
+        labelled::{Labelled, VisitLabelled},
+    },
+};
+use traffic::{Make, Packet, Traffic};
+use workers::Workers;
+
+/// Events of a world, in which all happens that can.
+pub const EVENTS: u64 = 10_000;
+
+/// Packets of a train at most.
+const TRAIN: usize = 8;
+/// Times between two looks of the control thread.
+const LOOK: Nanos = Nanos(50_000_000);
+/// A thread uses a table at most this much later.
+const PICK_UP: u64 = 200_000_000;
+
+/// Play world `seed` with so many events.
+///
+/// # Errors
+/// What did not hold.
+pub fn play(seed: u64, events: u64) -> Result<Played, String> {
+    struct Player(u64, u64, FamilyRef);
+    impl VisitLabelled for Player {
+        type Out = Result<Played, String>;
+        fn visit<L: Labelled>(self) -> Self::Out {
+            let Player(seed, events, family) = self;
+            let make = family.visit_keyed(Maker).ok_or("a labelled family without packets")?;
+            World::new(seed, events, make).play::<L>()
+        }
+    }
+    struct Maker;
+    impl VisitKeyed for Maker {
+        type Out = Make;
+        fn visit<W: Keyed>(self) -> Make {
+            W::packet
+        }
+    }
+    let mut played =
+        FAMILIES.iter().filter_map(|family| family.visit_labelled(Player(seed, events, *family)));
+    let outcome = played.next().ok_or("no family is labelled")?;
+    outcome.map_err(|why| format!("balancer world {seed}: {why}"))
+}
+
+/// A thread that forwards.
+struct Thread {
+    table: Table,
+    /// Tables that it has not seen yet, and when it will.
+    coming: Vec<(Nanos, Table)>,
+    counters: Counters,
+}
+
+struct World {
+    random: Random,
+    make: Make,
+    traffic: Traffic,
+    balancer: Balancer,
+    workers: Workers,
+    threads: Vec<Thread>,
+    ledger: Ledger,
+    looked: Nanos,
+    /// When the first calendar was given out.
+    begun: Option<Nanos>,
+}
+
+impl World {
+    fn new(seed: u64, events: u64, make: Make) -> World {
+        let mut random = Random(seed);
+        let traffic = Traffic::random(&mut random.fork(), events);
+        let mut balancer = Balancer::new(BalancerConfig::default());
+        balancer.allow(AllowList::of(&traffic::allowed()));
+        let workers = Workers::new(&mut random);
+        let empty = || Table::new(AllowList::of(&traffic::allowed()), Vec::new(), &[]);
+        let thread = |_| Thread { table: empty(), coming: Vec::new(), counters: Counters::default() };
+        let threads = (0..random.between(1, 4)).map(thread).collect();
+        World {
+            random,
+            make,
+            traffic,
+            balancer,
+            workers,
+            threads,
+            ledger: Ledger::default(),
+            looked: Nanos(0),
+            begun: None,
+        }
+    }
+
+    fn play<L: Labelled>(mut self) -> Result<Played, String> {
+        let arrivals = self.traffic.arrivals(&mut self.random);
+        let mut left = &arrivals[..];
+        // Workers and senders begin a little before the data.
+        while self.looked < Nanos(1_000_000_000) {
+            self.look()?;
+        }
+        while let Some(first) = left.first() {
+            let now = first.at.plus(Nanos(1_000_000_000));
+            while self.looked.plus(LOOK) <= now {
+                self.look()?;
+            }
+            // A train: of one sender, and at once.
+            let most = self.random.between(1, TRAIN as u64) as usize;
+            let source = |one: &Arrival<Packet>| traffic::source(one.origin);
+            let near = |one: &&Arrival<Packet>| {
+                one.at <= first.at.plus(Nanos(1_000_000)) && source(one) == source(first)
+            };
+            let n = left.iter().take(most).take_while(near).count();
+            let (train, rest) = left.split_at(n);
+            left = rest;
+            self.forward::<L>(train, now)?;
+        }
+        let mut counters = Counters::default();
+        self.threads.iter().for_each(|thread| counters.merge(&thread.counters));
+        let (epochs, predicted) = self.balancer.stats();
+        self.ledger.finish(&counters, epochs, predicted, &self.workers)
+    }
+
+    fn forward<L: Labelled>(&mut self, train: &[Arrival<Packet>], now: Nanos) -> Result<(), String> {
+        let number = self.random.below(self.threads.len() as u64) as usize;
+        let thread = &mut self.threads[number];
+        while let Some(at) = thread.coming.iter().position(|(at, _)| *at <= now) {
+            thread.table = thread.coming.remove(at).1;
+        }
+        let make = |one: &Arrival<Packet>| self.traffic.octets(self.make, one.origin);
+        let packets: Vec<(Vec<u8>, Option<Refusal>)> = train.iter().map(make).collect::<Result<_, _>>()?;
+        let source = traffic::source(train[0].origin);
+        let mut routes: [Result<Route, Refusal>; TRAIN] = [Err(Refusal::Empty); TRAIN];
+        let slices = packets.iter().map(|(octets, _)| octets.as_slice());
+        let n = thread.table.route_train::<L>(source, slices, &mut routes, &mut thread.counters);
+        if n != train.len() {
+            return Err(format!("{n} of a train of {} were routed", train.len()));
+        }
+        self.ledger.is_early = self.begun.is_none_or(|begun| now.since(begun) < Nanos(PICK_UP));
+        for ((one, (_, expected)), route) in train.iter().zip(&packets).zip(routes) {
+            let packet = one.origin.like();
+            let address = route.map(|route| thread.table.address(route));
+            let age = now.since(self.traffic.when(packet));
+            self.ledger.packet(packet, *expected, address, age, &self.workers)?;
+        }
+        Ok(())
+    }
+
+    /// The control thread looks: at workers, messages, the data; time passes; a table is given out.
+    fn look(&mut self) -> Result<(), String> {
+        self.looked = self.looked.plus(LOOK);
+        let now = self.looked;
+        self.workers.act(&mut self.balancer, &mut self.random, now)?;
+        for (from, sync) in self.traffic.messages(now, &mut self.random) {
+            self.balancer.handle_sync(from, &sync, now);
+        }
+        let newest = self.threads.iter_mut().filter_map(|thread| thread.counters.take_newest()).max();
+        if let Some(newest) = newest {
+            self.balancer.handle_data(newest, now);
+        }
+        if self.balancer.poll_timeout() <= now {
+            self.balancer.handle_timeout(now);
+        }
+        if let Some(table) = self.balancer.poll_table() {
+            if !table.epochs().is_empty() {
+                self.begun.get_or_insert(now);
+            }
+            for thread in &mut self.threads {
+                let at = now.plus(Nanos(self.random.below(PICK_UP)));
+                // A newer table is never seen before an older one.
+                let at = thread.coming.last().map_or(at, |(last, _)| at.max(*last));
+                thread.coming.push((at, table.clone()));
+            }
+        }
+        Ok(())
+    }
+}

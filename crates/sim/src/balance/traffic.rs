@@ -1,0 +1,204 @@
+//! What the senders of a world send, and what others send in their name.
+
+use crate::{
+    network::{Arrival, Network, Origin},
+    random::Random,
+};
+use core::net::IpAddr;
+use skyhaul_core::{
+    balance::{Prefix, Refusal},
+    placement::Nanos,
+    wire::{keyed::Part, labelled::Sync},
+};
+
+/// Makes a packet of the family.
+pub(super) type Make = fn(u8, &Part<'_>) -> Option<Vec<u8>>;
+
+/// A packet of an event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    /// Number of the event.
+    pub(super) event: u64,
+    pub(super) sender: u16,
+    pub(super) part: u64,
+}
+
+/// The networks whose hosts may send.
+pub(super) fn allowed() -> [Prefix; 1] {
+    [Prefix::new([10, 0, 0, 0].into(), 16).expect("a network of 16 bits")]
+}
+
+/// Where a packet comes from.
+pub(super) fn source(origin: Origin<Packet>) -> IpAddr {
+    let sender = origin.like().sender.to_be_bytes();
+    match origin {
+        Origin::Hostile(_, damage) if damage % 5 == 0 => [10, 9, sender[0], sender[1]].into(),
+        _ => [10, 0, sender[0], sender[1]].into(),
+    }
+}
+
+/// How long a message of its sender's ticks lasts.
+const SECOND: u64 = 1_000_000_000;
+
+#[derive(Debug)]
+pub(super) struct Traffic {
+    events: u64,
+    senders: Vec<Sender>,
+    /// First tick, and ticks from one event to the next.
+    first: u64,
+    step: u64,
+    /// Time from one event to the next.
+    gap: u64,
+    form: u8,
+    network: Network,
+    /// Forged messages in a second.
+    forged: u64,
+}
+
+#[derive(Debug)]
+struct Sender {
+    /// It is so much behind.
+    behind: u64,
+    /// Packets of its part of an event, at most.
+    parts: u64,
+    /// What it says of its rate, as a part of the truth; `None`: it sends no messages.
+    claims: Option<f64>,
+    next: Nanos,
+}
+
+impl Traffic {
+    pub(super) fn random(random: &mut Random, events: u64) -> Traffic {
+        let messages = random.chance(0.8);
+        let mut sender = |_| Sender {
+            behind: random.below(150_000_000),
+            parts: random.pick(&[1, 2, 5, 12]),
+            claims: messages.then(|| random.pick(&[0.0, 1.0, 1.0, 1.0, 0.8, 1.3])),
+            next: Nanos(random.below(SECOND / 10)),
+        };
+        let senders = (0..3).map(&mut sender).collect::<Vec<_>>();
+        let many = random.between(1, 3) as usize;
+        let rough = random.chance(0.2);
+        let network = Network {
+            loss: random.pick(&[0.0, 0.01, 0.05]),
+            burst: random.pick(&[0.0, 0.0002]),
+            burst_longest: 100,
+            depth: random.pick(&[0, 16, 200]),
+            duplicate: random.pick(&[0.0, 0.01, 0.1]),
+            late: Nanos(random.pick(&[900_000_000, 900_000_000, 6_000_000_000])),
+            late_chance: random.pick(&[0.0, 0.02]),
+            stalls: if rough { random.between(1, 3) } else { 0 },
+            hostile: random.pick(&[0.0, 0.1]),
+            ..Network::default()
+        };
+        Traffic {
+            events,
+            senders: senders.into_iter().take(many).collect(),
+            first: random.pick(&[0, 1, 1 << 20, 1_700_000_000_000_000, 1 << 63]),
+            step: random.pick(&[1, 3, 512, 1000, 2000]),
+            gap: random.between(1_000_000, 4_000_000),
+            form: random.between(1, 2) as u8,
+            network,
+            forged: if random.chance(0.3) { 5 } else { 0 },
+        }
+    }
+
+    pub(super) fn tick(&self, event: u64) -> u64 {
+        self.first + event * self.step
+    }
+
+    /// When it is sent, by the clock of the data.
+    fn sent(&self, event: u64) -> Nanos {
+        Nanos(event * self.gap)
+    }
+
+    /// When a packet was sent, by the clock of the world.
+    pub(super) fn when(&self, packet: Packet) -> Nanos {
+        self.sent(packet.event).plus(Nanos(SECOND + self.senders[usize::from(packet.sender)].behind))
+    }
+
+    /// Everything that arrives, in order.
+    pub(super) fn arrivals(&self, random: &mut Random) -> Vec<Arrival<Packet>> {
+        let mut order = Vec::new();
+        for event in 0..self.events {
+            for (sender, one) in (0u16..).zip(&self.senders) {
+                let parts = 1 + (event.wrapping_mul(0x9E37_79B9) >> 7) % one.parts;
+                for part in 0..parts {
+                    let at = self.sent(event).plus(Nanos(one.behind + part * 1000));
+                    order.push((at, Packet { event, sender, part }));
+                }
+            }
+        }
+        order.sort_by_key(|&(at, _)| at);
+        self.network.carry(&order, Nanos(50_000), random)
+    }
+
+    /// Its octets, and why it is to be refused, if it is.
+    pub(super) fn octets(
+        &self,
+        make: Make,
+        origin: Origin<Packet>,
+    ) -> Result<(Vec<u8>, Option<Refusal>), String> {
+        let packet = origin.like();
+        let part = Part {
+            own: packet.sender,
+            number: self.tick(packet.event),
+            size: Some(1 << 20),
+            offset: packet.part * 64,
+            payload: &[7; 64],
+            ..Part::default()
+        };
+        let mut octets = make(self.form, &part).ok_or("a form that cannot be made")?;
+        let Origin::Hostile(_, damage) = origin else { return Ok((octets, None)) };
+        let why = match damage % 5 {
+            0 => Refusal::BlockedSource,
+            1 => {
+                octets.truncate((damage >> 8) as usize % 16);
+                Refusal::Truncated
+            }
+            2 => {
+                octets[1] ^= 1 << (damage >> 8 & 7);
+                Refusal::BadMagic
+            }
+            3 => {
+                octets[2] = 4 + (damage >> 8) as u8 % 250;
+                Refusal::BadVersion
+            }
+            _ => {
+                octets.truncate(16);
+                Refusal::Empty
+            }
+        };
+        Ok((octets, Some(why)))
+    }
+
+    /// Messages that arrive at `now`: of the senders, and of forgers.
+    pub(super) fn messages(&mut self, now: Nanos, random: &mut Random) -> Vec<(u64, Sync)> {
+        let mut out = Vec::new();
+        let rate = self.step as f64 * 1e9 / self.gap as f64;
+        // The clock of the data begins a second later; before it, ticks stand still.
+        let (first, step, gap, end) = (self.first, self.step, self.gap, self.events * self.gap);
+        let tick =
+            |at: u64| first + (at.saturating_sub(SECOND).min(end) as f64 / gap as f64 * step as f64) as u64;
+        for (source, sender) in (0u32..).zip(&mut self.senders) {
+            let Some(claims) = sender.claims.filter(|_| sender.next <= now) else { continue };
+            sender.next = now.plus(Nanos(random.between(SECOND * 9 / 10, SECOND)));
+            if random.chance(0.1) {
+                continue;
+            }
+            // On its way for up to 20 ms.
+            let sent = now.0.saturating_sub(random.below(20_000_000));
+            let at = sent.saturating_sub(sender.behind);
+            let claimed = if now.0 < SECOND { 0.0 } else { rate * claims };
+            out.push((source.into(), Sync { source, tick: tick(at), rate: claimed as u32, sent }));
+        }
+        for _ in 0..self.forged {
+            if random.chance(0.05) {
+                let tick = random.pick(&[0, 5, u64::MAX, u64::MAX - 9, 1 << 62]);
+                let rate = random.pick(&[0, 1, 1_000_000, u32::MAX]);
+                let from = random.between(100, 300);
+                out.push((from, Sync { source: from as u32, tick, rate, sent: now.0 }));
+            }
+        }
+        out
+    }
+}
