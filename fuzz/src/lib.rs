@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod assembly;
+mod balance;
 mod expr;
 mod feedback;
 mod heaps;
@@ -93,6 +94,7 @@ const fn other(name: &'static str, weight: u64, run: fn(&[u8]), seeds: fn() -> V
 const OTHERS: &[Parser] = &[
     other("vtp", 1, packets::vtp, packets::vtp_seeds),
     other("feedback", 2, feedback::feedback, feedback::feedback_seeds),
+    other("balance", 2, balance::balance, balance::balance_seeds),
     other("learn", 8, learn::run, learn::seeds),
     other("fill", 8, fuzzing::learn, learn::equal_seeds),
     other("inspect", 4, fuzzing::inspect, packets::inspect_seeds),
