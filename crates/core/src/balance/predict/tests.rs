@@ -169,6 +169,28 @@ fn data_lead() {
     assert_eq!(predictor.ahead(now, now), Some(19_000_001));
 }
 
+#[test]
+fn what_was_forwarded_is_behind_every_boundary() {
+    let mut predictor = Predictor::default();
+    (0..40).for_each(|n| assert!(predictor.handle_data(1_000_000 + n * 100, Nanos(n * S / 10))));
+    // The data end; late packets come, all of one second.
+    let late = |n: u64| (500_000 + n, Nanos(4 * S + n * S / 10));
+    let credible: Vec<bool> = (0..30).map(late).map(|(tick, at)| predictor.handle_data(tick, at)).collect();
+    assert_eq!(credible.iter().position(|&credible| credible), Some(2), "confirmed by the third");
+    let now = Nanos(7 * S);
+    assert!(
+        predictor.ahead(now, now).is_some_and(|tick| tick > 1_003_900),
+        "{:?}",
+        predictor.ahead(now, now)
+    );
+    // Not for ever: ticks that begin again are followed.
+    (30..120).for_each(|n| {
+        predictor.handle_data(late(n).0, late(n).1);
+    });
+    let now = late(120).1;
+    assert!(predictor.ahead(now, now).is_some_and(|tick| tick < 600_000), "{:?}", predictor.ahead(now, now));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     /// The documented bound, in worlds of one sender: any rate, delay, jitter, loss of messages, clock and claim.

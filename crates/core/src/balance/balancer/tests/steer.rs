@@ -223,7 +223,8 @@ fn part(sorted: &[f64], within: f64) -> f64 {
     sorted.partition_point(|&one| one <= within) as f64 / sorted.len() as f64
 }
 
-/// Five seconds after a step. Near saturation a worker that was never behind may just be found to be.
+/// Five seconds after a step. Near saturation a worker that was never behind may just be found to be: in 5000 worlds, 8 of
+/// 20 000 steps were beyond 5 %, by up to 7.2 %.
 #[test]
 fn loaded_workers_are_balanced_within_five_seconds() {
     let (errors, loads) = errors(500, None, (0.7, 1.4), 5000);
