@@ -9,13 +9,14 @@
 //! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small single packets |
 //! | [`Tier::Auto`] | stage, or a ring if the traffic suits it and the privilege is available | general use |
 //!
-//! Sending is in [`send`], answering a sender in [`reply`].
+//! Sending is in [`send`], answering a sender in [`reply`], sending on to one of many in [`forward`].
 //!
 //! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
 
 mod auto;
 mod batch;
 mod filter;
+pub mod forward;
 mod gather;
 mod open;
 mod option;

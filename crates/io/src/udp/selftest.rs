@@ -80,7 +80,7 @@ fn one_train(to: &UdpSocket, from: &UdpSocket, count: usize, length: usize) -> R
         slices.iter().enumerate().map(|(first, slice)| Extent { first, bytes: slice.len() }).collect();
     let packets = Packets(Gathered::new(&slices, &extents));
     let (groups, n) = packets.cut(0, SendMode::Gso);
-    submit(from.as_fd(), packets, &groups[..n], true).map_err(|e| format!("refused: {e}"))?;
+    submit(from.as_fd(), packets, &groups[..n], None, true).map_err(|e| format!("refused: {e}"))?;
     let source = from.local_addr().map_err(|e| e.to_string())?;
     let mut packet = vec![0; 65_536];
     for (n, expected) in bytes.chunks(length).enumerate() {

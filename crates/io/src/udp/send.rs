@@ -43,7 +43,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
-    os::fd::AsFd,
+    os::fd::{AsFd, BorrowedFd},
 };
 
 /// How to send.
@@ -111,17 +111,10 @@ impl UdpSender {
         at.check_destination()?;
         let socket = Socket::new(Domain::for_address(at.address), Type::DGRAM, Some(Protocol::UDP))
             .map_err(at.failing("open a socket for"))?;
-        let asked = at.sndbuf.unwrap_or(options.buffer).bytes();
-        let bytes = i32::try_from(asked).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
-        // Refusals show in what is granted.
-        if set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
-            let _ = set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
-        }
-        let granted = get::<i32>(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+        let buffer = size_send_buffer(socket.as_fd(), at.sndbuf.unwrap_or(options.buffer));
         route(&socket, at, options)?;
         socket.connect(&SockAddr::from(at.address)).map_err(at.failing("connect"))?;
         let (mode, because) = choose(options.mode);
-        let buffer = Buffer { asked, granted: u64::try_from(granted).unwrap_or(0) / 2 };
         let stats =
             SenderStats { packets: 0, bytes: 0, refused: 0, unreachable: 0, calls: 0, mode, because, buffer };
         Ok(Self { socket, at: at.clone(), stats })
@@ -199,7 +192,7 @@ impl UdpSender {
         while at < packets.count() {
             let (groups, n) = packets.cut(at, self.stats.mode);
             self.stats.calls += 1;
-            match submit(self.socket.as_fd(), packets, &groups[..n], wait) {
+            match submit(self.socket.as_fd(), packets, &groups[..n], None, wait) {
                 Ok(taken) => {
                     for group in groups.iter().take(taken) {
                         at += group.packets;
@@ -263,8 +256,20 @@ enum Then {
     Refuse,
 }
 
+/// Set the largest possible buffer: beyond `wmem_max` with CAP_NET_ADMIN, up to it without.
+pub(super) fn size_send_buffer(fd: BorrowedFd<'_>, asked: Size) -> Buffer {
+    // The kernel doubles the value, in an i32.
+    let bytes = i32::try_from(asked.bytes()).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+    // A refusal shows in the granted size.
+    if set(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes).is_err() {
+        let _ = set(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &bytes);
+    }
+    let granted = get::<i32>(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+    Buffer { asked: asked.bytes(), granted: u64::try_from(granted).unwrap_or(0) / 2 }
+}
+
 /// The mode to use, and the reason.
-fn choose(mode: SendMode) -> (SendMode, String) {
+pub(super) fn choose(mode: SendMode) -> (SendMode, String) {
     match (mode, gso_self_test()) {
         (SendMode::Auto, SelfTest::Passed) => (SendMode::Gso, "segmentation passed its self-test".into()),
         (SendMode::Auto, SelfTest::Failed(why)) => {

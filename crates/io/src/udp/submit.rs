@@ -1,6 +1,7 @@
 //! Divides packets into trains, and passes many to the kernel at a time.
 
 use crate::gathered::Gathered;
+use socket2::SockAddr;
 use std::{
     io,
     mem::{self, MaybeUninit},
@@ -116,11 +117,13 @@ struct Segment {
     length: u16,
 }
 
-/// One system call for all `groups`; returns how many of them the kernel accepted.
+/// One system call for all `groups`, to where the socket is connected or else `to`; returns how many of them the kernel
+/// accepted.
 pub(super) fn submit(
     fd: BorrowedFd<'_>,
     packets: Packets<'_>,
     groups: &[Group],
+    to: Option<&SockAddr>,
     wait: bool,
 ) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; CALLS];
@@ -132,6 +135,10 @@ pub(super) fn submit(
         // The standard library guarantees that an IoSlice is an iovec.
         message.msg_hdr.msg_iov = slices.as_ptr().cast_mut().cast();
         message.msg_hdr.msg_iovlen = slices.len() as _;
+        if let Some(to) = to {
+            message.msg_hdr.msg_name = to.as_ptr().cast_mut().cast();
+            message.msg_hdr.msg_namelen = to.len();
+        }
         if group.packets > 1 {
             let length = mem::offset_of!(Segment, length) + mem::size_of::<u16>();
             // SAFETY: cmsghdr is integers, for which zero is a value.
@@ -150,7 +157,7 @@ pub(super) fn submit(
     if let [_] = groups {
         // SAFETY: the first header was written above.
         let message = unsafe { headers[0].assume_init_ref() };
-        // SAFETY: the message points to slices and a control message that live until after the call.
+        // SAFETY: the message points to slices, a control message and an address that live until after the call.
         let done = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const message.msg_hdr, flags) };
         return if done < 0 { Err(io::Error::last_os_error()) } else { Ok(1) };
     }

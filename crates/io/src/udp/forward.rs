@@ -1,0 +1,245 @@
+//! Forwarding: each packet to the destination that its reader chose, from one socket, without waiting.
+//!
+//! ```text
+//!   train as it arrived   │ label, payload 0 │ label, payload 1 │ label, payload 2 │
+//!   one sendmsg           └───────▶ payload 0 │ payload 1 │ payload 2 ───────▶ any address
+//! ```
+//!
+//! As [`send`](super::send), packets of equal length go as one train, gathered from where they lie. A destination whose path
+//! cannot carry trains gets single packets, and holds up no other.
+//!
+//! Limits: nothing waits and nothing is an error; what the kernel does not take is counted, by reason. The kernel keeps
+//! no address of a peer that refuses, so nobody says that nobody listens.
+
+use super::{
+    send::{SendOptions, choose, size_send_buffer},
+    submit::{Packets, SendMode, submit},
+};
+use crate::{gathered::Gathered, source::Buffer};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::AsFd,
+};
+
+/// What became of packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forwarded {
+    /// Packets that the kernel accepted.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Packets for which the socket or the interface had no room.
+    pub no_room: u64,
+    /// Packets for which there is no route, or that this host's rules forbid.
+    pub unreachable: u64,
+    /// Packets longer than the path to their destination carries.
+    pub too_long: u64,
+}
+
+impl Forwarded {
+    /// Packets that were not sent.
+    #[must_use]
+    pub fn unsent(&self) -> u64 {
+        self.no_room + self.unreachable + self.too_long
+    }
+
+    /// Add another's.
+    pub fn add(&mut self, other: &Forwarded) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+        self.no_room += other.no_room;
+        self.unreachable += other.unreachable;
+        self.too_long += other.too_long;
+    }
+}
+
+/// A socket for each version of IP, from which packets are sent to any address.
+pub struct Forwarder {
+    v4: Option<Socket>,
+    v6: Option<Socket>,
+    mode: SendMode,
+    because: String,
+    buffer: Buffer,
+    /// System calls, and those of them that were repeated with single packets.
+    calls: u64,
+    singly: u64,
+}
+
+impl Forwarder {
+    /// Open. Packets of `from`'s version of IP bear `from` as their source; the system chooses the port, and the other
+    /// version's source.
+    ///
+    /// # Errors
+    /// No socket of `from`'s version of IP can be had, or `from` is not an address of this host. A host without the other
+    /// version is no error: packets to it are counted as unreachable.
+    pub fn open(from: IpAddr, options: &SendOptions) -> io::Result<Self> {
+        let source = |ip: IpAddr| if ip.is_ipv4() == from.is_ipv4() { from } else { ip };
+        let v4 = socket(source(Ipv4Addr::UNSPECIFIED.into()), options);
+        let v6 = socket(source(Ipv6Addr::UNSPECIFIED.into()), options);
+        let (mode, because) = choose(options.mode);
+        let open =
+            |v4: Option<Socket>, v6, buffer| Self { v4, v6, mode, because, buffer, calls: 0, singly: 0 };
+        Ok(if from.is_ipv4() {
+            let (socket, buffer) = v4?;
+            open(Some(socket), v6.ok().map(|(socket, _)| socket), buffer)
+        } else {
+            let (socket, buffer) = v6?;
+            open(v4.ok().map(|(socket, _)| socket), Some(socket), buffer)
+        })
+    }
+
+    /// How packets are passed to the kernel, and why.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        format!("{} ({})", self.mode.name(), self.because)
+    }
+
+    /// The send buffer.
+    #[must_use]
+    pub fn buffer(&self) -> Buffer {
+        self.buffer
+    }
+
+    /// System calls so far, and how many of them were repeated with single packets.
+    #[must_use]
+    pub fn calls(&self) -> (u64, u64) {
+        (self.calls, self.singly)
+    }
+
+    /// Send `packets` to `to`.
+    pub fn forward(&mut self, to: SocketAddr, packets: Gathered<'_>) -> Forwarded {
+        let mut done = Forwarded::default();
+        let socket = if to.is_ipv4() { &self.v4 } else { &self.v6 };
+        let Some(socket) = socket else {
+            done.unreachable = packets.count() as u64;
+            return done;
+        };
+        let (packets, to) = (Packets(packets), SockAddr::from(to));
+        let (mut at, mut mode) = (0, self.mode);
+        while at < packets.count() {
+            let (groups, n) = packets.cut(at, mode);
+            self.calls += 1;
+            match submit(socket.as_fd(), packets, &groups[..n], Some(&to), false) {
+                Ok(taken) => {
+                    for group in groups.iter().take(taken) {
+                        at += group.packets;
+                        done.packets += group.packets as u64;
+                        done.bytes += group.bytes as u64;
+                    }
+                }
+                Err(error) => match error.raw_os_error().unwrap_or(0) {
+                    libc::EINTR => {}
+                    libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM => {
+                        done.no_room += (packets.count() - at) as u64;
+                        break;
+                    }
+                    libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP if groups[0].packets > 1 => {
+                        self.singly += 1;
+                        mode = SendMode::Mmsg;
+                    }
+                    libc::EMSGSIZE => {
+                        done.too_long += 1;
+                        at += 1;
+                    }
+                    _ => {
+                        done.unreachable += (packets.count() - at) as u64;
+                        break;
+                    }
+                },
+            }
+        }
+        done
+    }
+}
+
+fn socket(from: IpAddr, options: &SendOptions) -> io::Result<(Socket, Buffer)> {
+    let at = SocketAddr::new(from, 0);
+    let failed = |operation: &str, error: &io::Error| {
+        io::Error::new(error.kind(), format!("{operation} {from}: {error}"))
+    };
+    let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(|e| failed("open a socket to forward from", &e))?;
+    if from.is_ipv6() {
+        socket.set_only_v6(true).map_err(|e| failed("set IPV6_V6ONLY on a socket to forward from", &e))?;
+    }
+    let buffer = size_send_buffer(socket.as_fd(), options.buffer);
+    socket.bind(&SockAddr::from(at)).map_err(|e| failed("forward from", &e))?;
+    Ok((socket, buffer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gathered::Extent;
+    use std::{io::IoSlice, net::UdpSocket, time::Duration};
+
+    fn receiver(ip: &str) -> Option<UdpSocket> {
+        let socket = UdpSocket::bind((ip, 0)).ok()?;
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        Some(socket)
+    }
+
+    fn received(socket: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+        let mut bytes = vec![0; 2000];
+        let (n, from) = socket.recv_from(&mut bytes).unwrap();
+        bytes.truncate(n);
+        (bytes, from)
+    }
+
+    /// Packets of 1000, 1000 and 300 bytes, each after 16 that stay here.
+    fn forward(forwarder: &mut Forwarder, to: SocketAddr) -> Forwarded {
+        let bytes: Vec<u8> = (0..2348u32).map(|n| (n % 251) as u8).collect();
+        let packets: Vec<&[u8]> = bytes.chunks(1016).map(|packet| &packet[16..]).collect();
+        let slices: Vec<IoSlice<'_>> = packets.iter().map(|packet| IoSlice::new(packet)).collect();
+        let extents: Vec<Extent> =
+            packets.iter().enumerate().map(|(first, packet)| Extent { first, bytes: packet.len() }).collect();
+        forwarder.forward(to, Gathered::new(&slices, &extents))
+    }
+
+    #[test]
+    fn packets_reach_each_destination_in_every_mode() {
+        for mode in [SendMode::Auto, SendMode::Gso, SendMode::Mmsg, SendMode::Plain] {
+            let options = SendOptions { mode, ..SendOptions::default() };
+            let mut forwarder = Forwarder::open([127, 0, 0, 1].into(), &options).unwrap();
+            for ip in ["127.0.0.1", "127.0.0.1", "::1"] {
+                let Some(receiver) = receiver(ip) else {
+                    println!("skipped: no {ip} on this host");
+                    continue;
+                };
+                let done = forward(&mut forwarder, receiver.local_addr().unwrap());
+                assert_eq!(done, Forwarded { packets: 3, bytes: 2300, ..Forwarded::default() }, "{mode:?}");
+                for (n, length) in [1000, 1000, 300].into_iter().enumerate() {
+                    let (bytes, from) = received(&receiver);
+                    let right: Vec<u8> = (0..length).map(|at| ((n * 1016 + 16 + at) % 251) as u8).collect();
+                    assert_eq!(bytes, right, "{mode:?}");
+                    assert_eq!(from.ip().to_string(), ip);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_sent_is_counted_and_holds_up_nothing() {
+        let mut forwarder = Forwarder::open([127, 0, 0, 1].into(), &SendOptions::default()).unwrap();
+        // Nobody listens: the kernel took them.
+        let closed = receiver("127.0.0.1").unwrap().local_addr().unwrap();
+        assert_eq!(forward(&mut forwarder, closed).packets, 3);
+        assert_eq!(forward(&mut forwarder, closed).packets, 3);
+        // Bound to loopback, nothing leaves this host.
+        assert_eq!(forward(&mut forwarder, ([192, 0, 2, 1], 9).into()).unreachable, 3);
+        let (long, extent) = (vec![0; 65_508], [Extent { first: 0, bytes: 65_508 }]);
+        let receiver = receiver("127.0.0.1").unwrap();
+        let to = receiver.local_addr().unwrap();
+        let done = forwarder.forward(to, Gathered::new(&[IoSlice::new(&long)], &extent));
+        assert_eq!((done.too_long, done.unsent()), (1, 1));
+        assert_eq!(forward(&mut forwarder, to).packets, 3, "the next are");
+    }
+
+    #[test]
+    fn an_address_of_another_host_is_an_error() {
+        let error = Forwarder::open([192, 0, 2, 1].into(), &SendOptions::default()).err().unwrap();
+        assert!(error.to_string().contains("forward from 192.0.2.1"), "{error}");
+    }
+}
