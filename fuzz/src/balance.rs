@@ -68,6 +68,30 @@ pub(crate) fn balance(input: &[u8]) {
     });
 }
 
+/// What is read as a table is written as it was read, and routes without a panic.
+pub(crate) fn balance_table(octets: &[u8]) {
+    let Ok(table) = Table::from_bytes(octets) else { return };
+    assert_eq!(table.to_bytes(), octets);
+    let (mut routes, mut counters) = ([Err(Refusal::Empty); 4], Counters::default());
+    for family in FAMILIES {
+        struct Train<'a>(&'a Table, &'a mut [Result<Route, Refusal>; 4], &'a mut Counters);
+        impl VisitLabelled for Train<'_> {
+            type Out = ();
+            fn visit<L: Labelled>(self) {
+                let packets = packets::all();
+                let packets = packets.iter().map(Vec::as_slice).take(4);
+                let n = self.0.route_train::<L>(ALLOWED.into(), packets, self.1, self.2);
+                assert!(self.1[..n].iter().flatten().all(|route| self.0.address(*route).is_some()));
+            }
+        }
+        family.visit_labelled(Train(&table, &mut routes, &mut counters));
+    }
+}
+
+pub(crate) fn balance_table_seeds() -> Vec<Vec<u8>> {
+    vec![table().to_bytes(), Table::new(AllowList::anyone(), Vec::new(), &[]).to_bytes()]
+}
+
 pub(crate) fn balance_seeds() -> Vec<Vec<u8>> {
     let of = |packet: Vec<u8>| [&[packet.len() as u8, 1][..], &packet, &packet, &packet].concat();
     packets::all().into_iter().filter(|packet| packet.len() < 256).map(of).collect()

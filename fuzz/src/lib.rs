@@ -95,6 +95,7 @@ const OTHERS: &[Parser] = &[
     other("vtp", 1, packets::vtp, packets::vtp_seeds),
     other("feedback", 2, feedback::feedback, feedback::feedback_seeds),
     other("balance", 2, balance::balance, balance::balance_seeds),
+    other("balance_table", 8, balance::balance_table, balance::balance_table_seeds),
     other("learn", 8, learn::run, learn::seeds),
     other("fill", 8, fuzzing::learn, learn::equal_seeds),
     other("inspect", 4, fuzzing::inspect, packets::inspect_seeds),

@@ -68,5 +68,5 @@ pub use member::{MEMBERS, Member, PortRange, Seat};
 pub use pid::{Gains, Pid};
 pub use predict::{PredictStats, Predictor, SOURCES};
 pub use refusal::{Counters, Refusal, Traffic};
-pub use table::{EPOCHS, Epoch, Occupant, Route, SlotSelect, Table};
+pub use table::{EPOCHS, Epoch, NotATable, Occupant, Route, SlotSelect, Table};
 pub use worker::{RegisterError, Registration, Session, Standing, StateError, Worker, WorkerState};

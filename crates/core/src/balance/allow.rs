@@ -83,12 +83,15 @@ impl FromStr for Prefix {
     }
 }
 
+/// First and last address.
+type Range<T> = (T, T);
+
 /// The senders that are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
     any: bool,
-    v4: Vec<(Ipv4Addr, Ipv4Addr)>,
-    v6: Vec<(Ipv6Addr, Ipv6Addr)>,
+    v4: Vec<Range<Ipv4Addr>>,
+    v6: Vec<Range<Ipv6Addr>>,
 }
 
 impl AllowList {
@@ -111,6 +114,16 @@ impl AllowList {
             v4: ranges(true).into_iter().map(|(from, to)| (v4(from), v4(to))).collect(),
             v6: ranges(false).into_iter().map(|(from, to)| (from.into(), to.into())).collect(),
         }
+    }
+
+    /// Whether everyone is allowed, and the ranges of those who are.
+    pub(super) fn ranges(&self) -> (bool, &[Range<Ipv4Addr>], &[Range<Ipv6Addr>]) {
+        (self.any, &self.v4, &self.v6)
+    }
+
+    /// Of ranges in ascending order, of which none overlaps another.
+    pub(super) fn of_ranges(any: bool, v4: Vec<Range<Ipv4Addr>>, v6: Vec<Range<Ipv6Addr>>) -> AllowList {
+        AllowList { any, v4, v6 }
     }
 
     /// Whether `sender` is allowed. An IPv4 address mapped to IPv6, as a socket of both versions gives it, is the IPv4

@@ -186,7 +186,7 @@ impl Balancer {
         self.predictor.handle_sync(from, sync, now);
     }
 
-    /// The highest tick forwarded since the last call: see [`Predictor::handle_data`].
+    /// The highest tick since the last call, as [`Counters::take_newest`](super::Counters::take_newest) has it: see [`Predictor::handle_data`].
     pub fn handle_data(&mut self, newest: u64, now: Nanos) {
         if self.predictor.handle_data(newest, now) {
             self.epochs.reach(newest, now);

@@ -35,6 +35,11 @@ impl Calendar {
         self.0[usize::from(slot) & (SLOTS - 1)] = member.map_or(UNASSIGNED, |seat| seat.0);
     }
 
+    /// The owner of each slot: the number of a seat, or 65535 for nobody.
+    pub(super) fn owners(&self) -> impl Iterator<Item = u16> {
+        self.0.iter().copied()
+    }
+
     /// How many slots `member` has.
     #[must_use]
     pub fn count(&self, member: Seat) -> u16 {

@@ -34,6 +34,11 @@ impl PortRange {
         (bits <= 14).then_some(PortRange(bits))
     }
 
+    /// The range with this [`mask`](Self::mask), if there is one.
+    pub(super) fn of_mask(mask: u16) -> Option<PortRange> {
+        (0..=14).map(PortRange).find(|range| range.mask() == mask)
+    }
+
     /// The bits of a label's port that choose among them.
     #[must_use]
     pub fn mask(self) -> u16 {

@@ -15,6 +15,12 @@ macro_rules! refusals {
             /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
+            /// Whether a packet is right, and only lacks a member.
+            #[must_use]
+            pub fn is_for_want_of_a_member(self) -> bool {
+                matches!(self, Refusal::NoEpoch | Refusal::UnassignedSlot | Refusal::NoMember | Refusal::Evicted)
+            }
+
             /// Its name in reports and metrics.
             #[must_use]
             pub fn name(self) -> &'static str {
@@ -80,6 +86,21 @@ impl Default for Counters {
 }
 
 impl Counters {
+    /// Counters of another process: packets, those refused by the number of the reason, and what seats were sent.
+    #[must_use]
+    pub fn of(packets: u64, refused: &[u64], members: impl IntoIterator<Item = (Seat, Traffic)>) -> Counters {
+        let mut counters = Counters { packets, ..Counters::default() };
+        counters.refused.iter_mut().zip(refused).for_each(|(mine, theirs)| *mine = *theirs);
+        members.into_iter().for_each(|(seat, traffic)| counters.members[seat.number()] = traffic);
+        counters
+    }
+
+    /// What each seat was sent, if it was sent anything.
+    pub fn members(&self) -> impl Iterator<Item = (Seat, Traffic)> {
+        let all = self.members.iter().enumerate().filter(|(_, traffic)| traffic.packets > 0);
+        all.filter_map(|(seat, traffic)| Some((Seat::new(seat)?, *traffic)))
+    }
+
     /// Packets refused for this reason.
     #[must_use]
     pub fn refused(&self, why: Refusal) -> u64 {
@@ -98,7 +119,7 @@ impl Counters {
         self.members[seat.number()]
     }
 
-    /// The highest tick forwarded since this was last asked.
+    /// The highest tick since this was last asked, of packets that were forwarded or had no member.
     pub fn take_newest(&mut self) -> Option<u64> {
         self.newest.take()
     }
@@ -115,9 +136,16 @@ impl Counters {
     }
 
     #[inline]
-    pub(super) fn refuse(&mut self, why: Refusal, packets: u64) {
-        self.packets += packets;
-        self.refused[why as usize] += packets;
+    pub(super) fn refuse(&mut self, why: Refusal) {
+        self.packets += 1;
+        self.refused[why as usize] += 1;
+    }
+
+    /// The tick counts though nobody has it: otherwise no calendar could begin behind one in which nobody has a slot.
+    #[inline]
+    pub(super) fn refuse_tick(&mut self, why: Refusal, tick: u64) {
+        self.refuse(why);
+        self.newest = self.newest.max(Some(tick));
     }
 
     #[inline]
@@ -140,7 +168,7 @@ mod tests {
         a.forward(Seat(3), 100, 7);
         b.forward(Seat(3), 50, 9);
         b.forward(Seat(1023), 1, 8);
-        b.refuse(Refusal::TooOld, 4);
+        (0..4).for_each(|_| b.refuse(Refusal::TooOld));
         a.merge(&b);
         assert_eq!(a.member(Seat(3)), Traffic { packets: 2, bytes: 150 });
         assert_eq!((a.packets, a.refused(Refusal::TooOld), a.refused_total()), (7, 4, 4));

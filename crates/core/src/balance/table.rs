@@ -7,6 +7,10 @@
 //! A table is replaced as a whole, so any number of threads share one without a lock. A lookup loads a boundary, a slot and
 //! a member; packets of one train with the same label are looked up once. Nothing is allocated.
 
+mod bytes;
+
+pub use bytes::NotATable;
+
 use super::{
     allow::AllowList,
     calendar::{Calendar, SLOTS},
@@ -169,19 +173,21 @@ impl Table {
         let mut done = 0;
         for (to, packet) in routes.iter_mut().zip(packets) {
             done += 1;
-            *to = Err(Refusal::BlockedSource);
-            if allowed {
-                let (label, tick, route) = before;
-                let again = !label.is_empty() && packet.len() > label.len() && packet.starts_with(label);
-                *to = if again { route } else { self.route_one::<L>(packet, &mut before) };
-                let tick = if again { tick } else { before.1 };
-                if let Ok(Route { seat, skip, .. }) = *to {
-                    counters.forward(seat, packet.len() as u64 - u64::from(skip), tick);
-                    continue;
-                }
+            if !allowed {
+                *to = Err(Refusal::BlockedSource);
+                counters.refuse(Refusal::BlockedSource);
+                continue;
             }
-            if let Err(why) = *to {
-                counters.refuse(why, 1);
+            let (label, tick, route) = before;
+            let again = !label.is_empty() && packet.len() > label.len() && packet.starts_with(label);
+            *to = if again { route } else { self.route_one::<L>(packet, &mut before) };
+            let tick = if again { tick } else { before.1 };
+            match *to {
+                Ok(Route { seat, skip, .. }) => {
+                    counters.forward(seat, packet.len() as u64 - u64::from(skip), tick);
+                }
+                Err(why) if why.is_for_want_of_a_member() => counters.refuse_tick(why, tick),
+                Err(why) => counters.refuse(why),
             }
         }
         done

@@ -110,7 +110,9 @@ fn each_refusal() {
         let n = table.route_train::<EjfatLabels>(source, [&packet[..]; 3], &mut routes, &mut counters);
         assert_eq!((n, routes), (3, [Err(why); 3]));
         assert_eq!((counters.packets, counters.refused(why), counters.refused_total()), (3, 3, 3));
-        assert_eq!(counters.take_newest(), None);
+        let tick = EjfatLabels::label(&packet).map(|label| label.tick).ok();
+        let counts = why.is_for_want_of_a_member();
+        assert_eq!(counters.take_newest(), tick.filter(|_| counts), "{why:?}");
     }
 }
 
@@ -168,7 +170,15 @@ proptest! {
         for (packet, route) in packets.iter().zip(&routes) {
             let one = if blocked { Err(Refusal::BlockedSource) } else { table.route::<EjfatLabels>(packet) };
             prop_assert_eq!(*route, one);
-            let Ok(Route { seat, port, skip }) = one else { alone.refuse(one.unwrap_err(), 1); continue };
+            let Ok(Route { seat, port, skip }) = one else {
+                let why = one.unwrap_err();
+                let tick = EjfatLabels::label(packet).map(|label| label.tick);
+                match tick {
+                    Ok(tick) if why.is_for_want_of_a_member() => alone.refuse_tick(why, tick),
+                    _ => alone.refuse(why),
+                }
+                continue;
+            };
             let header = BalancerV3::read(packet).unwrap().0;
             alone.forward(seat, packet.len() as u64 - u64::from(skip), header.tick);
             let xor = (header.tick - 50) / 100;
