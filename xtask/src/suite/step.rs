@@ -7,6 +7,7 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// Lines of a failed step that are shown again at its end.
 const SHOWN_ON_FAILURE: usize = 80;
@@ -58,8 +59,10 @@ impl Step {
         drop(command); // it holds the pipe's writing ends, and the reader waits for all to close
 
         let failed_before = tally.failed;
+        let started = Instant::now();
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
+        println!("   {} s", started.elapsed().as_secs());
         tally.end_of_step();
         if status.success() {
             return Ok(true);
