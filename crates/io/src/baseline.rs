@@ -143,6 +143,31 @@ impl BareReceiver {
     /// # Errors
     /// A system error.
     pub fn poll(&mut self, each: &mut dyn FnMut(Taken)) -> io::Result<()> {
+        for i in 0..self.receive()? {
+            let length = self.headers[i].msg_len as usize;
+            self.copy(i * PITCH, length);
+            let packets = length.div_ceil(self.options.packet_bytes) as u64;
+            each(Taken { packets, bytes: length as u64 });
+        }
+        if self.options.take == Take::Trains {
+            copy::fence();
+        }
+        Ok(())
+    }
+
+    /// The same, but `each` gets every packet or train where it was received, and nothing is copied.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn poll_bytes(&mut self, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        for i in 0..self.receive()? {
+            each(&self.scratch[i * PITCH..][..self.headers[i].msg_len as usize]);
+        }
+        Ok(())
+    }
+
+    /// One system call; returns how many packets or trains it received.
+    fn receive(&mut self) -> io::Result<usize> {
         let n = match self.options.take {
             Take::Single => {
                 let slot = &mut self.scratch[..SLOT];
@@ -155,21 +180,10 @@ impl BareReceiver {
             }
             _ => self.receive_many(),
         };
-        let n = match n {
-            Ok(n) => n,
-            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => 0,
-            Err(e) => return Err(e),
-        };
-        for i in 0..n {
-            let length = self.headers[i].msg_len as usize;
-            self.copy(i * PITCH, length);
-            let packets = length.div_ceil(self.options.packet_bytes) as u64;
-            each(Taken { packets, bytes: length as u64 });
+        match n {
+            Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(0),
+            n => n,
         }
-        if self.options.take == Take::Trains {
-            copy::fence();
-        }
-        Ok(())
     }
 
     fn receive_many(&mut self) -> io::Result<usize> {

@@ -19,6 +19,7 @@
 //!
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
+mod balance;
 mod figures;
 mod flow;
 pub mod heaps;
@@ -92,6 +93,7 @@ fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&st
                 What::Receive => receive::run(options, &row.candidate, row.size),
                 What::Send => send::run(options, &row.candidate, row.size),
                 What::Record => record::run(options, &row.candidate, row.size),
+                What::Balance => balance::run(options, &row.candidate, row.size),
             };
             match options.stop.unless_set(ran) {
                 Ok(None) => return Ok(()),
@@ -119,6 +121,7 @@ pub fn all_candidates(what: What) -> &'static [&'static str] {
         What::Receive => &["bare", "skyhaul", "recvmmsg", "recv", "ring"],
         What::Send => &["bare", "skyhaul", "sendmmsg", "sendto"],
         What::Record => &["fio", "skyhaul", "forward"],
+        What::Balance => &["bare", "skyhaul", "single"],
     }
 }
 

@@ -8,11 +8,12 @@
 //! ```
 //!
 //! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through [`recording`]; [`mirror`]
-//! forwards them; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
+//! forwards them; [`balance`] distributes packets among workers; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
 //! [`report`] has the reports of all of them.
 #![forbid(unsafe_code)]
 
 pub mod awake;
+pub mod balance;
 pub mod bench;
 pub mod control;
 pub mod frames;

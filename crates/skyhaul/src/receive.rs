@@ -23,7 +23,7 @@ mod learning;
 pub(crate) mod objects;
 mod options;
 mod placing;
-mod reader;
+pub(crate) mod reader;
 mod receiver;
 mod route;
 mod sets;

@@ -46,6 +46,9 @@ pub trait Labelled: fmt::Debug + Send + std::marker::Sync + 'static {
     /// [`Reject::Truncated`], [`Reject::BadMagic`], [`Reject::BadVersion`].
     fn label(packet: &[u8]) -> Result<Label, Reject>;
 
+    /// Write a label, for tests and benchmarks: [`label`](Self::label) reads the same again, except for its length.
+    fn write_label(label: &Label) -> Vec<u8>;
+
     /// Read a synchronisation message, which is a whole datagram.
     ///
     /// # Errors

@@ -21,6 +21,8 @@ pub enum What {
     Send,
     /// Recording to one disk.
     Record,
+    /// Forwarding packets to the members of a balancer.
+    Balance,
 }
 
 /// Kind of load.

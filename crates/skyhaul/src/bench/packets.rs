@@ -1,8 +1,9 @@
 //! The packets that every candidate gets: frames of a telescope that never ends, or heaps and events, all of one size.
 
-use super::options::{BenchOptions, wrong};
+use super::options::{BenchOptions, What, wrong};
 use skyhaul_core::wire::header::Order;
 use skyhaul_core::wire::keyed::{Keyed, Part, VisitKeyed};
+use skyhaul_core::wire::labelled::{Label, Labelled, VisitLabelled};
 use skyhaul_core::wire::{FAMILIES, Format, Generated, Made, Numbering, PREFIX};
 use std::io;
 
@@ -22,7 +23,10 @@ const LARGEST: usize = 65_507;
 impl BenchOptions {
     /// The packets of a datagram size.
     pub(super) fn shape(&self, size: usize) -> io::Result<Shape> {
-        Shape::new(self.format, size, self.object_bytes)
+        match self.what {
+            What::Balance => Shape::labelled(self.format, size, self.object_bytes),
+            _ => Shape::new(self.format, size, self.object_bytes),
+        }
     }
 }
 
@@ -41,9 +45,12 @@ pub(super) struct Shape {
 enum Content {
     /// A frame, numbered if the family allows it.
     Frame { frames: Box<dyn Generated>, numbering: Option<Numbering> },
-    /// A part of an object.
-    Part { head: WriteHead, parts: u64 },
+    /// A part of an object, behind a label for a balancer if it has one.
+    Part { head: WriteHead, parts: u64, label: Option<WriteLabel> },
 }
+
+/// See [`Labelled::write_label`].
+type WriteLabel = fn(&Label) -> Vec<u8>;
 
 /// See [`Keyed::head`].
 type WriteHead = fn(u8, &Part<'_>) -> Option<Vec<u8>>;
@@ -58,9 +65,20 @@ impl Shape {
             return Err(impossible(size));
         }
         match format.family().and_then(|family| family.visit_keyed(Head)) {
-            Some(head) => Self::of_parts(head, size, object),
+            Some(head) => Self::of_parts(head, None, size, object),
             None => Self::of_frames(format, size),
         }
+    }
+
+    /// The same for a balancer.
+    fn labelled(format: Format, size: usize, object: usize) -> io::Result<Self> {
+        let families = FAMILIES.iter().filter(|&&family| format.family().is_none_or(|asked| asked == family));
+        let mut found =
+            families.filter_map(|family| Some((family.visit_keyed(Head)?, family.visit_labelled(Labels)?)));
+        let none =
+            || wrong(&format!("packets of {format} have no label for a balancer; hint: omit --format"));
+        let (head, label) = found.next().ok_or_else(none)?;
+        Self::of_parts(head, Some(label), size.min(LARGEST), object)
     }
 
     fn of_frames(format: Format, size: usize) -> io::Result<Self> {
@@ -91,21 +109,30 @@ impl Shape {
     }
 
     /// All packets of an object are of one size, as the trains of a sender need them.
-    fn of_parts(head: WriteHead, size: usize, object: usize) -> io::Result<Self> {
+    fn of_parts(head: WriteHead, label: Option<WriteLabel>, size: usize, object: usize) -> io::Result<Self> {
         let sample = head(0, &Part { size: Some(0), payload: &[0; STEP], items: true, ..Part::default() });
-        let overhead = sample.ok_or_else(|| impossible(size))?.len();
+        let label_bytes = label.map_or(0, |label| label(&Label::default()).len());
+        let overhead = label_bytes + sample.ok_or_else(|| impossible(size))?.len();
         let payload = size.saturating_sub(overhead) / STEP * STEP;
         if payload == 0 {
             return Err(impossible(size));
         }
         let parts = (object / payload).max(1) as u64;
-        Ok(Self { content: Content::Part { head, parts }, payload, bytes: overhead + payload })
+        Ok(Self { content: Content::Part { head, parts, label }, payload, bytes: overhead + payload })
     }
 
     /// Bytes before the frame in a datagram.
     pub(super) fn prefix(&self) -> usize {
         match self.content {
             Content::Frame { numbering: Some(_), .. } => PREFIX,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the label in front of a packet, which a balancer removes.
+    pub(super) fn label(&self) -> usize {
+        match self.content {
+            Content::Part { label: Some(label), .. } => label(&Label::default()).len(),
             _ => 0,
         }
     }
@@ -129,10 +156,14 @@ impl Shape {
                 number.copy_from_slice(&numbering.write(n));
                 frames.frame(n, frame);
             }
-            Content::Part { head, parts } => {
+            Content::Part { head, parts, label } => {
                 let overhead = packet.len() - self.payload;
+                let number = 1 + n / parts;
+                let label = label
+                    .map(|label| label(&Label { tick: number, slot: number as u16, ..Label::default() }));
+                let label = label.unwrap_or_default();
                 let part = Part {
-                    number: 1 + n / parts,
+                    number,
                     size: Some(parts * self.payload as u64),
                     offset: n % parts * self.payload as u64,
                     payload: &packet[overhead..],
@@ -140,7 +171,9 @@ impl Shape {
                     ..Part::default()
                 };
                 if let Some(head) = head(0, &part) {
-                    packet[..overhead].copy_from_slice(&head);
+                    let (first, second) = packet[..overhead].split_at_mut(label.len());
+                    first.copy_from_slice(&label);
+                    second.copy_from_slice(&head);
                 }
             }
         }
@@ -158,6 +191,16 @@ impl VisitKeyed for Head {
     type Out = WriteHead;
     fn visit<W: Keyed>(self) -> WriteHead {
         W::head
+    }
+}
+
+/// How a family writes labels.
+struct Labels;
+
+impl VisitLabelled for Labels {
+    type Out = WriteLabel;
+    fn visit<L: Labelled>(self) -> WriteLabel {
+        L::write_label
     }
 }
 

@@ -47,6 +47,22 @@ fn every_receiver_and_sender_runs_and_loses_nothing_in_a_closed_loop() {
 }
 
 #[test]
+fn every_balancer_runs_and_loses_nothing_in_a_closed_loop() {
+    for gso in [true, false] {
+        let report = run(&BenchOptions { gso, ..options(What::Balance) }, &mut |_| ()).unwrap();
+        assert_eq!(report.rows.len(), 3);
+        for row in &report.rows {
+            assert!(row.skipped.is_none() && row.sent > 0 && row.receive_cpu.median > 0.0, "{row:?}");
+            assert_eq!(row.lost, 0, "{row:?}");
+        }
+        assert!(report.rows[1].how.starts_with("4 members, labels removed"), "{report:?}");
+    }
+    let frames = "vdif".parse().unwrap();
+    let error = run(&BenchOptions { format: frames, ..options(What::Balance) }, &mut |_| ()).unwrap_err();
+    assert!(error.to_string().contains("no label"), "{error}");
+}
+
+#[test]
 fn every_family_that_can_be_generated_is_measured() {
     let (mut measured, mut cannot_be_sent) = (0, 0);
     for family in FAMILIES {

@@ -36,6 +36,13 @@ impl Labelled for EjfatLabels {
         Ok(Label { tick: lb.tick, slot, port: lb.port_select, bytes: BalancerV3::LEN as u16 })
     }
 
+    fn write_label(label: &Label) -> Vec<u8> {
+        let &Label { tick, slot: slot_select, port: port_select, .. } = label;
+        BalancerV3 { magic: MAGIC, version: 3, protocol: REASSEMBLY, slot_select, port_select, tick }
+            .write()
+            .to_vec()
+    }
+
     fn sync(datagram: &[u8]) -> Result<Sync, Reject> {
         let SyncMessage { source, tick, rate, unix_nanos, .. } = SyncMessage::parse(datagram)?;
         Ok(Sync { source, tick, rate, sent: unix_nanos })
@@ -145,6 +152,7 @@ mod tests {
         let v3 = Addressing { version: BalancerVersion::V3, ..addressing }.header(label.tick, 9);
         assert_eq!(v3, [0x4C, 0x42, 3, 1, 7, 8, 0x12, 0x34, 1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(EjfatLabels::label(&v3), Ok(label));
+        assert_eq!(EjfatLabels::write_label(&label), v3);
         let mut other = v3;
         other[4..6].copy_from_slice(&[0xAB, 0xCD]);
         assert_eq!(EjfatLabels::label(&other), Ok(Label { slot: 0xABCD, ..label }), "not the tick");

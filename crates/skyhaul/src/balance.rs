@@ -1,0 +1,233 @@
+//! A load balancer on sockets: packets of many senders to many workers, each object to one of them.
+//!
+//! ```text
+//!   senders ──▶ data ports ──▶ plane 1 … n ──▶ workers        a thread for each processor, one table for all
+//!      │                          ▲   │ counters, highest tick
+//!      └─ messages ─▶ sync ports  │   ▼
+//!                        └────▶ control ◀── register, report, leave        every 50 ms
+//! ```
+//!
+//! [`core::balance`](skyhaul_core::balance) decides everything; here are the threads and sockets around it. Planes share
+//! one table, which is replaced as a whole, and never wait: not for each other, not for control, not for a worker.
+//!
+//! ```no_run
+//! use skyhaul::balance::{Balance, BalanceOptions};
+//! use skyhaul::core::balance::{AllowList, Member, PortRange, Registration};
+//! let options = BalanceOptions {
+//!     data: vec!["10.0.0.1:19522".parse()?],
+//!     sync: vec!["10.0.0.1:19010".parse()?],
+//!     allow: AllowList::of(&["10.0.1.0/24".parse()?]),
+//!     ..BalanceOptions::default()
+//! };
+//! let balance = Balance::start(&options)?;
+//! let member = Member::new("10.0.2.7".parse()?, 17750, PortRange::default(), false).expect("ports below 65536");
+//! let session = balance.register(Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 })?;
+//! println!("{}: {} packets forwarded", session.number(), balance.status().packets);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Limits: packets are sent from the balancer's address, and from a port of its own. What is in the sockets when a balancer
+//! ends is still forwarded; what comes later is not.
+
+mod control;
+mod data_plane;
+mod options;
+mod plane;
+mod remote;
+mod shared;
+mod status;
+
+pub use data_plane::DataPlane;
+pub use options::{BalanceError, BalanceOptions};
+pub use status::{BalanceStatus, WorkerStatus};
+
+use crate::panics::reason;
+use control::{Control, State};
+use remote::Remote;
+use shared::Planes;
+use skyhaul_core::balance::{
+    AllowList, Balancer, RegisterError, Registration, Session, StateError, WorkerState,
+};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::udp::{UdpOptions, UdpSource};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A running balancer. It stops when dropped; planes in another process then go on.
+pub struct Balance {
+    planes: Arc<dyn Planes>,
+    state: Arc<Mutex<State>>,
+    data: Vec<SocketAddr>,
+    sync: Vec<SocketAddr>,
+    stop: Arc<AtomicBool>,
+    control: Option<JoinHandle<()>>,
+    /// What forwards, in this process or in another.
+    ends: Ends,
+}
+
+/// What ends with a balancer.
+enum Ends {
+    Here(DataPlane),
+    There(Arc<Remote>),
+}
+
+impl fmt::Debug for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Balance").field("data", &self.data).field("sync", &self.sync).finish_non_exhaustive()
+    }
+}
+
+impl Balance {
+    /// Open the sockets and start. Nothing is forwarded before a worker has registered and is ready.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub fn start(options: &BalanceOptions) -> Result<Balance, BalanceError> {
+        let plane = DataPlane::start(options)?;
+        let (shared, data) = (Arc::clone(&plane.shared), plane.data.clone());
+        Balance::control(options, Balancer::new(options.config), shared, data, Ends::Here(plane))
+    }
+
+    /// Go on with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
+    /// `workers` as they were registered. Of `options`, those of the planes do not count.
+    ///
+    /// # Errors
+    /// See [`BalanceError`]: nobody serves there, or planes have a controller already.
+    pub fn attach(
+        options: &BalanceOptions,
+        path: &Path,
+        workers: &[(Session, Registration)],
+    ) -> Result<Balance, BalanceError> {
+        let (remote, table) = Remote::connect(path)?;
+        let balancer = Balancer::resume(options.config, &table, workers, Nanos(0));
+        let data = remote.data().to_vec();
+        Balance::control(options, balancer, Arc::clone(&remote) as Arc<dyn Planes>, data, Ends::There(remote))
+    }
+
+    fn control(
+        options: &BalanceOptions,
+        mut balancer: Balancer,
+        planes: Arc<dyn Planes>,
+        data: Vec<SocketAddr>,
+        ends: Ends,
+    ) -> Result<Balance, BalanceError> {
+        struct Start(Arc<dyn Planes>, Arc<Mutex<State>>, Vec<UdpSource>, Arc<AtomicBool>);
+        impl VisitLabelled for Start {
+            type Out = io::Result<JoinHandle<()>>;
+            fn visit<L: Labelled>(self) -> Self::Out {
+                let control = Control::<L>::new(self.0, self.1, self.2, self.3);
+                std::thread::Builder::new().name("balance".to_owned()).spawn(move || control.run())
+            }
+        }
+        balancer.allow(options.allow.clone());
+        let udp = UdpOptions { timestamps: false, ..UdpOptions::default() };
+        let open = |&at: &SocketAddr| UdpSource::open(&Endpoint::udp(at), &udp);
+        let syncs: Vec<UdpSource> = options.sync.iter().map(open).collect::<io::Result<_>>()?;
+        let sync = syncs.iter().map(UdpSource::local).collect();
+        let state = Arc::new(Mutex::new(State::new(balancer, options.allow.clone())));
+        let stop = Arc::new(AtomicBool::new(false));
+        let start = Start(Arc::clone(&planes), Arc::clone(&state), syncs, Arc::clone(&stop));
+        let not = BalanceError::NotLabelled(options.family.name());
+        let control = Some(options.family.visit_labelled(start).ok_or(not)??);
+        Ok(Balance { planes, state, data, sync, stop, control, ends })
+    }
+
+    /// Where packets arrive, with the ports that were found.
+    #[must_use]
+    pub fn data(&self) -> &[SocketAddr] {
+        &self.data
+    }
+
+    /// Where synchronisation messages arrive.
+    #[must_use]
+    pub fn sync(&self) -> &[SocketAddr] {
+        &self.sync
+    }
+
+    /// Only these may send from now on (planes know it within a tenth of a second).
+    pub fn allow(&self, list: AllowList) {
+        let mut state = control::locked(&self.state);
+        state.allow = list.clone();
+        state.balancer.allow(list);
+    }
+
+    /// A worker registers. It gets a share once it reports that it is ready.
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register(&self, registration: Registration) -> Result<Session, RegisterError> {
+        let mut state = control::locked(&self.state);
+        let now = state.now();
+        let session = state.balancer.register(registration, now)?;
+        // The seat's earlier members were sent this.
+        let before = self.planes.merged().counters.member(session.seat());
+        state.before.insert(session, before);
+        Ok(session)
+    }
+
+    /// A worker leaves: it is sent the rest of what is its, and nothing new.
+    ///
+    /// # Errors
+    /// [`StateError::NoSession`].
+    pub fn deregister(&self, session: Session) -> Result<(), StateError> {
+        control::locked(&self.state).balancer.deregister(session)
+    }
+
+    /// A worker is sent nothing more.
+    ///
+    /// # Errors
+    /// [`StateError::NoSession`].
+    pub fn evict(&self, session: Session) -> Result<(), StateError> {
+        control::locked(&self.state).balancer.evict(session)
+    }
+
+    /// A worker reports.
+    ///
+    /// # Errors
+    /// See [`StateError`].
+    pub fn handle_state(&self, session: Session, report: WorkerState) -> Result<(), StateError> {
+        let mut state = control::locked(&self.state);
+        let now = state.now();
+        state.balancer.handle_state(session, report, now)
+    }
+
+    /// What it does, and did so far. Planes publish their counters every 50 ms.
+    #[must_use]
+    pub fn status(&self) -> BalanceStatus {
+        BalanceStatus::new(&control::locked(&self.state), &*self.planes, &self.data, &self.sync)
+    }
+
+    /// Forward what is in the sockets, and end; planes in another process end, too.
+    #[must_use]
+    pub fn stop(mut self) -> BalanceStatus {
+        self.end_control();
+        match &mut self.ends {
+            Ends::Here(plane) => plane.end(),
+            Ends::There(remote) => remote.end(),
+        }
+        self.status()
+    }
+
+    fn end_control(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(Err(panic)) = self.control.take().map(JoinHandle::join) {
+            self.planes.note(format!("a fault in this program ended a thread: {}", reason(&*panic)));
+        }
+    }
+}
+
+impl Drop for Balance {
+    fn drop(&mut self) {
+        self.end_control();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! Control: hears senders' messages and what was forwarded, and gives out tables.
+
+use super::shared::Planes;
+use skyhaul_core::balance::{AllowList, Balancer, Session, Traffic};
+use skyhaul_core::placement::Nanos;
+use skyhaul_core::wire::labelled::Labelled;
+use skyhaul_io::source::{Source, Train};
+use skyhaul_io::udp::UdpSource;
+use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How often control looks at what was forwarded and at the time.
+const PERIOD: Duration = Duration::from_millis(50);
+
+/// What control knows.
+pub(super) struct State {
+    pub(super) balancer: Balancer,
+    /// Who may send messages.
+    pub(super) allow: AllowList,
+    /// What the seats of workers had been sent before they registered.
+    pub(super) before: BTreeMap<Session, Traffic>,
+    pub(super) syncs: u64,
+    /// Messages that were not used, by reason.
+    pub(super) refused: BTreeMap<&'static str, u64>,
+    start: Instant,
+}
+
+impl State {
+    pub(super) fn new(balancer: Balancer, allow: AllowList) -> State {
+        let start = Instant::now();
+        State { balancer, allow, before: BTreeMap::new(), syncs: 0, refused: BTreeMap::new(), start }
+    }
+
+    /// The time as the balancer counts it.
+    pub(super) fn now(&self) -> Nanos {
+        Nanos(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Nothing that panics holds the lock with a state that is half changed.
+pub(super) fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The thread.
+pub(super) struct Control<L> {
+    planes: Arc<dyn Planes>,
+    stop: Arc<AtomicBool>,
+    state: Arc<Mutex<State>>,
+    syncs: Vec<UdpSource>,
+    /// Makes a number of a sender's address and its own number.
+    numbers: RandomState,
+    labels: PhantomData<L>,
+}
+
+impl<L: Labelled> Control<L> {
+    pub(super) fn new(
+        planes: Arc<dyn Planes>,
+        state: Arc<Mutex<State>>,
+        syncs: Vec<UdpSource>,
+        stop: Arc<AtomicBool>,
+    ) -> Self {
+        Control { planes, stop, state, syncs, numbers: RandomState::new(), labels: PhantomData }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut next = Instant::now();
+        while !self.stop.load(Ordering::Acquire) {
+            let wait = next.saturating_duration_since(Instant::now());
+            self.hear(wait);
+            if Instant::now() >= next {
+                next = Instant::now() + PERIOD;
+                self.turn();
+            }
+        }
+    }
+
+    /// Wait up to `wait` for messages.
+    fn hear(&mut self, wait: Duration) {
+        let Control { planes, state, syncs, numbers, .. } = self;
+        if syncs.is_empty() {
+            std::thread::sleep(wait);
+        }
+        let each = wait / syncs.len().max(1) as u32;
+        syncs.retain_mut(|source| {
+            let heard = source.poll(each, &mut |train| {
+                let mut state = locked(state);
+                let allowed = state.allow.admits(train.sender.ip());
+                train
+                    .packets()
+                    .for_each(|datagram| heard::<L>(&mut state, numbers, &train, datagram, allowed));
+            });
+            // Without messages the data say where ticks are.
+            heard.inspect_err(|error| planes.note(format!("no more messages are heard: {error}"))).is_ok()
+        });
+    }
+
+    /// Look at what was forwarded and at the time.
+    fn turn(&mut self) {
+        let newest = self.planes.take_newest();
+        let mut state = locked(&self.state);
+        let now = state.now();
+        if let Some(newest) = newest {
+            state.balancer.handle_data(newest, now);
+        }
+        state.balancer.handle_timeout(now);
+        if let Some(table) = state.balancer.poll_table() {
+            self.planes.publish(table);
+        }
+        let State { balancer, before, .. } = &mut *state;
+        before.retain(|session, _| balancer.workers().iter().any(|worker| worker.session() == *session));
+    }
+}
+
+/// A message came.
+fn heard<L: Labelled>(
+    state: &mut State,
+    numbers: &RandomState,
+    train: &Train<'_>,
+    datagram: &[u8],
+    allowed: bool,
+) {
+    let refused = match L::sync(datagram) {
+        _ if !allowed => "blocked_source",
+        Ok(sync) => {
+            state.syncs += 1;
+            let now = state.now();
+            let from = numbers.hash_one((train.sender.ip(), sync.source));
+            return state.balancer.handle_sync(from, &sync, now);
+        }
+        Err(why) => why.name(),
+    };
+    *state.refused.entry(refused).or_default() += 1;
+}

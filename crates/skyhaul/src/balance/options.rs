@@ -1,0 +1,87 @@
+//! How a balancer works, and why it cannot.
+
+use skyhaul_core::balance::{AllowList, BalancerConfig};
+use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
+use skyhaul_core::wire::{FAMILIES, FamilyRef};
+use skyhaul_io::quantity::Size;
+use skyhaul_io::udp::send::SendOptions;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+/// How a balancer works.
+#[derive(Clone, Debug)]
+pub struct BalanceOptions {
+    /// The family of its packets, which must be labelled.
+    pub family: FamilyRef,
+    /// Where packets arrive. Port 0: any that is free.
+    pub data: Vec<SocketAddr>,
+    /// Where synchronisation messages arrive.
+    pub sync: Vec<SocketAddr>,
+    /// Threads for each address of `data`; 0: one for each processor.
+    pub threads: usize,
+    /// Processors for these threads, one each, as far as there are any.
+    pub cpus: Vec<usize>,
+    /// Who may send packets and messages.
+    pub allow: AllowList,
+    /// Limits and times of the controller.
+    pub config: BalancerConfig,
+    /// Receive buffer of each thread.
+    pub receive_buffer: Size,
+    /// How packets are sent on.
+    pub send: SendOptions,
+}
+
+impl Default for BalanceOptions {
+    /// For the first family that is labelled; nowhere, from nobody.
+    fn default() -> BalanceOptions {
+        struct Any;
+        impl VisitLabelled for Any {
+            type Out = ();
+            fn visit<L: Labelled>(self) {}
+        }
+        let labelled = |family: &&FamilyRef| family.visit_labelled(Any).is_some();
+        BalanceOptions {
+            family: *FAMILIES.iter().find(labelled).unwrap_or(&FAMILIES[0]),
+            data: Vec::new(),
+            sync: Vec::new(),
+            threads: 0,
+            cpus: Vec::new(),
+            allow: AllowList::default(),
+            config: BalancerConfig::default(),
+            receive_buffer: Size::from_bytes(64 << 20),
+            send: SendOptions::default(),
+        }
+    }
+}
+
+/// Why a balancer cannot start.
+#[derive(Debug)]
+pub enum BalanceError {
+    /// Packets of this family say nothing to a balancer.
+    NotLabelled(&'static str),
+    /// There is no address for packets.
+    NoData,
+    /// A socket or a thread cannot be had.
+    Io(io::Error),
+}
+
+impl fmt::Display for BalanceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BalanceError::NotLabelled(family) => {
+                write!(f, "packets of {family} have no label that a balancer could read")
+            }
+            BalanceError::NoData => f.write_str("no address for packets; hint: name one, with a port"),
+            BalanceError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BalanceError {}
+
+impl From<io::Error> for BalanceError {
+    fn from(error: io::Error) -> BalanceError {
+        BalanceError::Io(error)
+    }
+}

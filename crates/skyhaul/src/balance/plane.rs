@@ -1,0 +1,153 @@
+//! A plane: a thread that forwards what arrives at its socket.
+//!
+//! ```text
+//!   train ─ route each packet ─▶ packets of one route in a row ─ gathered without their labels ─▶ one sendmsg
+//! ```
+//!
+//! Packets of an object come in a row, so a train is usually one lookup and one system call.
+
+use super::shared::{Done, Planes, Shared};
+use crate::receive::reader::Consumer;
+use crate::report::SourceReport;
+use skyhaul_core::balance::{Counters, Refusal, Route, Table};
+use skyhaul_core::wire::labelled::Labelled;
+use skyhaul_io::gathered::{Extent, Gathered};
+use skyhaul_io::host::thread;
+use skyhaul_io::source::{Source, Train};
+use skyhaul_io::udp::UdpSource;
+use skyhaul_io::udp::forward::{Forwarded, Forwarder};
+use std::io::{self, IoSlice};
+use std::marker::PhantomData;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often counters are published.
+pub(super) const TICK: Duration = Duration::from_millis(50);
+/// How long what the kernel already holds is forwarded after a stop.
+pub(super) const DRAIN: Duration = Duration::from_millis(300);
+/// Packets routed at a time: a train of the kernel.
+const PACKETS: usize = 64;
+
+/// See the module.
+pub(super) struct Plane<L> {
+    number: usize,
+    shared: Arc<Shared>,
+    /// The table in use, and its number.
+    table: Arc<Table>,
+    known: u64,
+    forwarder: Forwarder,
+    counters: Counters,
+    forwarded: Forwarded,
+    labels: PhantomData<L>,
+}
+
+impl<L: Labelled> Plane<L> {
+    pub(super) fn new(number: usize, shared: Arc<Shared>, forwarder: Forwarder) -> Self {
+        let (counters, forwarded) = Default::default();
+        Plane {
+            number,
+            table: shared.table(),
+            shared,
+            known: 0,
+            forwarder,
+            counters,
+            forwarded,
+            labels: PhantomData,
+        }
+    }
+
+    fn adopt(&mut self) {
+        if let Some(table) = self.shared.newer(&mut self.known) {
+            self.table = table;
+        }
+    }
+
+    #[inline]
+    fn train(&mut self, train: &Train<'_>) {
+        let mut routes = [Err(Refusal::Empty); PACKETS];
+        let mut packets = train.packets();
+        loop {
+            let ip = train.sender.ip();
+            let count = self.table.route_train::<L>(ip, packets.clone(), &mut routes, &mut self.counters);
+            self.send(packets.by_ref().take(count), &routes[..count]);
+            if count < PACKETS {
+                return;
+            }
+        }
+    }
+
+    /// Send `packets` on, each its way.
+    #[inline]
+    fn send<'p>(&mut self, mut packets: impl Iterator<Item = &'p [u8]>, routes: &[Result<Route, Refusal>]) {
+        for same in routes.chunk_by(PartialEq::eq) {
+            let to = same[0].ok().and_then(|route| Some((self.table.address(route)?, route.skip)));
+            let packets = packets.by_ref().take(same.len());
+            match to {
+                Some((to, skip)) => self.send_to(to, usize::from(skip), packets),
+                None => packets.for_each(drop),
+            }
+        }
+    }
+
+    /// Send packets to one address, without their first `skip` octets.
+    #[inline]
+    fn send_to<'p>(&mut self, to: SocketAddr, skip: usize, packets: impl Iterator<Item = &'p [u8]>) {
+        let mut slices = [IoSlice::new(&[]); PACKETS];
+        let mut extents = [Extent::default(); PACKETS];
+        let mut count = 0;
+        for (packet, (slice, extent)) in packets.zip(slices.iter_mut().zip(&mut extents)) {
+            // A label is no longer than its packet.
+            let packet = &packet[skip..];
+            *slice = IoSlice::new(packet);
+            *extent = Extent { first: count, bytes: packet.len() };
+            count += 1;
+        }
+        let done = self.forwarder.forward(to, Gathered::new(&slices[..count], &extents[..count]));
+        self.forwarded.add(&done);
+    }
+}
+
+impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
+    fn begin(&mut self, source: &UdpSource) {
+        self.handle_tick(source);
+    }
+
+    fn look(&mut self, source: &mut UdpSource, wait: Duration) -> io::Result<usize> {
+        self.adopt();
+        source.poll(wait, &mut |train| self.train(&train))
+    }
+
+    fn looked(&mut self) {}
+
+    fn handle_tick(&mut self, source: &UdpSource) {
+        let newest = self.counters.take_newest();
+        let report = SourceReport::new(format!("udp://{}", source.local()), source.stats());
+        let mut all = self.shared.of(self.number);
+        let Done { counters, forwarded, sources, mode, cpu, singly, table, newest: highest, .. } = &mut *all;
+        counters.clone_from(&self.counters);
+        *forwarded = self.forwarded;
+        *sources = vec![report];
+        *mode = self.forwarder.describe();
+        *singly = self.forwarder.calls().1;
+        *cpu = thread::cpu_time();
+        *table = self.known;
+        *highest = (*highest).max(newest);
+    }
+
+    fn is_over(&self, _: &UdpSource) -> bool {
+        self.shared.stops()
+    }
+
+    fn note(&mut self, text: String) {
+        self.shared.note(text);
+    }
+
+    fn failed(&mut self, why: String) {
+        self.shared.note(why);
+    }
+
+    fn finish(&mut self, _: &mut UdpSource) {}
+
+    fn leave(&mut self) {}
+}

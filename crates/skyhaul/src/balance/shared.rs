@@ -1,0 +1,136 @@
+//! What planes and control share: the table, which is replaced as a whole, and counters, which are published.
+
+use crate::report::SourceReport;
+use skyhaul_core::balance::{AllowList, Counters, Table};
+use skyhaul_io::udp::forward::Forwarded;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Notes that are kept, at most.
+const NOTES: usize = 100;
+
+/// What a plane, or all of them, did so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Done {
+    pub(super) counters: Counters,
+    pub(super) forwarded: Forwarded,
+    pub(super) sources: Vec<SourceReport>,
+    /// How packets are sent.
+    pub(super) mode: String,
+    /// CPU time of the threads.
+    pub(super) cpu: Duration,
+    /// Trains that were repeated as single packets.
+    pub(super) singly: u64,
+    /// Number of the oldest table that a plane still uses.
+    pub(super) table: u64,
+    /// The highest tick forwarded since control last took it.
+    pub(super) newest: Option<u64>,
+    pub(super) notes: Vec<String>,
+}
+
+/// The threads that forward, as control sees them.
+pub(super) trait Planes: Send + Sync {
+    /// They use `table` from their next train on.
+    fn publish(&self, table: Table);
+
+    /// How many tables were given out.
+    fn tables(&self) -> u64;
+
+    /// The highest tick forwarded by any of them since this was last asked.
+    fn take_newest(&self) -> Option<u64>;
+
+    /// Something is not as it was asked for.
+    fn note(&self, text: String);
+
+    /// All of them together.
+    fn merged(&self) -> Done;
+}
+
+/// Planes in this process.
+pub(super) struct Shared {
+    pub(super) stop: AtomicBool,
+    /// How many tables there were; a plane looks at the table only if this changed.
+    generation: AtomicU64,
+    table: Mutex<Arc<Table>>,
+    planes: Vec<Mutex<Done>>,
+    notes: Mutex<Vec<String>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// For so many planes; before there is a table, it is known who may send.
+    pub(super) fn new(planes: usize, allow: AllowList) -> Shared {
+        Shared {
+            stop: AtomicBool::new(false),
+            generation: AtomicU64::new(0),
+            table: Mutex::new(Arc::new(Table::new(allow, Vec::new(), &[]))),
+            planes: (0..planes).map(|_| Mutex::default()).collect(),
+            notes: Mutex::default(),
+        }
+    }
+
+    pub(super) fn stops(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// The newest table.
+    pub(super) fn table(&self) -> Arc<Table> {
+        Arc::clone(&locked(&self.table))
+    }
+
+    /// The table, if there is a newer one than number `known`.
+    pub(super) fn newer(&self, known: &mut u64) -> Option<Arc<Table>> {
+        let generation = self.tables();
+        (generation != *known).then(|| {
+            *known = generation;
+            self.table()
+        })
+    }
+
+    /// The counters of plane `number`, to be changed by it.
+    pub(super) fn of(&self, number: usize) -> MutexGuard<'_, Done> {
+        locked(&self.planes[number])
+    }
+}
+
+impl Planes for Shared {
+    fn publish(&self, table: Table) {
+        *locked(&self.table) = Arc::new(table);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    fn tables(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn take_newest(&self) -> Option<u64> {
+        self.planes.iter().filter_map(|plane| locked(plane).newest.take()).max()
+    }
+
+    fn note(&self, text: String) {
+        let mut notes = locked(&self.notes);
+        if notes.len() < NOTES && !notes.contains(&text) {
+            notes.push(text);
+        }
+    }
+
+    fn merged(&self) -> Done {
+        let table = self.planes.iter().map(|plane| locked(plane).table).min().unwrap_or(0);
+        let mut all = Done { notes: locked(&self.notes).clone(), table, ..Done::default() };
+        for plane in &self.planes {
+            let plane = locked(plane);
+            all.counters.merge(&plane.counters);
+            all.forwarded.add(&plane.forwarded);
+            all.sources.extend(plane.sources.iter().cloned());
+            all.cpu += plane.cpu;
+            all.singly += plane.singly;
+            all.notes.extend(plane.notes.iter().cloned());
+            all.mode.clone_from(&plane.mode);
+        }
+        all
+    }
+}
