@@ -1,4 +1,4 @@
-//! Man pages and shell completions, written by the command's own definition.
+//! Man pages and shell completions, written by the command's own definition; and the code of a protocol.
 //!
 //! The command knows its verbs and options once; a hidden verb writes them out. This only runs it and, with
 //! `--check`, compares what it wrote with what is checked in under `docs/reference/`.
@@ -45,6 +45,17 @@ pub(crate) fn run(check: bool) -> Result<Vec<String>> {
         }
     }
     Ok(found)
+}
+
+/// Write the code of the control plane's protocol. The test that holds it current writes it when it is asked to, so that only
+/// tests build the compiler.
+pub(crate) fn proto() -> Result<bool> {
+    let status = workspace::cargo()
+        .args(["test", "--quiet", "--locked", "--package", "skyhaul-daemon", "--test", "proto"])
+        .env("SKYHAUL_WRITE_PROTO", "1")
+        .status()
+        .context("run cargo test")?;
+    Ok(status.success())
 }
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;

@@ -1,0 +1,5 @@
+//! EJFAT's control plane: the protocol between workers, senders and a load balancer.
+
+#[rustfmt::skip]
+#[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
+pub mod proto;
