@@ -130,7 +130,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__bench)
-            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --json --quiet --config --show-config --help --version receive send record"
+            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --json --quiet --config --show-config --help --version receive send record balance"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -334,7 +334,7 @@ fila10g\t''
 lofar\t''
 spead\t''
 ejfat\t''"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r

@@ -25,7 +25,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
-    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward
+    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MEASURED)]
     pub(crate) candidates: Vec<String>,
     /// Datagram sizes, rounded down to the next that the format allows (for record, default 8040)
@@ -86,4 +86,6 @@ pub(crate) enum BenchWhat {
     Send,
     /// Write to a disk
     Record,
+    /// Forward to the members of a balancer; its CPU time is that of the receiving thread
+    Balance,
 }

@@ -46,6 +46,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
         None | Some(BenchWhat::Receive) => What::Receive,
         Some(BenchWhat::Send) => What::Send,
         Some(BenchWhat::Record) => What::Record,
+        Some(BenchWhat::Balance) => What::Balance,
     };
     let load = match args.rate {
         Some(rate) => Load::Rate(rate.bits_per_second()),
