@@ -31,7 +31,7 @@ pub(crate) fn run() -> Result<bool> {
 
     Step::new("Rust: unit, property, model and documentation tests", "cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
-        .minutes(20)
+        .minutes(40)
         .run(&mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
@@ -51,7 +51,7 @@ pub(crate) fn run() -> Result<bool> {
     generated_files(&mut tally);
     let built = Step::new("release binary", "cargo")
         .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
-        .minutes(15)
+        .minutes(25)
         .run(&mut tally)?;
     Step::new("rustdoc: the pages of the library, without warnings", "cargo")
         .args(docs::RUSTDOC)
@@ -75,7 +75,7 @@ pub(crate) fn run() -> Result<bool> {
                     "no:cacheprovider",
                 ])
                 .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
-                .minutes(10)
+                .minutes(20)
                 .run(&mut tally)?;
         }
         Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
