@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Every frame is looked at before it is decoded: it is used if its header is one of this stream and says that its samples
-//! are valid. All others, and those that are not there, are missing: NaN, or the lowest integer. A chunk of a recording is
-//! verified by its checksum before its first sample is used.
+//! are valid. All others, and those that are not there, are missing: NaN, or the lowest integer. A part of a recording is
+//! verified by its checksum before its first sample is used: of each chunk, only the parts that are read.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -74,7 +74,7 @@ pub struct Options {
     pub tracks: Option<Tracks>,
     /// A Unix time within 500 days of the data, to complete the dates of Mark 5B; that of the recording, or now, if not given.
     pub near: Option<i64>,
-    /// Verify each chunk of a recording before its first sample is used.
+    /// Verify each part of a recording before its first sample is used.
     pub verify: bool,
     /// Threads of the CPU to decode with; 0 for as many as there are.
     pub workers: usize,

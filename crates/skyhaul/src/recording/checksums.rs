@@ -1,9 +1,13 @@
 //! Checksums of a chunk: of all of it, and of its parts, so that a reader of a few samples verifies only the parts with them.
 
 use serde::{Deserialize, Deserializer, Serializer, de};
+use std::num::NonZeroU64;
 
-/// Octets of a part; the last one may be shorter. Verifying one takes a few milliseconds.
-pub const PART_BYTES: u64 = 16 << 20;
+/// Octets of a part; the last one may be shorter. Verifying one takes about a millisecond, and a record of 256 MiB has half a
+/// kilobyte of checksums.
+pub const PART_BYTES: u64 = 4 << 20;
+/// Octets of a part in records that do not state them.
+pub(super) const UNSTATED_PART_BYTES: u64 = 16 << 20;
 
 /// CRC-32C of a chunk and of its parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +18,11 @@ pub(super) struct Checksums {
 }
 
 impl Checksums {
+    /// Octets of a part, if it has several.
+    pub(super) fn part_bytes(&self) -> Option<NonZeroU64> {
+        NonZeroU64::new(PART_BYTES).filter(|_| !self.parts.is_empty())
+    }
+
     /// Each octet is looked at once.
     pub(super) fn of(octets: &[u8]) -> Self {
         if octets.len() as u64 <= PART_BYTES {

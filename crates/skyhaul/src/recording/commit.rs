@@ -138,6 +138,7 @@ impl Drive {
                 bytes: ready.view.len() as u64,
                 crc32c: checksums.whole,
                 parts: checksums.parts.clone(),
+                part_bytes: checksums.part_bytes(),
                 adopted: false,
                 meta: ready.meta.clone(),
             };

@@ -1,16 +1,20 @@
-//! Files that hold consecutive frames or packets, for readers that begin anywhere; each verified once, before it is used.
+//! Files that hold consecutive frames or packets, for readers that begin anywhere; each is verified once, before it is used:
+//! as a whole, or part by part.
 
 use super::entry::ChunkEntry;
 use super::gap::{Gap, Lack};
+use super::ground::Ground;
 use super::open::Recording;
+use super::parts::Parts;
 use super::piece::Times;
 use super::proof::{Prover, unverified_chunks};
 use skyhaul_io::disk::open_regular;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Consecutive frames or packets in a file, and what its reader finds out about them.
 #[derive(Debug)]
@@ -26,8 +30,17 @@ pub(crate) struct Piece<T> {
     pub(crate) entry: Option<Box<ChunkEntry>>,
     /// What its reader knows of it.
     pub(crate) known: T,
-    /// The file that has been found to hold it; `None` if there is none.
-    proven: OnceLock<Option<PathBuf>>,
+    /// What verifies it; `None` if nothing does.
+    proven: OnceLock<Option<Proven>>,
+}
+
+/// What is known of a piece's bytes.
+#[derive(Debug)]
+enum Proven {
+    /// They are this file's, from its first byte to before this one.
+    Whole(PathBuf, u64),
+    /// Each part is verified before it is read.
+    Parts(Arc<Parts>),
 }
 
 impl<T: Default> Piece<T> {
@@ -48,8 +61,7 @@ impl<T: Default> Piece<T> {
 #[derive(Debug)]
 pub(crate) struct Pieces<T> {
     pieces: Vec<Piece<T>>,
-    gaps: Mutex<Vec<Gap>>,
-    prover: Option<Prover>,
+    ground: Arc<Ground>,
 }
 
 impl<T: Default> Pieces<T> {
@@ -66,14 +78,15 @@ impl<T: Default> Pieces<T> {
             piece
         });
         let prover = Some(Prover::new(recording, datastream));
-        Self { pieces: pieces.collect(), gaps: Mutex::new(gaps), prover }
+        let ground = Arc::new(Ground::new(gaps, prover));
+        Self { pieces: pieces.collect(), ground }
     }
 }
 
 impl<T> Pieces<T> {
     /// Plain files, and what is known to be missing.
     pub(crate) fn of_files(pieces: Vec<Piece<T>>, gaps: Vec<Gap>) -> Self {
-        Self { pieces, gaps: Mutex::new(gaps), prover: None }
+        Self { pieces, ground: Arc::new(Ground::new(gaps, None)) }
     }
 
     pub(crate) fn all(&self) -> &[Piece<T>] {
@@ -86,48 +99,55 @@ impl<T> Pieces<T> {
     }
 
     pub(crate) fn gaps(&self) -> Vec<Gap> {
-        self.gaps.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.ground.gaps()
     }
 
     /// A piece that nothing reads while it is not verified.
     pub(crate) fn open_unverified(&self, piece: &Piece<T>) -> io::Result<OpenPiece> {
-        Ok(OpenPiece { file: open_regular(&piece.path)?, offset: piece.offset, bytes: piece.bytes })
+        Ok(OpenPiece::new(open_regular(&piece.path)?, piece.offset, piece.bytes))
     }
 
-    /// A piece, verified if there is something to verify it with and `verify`; `None` if it is damaged: it is in the gaps
-    /// then.
+    /// A piece, verified if there is something to verify it with and `verify`: all of it now, or each part when it is read.
+    /// `None` if it is damaged: it is in the gaps then.
     pub(crate) fn open(&self, piece: &Piece<T>, verify: bool) -> Option<OpenPiece> {
-        let (Some(prover), Some(entry), true) = (&self.prover, &piece.entry, verify) else {
+        let (Some(prover), Some(entry), true) = (self.ground.prover(), &piece.entry, verify) else {
             return self.open_unverified(piece).map_err(|error| self.note_unreadable(piece, &error)).ok();
         };
-        let proven = piece.proven.get_or_init(|| match prover.prove(entry) {
-            Ok((path, unverified)) => {
-                unverified.into_iter().for_each(|gap| self.note(gap));
-                Some(path)
+        let proven = piece.proven.get_or_init(|| {
+            if let Some(parts) = Parts::of(&self.ground, entry) {
+                return Some(Proven::Parts(Arc::new(parts)));
             }
-            Err(gap) => {
-                self.note(*gap);
-                None
+            match prover.prove(entry) {
+                Ok((path, unverified)) => {
+                    unverified.into_iter().for_each(|gap| self.note(gap));
+                    let bytes = entry.record.as_ref().map_or(piece.bytes, |record| record.bytes);
+                    Some(Proven::Whole(path, bytes))
+                }
+                Err(gap) => {
+                    self.note(*gap);
+                    None
+                }
             }
         });
-        let file =
-            open_regular(proven.as_ref()?).map_err(|error| self.note_unreadable(piece, &error)).ok()?;
-        Some(OpenPiece { file, offset: piece.offset, bytes: piece.bytes })
+        let opened = match proven.as_ref()? {
+            Proven::Whole(path, bytes) => {
+                open_regular(path).map(|file| OpenPiece::new(file, piece.offset, *bytes))
+            }
+            Proven::Parts(parts) => OpenPiece::in_parts(parts),
+        };
+        opened.map_err(|error| self.note_unreadable(piece, &error)).ok()
     }
 
     /// Something is missing.
     pub(crate) fn note(&self, gap: Gap) {
-        let mut gaps = self.gaps.lock().unwrap_or_else(PoisonError::into_inner);
-        if !gaps.contains(&gap) {
-            gaps.push(gap);
-        }
+        self.ground.note(gap);
     }
 
     /// A piece whose packets are not what they have to be.
     pub(crate) fn note_unproven(&self, piece: &Piece<T>, why: String) {
-        let name = self.prover.as_ref().map_or_else(String::new, |prover| prover.name().to_owned());
+        let name = self.ground.prover().map_or("", Prover::name);
         let number = piece.entry.as_ref().map_or(0, |entry| entry.number);
-        let gap = Gap::new(&name, number..number.saturating_add(1), Lack::Unproven, why);
+        let gap = Gap::new(name, number..number.saturating_add(1), Lack::Unproven, why);
         self.note(Gap { bytes: Some(piece.bytes), ..gap });
     }
 
@@ -142,15 +162,35 @@ pub(crate) struct OpenPiece {
     file: File,
     offset: u64,
     pub(crate) bytes: u64,
+    parts: Option<Arc<Parts>>,
+    /// The file to read from instead, if its own is damaged.
+    instead: OnceLock<File>,
 }
 
 impl OpenPiece {
-    /// Read from `at` of the piece on; fewer bytes at its end, or where the file was truncated.
+    fn new(file: File, offset: u64, bytes: u64) -> Self {
+        Self { file, offset, bytes, parts: None, instead: OnceLock::new() }
+    }
+
+    fn in_parts(parts: &Arc<Parts>) -> io::Result<Self> {
+        let file = open_regular(parts.path())?;
+        Ok(Self { parts: Some(Arc::clone(parts)), ..Self::new(file, 0, parts.bytes()) })
+    }
+
+    /// Read from `at` of the piece on; fewer bytes at its end, where the file was truncated, and before a damaged part.
+    ///
+    /// # Errors
+    /// The part at `at` is damaged, or cannot be read.
     pub(crate) fn read(&self, at: u64, into: &mut [u8]) -> io::Result<usize> {
-        let most = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX).min(into.len());
-        let mut done = 0;
+        let end = self.bytes.min(at.saturating_add(into.len() as u64));
+        let end = self.parts.as_ref().map_or(end, |parts| parts.end(&self.file, at, end));
+        let most = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX);
+        if most == 0 && !into.is_empty() && at < self.bytes {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "this part of the chunk is damaged"));
+        }
+        let (file, mut done) = (self.file()?, 0);
         while done < most {
-            match self.file.read_at(&mut into[done..most], self.offset + at + done as u64) {
+            match file.read_at(&mut into[done..most], self.offset + at + done as u64) {
                 Ok(0) => break,
                 Ok(n) => done += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -158,5 +198,32 @@ impl OpenPiece {
             }
         }
         Ok(done)
+    }
+
+    /// The first byte from `from` to before `to` that can be read.
+    pub(crate) fn begin(&self, from: u64, to: u64) -> Option<u64> {
+        let to = to.min(self.bytes);
+        match &self.parts {
+            Some(parts) => parts.begin(&self.file, from, to),
+            None => (from < to).then_some(from),
+        }
+    }
+
+    /// The first bytes of a range that can be read, without a damaged part among them.
+    pub(crate) fn run(&self, range: Range<u64>) -> Option<Range<u64>> {
+        let to = range.end.min(self.bytes);
+        let from = self.begin(range.start, to)?;
+        Some(from..self.parts.as_ref().map_or(to, |parts| parts.end(&self.file, from, to)))
+    }
+
+    fn file(&self) -> io::Result<&File> {
+        let Some(path) = self.parts.as_ref().and_then(|parts| parts.elsewhere()) else {
+            return Ok(&self.file);
+        };
+        if let Some(file) = self.instead.get() {
+            return Ok(file);
+        }
+        let file = open_regular(path)?;
+        Ok(self.instead.get_or_init(|| file))
     }
 }

@@ -83,13 +83,17 @@ impl Prover {
                 Err(error) => format!("it cannot be read: {error}"),
             },
         };
-        let own = entry.bytes.is_some().then_some(entry.path.as_path());
-        if let Some(path) = self.elsewhere(record, own) {
+        if let Some(path) = self.find_elsewhere(entry) {
             return Ok((path, None));
         }
         let gap = Gap::new(&self.name, chunks, Lack::Damaged, format!("damaged: {why}"));
         let (from, to) = (record.meta.first_time, record.meta.last_time);
         Err(Box::new(Gap { from, to, bytes: Some(record.bytes), ..gap }))
+    }
+
+    /// Another file than its own that has the bytes of a chunk's record.
+    pub(super) fn find_elsewhere(&self, entry: &ChunkEntry) -> Option<PathBuf> {
+        self.elsewhere(entry.record.as_ref()?, entry.bytes.is_some().then_some(entry.path.as_path()))
     }
 
     /// Its bytes under another name.

@@ -7,12 +7,14 @@
 //! The checksum (eight hexadecimal digits, of the JSON's bytes) distinguishes a torn or corrupt line from a valid one, so
 //! a reader needs no other structure than lines: it skips invalid ones. JSON makes a recording self-describing.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::checksums::UNSTATED_PART_BYTES;
 use super::event::Event;
 use super::heaps::{HeapsOf, is_zero};
 use super::report::RecordingReport;
@@ -169,15 +171,25 @@ pub struct ChunkRecord {
     pub bytes: u64,
     /// CRC-32C of the file.
     pub crc32c: u32,
-    /// CRC-32C of each of its parts of [`PART_BYTES`](super::PART_BYTES); none if it has but one, or they are not known.
+    /// CRC-32C of each of its parts; none if it has but one, or they are not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "super::checksums::hexadecimal")]
     pub parts: Vec<u32>,
+    /// Bytes of a part, the last one excepted; 16 MiB if it is not stated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part_bytes: Option<NonZeroU64>,
     /// True if the record was made from the file afterwards, not by the recorder.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub adopted: bool,
     /// What it holds.
     #[serde(flatten)]
     pub meta: ChunkMeta,
+}
+
+impl ChunkRecord {
+    /// Bytes of a part, the last one excepted.
+    pub(super) fn part_bytes(&self) -> u64 {
+        self.part_bytes.map_or(UNSTATED_PART_BYTES, NonZeroU64::get)
+    }
 }
 
 /// A chunk that no disk could take.

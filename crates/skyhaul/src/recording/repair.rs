@@ -139,6 +139,7 @@ fn adopt(chunk: &ChunkEntry, buffers: &Pool, about: &Datastream) -> io::Result<R
         bytes,
         crc32c,
         parts: Vec::new(),
+        part_bytes: None,
         adopted: true,
         meta,
     }))

@@ -148,7 +148,9 @@ fn learned(pieces: &Pieces<First>, unit: Option<usize>, options: &Options) -> Re
     for piece in pieces.all().iter().take(LEARN_FROM) {
         let file = |error| SamplesError::File { path: piece.path.clone(), error };
         // Only for lack of a better one does a later piece matter.
-        let open = match pieces.open_unverified(piece) {
+        // Its bytes may be under another name.
+        let elsewhere = |error| pieces.open(piece, options.verify).ok_or(error);
+        let open = match pieces.open_unverified(piece).or_else(elsewhere) {
             Ok(open) => open,
             Err(_) if pieces.all().len() > 1 => continue,
             Err(error) => return Err(file(error)),

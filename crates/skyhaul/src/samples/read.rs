@@ -207,8 +207,13 @@ impl Samples {
                 scratch.open = self.pieces.open(piece, self.verify).map(|open| (number, open));
             }
             let Some((_, open)) = scratch.open.take() else { continue };
-            let from = unit_of(&self.frames, &open, frames.start, self.format.group());
-            let to = unit_of(&self.frames, &open, frames.end, self.format.group());
+            // What the index says needs no part that is not wanted.
+            let first = piece.times.0.and_then(|_| self.first_of(number));
+            let unit_of = |wanted| unit_of(&self.frames, &open, wanted, self.format.group(), first);
+            let (from, to) = (unit_of(frames.start), unit_of(frames.end));
+            let unit = self.frames.unit as u64;
+            // What is damaged does not count as read.
+            let from = open.begin(from * unit, to * unit).map_or(from, |byte| byte.div_ceil(unit));
             // Data that claim one time too often are not read for ever.
             let most = 4 * (count * self.format.group().max(self.threads.len())) as u64;
             self.look_at(&open, from..to.min(from.saturating_add(most)), &frames, wanted, scratch);
@@ -222,8 +227,25 @@ impl Samples {
         }
     }
 
-    /// Read these units of a piece, and find the place of those in the range of numbers.
+    /// Read these units of a piece, those in damaged parts excepted.
     fn look_at(
+        &self,
+        open: &OpenPiece,
+        units: Range<u64>,
+        frames: &Range<i64>,
+        wanted: Wanted,
+        scratch: &mut Scratch,
+    ) {
+        let unit = self.frames.unit as u64;
+        let mut at = units.start.saturating_mul(unit);
+        while let Some(run) = open.run(at..units.end.saturating_mul(unit)) {
+            self.look_at_run(open, run.start.div_ceil(unit)..run.end / unit, frames, wanted, scratch);
+            at = run.end;
+        }
+    }
+
+    /// Read these units of a piece, and find the place of those in the range of numbers.
+    fn look_at_run(
         &self,
         open: &OpenPiece,
         units: Range<u64>,

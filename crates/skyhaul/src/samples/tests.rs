@@ -3,6 +3,8 @@ use proptest::prelude::*;
 use skyhaul_core::wire::vdif::{Extended, Header, Vdif};
 use std::path::PathBuf;
 
+mod parts;
+
 /// A file of VDIF, and what must be read from it.
 struct Model {
     frames: u32,

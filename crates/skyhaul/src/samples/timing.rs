@@ -21,11 +21,23 @@ pub(super) fn next_number(
     from: u64,
     end: u64,
 ) -> Option<(u64, i64)> {
-    let mut head = [0; HEAD];
-    (from..end.min(from.saturating_add(PROBES))).find_map(|unit| {
-        let read = piece.read(unit * frames.unit as u64, &mut head).ok()?;
-        Some((unit, frames.number(&head[..read])?))
-    })
+    let (mut head, size, mut unit) = ([0; HEAD], frames.unit as u64, from);
+    for _ in 0..PROBES {
+        if unit >= end {
+            break;
+        }
+        match piece.read(unit * size, &mut head) {
+            Ok(read) => {
+                if let Some(number) = frames.number(&head[..read]) {
+                    return Some((unit, number));
+                }
+                unit += 1;
+            }
+            // Behind what is damaged.
+            Err(_) => unit = piece.begin((unit + 1) * size, end * size)?.div_ceil(size),
+        }
+    }
+    None
 }
 
 /// The number of the last frame with a time, among the last units of a piece.
@@ -36,16 +48,26 @@ pub(super) fn last_number(frames: &FrameReader, piece: &OpenPiece) -> Option<i64
     (from..end).filter_map(number).max()
 }
 
-/// The first unit of a piece whose frame has at least this number.
-pub(super) fn unit_of(frames: &FrameReader, piece: &OpenPiece, number: i64, threads: usize) -> u64 {
+/// The first unit of a piece whose frame has at least this number; of damaged ones, any may be given. `first`: the number of
+/// its first frame, if that is known.
+pub(super) fn unit_of(
+    frames: &FrameReader,
+    piece: &OpenPiece,
+    number: i64,
+    threads: usize,
+    first: Option<i64>,
+) -> u64 {
     let end = piece.bytes / frames.unit as u64;
-    let Some((_, first)) = next_number(frames, piece, 0, end) else { return 0 };
-    if number <= first {
+    let Some((unit, first)) = first.map(|first| (0, first)).or_else(|| next_number(frames, piece, 0, end))
+    else {
         return 0;
+    };
+    if number <= first {
+        return unit;
     }
     let (mut low, mut high) = (0, end);
     // Where it is, if nothing is missing before it.
-    let ahead = number.abs_diff(first).saturating_mul(threads as u64);
+    let ahead = number.abs_diff(first).saturating_mul(threads as u64).saturating_add(unit);
     let mut guess = (ahead < end).then_some(ahead);
     while low < high {
         let middle = guess.take().unwrap_or(low.midpoint(high));

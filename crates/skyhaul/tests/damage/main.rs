@@ -2,7 +2,8 @@
 //! out, without saying so.
 //!
 //! A small recording of real VDIF frames is written as a recorder writes it; then one to three things happen to it. The
-//! readers are those of the commands: `Recording::reader` (`cat`, Python), `RecordingSupply` (`send`), `check`, `ls`.
+//! readers are those of the commands: `Recording::reader` (`cat`, Python), `RecordingSupply` (`send`), `Samples` (`export`, `plot`,
+//! Python), `check`, `ls`.
 //!
 //! `SKYHAUL_DAMAGE_SEEDS` sets how many seeds are played; `SKYHAUL_SEED` plays that one alone, and says what it did.
 #![allow(clippy::unwrap_used)]
@@ -12,12 +13,14 @@ mod trial;
 use serde_json::json;
 use skyhaul::recording::{
     CheckOptions, ChunkMeta, ChunkRecord, Damaged, Datastream, DatastreamInfo, DatastreamReport, Gap,
-    Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, ls,
+    Instead, Lack, Missing, ReadOptions, Reader, Record, Recording, RecordingReport, Session, State, ls,
 };
+use skyhaul::samples::{Options, Samples};
 use skyhaul::send::{RecordingSupply, Sequence, Supply};
 use skyhaul::wire::vdif::Vdif;
 use skyhaul_sim::random::Random;
 use std::io::Read;
+use std::num::NonZeroU64;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -49,6 +52,46 @@ fn is_subsequence(part: &[u8], whole: &[u8]) -> bool {
 /// A frame that is marked as invalid.
 fn is_invalid(frame: &[u8]) -> bool {
     frame[3] & 0x80 != 0 || frame.starts_with(&[0x44, 0x33, 0x22, 0x11])
+}
+
+/// Of the samples, none is valid that was not recorded; and all are there if nothing is amiss.
+fn judge_samples(recording: &Recording, wanted: &[u8], gaps: &[Gap], said: &str) {
+    let rows = PAYLOAD as u64 * 4;
+    let options = Options { sample_rate: Some(u64::from(RATE) * rows), workers: 1, ..Options::default() };
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), wanted).unwrap();
+    let all = |samples: &Samples| {
+        let mut levels = vec![0f32; samples.rows() as usize];
+        let read = samples.read(0, &mut levels).unwrap();
+        (samples.first_frame(), levels, read.valid)
+    };
+    let (first, recorded, valid) = all(&Samples::of_files([file.path()], &options).unwrap());
+    assert!(valid.iter().all(|&valid| valid));
+    let samples = match Samples::of_recording(recording, 0, &options) {
+        Ok(samples) => samples,
+        Err(error) => return assert!(!gaps.is_empty(), "{said}: {error}"),
+    };
+    if samples.rows() > 1 << 20 {
+        return assert!(!gaps.is_empty(), "{said}: {} rows", samples.rows());
+    }
+    let (begin, levels, valid) = all(&samples);
+    if gaps.is_empty() {
+        assert!(begin == first && levels == recorded, "{said}: {:#?}", samples.gaps());
+    }
+    // Without a record, or with those of two recordings, nothing verifies samples, and that is said.
+    if samples.gaps().iter().any(|gap| matches!(gap.lack, Lack::HeadersOnly | Lack::Ambiguous))
+        || recording.state == State::Unindexed
+    {
+        return;
+    }
+    for (n, valid) in (begin - first..).zip(valid).filter(|(_, valid)| *valid) {
+        let of = |levels: &[f32], frame: i64| {
+            let at = usize::try_from(frame).ok()?.checked_mul(rows as usize)?;
+            levels.get(at..at + rows as usize).map(<[f32]>::to_vec)
+        };
+        let (given, meant) = (of(&levels, n - (begin - first)), of(&recorded, n));
+        assert!(valid && given == meant, "{said}: frame {n} is not what was recorded: {:#?}", samples.gaps());
+    }
 }
 
 /// Play one seed; whether anything was amiss, and whether all was given.
@@ -118,6 +161,8 @@ fn play(seed: u64) -> (bool, bool) {
         (gaps.is_empty(), (skipped.len() / FRAME) as u64),
         "{said}"
     );
+
+    judge_samples(&recording, &wanted, &gaps, &said);
 
     let check = recording.check(&CheckOptions::default()).unwrap();
     if check.exit_code() == 0 {

@@ -85,10 +85,15 @@ impl Trial {
                 last_time: time(first + count - 1),
                 ..ChunkMeta::default()
             };
+            // Of any length, most often not of whole frames; or only the checksum of the whole.
+            let part = random.chance(0.7).then(|| 40 + random.below(200));
             let record = ChunkRecord {
                 number: number as u32,
                 bytes: bytes.len() as u64,
                 crc32c: crc32c::crc32c(&bytes),
+                parts: part
+                    .map_or(Vec::new(), |part| bytes.chunks(part as usize).map(crc32c::crc32c).collect()),
+                part_bytes: part.and_then(NonZeroU64::new),
                 meta,
                 ..ChunkRecord::default()
             };
@@ -359,8 +364,11 @@ impl Trial {
             }
             1 => {
                 let gone = self.disks[disk].with_extension("gone");
-                std::fs::rename(&self.disks[disk], gone).unwrap();
-                std::fs::write(&self.disks[disk], "").unwrap();
+                // Earlier damage may have done it already.
+                if self.disks[disk].is_dir() {
+                    std::fs::rename(&self.disks[disk], gone).unwrap();
+                    std::fs::write(&self.disks[disk], "").unwrap();
+                }
                 self.done.push(format!("disk {disk} is a file"));
             }
             _ => {

@@ -43,7 +43,10 @@ impl Window {
             // The larger, the nearer the values are to each other.
             let is_near = file == self.file && at >= self.at && at < end.saturating_add(FAR as u64);
             self.octets.resize(if is_near { NEAR } else { FAR }, 0);
-            let Ok(read) = open.read(at, &mut self.octets) else { return false };
+            let Ok(read) = open.read(at, &mut self.octets) else {
+                self.octets.clear();
+                return false;
+            };
             self.octets.truncate(read);
             (self.file, self.at) = (file, at);
         }
