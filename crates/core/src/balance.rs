@@ -60,7 +60,7 @@ mod worker;
 
 pub use allow::{AllowList, NoPrefix, Prefix};
 pub use apportion::{Claim, apportion};
-pub use balancer::{Balancer, BalancerConfig, Strategy};
+pub use balancer::{Balancer, BalancerConfig, DemandError, SlotRange, Strategy};
 pub use calendar::{Calendar, SLOTS};
 pub use epochs::{EpochConfig, EpochStats, Epochs, Held};
 pub use governor::{Governor, Load, WINDOW};

@@ -15,7 +15,7 @@ const PACKETS: usize = 1 << 16;
 
 fn table() -> Table {
     let numbers: Vec<_> = (0..16).filter_map(Seat::new).map(|seat| (seat, 32)).collect();
-    let calendar = Arc::new(Calendar::default().with(&numbers));
+    let calendar = Arc::new(Calendar::default().with(&numbers, &Calendar::default()));
     let epoch =
         |n: u64| Epoch { first: n * 1000, calendar: Arc::clone(&calendar), select: SlotSelect::default() };
     let member = |&(seat, _): &(Seat, u16)| {

@@ -46,7 +46,8 @@ use control::{Control, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
-    AllowList, Balancer, RegisterError, Registration, Session, StateError, WorkerState,
+    AllowList, Balancer, DemandError, RegisterError, Registration, Session, SlotRange, StateError,
+    WorkerState,
 };
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::{Labelled, VisitLabelled};
@@ -196,6 +197,22 @@ impl Balance {
         let mut state = control::locked(&self.state);
         let now = state.now();
         state.balancer.handle_state(session, report, now)
+    }
+
+    /// A worker demands these slots, and none that it demanded before.
+    ///
+    /// # Errors
+    /// See [`DemandError`].
+    pub fn demand(&self, session: Session, slots: &[SlotRange]) -> Result<(), DemandError> {
+        control::locked(&self.state).balancer.demand(session, slots)
+    }
+
+    /// These workers demand these slots, and no others demand any.
+    ///
+    /// # Errors
+    /// See [`DemandError`].
+    pub fn demand_all(&self, demands: &[(Session, Vec<SlotRange>)]) -> Result<(), DemandError> {
+        control::locked(&self.state).balancer.demand_all(demands)
     }
 
     /// What it does, and did so far. Planes publish their counters every 50 ms.

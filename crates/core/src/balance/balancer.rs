@@ -1,8 +1,11 @@
 //! The control of one balancer: who works, with which share, from which tick on.
 
+mod demands;
+
+pub use demands::{DemandError, SlotRange};
+
 use super::{
     allow::AllowList,
-    apportion::apportion,
     calendar::{Calendar, SLOTS},
     epochs::{EpochConfig, EpochStats, Epochs, Held},
     governor::WINDOW,
@@ -22,6 +25,8 @@ pub enum Strategy {
     Dynamic,
     /// From the weights with which they registered.
     Static,
+    /// Workers have the slots that they demand, and nobody has the others.
+    Explicit,
 }
 
 /// Limits and times of a [`Balancer`].
@@ -70,6 +75,8 @@ pub struct Balancer {
     config: BalancerConfig,
     allow: AllowList,
     workers: Vec<Worker>,
+    /// The slots that workers demand.
+    demanded: Calendar,
     sessions: u64,
     predictor: Predictor,
     epochs: Epochs,
@@ -87,6 +94,7 @@ impl Balancer {
             config,
             allow: AllowList::default(),
             workers: Vec::new(),
+            demanded: Calendar::default(),
             sessions: 0,
             predictor: Predictor::default(),
             epochs: Epochs::new(config.epochs),
@@ -211,8 +219,9 @@ impl Balancer {
         self.dirty |= self.epochs.retire(self.predictor.slowest(now, then), now);
         let reached = self.predictor.ahead(now, now.plus(self.config.lead).plus(MISLED));
         self.dirty |= reached.is_some_and(|reached| self.epochs.withdraw(reached, now));
-        if let Some(numbers) = self.numbers() {
-            self.change(&numbers, now);
+        let met = self.met();
+        if let Some(numbers) = self.numbers(&met) {
+            self.change(&numbers, &met, now);
         }
         self.release();
     }
@@ -241,6 +250,12 @@ impl Balancer {
     #[must_use]
     pub fn slots(&self, session: Session) -> u16 {
         self.epochs.newest().map_or(0, |calendar| calendar.count(session.seat()))
+    }
+
+    /// These slots, those in a row together: the first, and how many.
+    #[must_use]
+    pub fn ranges(&self, session: Session) -> Vec<(u16, u16)> {
+        self.epochs.newest().map_or(Vec::new(), |calendar| calendar.ranges(session.seat()).collect())
     }
 
     /// First tick of the newest calendar.
@@ -281,19 +296,12 @@ impl Balancer {
 
     /// Slots for each worker; `None` if the last calendar goes on. It does while workers are registered of which none is
     /// ready: they may be at work though they are not heard, as after a restart of the control plane.
-    fn numbers(&self) -> Option<Vec<(Seat, u16)>> {
+    fn numbers(&self, met: &Calendar) -> Option<Vec<(Seat, u16)>> {
         let ready: Vec<&Worker> =
             self.workers.iter().filter(|worker| worker.standing == Standing::Ready).collect();
         let waiting = self.workers.iter().any(|worker| worker.standing == Standing::Waiting);
-        if ready.is_empty() && (waiting || self.epochs.newest().is_none()) {
-            return None;
-        }
-        let targets = self.targets(&ready);
-        let largest = targets.iter().copied().fold(1e-9, f64::max);
-        let claim = |(worker, target): (&&Worker, f64)| worker.claim(target, largest, ready.len());
-        let claims: Vec<_> = ready.iter().zip(targets).map(claim).collect();
-        let seats = ready.iter().map(|worker| worker.session.seat());
-        Some(seats.zip(apportion(&claims, SLOTS as u16)).collect())
+        let none = ready.is_empty() && (waiting || self.epochs.newest().is_none());
+        (!none).then(|| self.apportioned(&ready, met))
     }
 
     /// The share of each of these, relative to the others. Who is loaded gets what it can take; the rest is for the others.
@@ -319,10 +327,10 @@ impl Balancer {
     }
 
     /// A new calendar, if it differs, from a tick that no sender has reached.
-    fn change(&mut self, numbers: &[(Seat, u16)], now: Nanos) {
+    fn change(&mut self, numbers: &[(Seat, u16)], met: &Calendar, now: Nanos) {
         let none = Calendar::default();
         let newest = self.epochs.newest().map_or(&none, |newest| newest);
-        let calendar = newest.with(numbers);
+        let calendar = newest.with(numbers, met);
         if self.epochs.newest().is_some_and(|newest| **newest == calendar) {
             return;
         }
@@ -345,9 +353,12 @@ impl Balancer {
 
     /// Seats of workers that left, and that no calendar names, are free.
     fn release(&mut self) {
-        let (epochs, before) = (&self.epochs, self.workers.len());
+        let (epochs, demanded, before) = (&self.epochs, &mut self.demanded, self.workers.len());
         self.workers.retain(|worker| {
             let gone = matches!(worker.standing, Standing::Leaving | Standing::Evicted);
+            if gone {
+                demanded.release(worker.session.seat());
+            }
             !gone || epochs.calendars().any(|calendar| calendar.names(worker.session.seat()))
         });
         self.dirty |= self.workers.len() < before;

@@ -35,6 +35,21 @@ impl Calendar {
         self.0[usize::from(slot) & (SLOTS - 1)] = member.map_or(UNASSIGNED, |seat| seat.0);
     }
 
+    /// `member` has none from now on.
+    pub fn release(&mut self, member: Seat) {
+        self.0.iter_mut().filter(|owner| **owner == member.0).for_each(|owner| *owner = UNASSIGNED);
+    }
+
+    /// The slots of `member`, those in a row together: the first, and how many.
+    pub fn ranges(&self, member: Seat) -> impl Iterator<Item = (u16, u16)> {
+        let mut from = 0;
+        self.0.chunk_by(move |a, b| (*a == member.0) == (*b == member.0)).filter_map(move |run| {
+            let first = from;
+            from += run.len() as u16;
+            (run[0] == member.0).then_some((first, run.len() as u16))
+        })
+    }
+
     /// The owner of each slot: the number of a seat, or 65535 for nobody.
     pub(super) fn owners(&self) -> impl Iterator<Item = u16> {
         self.0.iter().copied()
@@ -58,19 +73,22 @@ impl Calendar {
         self.0.iter().zip(&*other.0).filter(|(mine, theirs)| mine != theirs).count()
     }
 
-    /// A calendar in which each member has its number of slots, and others none. `numbers` add up to at most [`SLOTS`].
-    /// Only slots that must change owner do: members that keep or gain slots keep all that they have.
+    /// A calendar in which each member has its number of slots, and others none: those that are `demanded`, which count, and
+    /// others. `numbers` add up to at most [`SLOTS`]. Only slots that must change owner do: members that keep or gain slots keep
+    /// all that they have and others do not demand.
     #[must_use]
-    pub fn with(&self, numbers: &[(Seat, u16)]) -> Calendar {
-        let mut next = Calendar::default();
+    pub fn with(&self, numbers: &[(Seat, u16)], demanded: &Calendar) -> Calendar {
+        let mut next = demanded.clone();
         let mut members: Vec<Wanting> = numbers
             .iter()
             .map(|&(seat, number)| {
-                let had: Vec<usize> = (0..SLOTS).filter(|&slot| self.0[slot] == seat.0).collect();
-                let kept = thinned(&had, number.into());
+                let theirs = usize::from(demanded.count(seat));
+                let is_had = |&slot: &usize| self.0[slot] == seat.0 && demanded.0[slot] == UNASSIGNED;
+                let had: Vec<usize> = (0..SLOTS).filter(is_had).collect();
+                let kept = thinned(&had, usize::from(number).saturating_sub(theirs));
                 kept.iter().for_each(|&slot| next.0[slot] = seat.0);
                 let number = i64::from(number);
-                Wanting { seat, number, wants: number - kept.len() as i64, due: 0 }
+                Wanting { seat, number, wants: number - (kept.len() + theirs) as i64, due: 0 }
             })
             .collect();
         for slot in 0..SLOTS {
@@ -129,19 +147,49 @@ mod tests {
 
     #[test]
     fn slots_are_spread_evenly() {
-        let calendar = Calendar::default().with(&seats(&[128, 128, 128, 128]));
+        let calendar = Calendar::default().with(&seats(&[128, 128, 128, 128]), &Calendar::default());
         for (seat, _) in seats(&[0; 4]) {
             assert!(gap(&calendar, seat) <= 1.0, "{}", gap(&calendar, seat));
         }
-        assert_eq!(Calendar::default().with(&[]), Calendar::default());
-        let one = Calendar::default().with(&[(Seat(7), 512)]);
+        assert_eq!(Calendar::default().with(&[], &Calendar::default()), Calendar::default());
+        let one = Calendar::default().with(&[(Seat(7), 512)], &Calendar::default());
         assert_eq!(
             (one.count(Seat(7)), one.member(511), one.member(512)),
             (512, Some(Seat(7)), Some(Seat(7)))
         );
     }
 
+    #[test]
+    fn slots_in_a_row_are_a_range() {
+        let mut calendar = Calendar::default();
+        [0, 1, 2, 9, 511].into_iter().for_each(|slot| calendar.set(slot, Some(Seat(3))));
+        calendar.set(3, Some(Seat(4)));
+        assert_eq!(calendar.ranges(Seat(3)).collect::<Vec<_>>(), [(0, 3), (9, 1), (511, 1)]);
+        calendar.release(Seat(3));
+        assert_eq!((calendar.ranges(Seat(3)).count(), calendar.count(Seat(4))), (0, 1));
+    }
+
     proptest! {
+        #[test]
+        fn what_is_demanded_is_had_and_numbers_hold(runs in proptest::collection::vec((0u16..6, 0u16..512, 0u16..120), 0..8), series in proptest::collection::vec(proptest::collection::vec(0u32..1000, 6), 1..8)) {
+            let mut demanded = Calendar::default();
+            for (n, first, length) in runs {
+                (first..(first + length).min(512)).for_each(|slot| demanded.set(slot, Some(Seat(n * 3))));
+            }
+            let mut calendar = Calendar::default();
+            for weights in series {
+                let claims: Vec<_> = (0u16..).zip(weights).map(|(n, weight)| crate::balance::Claim { weight, least: demanded.count(Seat(n * 3)), most: 512 }).collect();
+                let numbers = seats(&crate::balance::apportion(&claims, 512));
+                calendar = calendar.with(&numbers, &demanded);
+                for slot in 0..512 {
+                    prop_assert!(demanded.member(slot).is_none() || calendar.member(slot) == demanded.member(slot));
+                }
+                for &(seat, number) in &numbers {
+                    prop_assert_eq!(calendar.count(seat), number);
+                }
+            }
+        }
+
         #[test]
         fn as_few_slots_as_possible_change_and_they_stay_spread(series in proptest::collection::vec(proptest::collection::vec(0u16..1000, 8), 1..30)) {
             let mut calendar = Calendar::default();
@@ -149,7 +197,7 @@ mod tests {
             for weights in series {
                 let claims: Vec<_> = weights.iter().map(|&w| crate::balance::Claim { weight: w.into(), least: 0, most: 512 }).collect();
                 let numbers = seats(&crate::balance::apportion(&claims, 512));
-                let next = calendar.with(&numbers);
+                let next = calendar.with(&numbers, &Calendar::default());
                 let gains: usize = numbers.iter().map(|&(seat, n)| usize::from(n.saturating_sub(calendar.count(seat)))).sum();
                 prop_assert_eq!(calendar.differences(&next), gains);
                 for &(seat, number) in &numbers {

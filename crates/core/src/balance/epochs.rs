@@ -192,7 +192,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     fn calendar(number: u16) -> Arc<Calendar> {
-        Arc::new(Calendar::default().with(&[(Seat(number), 512)]))
+        Arc::new(Calendar::default().with(&[(Seat(number), 512)], &Calendar::default()))
     }
 
     /// Epochs of 1000 ticks and a second each.

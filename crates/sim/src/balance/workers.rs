@@ -3,7 +3,10 @@
 use crate::random::Random;
 use core::net::IpAddr;
 use skyhaul_core::{
-    balance::{Balancer, Load, Member, PortRange, Registration, Session, StateError, WorkerState},
+    balance::{
+        Balancer, DemandError, Load, Member, PortRange, Registration, Session, SlotRange, StateError,
+        WorkerState,
+    },
     placement::Nanos,
 };
 
@@ -110,6 +113,15 @@ impl Workers {
             4 if random.chance(0.3) && self.live.len() > 1 => {
                 let worker = self.live.swap_remove(at);
                 self.evicted += u64::from(balancer.evict(worker.session).is_ok());
+            }
+            5 if random.chance(0.5) => {
+                let first = random.chance(0.5).then(|| random.below(512) as u16);
+                let length = random.pick(&[0, 1, 40, 200]).min(512 - first.unwrap_or(0));
+                match balancer.demand(self.live[at].session, &[SlotRange { first, length }]) {
+                    // Removed while it was dead, or others demand too much.
+                    Ok(()) | Err(DemandError::NoSession | DemandError::NoRoom(_)) => {}
+                    Err(error) => return Err(error.to_string()),
+                }
             }
             _ => self.live.iter_mut().for_each(|worker| worker.dead &= random.chance(0.5)),
         }

@@ -23,6 +23,10 @@ pub struct WorkerStatus {
     pub heard: Duration,
     /// Its slots in the newest calendar.
     pub slots: u16,
+    /// These, those in a row together: the first, and how many.
+    pub ranges: Vec<(u16, u16)>,
+    /// The slots that it demands, likewise.
+    pub demanded: Vec<(u16, u16)>,
     /// Packets that were routed to it.
     pub packets: u64,
     /// Octets in them, as forwarded.
@@ -92,6 +96,8 @@ impl BalanceStatus {
                 state: *worker.state(),
                 heard: Duration::from_nanos(now.since(worker.heard()).0),
                 slots: balancer.slots(session),
+                ranges: balancer.ranges(session),
+                demanded: balancer.demanded().ranges(session.seat()).collect(),
                 packets: packets.saturating_sub(before.packets),
                 bytes: bytes.saturating_sub(before.bytes),
             }

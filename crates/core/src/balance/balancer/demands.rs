@@ -1,0 +1,148 @@
+//! Slots that workers demand: for senders whose labels choose a slot for a reason, and not only to spread.
+//!
+//! ```text
+//!   demanded     A A A . . . B B .
+//!   calendar     A A A C A B B B C     the rest follows shares; none of it is anyone's if the strategy is explicit
+//! ```
+//!
+//! A worker has what it demands as long as it is ready; otherwise these slots are for the others. Of two that demand a slot,
+//! the later one has it.
+
+use super::{Balancer, Strategy};
+use crate::balance::{
+    apportion::{Claim, apportion},
+    calendar::{Calendar, SLOTS},
+    member::Seat,
+    worker::{Session, Standing, Worker},
+};
+use std::fmt;
+
+/// Slots in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlotRange {
+    /// The first; `None`: the first from which on so many are demanded by nobody.
+    pub first: Option<u16>,
+    /// How many.
+    pub length: u16,
+}
+
+/// Why slots cannot be demanded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DemandError {
+    /// No such session.
+    NoSession,
+    /// Slots that a calendar does not have.
+    NoSuchSlots(SlotRange),
+    /// Nowhere are so many slots in a row that nobody demands.
+    NoRoom(SlotRange),
+}
+
+impl fmt::Display for DemandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DemandError::NoSession => f.write_str("no such session; hint: register first"),
+            DemandError::NoSuchSlots(SlotRange { first, length }) => write!(
+                f,
+                "a calendar has no {length} slots from {} on; hint: it has {SLOTS}, from 0",
+                first.unwrap_or_default()
+            ),
+            DemandError::NoRoom(SlotRange { length, .. }) => write!(
+                f,
+                "nowhere are {length} slots in a row that nobody demands; hint: demand fewer, or name the first one"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for DemandError {}
+
+impl Balancer {
+    /// A worker demands these slots, and none that it demanded before.
+    ///
+    /// # Errors
+    /// See [`DemandError`]; nothing changes then.
+    pub fn demand(&mut self, session: Session, ranges: &[SlotRange]) -> Result<(), DemandError> {
+        let mut demanded = self.demanded.clone();
+        demanded.release(session.seat());
+        self.add(&mut demanded, session, ranges)?;
+        self.demanded = demanded;
+        Ok(())
+    }
+
+    /// These workers demand these slots, and no others demand any.
+    ///
+    /// # Errors
+    /// See [`DemandError`]; nothing changes then.
+    pub fn demand_all(&mut self, demands: &[(Session, Vec<SlotRange>)]) -> Result<(), DemandError> {
+        let mut demanded = Calendar::default();
+        demands.iter().try_for_each(|(session, ranges)| self.add(&mut demanded, *session, ranges))?;
+        self.demanded = demanded;
+        Ok(())
+    }
+
+    /// Who demands which slot.
+    #[must_use]
+    pub fn demanded(&self) -> &Calendar {
+        &self.demanded
+    }
+
+    fn add(
+        &self,
+        demanded: &mut Calendar,
+        session: Session,
+        ranges: &[SlotRange],
+    ) -> Result<(), DemandError> {
+        if self.workers.iter().all(|worker| worker.session != session) {
+            return Err(DemandError::NoSession);
+        }
+        for range in ranges {
+            let slots = SLOTS as u16;
+            let free =
+                |&first: &u16| (first..first + range.length).all(|slot| demanded.member(slot).is_none());
+            if range.length > slots {
+                return Err(DemandError::NoSuchSlots(*range));
+            }
+            let last = slots - range.length;
+            let first = match range.first {
+                Some(first) => {
+                    Some(first).filter(|&first| first <= last).ok_or(DemandError::NoSuchSlots(*range))?
+                }
+                None => (0..=last).find(free).ok_or(DemandError::NoRoom(*range))?,
+            };
+            (first..first + range.length).for_each(|slot| demanded.set(slot, Some(session.seat())));
+        }
+        Ok(())
+    }
+
+    /// The demands of those that are ready.
+    pub(super) fn met(&self) -> Calendar {
+        let mut met = self.demanded.clone();
+        let absent = self.workers.iter().filter(|worker| worker.standing != Standing::Ready);
+        absent.for_each(|worker| met.release(worker.session.seat()));
+        met
+    }
+
+    /// Slots for each of `ready`, what it demands among them.
+    pub(super) fn apportioned(&self, ready: &[&Worker], met: &Calendar) -> Vec<(Seat, u16)> {
+        let demanded: Vec<(Seat, u16)> =
+            ready.iter().map(|worker| worker.session.seat()).map(|seat| (seat, met.count(seat))).collect();
+        if self.config.strategy == Strategy::Explicit {
+            return demanded;
+        }
+        let targets = self.targets(ready);
+        let largest = targets.iter().copied().fold(1e-9, f64::max);
+        let claim = |(worker, target): (&&Worker, f64)| worker.claim(target, largest, ready.len());
+        let mut claims: Vec<Claim> = ready.iter().zip(targets).map(claim).collect();
+        // What is demanded comes before other minima.
+        let least: u32 =
+            claims.iter().zip(&demanded).map(|(claim, (_, n))| u32::from(claim.least.max(*n))).sum();
+        for (claim, &(_, demanded)) in claims.iter_mut().zip(&demanded) {
+            claim.least = if least > SLOTS as u32 { demanded } else { claim.least.max(demanded) };
+            claim.most = claim.most.max(demanded);
+        }
+        demanded.iter().map(|&(seat, _)| seat).zip(apportion(&claims, SLOTS as u16)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
