@@ -27,6 +27,10 @@ impl Checksum {
     }
 }
 
+fn address(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
 /// One side of one balancer: the worker it knows for an address family, and the senders it hears.
 struct Side {
     allowed: &'static str,
@@ -45,7 +49,7 @@ struct Side {
 
 impl Side {
     fn table(&self) -> Table {
-        let seat = Seat::new(0).unwrap();
+        let seat = Seat::new(0).expect("a seat");
         let calendar = |slot| {
             let mut calendar = Calendar::default();
             calendar.set(slot, Some(seat));
@@ -53,9 +57,9 @@ impl Side {
         };
         let epoch = |first, slot| Epoch { first, calendar: calendar(slot), select: self.select };
         let (ip, port, bits) = self.worker;
-        let member =
-            Member::new(ip.parse().unwrap(), port, PortRange::new(bits).unwrap(), self.keeps).unwrap();
-        let allow = AllowList::of(&[Prefix::host(self.allowed.parse().unwrap())]);
+        let member = Member::new(address(ip), port, PortRange::new(bits).expect("a range"), self.keeps)
+            .expect("a member");
+        let allow = AllowList::of(&[Prefix::host(address(self.allowed))]);
         let epochs = vec![epoch(0, self.slots.0), epoch(0x10, self.slots.1)];
         Table::new(allow, epochs, &[(seat, Occupant::Member(member))])
     }
@@ -84,7 +88,7 @@ impl Side {
         let packets: Vec<Vec<u8>> =
             (0..EVENT.0).step_by(EVENT.1).map(|at| self.packet(version, at)).collect();
         let mut routes = [Err(Refusal::Empty); 16];
-        let source: IpAddr = self.allowed.parse().unwrap();
+        let source = address(self.allowed);
         let train = packets.iter().map(Vec::as_slice);
         let count = table.route_train::<EjfatLabels>(source, train, &mut routes, &mut counters);
         for (packet, route) in packets.iter().zip(&routes[..count]) {
@@ -100,7 +104,7 @@ impl Side {
             sent.1.add(octets);
             sent.0 += 1;
         }
-        let stranger = self.refused.parse().unwrap();
+        let stranger = address(self.refused);
         table.route_train::<EjfatLabels>(stranger, [packets[0].as_slice()], &mut routes, &mut counters);
         assert_eq!(routes[0], Err(Refusal::BlockedSource));
         assert_eq!((counters.packets, counters.refused_total()), (count as u64 + 1, 1));
