@@ -1,5 +1,7 @@
 //! EJFAT's control plane: the protocol between workers, senders and a load balancer.
 
+pub mod client;
 #[rustfmt::skip]
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "generated")]
 pub mod proto;
+pub mod worker;

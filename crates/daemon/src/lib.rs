@@ -9,3 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ejfat;
+
+pub use ejfat::client::{self, ControlPlane};
+pub use ejfat::worker::{self, Worker};
+pub use skyhaul::core::wire::ejfat::Uri;

@@ -11,9 +11,11 @@
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
 mod distribution;
+mod session;
 mod source;
 
 pub use distribution::Distribution;
+pub use session::SessionReport;
 pub use source::SourceReport;
 
 use crate::mirror::TargetReport;
@@ -224,6 +226,9 @@ pub struct ReceiveReport {
     /// Errors that ended a receiving thread: what it would have received after that is missing.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// The worker's session, if it joined a balancer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<SessionReport>,
     /// CPU time.
     pub cpu: Cpu,
     /// Every 0.1 s or more: seconds since start, bytes received so far, frames lost so far.

@@ -103,6 +103,11 @@ impl Board {
         self.told().cpu_seconds
     }
 
+    /// Packets that the kernel dropped at all sockets.
+    pub(super) fn socket_drops(&self) -> u64 {
+        self.told().live.iter().flatten().map(|(_, source)| source.socket_drops).sum()
+    }
+
     pub(super) fn notes(&self) -> Vec<String> {
         self.told().notes.clone()
     }

@@ -16,6 +16,7 @@ mod table;
 pub use sink::{ObjectCounts, ObjectSink, Received, Storable};
 
 use super::keyed::{Counts, Ended, Fed, GetError, Missing, ObjectStream, StreamConfig, TcpReaderOptions};
+use super::load::ObjectLoad;
 use crate::control::Gauge;
 use crate::panics::reason;
 use skyhaul_core::wire::keyed::{Data, Keyed, VisitKeyed};
@@ -244,6 +245,14 @@ impl Objects {
             report.ended = report.ended.or(stats.ended.filter(|why| *why != Ended::Stopped).map(Ended::name));
         }
         report
+    }
+
+    /// How far behind the thread is.
+    pub(super) fn load(&self) -> ObjectLoad {
+        let tables = self.state().tables.clone();
+        let mut all = ObjectLoad::default();
+        tables.iter().for_each(|table| all.merge(&ObjectLoad::of(&table.stats(), self.options.stream.ring)));
+        all
     }
 
     /// Start a thread that takes finished objects until all tables have ended.

@@ -7,6 +7,7 @@
 use super::board::Board;
 use super::engine::Engine;
 use super::engine_reader::{DRAIN, EngineReader, TICK, Turns};
+use super::load::{Loaded, ObjectLoad};
 use super::objects::{ObjectSink, Objects, Origin};
 use super::options::ReceiverOptions;
 use super::reader::Reader;
@@ -53,6 +54,21 @@ pub struct Running {
     socket_buffer: u64,
     objects: Option<Arc<Objects>>,
     collector: Option<JoinHandle<()>>,
+}
+
+/// How far behind a running receiver is, for another thread to ask.
+#[derive(Clone, Debug)]
+pub struct LoadOfReceiver {
+    board: Arc<Board>,
+    objects: Option<Arc<Objects>>,
+}
+
+impl Loaded for LoadOfReceiver {
+    fn load(&self) -> ObjectLoad {
+        let mut load = self.objects.as_ref().map(|objects| objects.load()).unwrap_or_default();
+        load.dropped += self.board.socket_drops();
+        load
+    }
 }
 
 impl std::fmt::Debug for Receiver {
@@ -239,6 +255,12 @@ impl Running {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.board.bytes()
+    }
+
+    /// How far behind it is with heaps and events, for another thread to ask.
+    #[must_use]
+    pub fn load(&self) -> LoadOfReceiver {
+        LoadOfReceiver { board: self.board.clone(), objects: self.objects.clone() }
     }
 
     /// Whether all threads have ended by themselves.

@@ -61,6 +61,8 @@ pub struct StreamConfig {
     pub start_at: Option<u64>,
     /// Deliver incomplete heaps too; missing ranges are listed, and zero.
     pub incomplete: bool,
+    /// A balancer shares the senders' objects out to several receivers: gaps in their numbers are not losses.
+    pub shared: bool,
     /// Maximum number of heaps queued for the user.
     pub ring: usize,
     /// What happens when the ring is full.
@@ -99,6 +101,7 @@ impl Default for StreamConfig {
             byte_limit: None,
             start_at: None,
             incomplete: false,
+            shared: false,
             ring: 4096,
             full: Full::default(),
             overflow: 0,

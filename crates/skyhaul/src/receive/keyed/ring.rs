@@ -186,6 +186,11 @@ impl<T> Ring<T> {
         self.room.notify_all();
     }
 
+    /// Maximum number of entries.
+    pub(crate) fn capacity(&self) -> usize {
+        self.most
+    }
+
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::SeqCst)

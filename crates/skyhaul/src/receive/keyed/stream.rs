@@ -102,6 +102,11 @@ impl<W: Keyed> ObjectStream<W> {
         count
     }
 
+    /// Maximum number of queued heaps.
+    pub(crate) fn capacity(&self) -> usize {
+        self.readers.core.ring.capacity()
+    }
+
     /// A descriptor that is readable while a heap is queued or the stream has ended, for event loops.
     ///
     /// # Errors

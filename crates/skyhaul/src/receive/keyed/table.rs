@@ -69,7 +69,7 @@ impl<S: Store> Table<S> {
             store,
             senders: HashMap::new(),
             stopped: HashSet::new(),
-            rows: Rows::default(),
+            rows: Rows::new(config.shared),
             rules: Rules {
                 key: config.key,
                 stop: config.stop,

@@ -1,0 +1,156 @@
+//! The connection to a control plane: TLS, and who is trusted; made when it is needed, and again when it broke.
+
+use super::error::{ControlError, Why, unreachable};
+use skyhaul::core::wire::ejfat::Uri;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_rustls::rustls;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+/// Time from one attempt to connect to the next: this at first, twice as long each time, at most the other.
+const FIRST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// Whose certificate is accepted, if the URI asks for TLS (`ejfats://`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Trust {
+    /// One that an authority of this system signed.
+    #[default]
+    System,
+    /// One that is in this file (PEM), or signed by one that is.
+    File(PathBuf),
+    /// Any: the connection is encrypted, but whoever answers is believed.
+    Anyone,
+}
+
+/// A connection that is made when it is needed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) at: String,
+    endpoint: Endpoint,
+    kept: Mutex<Option<Channel>>,
+}
+
+impl Connection {
+    pub(super) fn new(uri: &Uri, trust: &Trust) -> Result<Self, ControlError> {
+        let host = if uri.host.contains(':') { format!("[{}]", uri.host) } else { uri.host.clone() };
+        let at = format!("{host}:{}", uri.port);
+        let unsent = |problem: String, hint| ControlError {
+            what: "connect",
+            at: at.clone(),
+            why: Why::Unsent { problem, hint },
+        };
+        let scheme = if uri.tls { "https" } else { "http" };
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{at}"))
+            .map_err(|_| unsent("is no address".to_owned(), "check host and port in EJFAT_URI"))?
+            // Dead peers and paths are noticed while nothing is asked.
+            .http2_keep_alive_interval(Duration::from_secs(10))
+            .keep_alive_timeout(Duration::from_secs(5));
+        let tls = ClientTlsConfig::new().domain_name(uri.host.clone());
+        let no_tls = |_| {
+            unsent("the certificates cannot be used".to_owned(), "give a file with certificates in PEM form")
+        };
+        let endpoint = match (uri.tls, trust) {
+            (false, _) => endpoint,
+            (true, Trust::System) => endpoint.tls_config(tls.with_native_roots()).map_err(no_tls)?,
+            (true, Trust::File(path)) => {
+                let pem = std::fs::read(path).map_err(|error| {
+                    unsent(
+                        format!("read {}: {error}", path.display()),
+                        "give the file of a certificate (PEM)",
+                    )
+                })?;
+                endpoint.tls_config(tls.ca_certificate(Certificate::from_pem(pem))).map_err(no_tls)?
+            }
+            (true, Trust::Anyone) => {
+                let anyone = Arc::new(anyone::Anyone::default());
+                endpoint.tls_config_with_verifier(tls, anyone).map_err(no_tls)?
+            }
+        };
+        Ok(Self { at, endpoint, kept: Mutex::new(None) })
+    }
+
+    /// The channel; attempts to connect are repeated for `patience`.
+    pub(super) async fn channel(&self, deadline: Duration, patience: Duration) -> Result<Channel, Why> {
+        if let Some(channel) = self.kept.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            return Ok(channel);
+        }
+        let begun = Instant::now();
+        let mut pause = FIRST;
+        loop {
+            let why = match tokio::time::timeout(deadline, self.endpoint.connect()).await {
+                Ok(Ok(channel)) => {
+                    let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    return Ok(kept.insert(channel).clone());
+                }
+                Ok(Err(error)) => unreachable(&error, &[]),
+                Err(_) => Why::Unreachable(format!("no connection in {:.1} s", deadline.as_secs_f64())),
+            };
+            if begun.elapsed() + pause > patience {
+                return Err(why);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    /// It broke, or does not answer: the next call makes a new one.
+    pub(super) fn forget(&self) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
+/// Accepts any certificate, as users of self-signed ones ask for.
+mod anyone {
+    use super::rustls;
+    use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+    use rustls::crypto::{self, WebPkiSupportedAlgorithms};
+    use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+    use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+
+    /// Whoever answers must hold the key of the certificate that it shows; whose that is, is not asked.
+    #[derive(Debug)]
+    pub(super) struct Anyone(WebPkiSupportedAlgorithms);
+
+    impl Default for Anyone {
+        fn default() -> Self {
+            Self(crypto::ring::default_provider().signature_verification_algorithms)
+        }
+    }
+
+    impl ServerCertVerifier for Anyone {
+        fn verify_server_cert(
+            &self,
+            _: &CertificateDer<'_>,
+            _: &[CertificateDer<'_>],
+            _: &ServerName<'_>,
+            _: &[u8],
+            _: UnixTime,
+        ) -> Result<ServerCertVerified, Error> {
+            Ok(ServerCertVerified::assertion())
+        }
+
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            crypto::verify_tls12_signature(message, certificate, signed, &self.0)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            crypto::verify_tls13_signature(message, certificate, signed, &self.0)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.0.supported_schemes()
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The thread of a worker: registers, reports, registers again, leaves.
+//!
+//! ```text
+//!   registered ── every 100 ms: state ──▶ answered
+//!       ▲ ▲ └─ no answer: away, again at growing intervals; the balancer goes on with its last calendar
+//!       │ └─── answered: back
+//!       └───── unknown session: register again
+//!   leaving ── not ready ─▶ packets of old calendars, until they cease ─▶ deregister
+//! ```
+
+use super::options::WorkerOptions;
+use super::state::{State, States};
+use crate::ejfat::client::{ControlError, ControlPlane};
+use crate::ejfat::proto::RegisterReply;
+use skyhaul::core::placement::Nanos;
+use skyhaul::receive::{Loaded, ObjectLoad};
+use skyhaul::report::SessionReport;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time to the next attempt, if the control plane is away: this at first, twice as long each time, at most the other.
+const SOON: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_secs(2);
+/// A balancer goes on sending the ticks of calendars that name a worker: this long after it said that it is not ready at
+/// least (udplbd: up to 1 s to the next calendar, which begins 0.8 s ahead) …
+const LEAST: Duration = Duration::from_millis(2500);
+/// … and until nothing has arrived for this long.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// What a worker is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Order {
+    Ready(bool),
+    /// Leave, waiting for packets at most this long.
+    Leave(Duration),
+}
+
+/// Shared with who asks.
+pub(super) type Shared = Arc<Mutex<SessionReport>>;
+
+pub(super) struct Session {
+    plane: ControlPlane,
+    options: WorkerOptions,
+    source: Box<dyn Loaded>,
+    shared: Shared,
+    states: States,
+    begun: Instant,
+    reply: Option<RegisterReply>,
+    is_ready: bool,
+    /// Since when the control plane does not answer.
+    away: Option<Instant>,
+    pause: Duration,
+    next: Instant,
+    /// The last refusal that was said.
+    said: Option<String>,
+}
+
+impl Session {
+    pub(super) fn new(
+        plane: ControlPlane,
+        options: WorkerOptions,
+        source: Box<dyn Loaded>,
+        reply: RegisterReply,
+        shared: Shared,
+    ) -> Self {
+        let now = Instant::now();
+        let is_ready = options.is_ready;
+        Self {
+            plane,
+            options,
+            source,
+            shared,
+            states: States::default(),
+            begun: now,
+            reply: Some(reply),
+            is_ready,
+            away: None,
+            pause: SOON,
+            next: now,
+            said: None,
+        }
+    }
+
+    fn shared(&self) -> std::sync::MutexGuard<'_, SessionReport> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn say(&self, what: &str) {
+        (self.options.say)(what);
+    }
+
+    /// Work until told to leave, or nobody can tell.
+    pub(super) fn run(mut self, orders: &Receiver<Order>) {
+        loop {
+            let wait = self.next.saturating_duration_since(Instant::now());
+            match orders.recv_timeout(wait) {
+                Ok(Order::Ready(ready)) => {
+                    self.is_ready = ready;
+                    self.next = Instant::now();
+                }
+                Ok(Order::Leave(drain)) => return self.leave(drain),
+                Err(RecvTimeoutError::Disconnected) => return self.leave(Duration::ZERO),
+                Err(RecvTimeoutError::Timeout) => self.report(),
+            }
+        }
+    }
+
+    /// The state now.
+    fn state(&mut self) -> State {
+        let load = self.source.load();
+        let state = self.states.state(load, Nanos(self.begun.elapsed().as_nanos() as u64));
+        let is_ready = self.is_ready;
+        let mut shared = self.shared();
+        (shared.fill, shared.signal, shared.is_ready) = (state.fill, state.signal, is_ready);
+        (shared.events, shared.taken) = (state.events, load.taken);
+        drop(shared);
+        state
+    }
+
+    /// Report, or register if there is no session; decides when the next is due.
+    fn report(&mut self) {
+        let due = self.next;
+        let state = self.state();
+        let done = match self.reply.clone() {
+            Some(reply) => {
+                let mut message = state.message(self.is_ready);
+                message.session_id = reply.session_id;
+                self.plane.send_state(message, token(&reply.token))
+            }
+            None => self.register_again(),
+        };
+        let mut shared = self.shared();
+        *(if done.is_ok() { &mut shared.reports } else { &mut shared.reports_failed }) += 1;
+        drop(shared);
+        match done {
+            Ok(()) => {
+                self.answered();
+                (self.pause, self.said) = (SOON, None);
+                // A slow answer does not make the next one late, nor many at once.
+                self.next = (due + self.options.period).max(Instant::now());
+            }
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    fn register_again(&mut self) -> Result<(), ControlError> {
+        let reply = self.plane.register_at_once(self.options.registration())?;
+        let mut shared = self.shared();
+        shared.registrations += 1;
+        shared.session.clone_from(&reply.session_id);
+        drop(shared);
+        self.say(&format!("registered with balancer at {} again", self.plane.at()));
+        self.reply = Some(reply);
+        Ok(())
+    }
+
+    fn failed(&mut self, error: &ControlError) {
+        self.shared().error = Some(error.to_string());
+        if error.is_away() {
+            if self.away.is_none() {
+                self.away = Some(Instant::now());
+                self.shared().times_away += 1;
+                self.say(&format!("{error}\n  receiving goes on; the balancer keeps its last calendar"));
+            }
+        } else {
+            self.answered();
+            if error.is_unknown() && self.reply.take().is_some() {
+                self.shared().session.clear();
+                self.say(&format!("{error}\n  registering again"));
+                self.next = Instant::now();
+                return;
+            }
+            let text = error.to_string();
+            if self.said.as_ref() != Some(&text) {
+                self.say(&text);
+                self.said = Some(text);
+            }
+        }
+        self.next = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(LATE);
+    }
+
+    /// The control plane is there.
+    fn answered(&mut self) {
+        if let Some(away) = self.away.take() {
+            let seconds = away.elapsed().as_secs_f64();
+            self.shared().seconds_away += seconds;
+            self.say(&format!("control plane {}: back after {seconds:.1} s", self.plane.at()));
+        }
+    }
+
+    /// Say that it is not ready, wait for the last packets at most `drain`, deregister.
+    fn leave(mut self, drain: Duration) {
+        let begun = Instant::now();
+        self.is_ready = false;
+        let arrived = |load: &ObjectLoad| load.packets + load.dropped;
+        let (mut last, mut changed, mut told) = (arrived(&self.source.load()), Instant::now(), None);
+        self.next = Instant::now();
+        while begun.elapsed() < drain {
+            if Instant::now() >= self.next {
+                let before = self.shared().reports;
+                self.report();
+                let is_told = self.reply.is_some() && self.shared().reports > before;
+                told = told.or(is_told.then(Instant::now));
+            }
+            let now = arrived(&self.source.load());
+            if now != last {
+                (last, changed) = (now, Instant::now());
+            }
+            let long_enough = told.is_some_and(|told| told.elapsed() >= LEAST);
+            if long_enough && changed.elapsed() >= QUIET {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let left = match self.reply.take() {
+            Some(reply) => self.plane.deregister(&reply.session_id, token(&reply.token)),
+            None => Ok(()),
+        };
+        if let Some(away) = self.away.take() {
+            self.shared().seconds_away += away.elapsed().as_secs_f64();
+        }
+        // The last counts.
+        self.state();
+        let mut shared = self.shared();
+        shared.seconds_leaving = begun.elapsed().as_secs_f64();
+        match left {
+            Ok(()) => shared.has_left = true,
+            // It does not know the session: nobody is to be told.
+            Err(error) if error.is_unknown() => shared.has_left = true,
+            Err(error) => {
+                let text = format!("{error}\n  left all the same: the balancer removes silent workers");
+                shared.error = Some(error.to_string());
+                drop(shared);
+                self.say(&text);
+            }
+        }
+    }
+}
+
+/// A session's token; some servers give none.
+fn token(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
