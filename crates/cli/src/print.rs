@@ -2,6 +2,7 @@
 
 pub(crate) mod objects;
 mod words;
+mod worker;
 
 pub(crate) use words::{bytes, count, live_rejects, rate, rejects};
 
@@ -215,6 +216,7 @@ pub(crate) fn receive_summary(report: &ReceiveReport) -> String {
     }
     streams(&mut out, report);
     objects::lines(&mut out, report);
+    worker::lines(&mut out, report.worker.as_ref());
     if report.strangers > 0 {
         let _ = writeln!(
             out,

@@ -8,6 +8,7 @@ pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod inspect;
+mod joining;
 pub(crate) mod ls;
 pub(crate) mod plot;
 pub(crate) mod receive;

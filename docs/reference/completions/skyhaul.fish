@@ -105,6 +105,15 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s q -l quiet -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l balancer -d 'The balancer\'s EJFAT_URI (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l name -d 'Name in the balancer\'s status (default: host and process)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l address -d 'Address at which the balancer reaches this receiver (default: that of --listen, or of the route to the balancer)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l weight -d 'First share relative to other workers\'' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l min-factor -d 'At least this part of an even share; 0: no bound' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l max-factor -d 'At most this many even shares; 0: no bound' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l ports -d 'Number of ports from that of --listen on, a power of two: a socket and a thread each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l drain -d 'Longest time to wait for the last packets when it leaves' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l listen -d 'Address to listen on, like udp://10.0.2.5:46227; may be repeated' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l pcap -d 'Read packets from this capture file instead (pcap, pcapng)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l from -d 'Accept only this sender, like 10.1.2.3, 10.1.0.0/16, 10.1.2.3:5000-5010 or :5000; may be repeated' -r
@@ -156,6 +165,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'St
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: discard them)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l join -d 'Join a load balancer: register with its control plane, report how far behind this receiver is, and leave when it ends'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-label -d 'Let packets come with the balancer\'s label'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l any-certificate -d 'Accept any certificate of the control plane'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l split-threads -d 'Make a separate stream of each VDIF thread of a sender'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-partial-sets -d 'Keep incomplete sets of threads at the start and end of a stream (default: only whole sets, as VDIF readers expect)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l feedback -d 'Report to senders what arrives, for their `--rate auto`'

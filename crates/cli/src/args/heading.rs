@@ -6,6 +6,8 @@
 pub(super) const INPUT: &str = "What to receive";
 /// What a sender sends.
 pub(super) const SOURCE: &str = "What to send";
+/// A worker of a balancer.
+pub(super) const WORKER: &str = "Worker of a balancer (--join)";
 /// Files, disks and destinations.
 pub(super) const DESTINATION: &str = "Where it goes";
 /// Start and end of receiving.

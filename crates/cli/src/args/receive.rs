@@ -2,6 +2,7 @@
 
 use super::heading::{DESTINATION, HOST, INPUT, TESTING, WHEN};
 use super::heaps::HeapReceiveArgs;
+use super::join::JoinArgs;
 use super::limits::{RECEIVE_THREADS, WINDOW, at_least_one, some, up_to};
 use super::output::OutputArgs;
 use super::stream::StreamArgs;
@@ -14,6 +15,9 @@ use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct ReceiveArgs {
+    /// First, because the general options come last.
+    #[command(flatten)]
+    pub(crate) worker: JoinArgs,
     #[command(flatten)]
     pub(crate) common: ReceiveCommon,
     /// Write the frames to this file, `-` for standard output (default: discard them)

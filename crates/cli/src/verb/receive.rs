@@ -1,5 +1,6 @@
 //! `skyhaul receive`.
 
+use super::joining::{self, Joining};
 use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
+    let joining = Joining::prepare(&args.worker, &args.common)?;
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
     let mut progress = Progress::new(args.common.output.quiet);
@@ -23,6 +25,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let pool = Pool::new(&receiving::pool(&args.common, false))?;
     let mut options = receiving::options(&args.common, args.verify)?;
     options.learn.object_bytes = pool.block_bytes() as u64;
+    joining.iter().for_each(|joining| joining.adapt(&mut options));
     let mut receiver = Receiver::open(options, pool.clone())?;
     add_capture(&args.common, capture, &mut receiver);
     let addresses: Vec<_> = receiver.addresses().map(str::to_string).collect();
@@ -40,6 +43,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     };
     let sink = |_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink);
     let mut running = receiver.start_with(sink, objects)?;
+    let worker = joining.map(|joining| joining.join(&addresses, &running)).transpose()?;
     let ended = receiving::watch(
         &mut || {
             let closed = collector.as_ref().is_some_and(Collector::is_closed);
@@ -56,7 +60,9 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
                 .map_or_else(String::new, |c| format!("  wrong {}", c.wrong()))
         },
     );
+    let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
     let mut report = running.finish();
+    report.worker = worker;
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
         report.pattern_errors = Some(report.pattern_errors.unwrap_or(0) + frames.wrong);

@@ -7,7 +7,7 @@ use skyhaul::wire::ejfat::{BalancerV2, MAGIC, Reassembly};
 use std::net::UdpSocket;
 
 /// Bytes of an event, and of a segment but for the last.
-const EVENT: u32 = 20_500;
+pub(crate) const EVENT: u32 = 20_500;
 const SEGMENT: u32 = 1000;
 
 /// The segments of one event, with a balancer's header or without.
@@ -31,7 +31,7 @@ fn segments(data_id: u16, tick: u64, balanced: bool) -> Vec<Vec<u8>> {
 
 /// Send events of two sources from four ports of one sender, the segments of an event over all of them and out of order;
 /// one segment of the last event does not go.
-fn send_events(to: &str, events: u64) {
+pub(crate) fn send_events(to: &str, events: u64) {
     let to = to.replace("udp://", "");
     let ports: Vec<UdpSocket> = (0..4).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for event in 0..events {

@@ -15,6 +15,7 @@ mod events;
 mod faults;
 mod heaps;
 mod hostile;
+mod join;
 mod kill;
 mod limited;
 mod lofar;
