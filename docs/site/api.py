@@ -13,6 +13,7 @@ import griffe
 
 MODULES = [
     "skyhaul",
+    "skyhaul.ejfat",
     "skyhaul.recording",
     "skyhaul.spead",
     "skyhaul.spead.recv",

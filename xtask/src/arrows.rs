@@ -3,12 +3,12 @@
 //! ```text
 //!   core  io  skyhaul  daemon  cli        a crate may use any crate to its left
 //!   core ◀ sim                            sim may use core; tests of the others may use sim
-//!   skyhaul ◀ python                      and what lies left of skyhaul
+//!   daemon ◀ python                       and what lies left of daemon
 //!   wire ─▶ placement ◀─ assembly         inside core: wire and assembly never meet
 //!   balance ─▶ wire                       a balancer reads labels, and assembles nothing
 //! ```
 //!
-//! `tokio` is reachable from daemon and cli only, and the core depends on nothing at all.
+//! `tokio` is reachable from daemon, cli and python only, and the core depends on nothing at all.
 
 use crate::circles;
 use crate::source::{Source, words};
@@ -22,12 +22,12 @@ const ORDER: [&str; 5] = ["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daem
 /// Crates beside the order, with all that each may use.
 const BESIDE: [(&str, &[&str]); 4] = [
     ("skyhaul-sim", &["skyhaul-core"]),
-    ("skyhaul-python", &["skyhaul-core", "skyhaul-io", "skyhaul"]),
+    ("skyhaul-python", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-daemon"]),
     ("skyhaul-fuzz", &["skyhaul-core", "skyhaul-io", "skyhaul", "skyhaul-sim"]),
     ("xtask", &[]),
 ];
 /// The only crates from which an asynchronous runtime may be reached.
-const ASYNC: [&str; 2] = ["skyhaul-daemon", "skyhaul-cli"];
+const ASYNC: [&str; 3] = ["skyhaul-daemon", "skyhaul-cli", "skyhaul-python"];
 
 /// Everything that breaks an arrow, one line each.
 pub(crate) fn findings() -> Result<Vec<String>> {

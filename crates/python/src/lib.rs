@@ -13,6 +13,7 @@
 //! | module | content |
 //! |---|---|
 //! | `arrays` | memory for arrays, used again |
+//! | `balancer`, `events` | EJFAT's control plane; workers of a balancer, and the events that they receive |
 //! | `buffer` | memory shared with Python, without a copy, and functions compiled for it; the only `unsafe` |
 //! | `lent` | memory of Python's that streams are filling |
 //! | `descriptor` | descriptors and bit-packed values |
@@ -37,12 +38,14 @@
 )]
 
 mod arrays;
+mod balancer;
 mod buffer;
 mod chunk;
 mod config;
 mod descriptor;
 mod ending;
 mod errors;
+mod events;
 mod frame_sender;
 mod heap;
 mod hold;
@@ -67,6 +70,8 @@ mod _native {
     use pyo3::types::PyDict;
 
     #[pymodule_export]
+    use crate::balancer::BalancerClient;
+    #[pymodule_export]
     use crate::buffer::Bytes;
     #[pymodule_export]
     use crate::chunk::{Chunk, ChunkStream};
@@ -76,6 +81,8 @@ mod _native {
     use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
     #[pymodule_export]
     use crate::errors::{Cancelled, Damaged, Empty, Full, Stopped};
+    #[pymodule_export]
+    use crate::events::{EventPayload, EventStream};
     #[pymodule_export]
     use crate::frame_sender::FrameSender;
     #[pymodule_export]

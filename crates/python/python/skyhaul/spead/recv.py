@@ -14,18 +14,16 @@ passes it, or by `heap_timeout`; a stream ends by a stop item, when all its read
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from .. import _native, _place
+from .._awaited import Awaited
 from .._native import Chunk, Empty, Heap, ReceiveConfig, ReceiveStream, Stopped
 from .._place import PlaceData
 
 __all__ = ["Chunk", "ChunkStream", "Empty", "Heap", "PlaceData", "Stopped", "Stream"]
-
-T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
@@ -58,67 +56,11 @@ class Options(TypedDict, total=False):
     explicit_start: bool
 
 
-class _Awaited(Generic[T]):
-    """An object whose file descriptor shows that `get` would return something, awaited by any number of tasks."""
-
-    _waiting: list[asyncio.Future[None]]
-
-    if TYPE_CHECKING:
-
-        def get(self, timeout: float | None = None) -> T: ...
-        def fileno(self) -> int: ...
-
-    async def aget(self, timeout: float | None = None) -> T:
-        """As `get`, while other tasks run."""
-        loop = asyncio.get_running_loop()
-        end = None if timeout is None else loop.time() + timeout
-        while True:
-            try:
-                return self.get(0.0)
-            except Empty:
-                left = None if end is None else end - loop.time()
-                if left is not None and left <= 0:
-                    raise
-            await self._readable(loop, left)
-
-    async def _readable(self, loop: asyncio.AbstractEventLoop, timeout: float | None) -> None:
-        """Wait until something may be available. The loop watches the descriptor once for all waiting tasks."""
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(future)
-        if len(self._waiting) == 1:
-            loop.add_reader(self.fileno(), self._wake, loop)
-        try:
-            await asyncio.wait_for(future, timeout)
-        except TimeoutError:
-            pass
-        finally:
-            if future in self._waiting:
-                self._waiting.remove(future)
-                if not self._waiting:
-                    loop.remove_reader(self.fileno())
-
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        loop.remove_reader(self.fileno())
-        waiting, self._waiting = self._waiting, []
-        for future in waiting:
-            if not future.done():
-                future.set_result(None)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> T:
-        try:
-            return await self.aget()
-        except Stopped:
-            raise StopAsyncIteration from None
-
-
-class Stream(ReceiveStream, _Awaited[Heap]):
+class Stream(ReceiveStream, Awaited[Heap]):
     """A stream of heaps. The arguments are those of `ReceiveConfig`: keywords, all optional."""
 
     def __init__(self, **config: Unpack[Options]) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting = []
 
     # ---- readers, under their usual names
 
@@ -145,7 +87,7 @@ class Stream(ReceiveStream, _Awaited[Heap]):
             self.stop()
 
 
-class ChunkStream(_native.ChunkStream, _Awaited[Chunk]):
+class ChunkStream(_native.ChunkStream, Awaited[Chunk]):
     """Heaps placed side by side into your own arrays, with one copy from the network; several arrays are filled at a time.
 
         stream = recv.ChunkStream("item(0x1600) / 256", "item(0x4103)", "item(0x4103) * 1024")

@@ -1,0 +1,12 @@
+"""EJFAT: events from sources through a load balancer to workers.
+
+| | |
+|---|---|
+| `Worker` | joins a balancer, and iterates the events that it is given |
+| `Balancer` | reserves a balancer, and looks after it |
+"""
+
+from ._balancer import Balancer, Status, Token, WorkerStatus
+from ._worker import Built, Empty, Event, Stopped, Worker
+
+__all__ = ["Balancer", "Built", "Empty", "Event", "Status", "Stopped", "Token", "Worker", "WorkerStatus"]
