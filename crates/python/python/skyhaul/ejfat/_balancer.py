@@ -72,11 +72,11 @@ class Balancer:
     `any_certificate` accepts any. A call takes `deadline` seconds at most. Errors say what was refused and what to do:
     `ConnectionError`, `TimeoutError`, `PermissionError`, `LookupError`, `ValueError`, `RuntimeError`. None shows a token.
 
-    >>> Balancer("ejfat://secret@127.0.0.1:18008/lb/1")
-    <balancer 127.0.0.1:18008>
-    >>> Balancer("ejfat://127.0.0.1")
-    Traceback (most recent call last):
-    ValueError: EJFAT_URI: no port; hint: write the port of the control plane after the host, like host:18008
+        >>> Balancer("ejfat://secret@127.0.0.1:18008/lb/1")
+        <balancer 127.0.0.1:18008>
+        >>> Balancer("ejfat://127.0.0.1")
+        Traceback (most recent call last):
+        ValueError: EJFAT_URI: no port; hint: write the port of the control plane after the host, like host:18008
     """
 
     def __init__(

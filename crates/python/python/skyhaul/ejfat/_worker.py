@@ -137,9 +137,9 @@ class Worker(Awaited[E], Generic[E]):
     | `certificate`, `any_certificate` | as for `Balancer` |
     | `quiet` | nothing on standard error |
 
-    >>> Worker("ejfat://secret@127.0.0.1:18008/", quiet=True)
-    Traceback (most recent call last):
-    ValueError: find the balancer: control plane 127.0.0.1:18008: EJFAT_URI names none; hint: reserve one, and take the URI of the reservation: ejfat://…/lb/<id>?…
+        >>> Worker("ejfat://secret@127.0.0.1:18008/", quiet=True)
+        Traceback (most recent call last):
+        ValueError: find the balancer: control plane 127.0.0.1:18008: EJFAT_URI names none; hint: reserve one, and take the URI of the reservation: ejfat://…/lb/<id>?…
     """
 
     @overload
