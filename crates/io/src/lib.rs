@@ -6,6 +6,7 @@ pub mod copy;
 pub mod disk;
 pub mod fault;
 pub mod file;
+pub mod fork;
 mod frame;
 pub mod gathered;
 pub mod host;

@@ -67,7 +67,6 @@ use pyo3::prelude::*;
 #[pymodule(gil_used = false)]
 mod _native {
     use pyo3::prelude::*;
-    use pyo3::types::PyDict;
 
     #[pymodule_export]
     use crate::balancer::BalancerClient;
@@ -113,14 +112,9 @@ mod _native {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let end = wrap_pyfunction!(crate::ending::end_streams, module)?;
         module.py().import("atexit")?.call_method1("register", (end,))?;
-        crate::process::entered();
         // Computed now, before several threads need it.
         let _ = skyhaul::io::copy::cache_bytes();
-        let forked = PyDict::new(module.py());
-        forked.set_item("before", wrap_pyfunction!(crate::process::leaving, module)?)?;
-        forked.set_item("after_in_parent", wrap_pyfunction!(crate::process::stayed, module)?)?;
-        forked.set_item("after_in_child", wrap_pyfunction!(crate::process::entered, module)?)?;
-        module.py().import("os")?.call_method("register_at_fork", (), Some(&forked))?;
+        crate::process::watch_forks()?;
         Ok(())
     }
 }

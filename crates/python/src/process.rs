@@ -10,19 +10,23 @@
 //! only in the process that made it. In a forked process access is an error, before anything is locked, and the object is
 //! leaked.
 //!
-//! The interpreter reports forks (`os.register_at_fork`), so that each use costs a comparison and no system call.
+//! The system library reports forks ([`at_fork`]), so that each use costs a comparison and no system call.
 //!
 //! The few global locks that threads take without the GIL are held by the forking thread meanwhile ([`leaving`]),
-//! including that of [`hold`], so that no thread releases Python objects during a fork.
+//! including that of [`hold`], so that no thread releases Python objects during a fork. They are taken inside the fork,
+//! after the hooks of all Python modules (`os.register_at_fork`) and before those that follow it: a hook may wait for a
+//! thread that needs these locks, or need them itself.
 //!
 //! Limits: a process with the id of a dead ancestor, and a copy of its objects, is taken for that ancestor.
 
 use crate::{arrays, hold, lent};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::io::fork::{AtFork, at_fork};
 use skyhaul::io::udp::selftest::hold_self_test;
 use std::any::Any;
 use std::cell::RefCell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The id of this process.
@@ -33,23 +37,30 @@ thread_local! {
     static HELD: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
-/// Called before a fork: takes the global locks, which would otherwise stay locked in the new process.
-#[pyfunction]
-pub(crate) fn leaving() {
+/// Before a fork: take the global locks, which would otherwise stay locked in the new process.
+fn leaving() {
     HELD.set(Some(Box::new((hold::none_lets_go(), lent::filled(), arrays::kept(), hold_self_test()))));
 }
 
-/// Called after a fork, in the old process.
-#[pyfunction]
-pub(crate) fn stayed() {
+/// After a fork, in the old process.
+fn stayed() {
     drop(HELD.take());
 }
 
-/// Called when the module is imported, and after a fork in the new process, before anything else runs there.
-#[pyfunction]
-pub(crate) fn entered() {
+/// After a fork in the new process, before anything else runs there.
+fn entered() {
     stayed();
     CURRENT.store(std::process::id(), Ordering::Relaxed);
+}
+
+/// When the module is imported.
+pub(crate) fn watch_forks() -> std::io::Result<()> {
+    CURRENT.store(std::process::id(), Ordering::Relaxed);
+    static WATCHED: OnceLock<()> = OnceLock::new();
+    if WATCHED.set(()).is_err() {
+        return Ok(());
+    }
+    at_fork(AtFork { before: leaving, stayed, entered })
 }
 
 /// A process.

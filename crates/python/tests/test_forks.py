@@ -284,3 +284,51 @@ over.set()
 works()
 """
     assert ran(program).split() == ["0"] * 40
+
+
+HOOKS = """
+import os, sys, threading
+# Registered before this package is imported, as those of `logging` and `concurrent.futures` are: these hooks run last before a
+# fork, and first after it.
+asked, answered = threading.Event(), threading.Event()
+work = lambda: None
+def worker():
+    while True:
+        asked.wait()
+        asked.clear()
+        work()
+        answered.set()
+def waits():
+    answered.clear()
+    asked.set()
+    if not answered.wait(20):
+        os._exit(3)
+def works():
+    work()
+os.register_at_fork(before=waits, after_in_parent=waits, after_in_child=works)
+import faulthandler, ctypes
+import numpy as np
+from skyhaul.spead import InprocQueue, recv, send
+def work():
+    # An array is lent to a stream, and taken back: both take a lock of the module.
+    chunks = recv.ChunkStream("counter / 4", "counter % 4", "counter % 4 * 1000")
+    chunks.add_free(recv.Chunk(np.zeros(4000, "u1"), 4))
+    chunks.stop()
+    stream = recv.Stream()
+    send.UdpStream(stream.add_udp_reader("127.0.0.1:0")).close()
+    stream.stop()
+threading.Thread(target=worker, daemon=True).start()
+faulthandler.dump_traceback_later(50, exit=True)
+for _ in range(5):
+    child = os.fork()
+    if child == 0:
+        work()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_hooks_of_other_modules_run_without_our_locks():
+    """They wait for a thread that uses this package, and use it themselves."""
+    done = subprocess.run([sys.executable, *FORKS, "-c", HOOKS], capture_output=True, text=True, timeout=SOON, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["7"] * 5), done.stderr
