@@ -4,6 +4,7 @@
 //!   heap received:  HeapBytes ─▶ Payload ◀─ Bytes (Python object with the buffer protocol) ◀─ NumPy arrays view it
 //!   array to fill:  SharedMut (holds a writable buffer) ◀─ chunks
 //!   value to send:  NumPy array ─▶ Sent (holds the array's buffer) ─▶ read by the sender, without the GIL
+//!   chunk read:     buffer of the reader ─▶ ChunkMemory ◀─ NumPy arrays view it
 //!   packets:        bytes ─▶ Packets ◀─ a copy ─ bytearray, array ...
 //! ```
 //!
@@ -23,8 +24,10 @@
 
 #![allow(unsafe_code, reason = "the buffer protocol consists of raw pointers")]
 
+mod chunk;
 mod function;
 
+pub(crate) use chunk::{ChunkMemory, Lent as LentChunks};
 pub(crate) use function::{Answer, Compiled};
 
 use crate::errors::not_adopted;

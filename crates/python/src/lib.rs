@@ -73,6 +73,8 @@ mod _native {
     #[pymodule_export]
     use crate::buffer::Bytes;
     #[pymodule_export]
+    use crate::buffer::ChunkMemory;
+    #[pymodule_export]
     use crate::chunk::{Chunk, ChunkStream};
     #[pymodule_export]
     use crate::config::ReceiveConfig;

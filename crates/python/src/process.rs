@@ -114,6 +114,11 @@ impl<T> Here<T> {
         self.process.is_current()
     }
 
+    /// The object, also as a copy in a forked process: for what can be used without threads and locks.
+    pub(crate) fn copied(&self) -> &T {
+        self.inner.as_ref().expect("only its owner takes it, at the end")
+    }
+
     /// Take it out, at the end. `None` in a forked process, where the object stays untouched.
     pub(crate) fn take(&mut self) -> Option<T> {
         let inner = self.inner.take();

@@ -1,17 +1,18 @@
 //! Recordings on disks, read with the reader of `skyhaul cat`.
 //!
-//! A verified chunk is copied into a Python object, so that the program does not hold the reader's few buffers. Waiting
-//! (for a disk, or for a recorder) lets other threads run, and Ctrl-C ends it.
+//! A verified chunk is viewed from Python where it was read ([`ChunkMemory`]). Chunks too long to be read as one piece are
+//! copied, and those of a program that keeps many. Waiting (for a disk, or for a recorder) lets other threads run, and Ctrl-C
+//! ends it.
 
+use crate::buffer::{ChunkMemory, LentChunks};
 use crate::errors::Damaged;
 use crate::process::Here;
 use crate::wait;
 use pyo3::exceptions::{PyFileNotFoundError, PyIndexError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use skyhaul::frames::FramesOf;
 use skyhaul::recording::{
-    self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, ReadOptions, Reader,
+    self, Account, CheckOptions, Gap, Missing, Next, OpenError, Piece, PieceBytes, ReadOptions, Reader,
 };
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +27,9 @@ type RawStream = (String, u32, Option<u32>, String);
 /// A finding: verdict, path, text.
 type RawFinding = (&'static str, Option<std::path::PathBuf>, String);
 /// A chunk: number, filled, bytes, times of its first and last frame.
-type RawChunk<'py> = (u32, bool, Bound<'py, PyBytes>, Time, Time);
+type RawChunk = (u32, bool, ChunkMemory, Time, Time);
+/// The longest chunk that is read as one piece, in bytes.
+const WHOLE: u64 = 64 << 20;
 
 /// A scan on its disks.
 #[pyclass(frozen, module = "skyhaul._native")]
@@ -98,9 +101,11 @@ impl Recording {
     /// Read a datastream, by its index in `streams`.
     #[pyo3(signature = (stream, missing, verify = true, follow = false))]
     fn reader(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<ChunkReader> {
-        let reader = self.open(stream, missing, verify, follow)?;
+        let options = ReadOptions { whole: WHOLE, ..options(missing, verify, follow)? };
+        let reader = self.read(stream, &options)?;
         let account = reader.account();
-        let reading = Reading { reader, chunk: None, ahead: None, ended: false };
+        let lent = LentChunks::default();
+        let reading = Reading { reader, chunk: None, ahead: None, ended: false, lent };
         Ok(ChunkReader(Here::new("reader", Open { reading: Mutex::new(reading), account })))
     }
 }
@@ -122,26 +127,34 @@ pub(crate) fn json(value: &impl serde::Serialize) -> PyResult<String> {
 impl Recording {
     /// Read a datastream, with Python's arguments.
     pub(crate) fn open(&self, stream: usize, missing: &str, verify: bool, follow: bool) -> PyResult<Reader> {
+        self.read(stream, &options(missing, verify, follow)?)
+    }
+
+    fn read(&self, stream: usize, options: &ReadOptions) -> PyResult<Reader> {
         if stream >= self.0.datastreams.len() {
             return Err(PyIndexError::new_err("no stream with this index"));
         }
-        let missing = match missing {
-            "raise" => Missing::Refuse,
-            "skip" => Missing::Skip,
-            "fill" => Missing::Fill,
-            other => {
-                let text = format!("missing={other:?}; hint: \"raise\", \"skip\" or \"fill\"");
-                return Err(PyValueError::new_err(text));
-            }
-        };
-        let options = ReadOptions { missing, verify, follow, ..ReadOptions::default() };
-        Ok(self.0.reader(stream, &options)?)
+        Ok(self.0.reader(stream, options)?)
     }
 
     /// The name of a datastream.
     pub(crate) fn name_of(&self, stream: usize) -> String {
         self.0.datastreams.get(stream).map(|stream| stream.name.clone()).unwrap_or_default()
     }
+}
+
+/// Python's arguments as options.
+fn options(missing: &str, verify: bool, follow: bool) -> PyResult<ReadOptions> {
+    let missing = match missing {
+        "raise" => Missing::Refuse,
+        "skip" => Missing::Skip,
+        "fill" => Missing::Fill,
+        other => {
+            let text = format!("missing={other:?}; hint: \"raise\", \"skip\" or \"fill\"");
+            return Err(PyValueError::new_err(text));
+        }
+    };
+    Ok(ReadOptions { missing, verify, follow, ..ReadOptions::default() })
 }
 
 /// The gaps found by a reader of a recording.
@@ -184,14 +197,24 @@ struct Reading {
     /// The first piece of the next chunk.
     ahead: Option<Piece>,
     ended: bool,
+    /// Its buffers that Python views.
+    lent: LentChunks,
 }
 
 /// The bytes of a chunk being assembled.
 struct Gathered {
     number: u32,
     filled: bool,
-    bytes: Vec<u8>,
+    bytes: PieceBytes,
     times: recording::Times,
+}
+
+impl Gathered {
+    fn add(&mut self, bytes: &[u8]) {
+        let mut all = std::mem::take(&mut self.bytes).into_vec();
+        all.extend_from_slice(bytes);
+        self.bytes = all.into();
+    }
 }
 
 impl Reading {
@@ -220,14 +243,15 @@ impl Reading {
                     self.ahead = Some(piece);
                     return Some(Ok(self.chunk.take()));
                 }
-                Some(chunk) => chunk.bytes.extend_from_slice(piece.bytes()),
+                Some(chunk) => chunk.add(piece.bytes()),
                 None => {
-                    self.chunk = Some(Gathered {
-                        number: piece.number,
-                        filled: piece.filled,
-                        bytes: piece.bytes().to_vec(),
-                        times: piece.times,
-                    });
+                    let Piece { number, filled, times, .. } = piece;
+                    let last = piece.last;
+                    self.chunk = Some(Gathered { number, filled, times, bytes: piece.into_bytes() });
+                    if last {
+                        return Some(Ok(self.chunk.take()));
+                    }
+                    continue;
                 }
             }
             if piece.last {
@@ -246,8 +270,8 @@ impl Open {
 
 #[pymethods]
 impl ChunkReader {
-    /// The next chunk: number, filled, bytes, times of its first and last frame. None at the end.
-    fn next<'py>(&self, py: Python<'py>) -> PyResult<Option<RawChunk<'py>>> {
+    /// The next chunk: number, filled, its bytes where they are, times of its first and last frame. None at the end.
+    fn next(&self, py: Python<'_>) -> PyResult<Option<RawChunk>> {
         let open = self.0.get()?;
         let Some(next) = wait::in_slices(py, None, |wait| open.reading().go_on(wait))? else {
             return Ok(None);
@@ -261,9 +285,10 @@ impl ChunkReader {
         };
         let raw = |chunk: Gathered| {
             let (first, last) = chunk.times;
-            (chunk.number, chunk.filled, PyBytes::new(py, &chunk.bytes), first, last)
+            let memory = ChunkMemory::new(chunk.bytes, &open.reading().lent);
+            (chunk.number, chunk.filled, memory, first, last)
         };
-        Ok(chunk.map(raw))
+        Ok(py.detach(|| chunk.map(raw)))
     }
 
     /// The gaps that were met so far, from number `first` on.

@@ -1,7 +1,11 @@
 """Recordings from Python: what is proven is given, and everything else is said."""
 
+import collections
+import concurrent.futures
+import gc
 import os
 import pathlib
+import pickle
 import re
 import shutil
 import signal
@@ -9,6 +13,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from skyhaul import recording
@@ -93,6 +98,49 @@ def test_a_whole_scan_is_given_whole(scan):
     assert all(a.end_time < b.start_time for a, b in zip(given, given[1:], strict=False))
     # One disk may be given as it is.
     assert recording.open(disks[0], SCAN).name == SCAN
+
+
+def test_chunks_are_viewed_where_they_were_read(scan):
+    """For reading only, as long as any view of them lives; a program may keep all of them."""
+    disks, whole = scan
+    stream = recording.open(disks, SCAN).streams[0]
+    first = next(stream.chunks())
+    frames = first.frames
+    assert np.shares_memory(frames, first.frames) and np.shares_memory(frames, np.frombuffer(first.data, np.uint8))
+    assert not frames.flags.writeable and first.data.readonly
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+        frames.flags.writeable = True
+    copy, last = frames.copy(), frames[-1, -8:]
+    del first, frames
+    gc.collect()
+    # Its reader is gone, and its memory is not.
+    assert last.tobytes() == copy[-1, -8:].tobytes() == whole[copy.nbytes - 8 : copy.nbytes]
+
+    kept = list(stream.chunks())
+    assert b"".join(chunk.data for chunk in kept) == whole
+    views = [chunk.frames[::3] for chunk in kept]
+    del kept
+    assert sum(view.sum(dtype=np.uint64) for view in views) == sum(
+        np.frombuffer(chunk.data, np.uint8).reshape(-1, FRAME)[::3].sum(dtype=np.uint64) for chunk in stream.chunks()
+    )
+    again = pickle.loads(pickle.dumps(list(stream.chunks())))
+    assert again == list(stream.chunks()) and again[0].data == whole[: len(again[0].data)]
+
+
+def test_one_thread_after_another_drops_views(scan):
+    disks, whole = scan
+    stream = recording.open(disks, SCAN).streams[0]
+
+    def some(number):
+        views = collections.deque(maxlen=number % 5 + 1)
+        total = 0
+        for chunk in stream.chunks():
+            views.append(chunk.frames)
+            total += len(views[0])
+        return total > 0 and sum(len(chunk.data) for chunk in stream.chunks()) == len(whole)
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(some, range(12)))
 
 
 def test_a_damaged_chunk_raises_unless_asked_for_otherwise(scan):
@@ -204,12 +252,15 @@ FORKED = """
 import os, sys
 from skyhaul import recording
 chunks = recording.open(sys.argv[2:], sys.argv[1]).streams[0].chunks()
-next(chunks)
+first = next(chunks)
 if os.fork() == 0:
+    # A copy of its memory is there, and is left to the parent's reader.
+    total = first.frames.sum()
+    del first
     try:
         next(chunks)
     except RuntimeError:
-        os._exit(7)
+        os._exit(7 if total else 1)
     os._exit(1)
 print(os.waitstatus_to_exitcode(os.wait()[1]), len(list(chunks)) > 0)
 """

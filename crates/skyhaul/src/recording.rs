@@ -81,7 +81,7 @@ pub use list::{ScanSummary, ls};
 pub use names::{Label, LabelError};
 pub use open::{OpenError, Recording};
 pub use options::{Existing, SyncPolicy, WriterError, WriterOptions};
-pub use piece::{Missing, Piece, ReadOptions, Times};
+pub use piece::{Missing, Piece, PieceBytes, ReadOptions, Times};
 pub(crate) use pieces::{OpenPiece, Piece as FilePiece, Pieces};
 pub use proof::{Prover, unverified_chunks};
 pub use read::{Next, Reader};

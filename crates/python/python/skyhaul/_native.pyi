@@ -12,8 +12,9 @@ from typing_extensions import Buffer, disjoint_base
 _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
-    "BalancerClient", "Batch", "Bytes", "Cancelled", "Chunk", "ChunkReader", "ChunkStream", "Damaged", "Empty", "EventPayload", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap",
-    "InprocQueue", "OpenChunk", "Owner", "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
+    "BalancerClient", "Batch", "Bytes", "Cancelled", "Chunk", "ChunkMemory", "ChunkReader", "ChunkStream", "Damaged", "Empty",
+    "EventPayload", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
+    "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
     "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
@@ -163,11 +164,19 @@ def list_scans(disks: list[str | os.PathLike[str]]) -> str:
     """All scans on these disks, as JSON."""
 
 @final
+class ChunkMemory(Buffer):
+    """The bytes of a chunk, where they were read: for reading only."""
+
+    def __len__(self) -> int: ...
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+
+@final
 class ChunkReader:
     """The chunks of a datastream, in order."""
 
-    def next(self) -> tuple[int, bool, bytes, _Time | None, _Time | None] | None:
-        """The next chunk: number, filled, bytes, times of its first and last frame. None at the end."""
+    def next(self) -> tuple[int, bool, ChunkMemory, _Time | None, _Time | None] | None:
+        """The next chunk: number, filled, its bytes where they are, times of its first and last frame. None at the end."""
     def gaps(
         self, first: int = 0
     ) -> list[tuple[str, int, int, str, _Time | None, _Time | None, int | None, str, str]]:

@@ -28,11 +28,13 @@ pub struct ReadOptions {
     pub missing: Missing,
     /// Bytes of one read.
     pub read_bytes: usize,
+    /// If no chunk is longer, each is read at once, as one piece.
+    pub whole: u64,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
-        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20 }
+        Self { verify: true, follow: false, missing: Missing::Refuse, read_bytes: 4 << 20, whole: 0 }
     }
 }
 
@@ -81,6 +83,68 @@ impl Piece {
         match &self.data {
             Data::Disk(block, length) => &block[..*length],
             Data::Memory { bytes, .. } => bytes,
+        }
+    }
+
+    /// The bytes alone. Those in a buffer of the reader's keep it from it.
+    #[must_use]
+    pub fn into_bytes(self) -> PieceBytes {
+        PieceBytes(match self.data {
+            Data::Disk(block, length) => Place::Buffer(block, length),
+            Data::Memory { bytes, .. } => Place::Vec(bytes),
+        })
+    }
+}
+
+/// Bytes of a piece, where they are.
+#[derive(Debug, Default)]
+pub struct PieceBytes(Place);
+
+#[derive(Debug)]
+enum Place {
+    Buffer(Block, usize),
+    Vec(Vec<u8>),
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self::Vec(Vec::new())
+    }
+}
+
+impl PieceBytes {
+    /// How many buffers the reader has whose buffer this is; `None` if it is none of a reader's.
+    #[must_use]
+    pub fn buffers(&self) -> Option<usize> {
+        match &self.0 {
+            Place::Buffer(block, _) => Some(block.pool().blocks()),
+            Place::Vec(_) => None,
+        }
+    }
+
+    /// In no buffer of a reader: a copy, if they are in one.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<u8> {
+        match self.0 {
+            Place::Buffer(block, length) => block[..length].to_vec(),
+            Place::Vec(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for PieceBytes {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Place::Vec(bytes))
+    }
+}
+
+impl std::ops::Deref for PieceBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Place::Buffer(block, length) => &block[..*length],
+            Place::Vec(bytes) => bytes,
         }
     }
 }

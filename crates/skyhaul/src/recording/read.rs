@@ -28,6 +28,8 @@ use super::plan::{self, Step};
 
 /// Pieces read ahead of the consumer, besides those of the chunk being verified.
 const AHEAD: usize = 7;
+/// Bytes of them, if each is a chunk.
+const WHOLE_AHEAD: usize = 64 << 20;
 /// Longest chunk that is held in memory while it is verified, in bytes.
 const MOST_HELD: u64 = 512 << 20;
 /// Polling interval of an unlimited wait.
@@ -82,11 +84,13 @@ impl Reader {
         let nominal = about.as_ref().filter(|_| options.follow).map(|about| about.info.whole_chunk());
         let longest =
             lengths.filter(|&bytes| bytes <= MOST_HELD).max().max(nominal).unwrap_or(0).min(MOST_HELD);
-        // Small chunks need no large buffers.
-        let piece =
-            options.read_bytes.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);
+        let is_whole = longest <= options.whole;
+        let at_once = if is_whole { longest as usize } else { options.read_bytes };
+        // Small chunks need no large buffers, and large buffers are few.
+        let piece = at_once.clamp(ALIGN, 1 << 30).min((longest as usize).max(1)).next_multiple_of(ALIGN);
         let held = (longest as usize).div_ceil(piece);
-        let buffers = read_buffers(held + AHEAD, piece)?;
+        let ahead = if is_whole { (WHOLE_AHEAD / piece).clamp(3, AHEAD) } else { AHEAD };
+        let buffers = read_buffers(held + ahead, piece)?;
         let (sender, pieces) = channel();
         let (account, from_memory, gone) = (Account::default(), Arc::default(), Arc::default());
         let feeder = Feeder {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -75,8 +75,8 @@ class Chunk:
     """Its number; for fill, the first number of the gap."""
     filled: bool
     """Whether it fills a gap: frames marked invalid, in pieces of at most 4 MiB."""
-    data: bytes
-    """The frames, with their headers."""
+    data: memoryview
+    """The frames, with their headers, where they were read: for reading only. `bytes(chunk.data)` is a copy."""
     start_time: Time | None
     """Unix second and frame number of its first frame."""
     end_time: Time | None
@@ -86,10 +86,18 @@ class Chunk:
 
     @property
     def frames(self) -> npt.NDArray[np.uint8]:
-        """Its frames, one in a row: a view of `data`."""
+        """Its frames, one in a row: a view of `data`, which lives as long as any array that views it."""
         if self.frame_bytes == 0:
             raise ValueError("these are no frames of one size; hint: data")
         return np.frombuffer(self.data, np.uint8).reshape(-1, self.frame_bytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # For other processes: a copy.
+        return _chunk, (self.number, self.filled, bytes(self.data), self.start_time, self.end_time, self.frame_bytes)
+
+
+def _chunk(number: int, filled: bool, data: bytes, start_time: Time | None, end_time: Time | None, frame_bytes: int) -> Chunk:
+    return Chunk(number, filled, memoryview(data), start_time, end_time, frame_bytes)
 
 
 class Chunks(Iterator[Chunk]):
@@ -106,7 +114,8 @@ class Chunks(Iterator[Chunk]):
             raise Damaged(str(error), self.gaps[-1]) from None
         if found is None:
             raise StopIteration
-        return Chunk(*found, self._frame_bytes)
+        number, filled, memory, start_time, end_time = found
+        return Chunk(number, filled, memoryview(memory), start_time, end_time, self._frame_bytes)
 
     def __aiter__(self) -> Self:
         return self
