@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import _native
+from ._figure import shown_once
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,7 +68,10 @@ class Survey:
     """How many of them are missing."""
 
     def plot(self, figure: Figure | None = None) -> Figure:
-        """Draw all of it with matplotlib. For a picture without matplotlib there is the command `skyhaul plot`."""
+        """Draw all of it with matplotlib. For a picture without matplotlib there is the command `skyhaul plot`.
+
+        A notebook shows the figure once, whether it is the value of a cell or not.
+        """
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
@@ -81,7 +85,7 @@ class Survey:
         self._correlation(axes["correlation"])
         self._levels(axes["levels"])
         self._loss(axes["loss"])
-        return figure
+        return shown_once(figure)
 
     def _columns(self) -> list[tuple[int, int]]:
         return [(rank, channel) for rank in range(len(self.threads)) for channel in range(self.channels)][:_MOST]
