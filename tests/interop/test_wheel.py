@@ -1,6 +1,9 @@
 """The wheel that was just built: what package indexes, shells and type checkers find in it, and an installation of it with
 nothing else but NumPy."""
 
+import base64
+import hashlib
+import json
 import pathlib
 import shutil
 import subprocess
@@ -94,6 +97,22 @@ def test_files(packed, metadata):
     for name, kept in SHARED.items():
         assert packed[f"data/data/{name}"] == kept.read_bytes(), name
     assert {name for name in packed if name.startswith("data/data/")} == {f"data/data/{name}" for name in SHARED}
+
+
+def test_nothing_tells_where_it_was_built(packed):
+    """Neither the bill of materials nor the sources; and the record has what is there now."""
+    boms = {name: json.loads(data) for name, data in packed.items() if name.startswith("info/sboms/")}
+    assert boms and any(one["name"] == "skyhaul-core" for bom in boms.values() for one in bom["components"])
+    for name, data in packed.items():
+        # A compiled file may name the sources of a panic: the wheel for others is built elsewhere.
+        if not name.endswith(".so") and name != "data/scripts/skyhaul":
+            assert str(ROOT).encode() not in data and b"file:///" not in data, name
+    kept = {name.split("/", 1)[1]: data for name, data in packed.items() if name.startswith("info/")}
+    record = {line.split(",")[0].split("/", 1)[1]: line.split(",")[1] for line in kept["RECORD"].decode().splitlines() if ".dist-info/" in line}
+    for name, data in kept.items():
+        if name != "RECORD":
+            digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert record[name] == f"sha256={digest}", name
 
 
 @pytest.fixture(scope="module")

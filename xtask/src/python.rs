@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The command gets into the wheel as a file, so that the Python crate need not depend on the command's crate. `--debug`
-//! builds both without optimisation, for work on the Python side.
+//! builds both without optimisation, for work on the Python side. Nothing in the wheel tells where it was built.
 
 use crate::suite::prepare;
 use crate::{pythons, workspace};
@@ -19,6 +19,8 @@ use std::process::{Command, Stdio};
 const CRATE: &str = "crates/python";
 const DATA: &str = "target/python/skyhaul.data";
 const WHEELS: &str = "target/wheels";
+/// Takes the directory of the build out of the wheel's bill of materials.
+const SBOM: &str = "xtask/src/sbom.py";
 const MAN: &str = "docs/reference/man";
 /// What is checked in, and where it is installed: below `bin`'s parent, where shells look.
 const COMPLETIONS: [(&str, &str); 3] = [
@@ -69,6 +71,13 @@ pub(crate) fn install(python: &Path, debug: bool) -> Result<bool> {
     }
     if !shown(&mut maturin)? {
         return Ok(false);
+    }
+    for wheel in wheels()? {
+        let mut anonymous = Command::new(python);
+        anonymous.arg(root.join(SBOM)).arg(&wheel).arg(&root);
+        if !shown(&mut anonymous)? {
+            return Ok(false);
+        }
     }
     let mut pip = Command::new(python);
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps"]);
