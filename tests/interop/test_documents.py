@@ -44,6 +44,52 @@ def test_every_block_has_a_language_that_is_dealt_with():
     assert not others
 
 
+# Indented blocks are only shown. Why each cannot run here; what can is in a block with a fence.
+BUILT = "builds the package: `make python` has run before these tests"
+ABSENT = "needs a recording in /data: the tutorials record, and read in the same way"
+ROOT_ONLY = "changes the host, or needs hardware that it may lack"
+SHOWN_ONLY = {
+    "python.md": {
+        "make python                  # from a checkout:": BUILT,
+        "printf 'implementation=CPython": "builds for a Python that is seldom there",
+        "from skyhaul import recording": ABSENT,
+        "for heap in recording.open(": ABSENT,
+        "data = recording.open(": ABSENT,
+    },
+    "samples.md": {
+        "make python  ": BUILT,
+        'with recording.create("udp://10.0.0.7:46227"': "sends to a host of its own",
+        "skyhaul plot tone.vdif": "draws a sketch that the page leaves out: test_plot_and_export.py runs the verb",
+        "skyhaul export tone.vdif": "test_plot_and_export.py runs the verb, and reads the file",
+        "for chunk in recording.open(": ABSENT,
+    },
+    "tune-a-host.md": {
+        "hint: receive buffer:": "is what a command says on some hosts",
+        "sysctl -w": ROOT_ONLY,
+        "ip link set": ROOT_ONLY,
+        "ethtool -G": ROOT_ONLY,
+        "setcap": ROOT_ONLY,
+    },
+}
+
+
+def test_what_is_only_shown_is_listed():
+    """A block that no test runs has its reason above, and no other has."""
+    markdown = pytest.importorskip("markdown_it", reason="markdown-it-py is not installed (make python)")
+    parser = markdown.MarkdownIt("commonmark").enable("table")
+    for page in PAGES:
+        tokens = parser.parse(page.read_text())
+        shown = [token.content.splitlines()[0] for token in tokens if token.type == "code_block"]
+        reasons = dict(SHOWN_ONLY.get(page.name, {}))
+        for line in shown:
+            [start] = [start for start in reasons if line.startswith(start)] or [None]
+            assert reasons.pop(start, None), f"{page.name}: why does no test run the block that begins with {line!r}?"
+        assert not reasons, f"{page.name}: these blocks are gone: {reasons}"
+        # What `pages.py` does not find, because it is in a list or has another fence, is not run either.
+        fences = sum(token.type == "fence" for token in tokens)
+        assert fences == len(pages.blocks(page)), f"{page.name}: {fences} blocks, and {len(pages.blocks(page))} are found"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if pages.has(page, "toml")], ids=lambda page: page.stem)
 def test_settings(skyhaul, tmp_path, page):
     """The command takes the settings of a block: every section is a verb, every key an option of it."""
