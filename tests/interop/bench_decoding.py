@@ -1,9 +1,12 @@
 """How fast samples are decoded, beside baseband, in turns: `python tests/interop/bench_decoding.py [DIRECTORY]`.
 
 Two files of 268 MB, made from the samples that baseband ships, with time running on: VDIF of 8 threads of 2 bits, and Mark 5B
-of 8 channels of 2 bits; in the page cache. And a recording of 10^5 chunks: opened, and one sample read anywhere.
+of 8 channels of 2 bits; in the page cache. And a recording of 10^5 chunks: opened, and one sample read anywhere. And one of
+large chunks: its first sample with the checksums of parts, and without them; its frames viewed and copied.
+`python tests/interop/bench_decoding.py DIRECTORY large` measures only that.
 """
 
+import json
 import pathlib
 import platform
 import random
@@ -146,14 +149,86 @@ def opening(directory):
           f"most {max(first) * 1e3:.3f} ms")  # fmt: skip
 
 
+def crc32c(octets):
+    crc = 0xFFFFFFFF
+    for octet in octets:
+        crc ^= octet
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def without_parts(index):
+    """The same index, as a recorder writes it that knows of no parts."""
+    records = [json.loads(line[9:]) for line in index.decode().splitlines()]
+    texts = [json.dumps({key: value for key, value in one.items() if key not in ("parts", "part_bytes")}) for one in records]
+    return "".join(f"{crc32c(text.encode()):08x} {text}\n" for text in texts)
+
+
+def spread(values, unit):
+    return f"{statistics.median(values):.2f} ({min(values):.2f}-{max(values):.2f}) {unit}"
+
+
+def recorded(directory, name, chunk, packets):
+    command = str(pathlib.Path(sys.executable).parent / "skyhaul")
+    disk = directory / name
+    disk.mkdir()
+    words = [command, "record", "--scan", "large", "--chunk", chunk, "--memory", "2GiB", "--idle", "3s", "--disk", str(disk),
+             "--listen", "tcp://127.0.0.1:0", "--frame-rate", "16000"]  # fmt: skip
+    log = directory / f"{name}.said"
+    with log.open("w") as said, subprocess.Popen(words, stderr=said, stdout=subprocess.DEVNULL) as recorder:
+        while not (found := re.search(r" from (\S+)", log.read_text())):
+            time.sleep(0.1)
+        sending = [command, "send", "--pattern", "--payload", "8000", "--packets", str(packets), "--to", found[1], "--rate", "4Gbps"]
+        subprocess.run(sending, check=True, capture_output=True)
+        recorder.wait()
+    return disk
+
+
+def large(directory):
+    """First samples of chunks of 256 MiB, in turns: each in a scan that was just opened, so that nothing is verified yet."""
+    disk = recorded(directory, "large", "256MiB", 130_000)
+    whole = directory / "whole"
+    (whole / "large").mkdir(parents=True)
+    for path in (disk / "large").iterdir():
+        if path.suffix == ".index":
+            (whole / "large" / path.name).write_text(without_parts(path.read_bytes()))
+        else:
+            (whole / "large" / path.name).hardlink_to(path)
+    for path in (disk / "large").iterdir():
+        path.read_bytes()
+    chance, found = random.Random(1), {disk: [], whole: []}
+    for _ in range(41):
+        for place, times in found.items():
+            samples = recording.open(place, "large").streams[0].decoded()
+            at = chance.randrange(samples.about.samples - 1)
+            began = time.perf_counter()
+            read = samples.read_range(at, 1, missing="raise")
+            times.append((time.perf_counter() - began) * 1e3)
+            assert read.size
+    print(f"\nfirst sample of a chunk of 256 MiB: by parts {spread(found[disk], 'ms')}, as a whole {spread(found[whole], 'ms')}")
+
+    disk = recorded(directory, "views", "64MiB", 130_000)
+    viewed, copied = [], []
+    for _ in range(9):
+        for costs, take in ((viewed, lambda chunk: chunk.frames), (copied, lambda chunk: np.frombuffer(bytes(chunk.data), np.uint8))):
+            began, total = time.process_time(), 0
+            for chunk in recording.open(disk, "large").streams[0].chunks():
+                total += take(chunk).nbytes
+            costs.append((time.process_time() - began) / total * 1e9)
+    print(f"frames of chunks of 64 MiB: viewed {spread(viewed, 'CPU s/GB')}, copied {spread(copied, 'CPU s/GB')}")
+
+
 def main():
     warnings.simplefilter("ignore")
     parent = sys.argv[1] if len(sys.argv) > 1 else None
     directory = pathlib.Path(tempfile.mkdtemp(prefix="skyhaul-bench-", dir=parent))
     try:
         print(cpu(), "\n")
-        decoding(directory)
-        opening(directory)
+        if sys.argv[2:] != ["large"]:
+            decoding(directory)
+            opening(directory)
+        large(directory)
     finally:
         shutil.rmtree(directory)
 
