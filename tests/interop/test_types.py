@@ -108,6 +108,19 @@ def test_mypy(programs):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+MODULES = {f"skyhaul{name}" for name in ("", ".recording", ".spead", ".spead.recv", ".spead.send", ".spead2", ".spead2.recv", ".spead2.send",
+                                         ".spead2.recv.asyncio", ".spead2.send.asyncio", ".spead2.numba")}  # fmt: skip
+
+
+def test_every_public_name_is_typed(programs):
+    """Of every module, with the types of all arguments, results and attributes, none of them left to be inferred."""
+    said = basedpyright(programs, "--verifytypes", "skyhaul", "--ignoreexternal")["typeCompleteness"]
+    assert MODULES <= {one["name"] for one in said["modules"]}
+    assert sum(one["isExported"] for one in said["symbols"]) > 200
+    untyped = [one["name"] for one in said["symbols"] if not one["isTypeKnown"] or one["isTypeAmbiguous"]]
+    assert not untyped, "\n".join(untyped)
+
+
 def test_wrong_programs_are_found(programs, tmp_path):
     """The checks of this file can fail."""
     wrong = "from skyhaul import recording\nrecording.open(1.5)\nrecording.open('a').about.sample_rat\n"

@@ -115,7 +115,7 @@ class Samples:
         raw = native.about()
         second, frame = raw["start"]
         self._start = second + Fraction(frame, raw["frames_per_second"])
-        self.about = About(
+        self.about: About = About(
             format=raw["format"],
             describe=raw["describe"],
             station=raw["station"],

@@ -35,12 +35,17 @@ class Stream(Reads):
         # By process and bug_compat.
         self._recorded: dict[tuple[int, int], _native.RecordedHeaps] = {}
         self._process = 0
+        self.name: str
+        self.frame_bytes: int
+        self.frames_per_second: int | None
+        self.format: str
         if isinstance(source, _native.Recording):
             self.name, self.frame_bytes, self.frames_per_second, self.format = source.streams[at]
         else:
             self.name = os.path.basename(os.fspath(source[0]))
             self.format = self.about.format
-            self.frame_bytes, self.frames_per_second = 0, self.about.frames_per_second
+            self.frame_bytes = 0
+            self.frames_per_second = self.about.frames_per_second
 
     def __repr__(self) -> str:
         return f"<Stream {self.name!r}, {self.format or 'unknown format'}, {self.frame_bytes} bytes per frame>"

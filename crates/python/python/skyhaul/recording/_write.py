@@ -41,9 +41,9 @@ class Writer:
         self._dtype = np.dtype(np.complex64 if complex_ else np.float32)
         self._rest: npt.NDArray[Any] = np.empty((0, *shape), self._dtype)
         self._failed = False
-        self.frame_samples = maker.frame_rows
+        self.frame_samples: int = maker.frame_rows
         """Complete samples of a frame."""
-        self.sample_rate = rate
+        self.sample_rate: int = rate
         """Complete samples per second."""
 
     def write(self, samples: npt.ArrayLike) -> None:

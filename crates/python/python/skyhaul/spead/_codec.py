@@ -107,11 +107,12 @@ class Codec:
     __slots__ = ("bits", "count", "dtype", "format", "integer", "order", "shape", "text", "wire_bits")
 
     def __init__(self, shape: Shape, format: Format, dtype: np.dtype[Any] | None, order: str) -> None:
-        self.shape, self.order = shape, order
+        self.shape: Shape = shape
+        self.order: str = order
         self.format: Format = () if dtype is not None else format
         #: Bits of an element, if fields must be unpacked.
         self.bits: int | None = None
-        self.text = False
+        self.text: bool = False
         if dtype is None:
             if not format:
                 raise ItemError(f"neither a format nor a NumPy header; {_HINT}")
@@ -126,11 +127,11 @@ class Codec:
             raise ItemError(f"dtype {dtype} has no bytes; {_HINT}")
         if sum(n is None for n in shape) > 1:
             raise ItemError(f"shape {shape} has several variable dimensions; hint: at most one can be found from the bytes")
-        self.dtype = dtype
+        self.dtype: np.dtype[Any] = dtype
         #: Bits of one element on the wire.
-        self.wire_bits = dtype.itemsize * 8 if self.bits is None else self.bits
+        self.wire_bits: int = dtype.itemsize * 8 if self.bits is None else self.bits
         #: Elements, if the shape is fixed.
-        self.count = None if None in shape else math.prod(n or 0 for n in shape)
+        self.count: int | None = None if None in shape else math.prod(n or 0 for n in shape)
         #: For a single big-endian integer, the usual immediate: its type, its mask, and its sign bit (0: unsigned).
         self.integer: tuple[type[np.generic], int, int] | None = None
         if not shape and dtype.kind in "ui" and (dtype.itemsize == 1 or self.bits or dtype.str[0] == ">"):

@@ -31,7 +31,9 @@ class HeapGenerator:
     ) -> None:
         if descriptor_frequency is not None and descriptor_frequency < 1:
             raise ValueError(f"descriptor_frequency is {descriptor_frequency}; hint: 1 or more, or None for once")
-        self.group, self.flavour, self.descriptor_frequency = group, flavour, descriptor_frequency
+        self.group: ItemGroup = group
+        self.flavour: Flavour = flavour
+        self.descriptor_frequency: int | None = descriptor_frequency
         self._heaps = 0
         # By id: the item and the heap of the last descriptor sent, and the item and version of the last value sent.
         self._described: dict[int, tuple[Item, int]] = {}

@@ -83,7 +83,10 @@ class Descriptor:
             raise ItemError(f"item {name!r}: specify either dtype or format; hint: dtype='>u2', or format=[('u', 12)]")
         if order not in ("C", "F"):
             raise ItemError(f"item {name!r}: order is {order!r}; hint: 'C' or 'F'")
-        self.id, self.name, self.description, self.order = _id(id, name), _text(name), _text(description), order
+        self.id: int | None = _id(id, name)
+        self.name: str = _text(name)
+        self.description: str = _text(description)
+        self.order: str = order
         self.shape: Shape = tuple(None if size is None else _size(size, name) for size in shape)
         given = None if dtype is None else np.dtype(dtype)
         if given is not None and given.hasobject:
@@ -97,8 +100,8 @@ class Descriptor:
         elif order == "F" and given is None:
             raise ItemError(f"item {name!r}: a format is always in C order; hint: specify a dtype")
         #: The NumPy header, if the type is given by one.
-        self.header = None if given is None else header_of(given, order, self.shape)
-        self.codec = Codec(self.shape, self.format, given, order)
+        self.header: str | None = None if given is None else header_of(given, order, self.shape)
+        self.codec: Codec = Codec(self.shape, self.format, given, order)
 
     @classmethod
     def _received(cls, raw: _native._RawDescriptor, swap: bool) -> Descriptor:
@@ -170,7 +173,7 @@ class Item(Descriptor):
     ) -> None:
         super().__init__(id, name, description, shape, dtype, format, order)
         self._value = value
-        self.version = int(value is not None)
+        self.version: int = int(value is not None)
 
     @classmethod
     def _received(cls, raw: _native._RawDescriptor, swap: bool) -> Item:
@@ -193,7 +196,8 @@ class Item(Descriptor):
         """Mark the value as changed in place, so that a generator sends it again."""
         self.version += 1
 
-    __hash__ = Descriptor.__hash__
+    def __hash__(self) -> int:
+        return super().__hash__()
 
 
 class UpdateError(ItemError):

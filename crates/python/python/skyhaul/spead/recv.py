@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Final, Self, TypedDict, Unpack
 
 from .. import _native, _place
 from .._awaited import Awaited
@@ -64,11 +64,11 @@ class Stream(ReceiveStream, Awaited[Heap]):
 
     # ---- readers, under their usual names
 
-    add_udp_reader = ReceiveStream.add_udp
-    add_tcp_reader = ReceiveStream.add_tcp
-    add_pcap_reader = ReceiveStream.add_pcap
-    add_buffer_reader = ReceiveStream.add_bytes
-    add_inproc_reader = ReceiveStream.add_inproc
+    add_udp_reader: Final = ReceiveStream.add_udp
+    add_tcp_reader: Final = ReceiveStream.add_tcp
+    add_pcap_reader: Final = ReceiveStream.add_pcap
+    add_buffer_reader: Final = ReceiveStream.add_bytes
+    add_inproc_reader: Final = ReceiveStream.add_inproc
 
     # ---- taking heaps: `get` and iteration are native
 

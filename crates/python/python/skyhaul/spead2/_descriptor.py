@@ -90,9 +90,9 @@ class Descriptor:
         self.name = name
         self.description = description
         self.shape = shape
-        self.dtype = None if dtype is None else layout
+        self.dtype: np.dtype[Any] | None = None if dtype is None else layout
         self.order: Literal["C", "F"] = "F" if order == "F" else "C"
-        self.format = None if format is None else fields
+        self.format: list[tuple[str, int]] | None = None if format is None else fields
 
     @property
     def itemsize_bits(self) -> int:

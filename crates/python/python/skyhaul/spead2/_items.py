@@ -45,7 +45,7 @@ class Item(Descriptor):
         value: Any = None,
     ) -> None:
         super().__init__(id, name, description, shape, dtype, order, format)
-        self.version = 1
+        self.version: int = 1
         self._value = value
         #: Whether its values are arrays of fixed size, directly in the bytes of a heap.
         self._is_plain = (

@@ -17,10 +17,11 @@ class Setting(Generic[T]):
     """A setting with its default, and a check that returns the value to store, or raises."""
 
     def __init__(self, default: Callable[[], T], check: Callable[[Any], T]) -> None:
-        self.default, self.check = default, check
+        self.default: Callable[[], T] = default
+        self.check: Callable[[Any], T] = check
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = f"_{name}"
+        self.name: str = f"_{name}"
 
     def __get__(self, instance: Any, owner: type | None = None) -> T:
         if instance is None:

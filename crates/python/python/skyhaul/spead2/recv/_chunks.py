@@ -53,9 +53,9 @@ class ChunkStreamConfig(Settings):
     DEFAULT_MAX_CHUNKS = 2
 
     items: Setting[list[int]] = Setting(list, lambda value: [whole(id) for id in value])
-    max_chunks = setting(DEFAULT_MAX_CHUNKS, positive)
+    max_chunks: Setting[int] = setting(DEFAULT_MAX_CHUNKS, positive)
     place: Setting[Any] = setting(None, _checked)
-    max_heap_extra = setting(0, unsigned)
+    max_heap_extra: Setting[int] = setting(0, unsigned)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)

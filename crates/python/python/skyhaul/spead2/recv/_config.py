@@ -33,16 +33,16 @@ class StreamConfig(Settings):
 
     DEFAULT_MAX_HEAPS = 4
 
-    max_heaps = setting(DEFAULT_MAX_HEAPS, positive)
-    substreams = setting(1, positive)
-    bug_compat = setting(0, _bug_compat)
-    memcpy = setting(spead.MEMCPY_STD, _copying)
-    memory_allocator = Setting(MemoryAllocator, _allocator)
-    stop_on_stop_item = setting(True, flag)
-    allow_unsized_heaps = setting(True, flag)
-    allow_out_of_order = setting(False, flag)
-    stream_id = setting(0, whole)
-    explicit_start = setting(False, flag)
+    max_heaps: Setting[int] = setting(DEFAULT_MAX_HEAPS, positive)
+    substreams: Setting[int] = setting(1, positive)
+    bug_compat: Setting[int] = setting(0, _bug_compat)
+    memcpy: Setting[int] = setting(spead.MEMCPY_STD, _copying)
+    memory_allocator: Setting[MemoryAllocator] = Setting(MemoryAllocator, _allocator)
+    stop_on_stop_item: Setting[bool] = setting(True, flag)
+    allow_unsized_heaps: Setting[bool] = setting(True, flag)
+    allow_out_of_order: Setting[bool] = setting(False, flag)
+    stream_id: Setting[int] = setting(0, whole)
+    explicit_start: Setting[bool] = setting(False, flag)
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -86,9 +86,9 @@ class RingStreamConfig(Settings):
 
     DEFAULT_HEAPS = 4
 
-    heaps = setting(DEFAULT_HEAPS, positive)
-    contiguous_only = setting(True, flag)
-    incomplete_keep_payload_ranges = setting(False, flag)
+    heaps: Setting[int] = setting(DEFAULT_HEAPS, positive)
+    contiguous_only: Setting[bool] = setting(True, flag)
+    incomplete_keep_payload_ranges: Setting[bool] = setting(False, flag)
 
     def _copy(self) -> RingStreamConfig:
         return RingStreamConfig(
@@ -107,5 +107,5 @@ class ChunkStreamGroupConfig(Settings):
         LOSSY = 0
         LOSSLESS = 1
 
-    max_chunks = setting(DEFAULT_MAX_CHUNKS, positive)
-    eviction_mode = setting(EvictionMode.LOSSY, EvictionMode)
+    max_chunks: Setting[int] = setting(DEFAULT_MAX_CHUNKS, positive)
+    eviction_mode: Setting[EvictionMode] = setting(EvictionMode.LOSSY, EvictionMode)

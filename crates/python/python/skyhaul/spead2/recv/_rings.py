@@ -24,8 +24,11 @@ class Chunk:
     def __init__(
         self, *, chunk_id: int = -1, stream_id: int = 0, present: Any = None, data: Any = None, extra: Any = None
     ) -> None:
-        self.chunk_id, self.stream_id = whole(chunk_id), whole(stream_id)
-        self.present, self.data, self.extra = present, data, extra
+        self.chunk_id: int = whole(chunk_id)
+        self.stream_id: int = whole(stream_id)
+        self.present: Any = present
+        self.data: Any = data
+        self.extra: Any = extra
 
 
 def _buffer_property(name: str) -> property:

@@ -1,8 +1,10 @@
 """The argument of a place callback, for callbacks compiled by numba."""
 
+from typing import Any
+
 from numba import types
 
-chunk_place_data = types.Record.make_c_struct(
+chunk_place_data: Any = types.Record.make_c_struct(
     [
         ("packet", types.intp),
         ("packet_size", types.uintp),

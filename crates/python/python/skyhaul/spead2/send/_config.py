@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from .._settings import Settings, positive, rate, setting, unsigned
+from .._settings import Setting, Settings, positive, rate, setting, unsigned
 
 
 class RateMethod(enum.Enum):
@@ -45,12 +45,12 @@ class StreamConfig(Settings):
     DEFAULT_BURST_RATE_RATIO = 1.05
     DEFAULT_RATE_METHOD = RateMethod.AUTO
 
-    max_packet_size = setting(DEFAULT_MAX_PACKET_SIZE, positive)
-    rate = setting(0.0, rate)
-    burst_size = setting(DEFAULT_BURST_SIZE, unsigned)
-    max_heaps = setting(DEFAULT_MAX_HEAPS, positive)
-    burst_rate_ratio = setting(DEFAULT_BURST_RATE_RATIO, _ratio)
-    rate_method = setting(DEFAULT_RATE_METHOD, _method)
+    max_packet_size: Setting[int] = setting(DEFAULT_MAX_PACKET_SIZE, positive)
+    rate: Setting[float] = setting(0.0, rate)
+    burst_size: Setting[int] = setting(DEFAULT_BURST_SIZE, unsigned)
+    max_heaps: Setting[int] = setting(DEFAULT_MAX_HEAPS, positive)
+    burst_rate_ratio: Setting[float] = setting(DEFAULT_BURST_RATE_RATIO, _ratio)
+    rate_method: Setting[RateMethod] = setting(DEFAULT_RATE_METHOD, _method)
 
     @property
     def burst_rate(self) -> float:

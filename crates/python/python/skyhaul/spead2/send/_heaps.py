@@ -108,7 +108,10 @@ class HeapReference:
     def __init__(self, heap: Heap, *, cnt: int = -1, substream_index: int = 0, rate: float = -1.0) -> None:
         if not isinstance(heap, Heap):
             raise TypeError(f"not a Heap: {heap!r}")
-        self._heap, self.cnt, self.substream_index, self.rate = heap, whole(cnt), whole(substream_index), float(rate)
+        self._heap = heap
+        self.cnt: int = whole(cnt)
+        self.substream_index: int = whole(substream_index)
+        self.rate: float = float(rate)
 
     @property
     def heap(self) -> Heap:
