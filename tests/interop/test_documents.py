@@ -63,6 +63,11 @@ SHOWN_ONLY = {
         "skyhaul export tone.vdif": "test_plot_and_export.py runs the verb, and reads the file",
         "for chunk in recording.open(": ABSENT,
     },
+    "ejfat-workers.md": {
+        "export EJFAT_URI='ejfat://TO": "needs a balancer, and a token for it",
+        'from skyhaul.ejfat import Wo': "needs a balancer, and a token for it",
+        'from skyhaul.ejfat import Ba': "needs a balancer, and a token for it",
+    },
     "tune-a-host.md": {
         "hint: receive buffer:": "is what a command says on some hosts",
         "sysctl -w": ROOT_ONLY,
