@@ -21,7 +21,7 @@ fn octet(key: Key, at: u64) -> u8 {
 
 fn packets(tick: u64, data_id: u16, event_bytes: u64, packet_bytes: usize, labelled: bool) -> Vec<Vec<u8>> {
     let addressing = labelled.then(Addressing::default);
-    let shape = EventShape { tick, data_id, event_bytes, packet_bytes, addressing };
+    let shape = EventShape { tick, data_id, event_bytes, packet_bytes, addressing, ..EventShape::default() };
     let event = EventPackets::new(&shape).expect("an event that can be divided");
     let key = Key { source: source_of(0, data_id), number: tick };
     let mut head = vec![0; event.head_bytes_max()];

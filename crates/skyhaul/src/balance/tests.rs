@@ -20,6 +20,7 @@ fn event(tick: u64, data_id: u16, bytes: u64) -> Vec<Vec<u8>> {
         event_bytes: bytes,
         packet_bytes: 1000,
         addressing: Some(Addressing::default()),
+        ..EventShape::default()
     };
     let packets = EventPackets::new(&shape).unwrap();
     let packet = |n: u64| {

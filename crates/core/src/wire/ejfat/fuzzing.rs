@@ -93,6 +93,7 @@ fn packets(input: &[u8]) {
         event_bytes: u32::from_be_bytes([0, a, b, c]).into(),
         packet_bytes: u16::from_be_bytes([d, e]).into(),
         addressing: (choice & 4 == 0).then_some(addressing),
+        version: choice % 3,
     };
     let Ok(event) = EventPackets::new(&shape) else { return };
     let mut packet = vec![0; shape.packet_bytes.max(event.head_bytes_max())];

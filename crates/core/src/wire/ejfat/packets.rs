@@ -19,14 +19,16 @@ use std::fmt;
 /// Maximum octets of an event: its length has 32 bits.
 const MOST: u64 = u32::MAX as u64;
 /// The version that E2SAR writes, and the only one that it accepts.
-const VERSION: u16 = 1;
+const VERSION: u8 = 1;
+/// The highest that is in use.
+const LAST_VERSION: u8 = 2;
 /// Both headers.
 const HEADS: usize = BalancerV2::LEN + Reassembly::LEN;
 /// Octets from the end of a head back to its offset.
 const OFFSET: usize = Reassembly::LEN - 4;
 
 /// The properties of an event from which it is divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventShape {
     /// Event number. The same in both headers.
     pub tick: u64,
@@ -39,6 +41,21 @@ pub struct EventShape {
     pub packet_bytes: usize,
     /// The balancer's header; `None` to send to a receiver directly.
     pub addressing: Option<Addressing>,
+    /// Version in the reassembly header: 1; 0 and 2 for receivers that expect what udplbd's sender or packetBlaster write.
+    pub version: u8,
+}
+
+impl Default for EventShape {
+    fn default() -> EventShape {
+        EventShape {
+            tick: 0,
+            data_id: 0,
+            event_bytes: 0,
+            packet_bytes: 0,
+            addressing: None,
+            version: VERSION,
+        }
+    }
 }
 
 /// The packets of an event.
@@ -47,6 +64,8 @@ pub struct EventPackets {
     /// Head of the first packet, at the end of the array.
     head: [u8; HEADS],
     head_bytes: usize,
+    addressing: Option<Addressing>,
+    data_id: u16,
     event_bytes: u64,
     /// Octets of payload in every packet but the last.
     each: u64,
@@ -59,14 +78,18 @@ impl EventPackets {
     /// # Errors
     /// See [`EventError`].
     pub fn new(shape: &EventShape) -> Result<EventPackets, EventError> {
-        let &EventShape { tick, data_id, event_bytes, packet_bytes, addressing } = shape;
+        let &EventShape { tick, data_id, event_bytes, packet_bytes, addressing, version } = shape;
+        if version > LAST_VERSION {
+            return Err(EventError::NoVersion { version });
+        }
+        let version = u16::from(version);
         if event_bytes == 0 {
             return Err(EventError::Empty);
         }
         let length = u32::try_from(event_bytes).map_err(|_| EventError::TooLarge { bytes: event_bytes })?;
         let mut head = [0; HEADS];
         let (balancer, reassembly) = head.split_at_mut(BalancerV2::LEN);
-        let like = Reassembly { version: VERSION, data_id, length, tick, ..Reassembly::default() };
+        let like = Reassembly { version, data_id, length, tick, ..Reassembly::default() };
         reassembly.copy_from_slice(&like.write());
         let mut head_bytes = Reassembly::LEN;
         if let Some(addressing) = addressing {
@@ -76,7 +99,18 @@ impl EventPackets {
         let each = packet_bytes.checked_sub(head_bytes).filter(|&each| each > 0);
         let each = each.ok_or(EventError::TooSmall { packet_bytes, needed: head_bytes + 1 })?;
         let each = (each as u64).min(event_bytes);
-        Ok(EventPackets { head, head_bytes, event_bytes, each, count: event_bytes.div_ceil(each) })
+        let count = event_bytes.div_ceil(each);
+        Ok(EventPackets { head, head_bytes, addressing, data_id, event_bytes, each, count })
+    }
+
+    /// The same for another tick.
+    #[must_use]
+    pub fn with_tick(mut self, tick: u64) -> EventPackets {
+        if let Some(addressing) = self.addressing {
+            self.head[..BalancerV2::LEN].copy_from_slice(&addressing.header(tick, self.data_id));
+        }
+        self.head[HEADS - 8..].copy_from_slice(&tick.to_be_bytes());
+        self
     }
 
     /// Octets of the payload of packet `n`.
@@ -128,6 +162,11 @@ pub enum EventError {
         /// Octets of the event.
         bytes: u64,
     },
+    /// No receiver knows this version.
+    NoVersion {
+        /// The version asked for.
+        version: u8,
+    },
     /// No payload fits beside the headers.
     TooSmall {
         /// The packet size in octets.
@@ -144,6 +183,10 @@ impl fmt::Display for EventError {
             EventError::TooLarge { bytes } => {
                 write!(f, "cannot send an event of {bytes} bytes; hint: at most {MOST}, so divide it")
             }
+            EventError::NoVersion { version } => write!(
+                f,
+                "cannot send events in version {version}; hint: use 1, or 0 or 2 for receivers that expect these"
+            ),
             EventError::TooSmall { packet_bytes, needed } => write!(
                 f,
                 "cannot divide an event into packets of {packet_bytes} bytes; hint: a packet size of at least {needed}"

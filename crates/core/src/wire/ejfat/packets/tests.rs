@@ -11,7 +11,13 @@ use crate::{
 use proptest::prelude::*;
 
 fn shape(event_bytes: u64, packet_bytes: usize) -> EventShape {
-    EventShape { tick: 0x1122_3344_5566_7788, data_id: 0xABCD, event_bytes, packet_bytes, addressing: None }
+    EventShape {
+        tick: 0x1122_3344_5566_7788,
+        data_id: 0xABCD,
+        event_bytes,
+        packet_bytes,
+        ..EventShape::default()
+    }
 }
 
 #[test]
@@ -47,6 +53,9 @@ fn each_error_says_what_would_do() {
     assert_eq!(large, EventError::TooLarge { bytes: 1 << 32 });
     assert!(large.to_string().ends_with("hint: at most 4294967295, so divide it"));
     assert_eq!(EventPackets::new(&shape(9, 20)), Err(EventError::TooSmall { packet_bytes: 20, needed: 21 }));
+    let unknown = EventPackets::new(&EventShape { version: 3, ..shape(9, 100) }).unwrap_err();
+    assert_eq!(unknown, EventError::NoVersion { version: 3 });
+    assert!(unknown.to_string().ends_with("hint: use 1, or 0 or 2 for receivers that expect these"));
     let addressing = Some(Addressing::default());
     let small = EventPackets::new(&EventShape { addressing, ..shape(9, 36) }).unwrap_err();
     assert!(small.to_string().ends_with("hint: a packet size of at least 37"));
@@ -71,12 +80,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
     #[test]
     fn any_event_comes_back_in_any_order(tick: u64, data_id: u16, event_bytes in prop_oneof![1u64..100, 1u64..40_000],
-            packet_bytes in prop_oneof![37usize..120, 37usize..9000], form in 0..3, spread: bool, port in 0..3, order: u64) {
+            packet_bytes in prop_oneof![37usize..120, 37usize..9000], form in 0..3, version in 0u8..3, spread: bool, port in 0..3, order: u64) {
         let slot = if spread { SlotRule::Spread } else { SlotRule::Tick };
         let port = [PortRule::Fixed(7), PortRule::Source, PortRule::Event][port as usize];
-        let version = if form == 1 { BalancerVersion::V2 } else { BalancerVersion::V3 };
-        let addressing = (form > 0).then_some(Addressing { version, slot, port });
-        let event = EventPackets::new(&EventShape { tick, data_id, event_bytes, packet_bytes, addressing }).unwrap();
+        let header = if form == 1 { BalancerVersion::V2 } else { BalancerVersion::V3 };
+        let addressing = (form > 0).then_some(Addressing { version: header, slot, port });
+        let event = EventPackets::new(&EventShape { tick, data_id, event_bytes, packet_bytes, addressing, version }).unwrap();
+        let other = EventPackets::new(&EventShape { tick: !tick, data_id, event_bytes, packet_bytes, addressing, version }).unwrap();
+        prop_assert_eq!(other.with_tick(tick), event);
         let mut all = packets(&event);
         let (last, others) = all.split_last().unwrap();
         prop_assert!(others.iter().all(|packet| packet.len() == packet_bytes) && last.len() <= packet_bytes);
@@ -88,7 +99,7 @@ proptest! {
         for packet in &all {
             let segment = Segment::read(packet).unwrap();
             let place = segment.placement(0);
-            prop_assert_eq!((segment.version, place.key.number, place.key.source), (1, tick, u64::from(data_id)));
+            prop_assert_eq!((segment.version, place.key.number, place.key.source), (version, tick, u64::from(data_id)));
             prop_assert_eq!(place.size, Some(event_bytes));
             for (at, octet) in (place.offset..).zip(&packet[place.start as usize..]) {
                 prop_assert_eq!(whole[at as usize].replace(*octet), None, "no octet twice");

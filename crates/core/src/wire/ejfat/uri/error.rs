@@ -73,9 +73,10 @@ pub struct UriError {
 }
 
 impl UriError {
-    /// `found` where `part` is expected.
+    /// `found` where `part` is expected. What is before `@` may be a token, whatever part it was taken for.
     pub(super) fn new(part: UriPart, found: &str) -> UriError {
-        UriError { part, found: found.to_owned(), hint: part.hint() }
+        let public = found.rsplit_once('@').map_or(found, |(_, public)| public);
+        UriError { part, found: public.to_owned(), hint: part.hint() }
     }
 }
 

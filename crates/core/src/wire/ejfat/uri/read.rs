@@ -16,6 +16,16 @@ impl FromStr for Uri {
     }
 }
 
+impl Uri {
+    /// Whether `text` is meant to be one: it begins with one of the schemes.
+    #[must_use]
+    pub fn is_meant(text: &str) -> bool {
+        text.split_once(':').is_some_and(|(before, _)| {
+            before.eq_ignore_ascii_case("ejfat") || before.eq_ignore_ascii_case("ejfats")
+        })
+    }
+}
+
 fn read(text: &str) -> Result<Uri, UriError> {
     let (tls, rest) = scheme(text)?;
     let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));

@@ -116,6 +116,23 @@ fn each_malformed_part_is_named() {
 }
 
 #[test]
+fn a_token_is_in_no_error() {
+    for text in [
+        "ejfat:/secret@h:1/",
+        "secret@h:1",
+        "ejfat://secret@h/",
+        "ejfat://sec/ret@h:1/",
+        "ejfat://h:1/sec/ret@h:1/",
+        "ejfat://h:1?sec=ret@h:1/",
+        "ejfat://%zzsecret@h:1/",
+        "ejfat://secret@h:1/xx",
+    ] {
+        let error = text.parse::<Uri>().expect_err(text).to_string();
+        assert!(!error.contains("sec") && !error.contains("ret@"), "{error}");
+    }
+}
+
+#[test]
 fn a_token_is_not_in_what_is_logged() {
     let secret = uri("ejfat://secret@h:1/lb/1");
     assert_eq!(format!("{secret:?}"), "ejfat://…@h:1/lb/1");
