@@ -21,6 +21,7 @@ use crate::process::{Here, Process};
 use crate::wait;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use skyhaul::send::objects::{self, Object, ObjectConfig as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
@@ -158,11 +159,21 @@ impl Stream for skyhaul::spead::receive::chunk::ChunkGroup {
 }
 
 impl Stream for skyhaul::spead::send::Stream {
-    /// Send what is queued, within the stream's linger time, or until Ctrl-C.
     fn end(&self, py: Python<'_>) {
-        let step = |wait: Duration| self.flush(Some(wait)).then_some(());
-        if !matches!(wait::in_slices(py, Some(self.config().linger), step), Ok(Some(()))) {
-            py.detach(|| self.cancel());
-        }
+        end_of(self, py);
+    }
+}
+
+impl Stream for skyhaul::send::events::EventSender {
+    fn end(&self, py: Python<'_>) {
+        end_of(&**self.stream(), py);
+    }
+}
+
+/// Send what is queued on `stream`, within its linger time, or until Ctrl-C.
+fn end_of<O: Object>(stream: &objects::Stream<O>, py: Python<'_>) {
+    let step = |wait: Duration| stream.flush(Some(wait)).then_some(());
+    if !matches!(wait::in_slices(py, Some(stream.config().waiting().linger), step), Ok(Some(()))) {
+        py.detach(|| stream.cancel());
     }
 }

@@ -23,6 +23,7 @@
 //! | `config` | settings of receiving streams |
 //! | `ending` | streams, which end before the interpreter |
 //! | `errors` | exceptions of the package |
+//! | `event_sender` | events to a balancer or a receiver |
 //! | `send` | heaps to be sent, streams, tickets |
 //! | `process` | objects that a forked process cannot use |
 //! | `hold` | references to Python objects that any thread may drop |
@@ -45,6 +46,7 @@ mod config;
 mod descriptor;
 mod ending;
 mod errors;
+mod event_sender;
 mod events;
 mod frame_sender;
 mod heap;
@@ -82,6 +84,8 @@ mod _native {
     use crate::descriptor::{pack_bits, read_descriptor, unpack_bits, write_descriptor};
     #[pymodule_export]
     use crate::errors::{Cancelled, Damaged, Empty, Full, Stopped};
+    #[pymodule_export]
+    use crate::event_sender::EventSender;
     #[pymodule_export]
     use crate::events::{EventPayload, EventStream};
     #[pymodule_export]

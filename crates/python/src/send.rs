@@ -1,10 +1,12 @@
 //! Sending streams.
 
 mod heap;
+mod interruptible;
 mod settings;
 mod ticket;
 
-pub(crate) use heap::{Batch, SendHeap};
+pub(crate) use heap::{Batch, SendHeap, bits_per_second};
+pub(crate) use interruptible::interruptibly;
 pub(crate) use settings::Settings;
 pub(crate) use ticket::{Ticket, Wake};
 
@@ -16,7 +18,7 @@ use crate::own_socket::Datagrams;
 use crate::process::Here;
 use crate::receive::{endpoint, one_receiver, route};
 use crate::wait::{self, whole};
-use heap::{bits_per_second, fits, options};
+use heap::{fits, options};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -25,7 +27,6 @@ use skyhaul::io::quantity::Size;
 use skyhaul::io::tcp::{TcpSendOptions, TcpSender};
 use skyhaul::io::udp::send::SendOptions;
 use skyhaul::spead::send::{Order, Outlet, SendError, SendStats, Stream};
-use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -183,7 +184,7 @@ impl SendStream {
         let slowest = heaps.iter().filter_map(|(_, options)| options.rate).filter(|&rate| rate > 0).min();
         self.interruptibly(py, bytes, slowest, |stream| {
             let heaps: Vec<_> = heaps.iter().map(|(heap, options)| (&**heap, *options)).collect();
-            stream.send_heaps(&heaps, order(round_robin))
+            stream.send_all(&heaps, order(round_robin))
         })
     }
 
@@ -204,7 +205,7 @@ impl SendStream {
             // No failure is known; the ticket shows the result in any case.
             ticket.on_done(move || drop(wake.set()));
         }
-        Ok(Ticket(Here::new("ticket", ticket)))
+        Ok(Ticket::new(ticket))
     }
 
     /// Set the counters of heaps without an explicit one.
@@ -292,7 +293,7 @@ impl SendStream {
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let stats = py.detach(|| self.tell(Stream::stats, |last| last.stats))?;
         let all = PyDict::new(py);
-        all.set_item("heaps", stats.heaps)?;
+        all.set_item("heaps", stats.objects)?;
         all.set_item("packets", stats.packets)?;
         all.set_item("payload_bytes", stats.payload_bytes)?;
         all.set_item("wire_bytes", stats.wire_bytes)?;
@@ -310,9 +311,6 @@ impl SendStream {
 
 /// Sends that may take longer than this can be interrupted.
 const LONG_SECONDS: f64 = 0.1;
-
-/// Interval at which a send is cancelled again until it ends.
-const CANCEL_AGAIN: Duration = Duration::from_millis(5);
 
 impl Open {
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Threaded<Stream>>>> {
@@ -353,8 +351,7 @@ impl SendStream {
         Ok(Self { open, may_block, substreams })
     }
 
-    /// Do `work`, which sends `bytes` bytes, so that Ctrl-C ends it. Python handles signals on its main thread only, so
-    /// on that thread, long work is done by another thread.
+    /// Do `work`, which sends `bytes` bytes, so that Ctrl-C ends it.
     fn interruptibly(
         &self,
         py: Python<'_>,
@@ -368,30 +365,6 @@ impl SendStream {
         let own = || stream.config().auto.map_or_else(|| stream.rate(), |auto| auto.least);
         let rate = rate.filter(|&rate| rate > 0).unwrap_or_else(own);
         let slow = rate > 0 && bytes as f64 * 8.0 / rate as f64 > LONG_SECONDS;
-        if !(slow || self.may_block) || !is_main_thread() {
-            return py.detach(|| work(stream)).map_err(failed);
-        }
-        let sent = std::thread::scope(|scope| {
-            let (done, when) = std::sync::mpsc::channel();
-            let working = scope.spawn(move || done.send(work(stream)));
-            let step = move |wait: Duration| match when.recv_timeout(wait) {
-                Ok(outcome) => Some(outcome),
-                Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => Some(Err(SendError::Cancelled)),
-            };
-            let outcome = wait::in_slices(py, None, step);
-            // It may not have begun yet, and a send that begins after the cancellation is not cancelled.
-            while outcome.is_err() && !working.is_finished() {
-                stream.cancel();
-                py.detach(|| std::thread::sleep(CANCEL_AGAIN));
-            }
-            outcome
-        })?;
-        sent.unwrap_or(Err(SendError::Cancelled)).map_err(failed)
+        interruptibly(py, slow || self.may_block, stream, Stream::cancel, work)
     }
-}
-
-/// Whether this is the thread on which Python handles signals, as far as the system can tell.
-fn is_main_thread() -> bool {
-    rustix::thread::gettid() == rustix::process::getpid()
 }

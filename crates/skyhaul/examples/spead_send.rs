@@ -119,7 +119,7 @@ fn heap_turn(stream: &Stream, way: &str, heaps: &[(Arc<Heap>, HeapOptions)]) -> 
                     stream.send(heap, options)?;
                 }
             }
-            "list" => drop(stream.send_heaps(&list, Order::Serial)?),
+            "list" => drop(stream.send_all(&list, Order::Serial)?),
             "batch" => drop(stream.send_batch(&batch, Order::Serial)?),
             "queue" => {
                 for (heap, options) in heaps {
@@ -134,7 +134,7 @@ fn heap_turn(stream: &Stream, way: &str, heaps: &[(Arc<Heap>, HeapOptions)]) -> 
     stream.flush(None).then_some(()).ok_or("not flushed")?;
     let wall = clock.elapsed().as_secs_f64();
     let stats = stream.stats();
-    Ok(Turn { heaps: stats.heaps, bytes: stats.wire_bytes, cpu: stats.cpu_seconds, wall })
+    Ok(Turn { heaps: stats.objects, bytes: stats.wire_bytes, cpu: stats.cpu_seconds, wall })
 }
 
 /// To a receiver that gets every heap.
@@ -163,7 +163,7 @@ fn end(config: &SendConfig, heaps: &[(Arc<Heap>, HeapOptions)]) -> Result<Turn, 
         heaps[..at_once as usize].iter().map(|(heap, options)| (&**heap, *options)).collect();
     let (clock, mut sent) = (Instant::now(), 0);
     while clock.elapsed() < TIME {
-        stream.send_heaps(&list, Order::Serial)?;
+        stream.send_all(&list, Order::Serial)?;
         sent += at_once;
         let waits = Instant::now();
         while (sent - got.load(Ordering::Relaxed)) * heap_bytes > 2 << 20 {
@@ -179,5 +179,5 @@ fn end(config: &SendConfig, heaps: &[(Arc<Heap>, HeapOptions)]) -> Result<Turn, 
     stream.send(&stop, &HeapOptions::default())?;
     drop(consumer.join());
     let stats = stream.stats();
-    Ok(Turn { heaps: stats.heaps, bytes: stats.wire_bytes, cpu: stats.cpu_seconds, wall })
+    Ok(Turn { heaps: stats.objects, bytes: stats.wire_bytes, cpu: stats.cpu_seconds, wall })
 }

@@ -3,17 +3,19 @@
 //! ```text
 //!   Supply: file, recording, pattern, noise ─ packet n ─┐
 //!                                                       ├▶ Engine ─ batch, due? ─▶ Outlet ─▶ UDP, TCP, queue
-//!   Stream: heaps, from several threads ─ next packets ─┘                          (faults)
+//!   Stream: heaps, events, from several threads ────────┘                          (faults)
 //! ```
 //!
 //! The sender is the receiver's idea backwards: a packet is a head in a small array and a payload where it lies. One
 //! engine paces all of them, follows receivers' feedback, and ends at once when it is cancelled; what is sent is a source of
-//! its own: [`Sender`] for numbered packets, and [`Stream`](crate::spead::send::Stream) for heaps.
+//! its own: [`Sender`] for numbered packets, and [`objects::Stream`] for heaps and events.
 
 mod clock;
 mod engine;
 mod error;
+pub mod events;
 mod faulty;
+pub mod objects;
 mod outlet;
 mod pacing;
 mod recording;

@@ -13,7 +13,7 @@ _Buffer: TypeAlias = Buffer | npt.NDArray[Any]
 
 __all__ = [
     "BalancerClient", "Batch", "Bytes", "Cancelled", "Chunk", "ChunkMemory", "ChunkReader", "ChunkStream", "Damaged", "Empty",
-    "EventPayload", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
+    "EventPayload", "EventSender", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
     "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
     "SendHeap",
     "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
@@ -644,6 +644,53 @@ class SendStream:
     def stats(self) -> dict[str, Any]: ...
     @property
     def substreams(self) -> int: ...
+
+@final
+class EventSender:
+    """Sends events; `skyhaul.ejfat.Sender` describes the keywords."""
+
+    def __new__(
+        cls,
+        to: str,
+        *,
+        mtu: int,
+        rate: float,
+        events_per_second: float | None,
+        first_tick: int | None,
+        tick_step: int,
+        lb_version: int,
+        slot: str,
+        entropy: str | int,
+        re_version: int,
+        sockets: int,
+        buffer: int | None,
+        ipv6: bool,
+        sync: str | None,
+        sync_period: float,
+        sync_source: int,
+        warm_up: float,
+        max_events: int,
+        linger: float,
+    ) -> Self: ...
+    @property
+    def to(self) -> str:
+        """Where it sends, without the token of a URI."""
+    def send(self, data: _Buffer, tick: int | None = None, data_id: int = 0) -> int:
+        """Send an event; its tick when it is sent."""
+    def queue(
+        self, data: _Buffer, tick: int | None = None, data_id: int = 0, done: Wake | None = None
+    ) -> tuple[int, Ticket]:
+        """Queue an event for the sender's thread, which sets `done` when it is sent or has failed: its tick, and a ticket."""
+    def warming(self) -> float:
+        """Seconds until the first event may go."""
+    def set_rate(self, rate: float) -> None: ...
+    def flush(self, timeout: float | None = None) -> bool: ...
+    def cancel(self) -> None: ...
+    def close(self) -> None: ...
+    @property
+    def forked(self) -> bool:
+        """Whether this is a copy in a forked process, which can do nothing with it: every call raises RuntimeError."""
+    def stats(self) -> dict[str, Any]: ...
 
 @final
 class Owner:

@@ -183,7 +183,7 @@ pub(super) fn fits(heap: &Heap, counter: Option<u64>) -> PyResult<()> {
     }
 }
 
-pub(super) fn bits_per_second(rate: f64) -> PyResult<u64> {
+pub(crate) fn bits_per_second(rate: f64) -> PyResult<u64> {
     if !(0.0..1e18).contains(&rate) {
         let why =
             format!("rate is {rate}; hint: bits per second, for example 8e9, or 0 for as fast as possible");

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A file descriptor that becomes readable when heaps are sent or have failed, for event loops. The sending thread does
 /// not call Python.
 #[pyclass(frozen, module = "skyhaul._native")]
-pub(crate) struct Wake(pub(super) Here<Arc<skyhaul::io::wake::Wake>>);
+pub(crate) struct Wake(pub(crate) Here<Arc<skyhaul::io::wake::Wake>>);
 
 #[pymethods]
 impl Wake {
@@ -35,6 +35,13 @@ impl Wake {
 /// Queued heaps, and the result of sending them.
 #[pyclass(frozen, module = "skyhaul._native")]
 pub(crate) struct Ticket(pub(super) Here<send::Ticket>);
+
+impl Ticket {
+    /// Of what was queued.
+    pub(crate) fn new(ticket: send::Ticket) -> Self {
+        Self(Here::new("ticket", ticket))
+    }
+}
 
 #[pymethods]
 impl Ticket {

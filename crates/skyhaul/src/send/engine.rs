@@ -166,7 +166,7 @@ impl Engine {
         if self.is_stream {
             self.cut();
         }
-        let why = "send a heap: an item or transport of the program panicked; hint: see the backtrace";
+        let why = "send: a payload or transport of the program panicked; hint: see the backtrace";
         std::io::Error::other(why).into()
     }
 

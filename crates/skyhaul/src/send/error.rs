@@ -6,16 +6,16 @@ use std::sync::Arc;
 /// Why something was not sent, or not all of it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum SendError {
-    /// The queue holds as many heaps as it may.
+    /// The queue holds as many heaps or events as it may.
     #[error(
-        "queue {more} heaps: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or raise max_heaps"
+        "queue {more} more: {waiting} of at most {most} are already waiting; hint: wait for a ticket, or let more of them wait"
     )]
     Full {
-        /// Heaps to queue.
+        /// Heaps or events to queue.
         more: usize,
-        /// Heaps waiting.
+        /// Those waiting.
         waiting: usize,
-        /// Maximum number of waiting heaps.
+        /// Maximum number of those waiting.
         most: usize,
     },
     /// It was cancelled.
@@ -29,7 +29,7 @@ pub enum SendError {
     Closed,
     /// It was called on the stream's own thread, which would wait for itself.
     #[error(
-        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue heaps there, and wait elsewhere"
+        "a callback on this stream's own thread cannot wait, because it would wait for itself; hint: queue there, and wait elsewhere"
     )]
     OwnThread,
     /// The destination does not exist.
@@ -46,9 +46,9 @@ pub enum SendError {
     /// The object cannot be divided into packets.
     #[error("{0}")]
     Packets(String),
-    /// An item is shorter than it was.
+    /// Bytes of a heap or event are fewer than they were.
     #[error(
-        "an item of the heap has become shorter since it was added; hint: keep its length, or create a new heap"
+        "bytes to send have become fewer since they were added; hint: keep their length, or create a new heap or event"
     )]
     Changed,
     /// The socket failed.

@@ -1,5 +1,6 @@
 //! What a sender did, as data.
 
+use super::events::SyncCounts;
 use super::stats::SendStats;
 use crate::control::Progress;
 use crate::report::VERSION;
@@ -57,7 +58,19 @@ pub struct SendReport {
     pub heaps: Option<u64>,
     /// The same per second.
     pub heaps_per_second: Option<f64>,
-    /// Bytes of heap payload.
+    /// Events sent whole, if events were sent.
+    #[serde(default)]
+    pub events: Option<u64>,
+    /// The same per second.
+    #[serde(default)]
+    pub events_per_second: Option<f64>,
+    /// Their first and last tick.
+    #[serde(default)]
+    pub ticks: Option<(u64, u64)>,
+    /// Synchronisation messages to a balancer.
+    #[serde(default)]
+    pub syncs: Option<SyncCounts>,
+    /// Bytes of heap or event payload.
     pub payload_bytes: Option<u64>,
     /// The rate that receivers' feedback gave, if it was to.
     pub rate: Option<FoundRate>,
@@ -124,6 +137,8 @@ impl SendReport {
         self.bits_per_second = self.bytes as f64 * 8.0 / seconds.max(1e-9);
         self.cpu_seconds_per_gb =
             if self.bytes > 0 { self.cpu_seconds * 1e9 / self.bytes as f64 } else { 0.0 };
-        self.heaps_per_second = self.heaps.map(|heaps| heaps as f64 / seconds.max(1e-9));
+        let per_second = |objects: u64| objects as f64 / seconds.max(1e-9);
+        self.heaps_per_second = self.heaps.map(per_second);
+        self.events_per_second = self.events.map(per_second);
     }
 }

@@ -5,17 +5,17 @@ use serde::{Deserialize, Serialize};
 /// What a stream has sent so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendStats {
-    /// Heaps whose packets were all handed to the transport.
-    pub heaps: u64,
+    /// Heaps or events whose packets were all handed to the transport.
+    pub objects: u64,
     /// Packets.
     pub packets: u64,
-    /// Bytes of heap payload.
+    /// Bytes of their payload.
     pub payload_bytes: u64,
     /// Bytes of packets: what the network carries, without its own headers.
     pub wire_bytes: u64,
-    /// Heaps that were cancelled, begun or not.
+    /// Those that were cancelled, begun or not.
     pub cancelled: u64,
-    /// Heaps that ended with an error.
+    /// Those that ended with an error.
     pub failed: u64,
     /// Packets the kernel refused.
     pub refused: u64,
@@ -27,6 +27,6 @@ pub struct SendStats {
     pub slipped_seconds: f64,
     /// CPU seconds of sending.
     pub cpu_seconds: f64,
-    /// Heaps queued or being sent.
+    /// Those queued or being sent.
     pub waiting: u64,
 }

@@ -1,12 +1,13 @@
 //! Sending heaps: their bytes go out from where they lie, in trains, at an exact rate.
 //!
 //! ```text
-//!   Heap            items: heads are written into a small buffer,
-//!   Heap    ─▶ Run ─▶ batch ─ due? ─▶ Outlet: UDP (trains across heaps), TCP, in-process queue, bytes
-//!   Heap      serial, or round robin         payload is gathered in place
+//!   items ─▶ Heap ─┐
+//!   items ─▶ Heap ─┼▶ Stream ─▶ Outlet: UDP (trains across heaps), TCP, in-process queue, bytes
+//!   items ─▶ Heap ─┘  serial, or round robin
 //! ```
 //!
-//! A [`Stream`] has one [`Outlet`], one rate and one order, and any number of destinations (*substreams*).
+//! A [`Stream`] is that of all [objects](crate::send::objects): one [`Outlet`], one rate and one order, and any number of
+//! destinations (*substreams*).
 //! [`Stream::send`] works in the caller's thread; [`Stream::queue`] hands heaps to a thread of the stream and gives a
 //! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends at once on
 //! [`cancel`](Stream::cancel).
@@ -28,24 +29,21 @@
 //! Limits: a heap's items must keep their lengths while it is sent (their content may change between two sends). An
 //! error of a socket ends the heaps that were in the same system calls.
 
-mod batch;
-mod burst;
 mod config;
+mod division;
 mod heap;
-mod part;
-mod queue;
-mod run;
-mod shared;
-mod source;
-mod stream;
 
+pub use crate::send::objects::{ObjectOptions as HeapOptions, Order, Payload, Ticket};
 pub use crate::send::{Deliver, Outlet, SendError, SendStats};
-pub use batch::Batch;
-pub use config::{HeapOptions, Order, PacketSize, SendConfig};
-pub use heap::{Heap, HeapError, Payload};
-pub use queue::Ticket;
+pub use config::SendConfig;
+pub use division::{Division, PacketSize};
+pub use heap::{Heap, HeapError};
 pub use skyhaul_core::wire::spead::packets::Split;
-pub use stream::Stream;
+
+/// Sends heaps.
+pub type Stream = crate::send::objects::Stream<Heap>;
+/// Heaps that are sent again and again: divided into packets once.
+pub type Batch = crate::send::objects::Batch<Heap>;
 
 #[cfg(test)]
 mod tests;

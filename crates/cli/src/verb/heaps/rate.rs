@@ -90,7 +90,7 @@ fn try_rate(
     heap.set_repeat_pointers(true);
     let begun = Instant::now();
     while begun.elapsed() < TRIAL + TAIL && !interrupt.is_set() {
-        stream.send_heaps(&[(&heap, HeapOptions::default())], Order::Serial)?;
+        stream.send_all(&[(&heap, HeapOptions::default())], Order::Serial)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
     let achieved = stream.stats().wire_bytes as f64 * 8.0 / seconds;

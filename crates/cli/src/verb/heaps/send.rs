@@ -167,7 +167,7 @@ fn udp_options(args: &SendArgs) -> SendOptions {
 /// What is sent, and how many heaps of it.
 fn content(args: &SendArgs) -> Result<(Content, u64)> {
     let most = args.of_heaps.heaps.unwrap_or(u64::MAX);
-    let Some(path) = &args.input else {
+    let Some(path) = args.input() else {
         return Ok((if args.pattern { Content::Pattern } else { Content::Still }, most));
     };
     let file = MappedFile::open(path)?;

@@ -168,7 +168,7 @@ fn send_heaps(options: &PairOptions, stream: &Sender) -> io::Result<Sent> {
     let begun = Instant::now();
     let mut sent = Sent::nothing();
     while begun.elapsed() < options.time && !options.stop.is_set() {
-        stream.send_heaps(&heaps, Order::Serial).map_err(io::Error::other)?;
+        stream.send_all(&heaps, Order::Serial).map_err(io::Error::other)?;
         sent.heaps += group as u64;
     }
     sent.bytes = sent.heaps * options.heap_bytes as u64;

@@ -43,7 +43,7 @@ pub(in crate::bench) fn start(
         let mut given = Given::default();
         while Instant::now() < end && !options.stop.is_set() {
             throttle.wait(bytes);
-            bytes = stream.send_heaps(&group, Order::Serial).map_err(io::Error::other)?;
+            bytes = stream.send_all(&group, Order::Serial).map_err(io::Error::other)?;
             given.bytes += bytes;
         }
         given.cpu = (thread::cpu_time() - cpu).saturating_sub(throttle.waited);

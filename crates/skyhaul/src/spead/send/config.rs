@@ -1,21 +1,12 @@
-//! Settings, errors and statistics of a sending stream.
+//! Settings of a stream of heaps.
 
+use super::division::{Division, PacketSize};
+use crate::send::objects::{ObjectConfig, Waiting};
 use crate::send::{Outlet, Pacing, SendError};
 use skyhaul_core::control::ControlConfig;
 use skyhaul_core::wire::spead::packets::{PacketError, Split};
 use skyhaul_io::udp::send::TRAIN_BYTES;
 use std::time::Duration;
-
-/// Packet size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PacketSize {
-    /// Maximum packet size in bytes (datagram payload), rounded down to a multiple of 8; at least 56.
-    Packet(usize),
-    /// Exact number of bytes of heap payload in every packet but the last, however many pointers it carries.
-    Payload(usize),
-    /// A heap is one packet: for TCP, bytes and in-process queues.
-    Heap,
-}
 
 /// How a stream sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,19 +51,24 @@ impl Default for SendConfig {
     }
 }
 
-impl SendConfig {
-    /// The rate before any report.
-    pub(super) fn first_rate(&self) -> u64 {
-        self.pacing().first_rate()
+impl ObjectConfig for SendConfig {
+    type Division = Division;
+
+    fn division(&self) -> Division {
+        Division { packet: self.packet, split: self.split }
     }
 
-    pub(super) fn pacing(&self) -> Pacing {
+    fn pacing(&self) -> Pacing {
         let &Self { rate, auto, burst_bytes, tolerance, slack, .. } = self;
         Pacing { rate, auto, burst_bytes, tolerance, slack }
     }
 
+    fn waiting(&self) -> Waiting {
+        Waiting { most: self.max_heaps, linger: self.linger, cpu: self.cpu }
+    }
+
     /// Check that packets of this size can be sent there.
-    pub(super) fn check(&self, outlet: &Outlet) -> Result<(), SendError> {
+    fn check(&self, outlet: &Outlet) -> Result<(), SendError> {
         let wrong = |text: String| Err(SendError::Config(text));
         let udp = matches!(outlet, Outlet::Udp(_));
         if outlet.substreams() == 0 {
@@ -94,27 +90,6 @@ impl SendConfig {
             _ => Ok(()),
         }
     }
-}
-
-/// Settings of one heap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HeapOptions {
-    /// Its counter, truncated to the flavour's bits; `None`: the next of the stream's sequence.
-    pub counter: Option<u64>,
-    /// Its destination.
-    pub substream: usize,
-    /// Bits per second for this heap; `None`: the stream's.
-    pub rate: Option<u64>,
-}
-
-/// The order in which the packets of several heaps are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// One heap after another.
-    #[default]
-    Serial,
-    /// A packet of each heap in turn; heaps with fewer packets end earlier.
-    RoundRobin,
 }
 
 impl From<PacketError> for SendError {

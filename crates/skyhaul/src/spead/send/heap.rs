@@ -8,66 +8,15 @@
 //! Nothing is copied: a chunk is a vector, a static slice, or anything shared that gives bytes. These are read afresh for
 //! every send, so a program may keep a heap and change the contents of its items.
 
-use skyhaul_core::pattern;
+use super::config::SendConfig;
+use super::division::{Division, PacketSize};
+use crate::send::SendError;
+use crate::send::objects::{Chunks, Object, Payload};
+use skyhaul_core::packetize::Part;
 use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
-use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Split};
+use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Plan, Split};
 use skyhaul_core::wire::spead::{Flavour, id};
 use std::ops::Range;
-use std::sync::Arc;
-
-/// Bytes of an item, or of a part of one.
-#[derive(Clone)]
-pub enum Payload {
-    /// Owned.
-    Own(Vec<u8>),
-    /// In the program.
-    Static(&'static [u8]),
-    /// Shared memory of another owner.
-    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
-}
-
-impl Payload {
-    /// The bytes.
-    #[inline]
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        match self {
-            Payload::Own(bytes) => bytes,
-            Payload::Static(bytes) => bytes,
-            Payload::Shared(bytes) => (**bytes).as_ref(),
-        }
-    }
-}
-
-impl std::fmt::Debug for Payload {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.bytes().len())
-    }
-}
-
-impl From<Vec<u8>> for Payload {
-    fn from(bytes: Vec<u8>) -> Self {
-        Payload::Own(bytes)
-    }
-}
-
-impl From<&'static [u8]> for Payload {
-    fn from(bytes: &'static [u8]) -> Self {
-        Payload::Static(bytes)
-    }
-}
-
-impl<T: AsRef<[u8]> + Send + Sync + 'static> From<Arc<T>> for Payload {
-    fn from(bytes: Arc<T>) -> Self {
-        Payload::Shared(bytes)
-    }
-}
-
-impl From<Arc<dyn AsRef<[u8]> + Send + Sync>> for Payload {
-    fn from(bytes: Arc<dyn AsRef<[u8]> + Send + Sync>) -> Self {
-        Payload::Shared(bytes)
-    }
-}
 
 /// An item that a heap cannot hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -106,22 +55,12 @@ pub enum HeapError {
     },
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Chunk {
-    /// Where it begins in the heap's payload.
-    pub(super) start: u64,
-    /// Its length when it was added.
-    pub(super) bytes: u64,
-    pub(super) payload: Payload,
-}
-
 /// A heap to be sent.
 #[derive(Clone, Debug)]
 pub struct Heap {
     flavour: Flavour,
     pointers: Vec<u64>,
-    pub(super) chunks: Vec<Chunk>,
-    bytes: u64,
+    chunks: Chunks,
     repeat_pointers: bool,
 }
 
@@ -129,7 +68,7 @@ impl Heap {
     /// A heap without items.
     #[must_use]
     pub fn new(flavour: Flavour) -> Self {
-        Self { flavour, pointers: Vec::new(), chunks: Vec::new(), bytes: 0, repeat_pointers: false }
+        Self { flavour, pointers: Vec::new(), chunks: Chunks::default(), repeat_pointers: false }
     }
 
     /// A heap of one item `id` whose `bytes` verify themselves: the pattern of object `counter`, as which it is to be
@@ -148,11 +87,10 @@ impl Heap {
     /// # Errors
     /// The id is too large.
     pub fn add_pattern(&mut self, id: u64, object: u64, part: Range<u64>) -> Result<(), HeapError> {
-        let step = pattern::LONGEST as u64;
-        let starts = (part.start..part.end).step_by(pattern::LONGEST);
-        let parts =
-            starts.map(|at| Payload::Static(pattern::slice(object, at, (part.end - at).min(step) as usize)));
-        self.add_item_parts(id, parts)
+        self.check_id(id)?;
+        self.pointers.push(self.flavour.addressed(id, self.chunks.bytes()));
+        self.chunks.push_pattern(object, part);
+        Ok(())
     }
 
     /// How its pointers divide.
@@ -170,7 +108,7 @@ impl Heap {
     /// Bytes of its payload.
     #[must_use]
     pub fn payload_bytes(&self) -> u64 {
-        self.bytes
+        self.chunks.bytes()
     }
 
     /// Whether every packet carries all pointers.
@@ -202,19 +140,11 @@ impl Heap {
         parts: impl IntoIterator<Item = Payload>,
     ) -> Result<(), HeapError> {
         self.check_id(id)?;
-        self.pointers.push(self.flavour.addressed(id, self.bytes));
+        self.pointers.push(self.flavour.addressed(id, self.chunks.bytes()));
         for payload in parts {
-            self.push(payload);
+            self.chunks.push(payload);
         }
         Ok(())
-    }
-
-    fn push(&mut self, payload: Payload) {
-        let bytes = payload.bytes().len() as u64;
-        if bytes > 0 {
-            self.chunks.push(Chunk { start: self.bytes, bytes, payload });
-            self.bytes += bytes;
-        }
     }
 
     /// Add an item whose value is in its pointer; its number, for [`set_immediate`](Self::set_immediate).
@@ -249,8 +179,8 @@ impl Heap {
         bug_compat: BugCompat,
     ) -> Result<(), DescriptorError> {
         let bytes = descriptor.write(self.flavour, bug_compat)?;
-        self.pointers.push(self.flavour.addressed(id::DESCRIPTOR, self.bytes));
-        self.push(bytes.into());
+        self.pointers.push(self.flavour.addressed(id::DESCRIPTOR, self.chunks.bytes()));
+        self.chunks.push(bytes.into());
         Ok(())
     }
 
@@ -282,8 +212,8 @@ impl Heap {
     ) -> Result<Vec<Vec<u8>>, PacketError> {
         let packets = HeapPackets::new(self.shape(counter, packet_bytes, split))?;
         let mut payload = Vec::new();
-        self.chunks.iter().for_each(|chunk| payload.extend_from_slice(chunk.payload.bytes()));
-        payload.resize(self.bytes as usize, 0);
+        self.chunks.iter().for_each(|chunk| payload.extend_from_slice(chunk));
+        payload.resize(self.payload_bytes() as usize, 0);
         let packet = |n| {
             let mut packet = vec![0; packets.head_bytes_max()];
             let part = packets.packet(n, &mut packet);
@@ -301,18 +231,26 @@ impl Heap {
             flavour: self.flavour,
             counter,
             pointers: &self.pointers,
-            payload_bytes: self.bytes,
+            payload_bytes: self.chunks.bytes(),
             packet_bytes,
             repeat_pointers: self.repeat_pointers,
             split,
         }
     }
 
-    /// Bytes `at..at + length` of a chunk; `None` if it is shorter now than when it was added.
     #[inline]
-    pub(super) fn chunk_bytes(&self, chunk: usize, at: u64, length: u64) -> Option<&[u8]> {
-        let bytes = self.chunks.get(chunk)?.payload.bytes();
-        bytes.get(at as usize..(at + length) as usize)
+    fn divide(&self, division: Division, counter: u64) -> Result<Plan, PacketError> {
+        match division.packet {
+            PacketSize::Packet(bytes) => Plan::new(&self.shape(counter, bytes, division.split)),
+            PacketSize::Payload(bytes) => {
+                Plan::with_payload(&self.shape(counter, 0, Split::Full), bytes as u64)
+            }
+            PacketSize::Heap => {
+                let mut shape = self.shape(counter, 0, Split::Full);
+                shape.packet_bytes = shape.whole();
+                Plan::new(&shape)
+            }
+        }
     }
 
     fn immediate(&self, id: u64, value: u64) -> Result<u64, HeapError> {
@@ -329,5 +267,56 @@ impl Heap {
             return Err(HeapError::Id { id, bits: self.flavour.address_bits(), most });
         }
         Ok(())
+    }
+}
+
+impl Object for Heap {
+    type Config = SendConfig;
+    type Plan = Plan;
+
+    fn check(&self, division: Division) -> Result<(), SendError> {
+        let pointers = self.pointers.len();
+        let may_not = self.repeat_pointers
+            || pointers > 1 << 15
+            || self.payload_bytes().saturating_add(pointers as u64 * 16 + 16) > self.flavour.max_value();
+        if may_not {
+            self.divide(division, 0)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn plan(&self, division: Division, number: u64) -> Result<Plan, SendError> {
+        Ok(self.divide(division, number)?)
+    }
+
+    #[inline]
+    fn with_number(plan: &Plan, number: u64) -> Plan {
+        plan.with_counter(number)
+    }
+
+    #[inline]
+    fn count(plan: &Plan) -> u64 {
+        plan.count()
+    }
+
+    #[inline]
+    fn bytes_of(plan: &Plan, n: u64) -> u64 {
+        plan.bytes_of(n)
+    }
+
+    #[inline]
+    fn head_bytes_max(plan: &Plan) -> usize {
+        plan.head_bytes_max()
+    }
+
+    #[inline]
+    fn packet(&self, plan: &Plan, n: u64, head: &mut [u8]) -> Part {
+        plan.packet(&self.pointers, n, head)
+    }
+
+    #[inline]
+    fn chunks(&self) -> &Chunks {
+        &self.chunks
     }
 }

@@ -148,7 +148,7 @@ fn any_chunks_in_any_packets_come_out_whole() {
         assert_eq!(heaps(&bytes)[&5], all, "{:?}", config.packet);
         let count = packets(&bytes).len();
         let stats = stream.stats();
-        assert_eq!((stats.packets, stats.heaps, stats.wire_bytes), (count as u64, 1, sent));
+        assert_eq!((stats.packets, stats.objects, stats.wire_bytes), (count as u64, 1, sent));
         assert_eq!(stats.payload_bytes, all.len() as u64);
         match config.packet {
             PacketSize::Heap => assert_eq!(count, 1),
@@ -176,7 +176,7 @@ fn in_turns_or_one_after_the_other() {
     let all = [(&a, HeapOptions::default()), (&b, HeapOptions::default()), (&c, HeapOptions::default())];
     for (order, expected) in [(Order::Serial, "1111122333"), (Order::RoundRobin, "1231231311")] {
         let (stream, bytes) = to_bytes(full(64));
-        stream.send_heaps(&all, order).unwrap();
+        stream.send_all(&all, order).unwrap();
         let counters: String = packets(&bytes.lock().unwrap()).iter().map(|p| p.0.to_string()).collect();
         assert_eq!(counters, expected, "{order:?}");
         let ticket = stream.queue(all.map(|(h, o)| (Arc::new(h.clone()), o)).to_vec(), order).unwrap();
@@ -217,10 +217,10 @@ fn a_batch_sends_what_its_heaps_would() {
         let (other, expected) = to_bytes(packet(1472));
         for part in [&all[..30], &all[30..]] {
             let heaps: Vec<(&Heap, HeapOptions)> = part.iter().map(|(h, o)| (&**h, *o)).collect();
-            other.send_heaps(&heaps, order).unwrap();
+            other.send_all(&heaps, order).unwrap();
         }
         assert!(*bytes.lock().unwrap() == *expected.lock().unwrap(), "{order:?}");
-        assert_eq!(stream.stats().heaps, 100);
+        assert_eq!(stream.stats().objects, 100);
         assert!(batch.slice(50..101).is_none() && !batch.is_empty());
         let (elsewhere, _) = to_bytes(packet(9000));
         assert!(matches!(elsewhere.send_batch(&batch, order), Err(SendError::Config(_))));
@@ -234,7 +234,7 @@ fn substreams_get_their_heaps_and_no_others() {
     let all: Vec<Heap> = (0..9).map(|n| Heap::pattern(flavour(48), 0x1600, n + 1, 3000).unwrap()).collect();
     let to = |n: usize| HeapOptions { substream: n % 3, ..HeapOptions::default() };
     let heaps_of: Vec<(&Heap, HeapOptions)> = all.iter().enumerate().map(|(n, h)| (h, to(n))).collect();
-    stream.send_heaps(&heaps_of, Order::RoundRobin).unwrap();
+    stream.send_all(&heaps_of, Order::RoundRobin).unwrap();
     for (n, mut queue) in queues.into_iter().enumerate() {
         let mut bytes: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
         let each = &mut |train: skyhaul_io::source::Train<'_>| {

@@ -126,7 +126,7 @@ impl Job {
                     (heap, self.options(number))
                 })
                 .collect();
-            if let Err(error) = self.stream.send_heaps(&heaps, Order::Serial) {
+            if let Err(error) = self.stream.send_all(&heaps, Order::Serial) {
                 // Cancelled in the middle of a heap: the receiver is still told that this is the end.
                 if over() {
                     let _ = self.end();

@@ -49,7 +49,7 @@ impl Feed {
         let heaps = vec![(&self.heap, HeapOptions::default()); self.together];
         let (before, begun, mut sent) = (self.stream.stats(), Instant::now(), 0);
         while begun.elapsed() < time && !options.stop.is_set() {
-            self.stream.send_heaps(&heaps, Order::Serial).map_err(io::Error::other)?;
+            self.stream.send_all(&heaps, Order::Serial).map_err(io::Error::other)?;
             sent += self.together as u64;
         }
         let seconds = begun.elapsed().as_secs_f64().max(1e-9);
@@ -58,7 +58,7 @@ impl Feed {
             heaps: sent,
             bytes: sent * options.heap_bytes as u64,
             reached: (after.wire_bytes - before.wire_bytes) as f64 * 8.0 / seconds,
-            all: after.heaps - before.heaps == sent
+            all: after.objects - before.objects == sent
                 && after.refused == before.refused
                 && after.unreachable == before.unreachable,
         })

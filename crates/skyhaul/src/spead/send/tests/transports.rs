@@ -17,7 +17,7 @@ fn over_udp_every_packet_arrives() {
             .collect();
         let refs: Vec<(&Heap, HeapOptions)> = all.iter().map(|h| (h, HeapOptions::default())).collect();
         sent +=
-            stream.send_heaps(&refs, if round % 2 == 0 { Order::Serial } else { Order::RoundRobin }).unwrap();
+            stream.send_all(&refs, if round % 2 == 0 { Order::Serial } else { Order::RoundRobin }).unwrap();
         while got.len() < 20 * (round as usize + 1)
             || got.values().map(Vec::len).sum::<usize>() as u64 != stream.stats().payload_bytes
         {
@@ -138,7 +138,7 @@ fn to_receiver(receiver: &receive::Stream, stream: &Stream) {
     for first in (1..50).step_by(7) {
         let all: Vec<Heap> = (first..first + 7).map(heap).collect();
         let refs: Vec<(&Heap, HeapOptions)> = all.iter().map(|h| (h, HeapOptions::default())).collect();
-        stream.send_heaps(&refs, if first % 2 == 0 { Order::Serial } else { Order::RoundRobin }).unwrap();
+        stream.send_all(&refs, if first % 2 == 0 { Order::Serial } else { Order::RoundRobin }).unwrap();
         let mut got: Vec<u64> = (0..7)
             .map(|_| {
                 let heap = receiver.get(Some(Duration::from_secs(10))).unwrap();

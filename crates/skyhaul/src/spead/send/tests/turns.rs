@@ -48,7 +48,7 @@ fn packets_go_when_they_are_due() {
     let small = Heap::pattern(flavour(48), 0x1600, 1, 800).unwrap();
     let at = |rate| HeapOptions { rate, ..HeapOptions::default() };
     let own = [(&small, at(Some(1_000_000))), (&small, at(Some(0))), (&small, at(None)), (&small, at(None))];
-    stream.send_heaps(&own, Order::Serial).unwrap();
+    stream.send_all(&own, Order::Serial).unwrap();
     stream.set_rate(2_000_000);
     stream.send(&small, &HeapOptions::default()).unwrap();
     stream.send(&small, &HeapOptions::default()).unwrap();
@@ -192,7 +192,7 @@ fn what_panics_on_the_streams_thread_hangs_nobody() {
     let sent = [second, queue()].map(|ticket| ticket.wait(LONG).unwrap().unwrap());
     assert!(sent[0] > 10_000 && sent[1] == sent[0], "{sent:?}");
     assert!(stream.flush(LONG));
-    assert_eq!((stream.stats().failed, stream.stats().heaps, stream.stats().waiting), (1, 2, 0));
+    assert_eq!((stream.stats().failed, stream.stats().objects, stream.stats().waiting), (1, 2, 0));
 }
 
 #[test]

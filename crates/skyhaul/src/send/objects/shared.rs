@@ -1,11 +1,11 @@
 //! What callers and a stream's own thread share: whose turn it is, and the engine for whoever has it.
 
 use super::burst::Burst;
-use super::config::{HeapOptions, Order, SendConfig};
-use super::heap::Heap;
+use super::object::{Division, Object, ObjectConfig};
+use super::options::{ObjectOptions, Order};
 use super::queue::{Job, State, become_own};
-use super::run::{Division, Run};
-use super::source::Heaps;
+use super::run::Run;
+use super::source::Objects;
 use crate::send::{Control, Engine, SendError};
 use skyhaul_io::host::thread::pin;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,27 +13,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-pub(super) struct Shared {
-    pub(super) config: SendConfig,
-    pub(super) division: Division,
+pub(super) struct Shared<O: Object> {
+    pub(super) config: O::Config,
+    pub(super) division: Division<O>,
     pub(super) substreams: usize,
     pub(super) describe: String,
     pub(super) control: Control,
     /// Ends a connection's wait for room.
     pub(super) stop: Option<Arc<AtomicBool>>,
     pub(super) engine: Mutex<(Engine, Burst)>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<State<O>>,
     /// A number was served, or something was queued.
     pub(super) turn: Condvar,
 }
 
 /// The right to send, passed on when it is dropped.
-pub(super) struct Turn<'s> {
-    pub(super) shared: &'s Shared,
+pub(super) struct Turn<'s, O: Object> {
+    pub(super) shared: &'s Shared<O>,
     pub(super) next: u64,
 }
 
-impl Drop for Turn<'_> {
+impl<O: Object> Drop for Turn<'_, O> {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.serving = self.next;
@@ -41,17 +41,17 @@ impl Drop for Turn<'_> {
     }
 }
 
-impl Shared {
+impl<O: Object> Shared<O> {
     /// Of no other stream while this one is.
     pub(super) fn id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State<O>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn open(&self) -> Result<MutexGuard<'_, State>, SendError> {
+    pub(super) fn open(&self) -> Result<MutexGuard<'_, State<O>>, SendError> {
         let state = self.lock();
         if state.closed { Err(SendError::Closed) } else { Ok(state) }
     }
@@ -59,9 +59,9 @@ impl Shared {
     /// Wait for a change.
     pub(super) fn sleep<'s>(
         &self,
-        mut state: MutexGuard<'s, State>,
+        mut state: MutexGuard<'s, State<O>>,
         left: Option<Duration>,
-    ) -> MutexGuard<'s, State> {
+    ) -> MutexGuard<'s, State<O>> {
         state.sleepers += 1;
         state = match left {
             None => self.turn.wait(state).unwrap_or_else(PoisonError::into_inner),
@@ -72,7 +72,7 @@ impl Shared {
     }
 
     /// Tell of a change.
-    pub(super) fn wake(&self, state: MutexGuard<'_, State>) {
+    pub(super) fn wake(&self, state: MutexGuard<'_, State<O>>) {
         let any = state.sleepers > 0;
         drop(state);
         if any {
@@ -86,13 +86,17 @@ impl Shared {
         }
     }
 
-    pub(super) fn check(&self, heap: &Heap, options: &HeapOptions) -> Result<(), SendError> {
-        self.division.check(heap, options, self.substreams)
+    /// Whether this can be sent, so that nothing goes out of several objects of which one cannot.
+    pub(super) fn check(&self, object: &O, options: &ObjectOptions) -> Result<(), SendError> {
+        if options.substream >= self.substreams {
+            return Err(SendError::NoSubstream { asked: options.substream, have: self.substreams });
+        }
+        object.check(self.division)
     }
 
     pub(super) fn drive(
         &self,
-        run: Run<'_>,
+        run: Run<'_, O>,
         number: u64,
         rested: bool,
         done: &mut dyn FnMut(usize, Result<u64, SendError>),
@@ -106,25 +110,25 @@ impl Shared {
         }
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let (engine, burst) = &mut *engine;
-        let mut heaps = Heaps { run, burst, done };
+        let mut objects = Objects { run, burst, done };
         // Items and transports of the program's own may panic: nobody else is to wait for that for ever.
         let driven =
-            catch_unwind(AssertUnwindSafe(|| engine.drive(&mut heaps, number, &self.control, rested)));
+            catch_unwind(AssertUnwindSafe(|| engine.drive(&mut objects, number, &self.control, rested)));
         driven.unwrap_or_else(|_| Err(engine.panicked()))
     }
 
-    pub(super) fn count_failed(&self, error: Option<&SendError>, heaps: u64) {
+    pub(super) fn count_failed(&self, error: Option<&SendError>, objects: u64) {
         let mut stats = self.control.stats();
         match error {
-            Some(SendError::Cancelled) => stats.cancelled += heaps,
-            _ => stats.failed += heaps,
+            Some(SendError::Cancelled) => stats.cancelled += objects,
+            _ => stats.failed += objects,
         }
     }
 
     /// The stream's own thread.
     pub(super) fn work(&self) {
         become_own(self.id());
-        if let Some(cpu) = self.config.cpu {
+        if let Some(cpu) = self.config.waiting().cpu {
             // A thread that is not pinned is only less steady.
             let _ = pin(cpu);
         }
@@ -148,7 +152,7 @@ impl Shared {
     }
 
     /// The jobs that are next, once it is their turn, and whether there was none before. None at the end.
-    pub(super) fn take(&self) -> Option<(Vec<Job>, bool)> {
+    pub(super) fn take(&self) -> Option<(Vec<Job<O>>, bool)> {
         /// Most jobs that go together.
         const TOGETHER: usize = 256;
         let mut state = self.lock();
@@ -163,7 +167,7 @@ impl Shared {
             }
             state = self.sleep(state, None);
         }
-        let mut jobs: Vec<Job> = Vec::new();
+        let mut jobs: Vec<Job<O>> = Vec::new();
         while let Some(job) = state.jobs.front()
             && jobs.len() < TOGETHER
             && jobs.last().is_none_or(|last| {
@@ -176,7 +180,7 @@ impl Shared {
     }
 
     /// A job has ended.
-    pub(super) fn done(&self, job: &Job, result: Result<u64, SendError>) {
+    pub(super) fn done(&self, job: &Job<O>, result: Result<u64, SendError>) {
         if job.ended.replace(true) {
             return;
         }

@@ -1,7 +1,7 @@
 //! The packets that are sent together, each as references to its bytes.
 //!
 //! ```text
-//!   pieces    │ arena: head │ chunk 3 of heap 0, bytes 0..1392 │ arena: head, few bytes │ …
+//!   pieces    │ arena: head │ chunk 3 of object 0, bytes 0..1392 │ arena: head, few bytes │ …
 //!   packets   └────────────── 0 ───────────────┘└───────────── 1 ─────────────
 //! ```
 //!
@@ -9,8 +9,9 @@
 //! call. Numbers need no borrowing, so all their memory is used again, and a packet costs no allocation. Few bytes of
 //! payload are copied behind their head: a slice more costs the kernel more than that.
 
-use super::heap::Heap;
+use super::object::Object;
 use super::part::{Entry, Part};
+use super::payload::Chunks;
 use crate::send::{Limits, SendError};
 use skyhaul_io::gathered::Extent;
 use skyhaul_io::udp::send::{TRAIN_BYTES, TRAIN_PACKETS};
@@ -50,8 +51,8 @@ pub(super) struct Burst {
     rate: Option<u64>,
     /// Bytes of the packets.
     pub(super) bytes: u64,
-    /// Heaps whose last packet is here, and their payload.
-    pub(super) heaps: u64,
+    /// Objects whose last packet is here, and their payload.
+    pub(super) objects: u64,
     pub(super) payload_bytes: u64,
     /// Jobs whose last packet is here, with the bytes of all their packets; and all jobs with packets here.
     pub(super) jobs: Vec<(usize, u64)>,
@@ -94,7 +95,7 @@ impl Burst {
             train: Train::default(),
             rate: None,
             bytes: 0,
-            heaps: 0,
+            objects: 0,
             payload_bytes: 0,
             jobs: Vec::new(),
             touched: 0..0,
@@ -106,7 +107,7 @@ impl Burst {
         self.pieces.clear();
         self.packets.clear();
         self.jobs.clear();
-        (self.used, self.bytes, self.heaps, self.payload_bytes, self.whole) = (0, 0, 0, 0, 0);
+        (self.used, self.bytes, self.objects, self.payload_bytes, self.whole) = (0, 0, 0, 0, 0);
         (self.train, self.touched) = (Train::default(), 0..0);
     }
 
@@ -133,12 +134,12 @@ impl Burst {
 
     /// Whether the part's next packet goes into this burst too.
     #[inline]
-    pub(super) fn has_room(&mut self, part: &Part<'_>, limits: Limits) -> bool {
+    pub(super) fn has_room<O: Object>(&mut self, part: &Part<'_, O>, limits: Limits) -> bool {
         let bytes = part.next_bytes();
         // At worst each piece is just short enough to be copied; dummies are fewer than 16 bytes.
-        let pieces = (part.heap.chunks.len() - part.chunk + 1) as u64;
+        let pieces = (part.object.chunks().chunks.len() - part.chunk + 1) as u64;
         let copied = bytes.min(pieces * SMALL) + 16;
-        let arena = self.used + copied as usize + part.plan.head_bytes_max();
+        let arena = self.used + copied as usize + O::head_bytes_max(&part.plan);
         let train = self.train.with(bytes);
         if self.is_empty() {
             if arena > self.arena.len() {
@@ -162,12 +163,16 @@ impl Burst {
 
     /// Put the part's next packet here, or a piece of it; its bytes.
     #[inline]
-    pub(super) fn put(&mut self, part: &mut Part<'_>, limits: Limits) -> Result<u64, SendError> {
+    pub(super) fn put<O: Object>(
+        &mut self,
+        part: &mut Part<'_, O>,
+        limits: Limits,
+    ) -> Result<u64, SendError> {
         let (first, mut bytes) = (self.pieces.len(), 0);
         let (mut payload, dummy) = match part.rest.take() {
             Some(rest) => rest,
             None => {
-                let made = part.plan.packet(part.heap.pointers(), part.next, &mut self.arena[self.used..]);
+                let made = part.object.packet(&part.plan, part.next, &mut self.arena[self.used..]);
                 self.arena_piece(first, made.head);
                 bytes += made.head as u64;
                 (made.payload, made.dummy)
@@ -213,14 +218,15 @@ impl Burst {
     }
 
     #[inline]
-    fn put_payload(
+    fn put_payload<O: Object>(
         &mut self,
-        part: &mut Part<'_>,
+        part: &mut Part<'_, O>,
         mut payload: Range<u64>,
         first: usize,
     ) -> Result<(), SendError> {
+        let chunks = part.object.chunks();
         while payload.start < payload.end {
-            let Some(chunk) = part.heap.chunks.get(part.chunk) else { return Err(SendError::Changed) };
+            let Some(chunk) = chunks.chunks.get(part.chunk) else { return Err(SendError::Changed) };
             let at = payload.start - chunk.start;
             if at >= chunk.bytes {
                 part.chunk += 1;
@@ -228,7 +234,7 @@ impl Burst {
             }
             let bytes = (chunk.bytes - at).min(payload.end - payload.start);
             if bytes <= SMALL {
-                let from = part.heap.chunk_bytes(part.chunk, at, bytes).ok_or(SendError::Changed)?;
+                let from = chunks.get(part.chunk, at, bytes).ok_or(SendError::Changed)?;
                 self.arena[self.used..self.used + from.len()].copy_from_slice(from);
                 self.arena_piece(first, from.len());
             } else {
@@ -245,17 +251,17 @@ impl Burst {
         all().min().unwrap_or(0)..all().max().map_or(0, |n| n + 1)
     }
 
-    /// The packets for this destination as slices, put into `slices` and `extents`. If an item has become shorter: its
-    /// job.
+    /// The packets for this destination as slices, put into `slices` and `extents`. If an object has become
+    /// shorter: its job.
     #[inline]
-    pub(super) fn gather<'a, 'h: 'a>(
+    pub(super) fn gather<'a, 'h: 'a, O: Object>(
         &'a self,
-        entries: &'h dyn Fn(usize) -> Entry<'h>,
+        entries: &'h dyn Fn(usize) -> Entry<'h, O>,
         substream: usize,
         slices: &mut Vec<IoSlice<'a>>,
         extents: &mut Vec<Extent>,
     ) -> Result<(), usize> {
-        let mut last: Option<(usize, &'a Heap)> = None;
+        let mut last: Option<(usize, &'a Chunks)> = None;
         for packet in &self.packets {
             if packet.substream != substream {
                 continue;
@@ -265,12 +271,12 @@ impl Burst {
                 slices.push(match *piece {
                     Piece::Arena { at, bytes } => IoSlice::new(&self.arena[at..at + bytes]),
                     Piece::Chunk { entry, chunk, at, bytes } => {
-                        let heap = match last {
-                            Some((n, heap)) if n == entry => heap,
-                            _ => entries(entry).heap,
+                        let chunks = match last {
+                            Some((n, chunks)) if n == entry => chunks,
+                            _ => entries(entry).object.chunks(),
                         };
-                        last = Some((entry, heap));
-                        IoSlice::new(heap.chunk_bytes(chunk, at, bytes).ok_or(packet.job)?)
+                        last = Some((entry, chunks));
+                        IoSlice::new(chunks.get(chunk, at, bytes).ok_or(packet.job)?)
                     }
                 });
             }

@@ -1,6 +1,7 @@
-//! Heaps as what an [`Engine`](crate::send::Engine) sends.
+//! Objects as what an [`Engine`](crate::send::Engine) sends.
 
 use super::burst::Burst;
+use super::object::Object;
 use super::run::Run;
 use crate::send::{Limits, Next, SendError, SendStats, Source};
 use skyhaul_io::gathered::Extent;
@@ -9,14 +10,14 @@ use std::io::IoSlice;
 use std::ops::Range;
 
 /// A run, and the memory for its packets.
-pub(super) struct Heaps<'r, 'h> {
-    pub(super) run: Run<'h>,
+pub(super) struct Objects<'r, 'h, O: Object> {
+    pub(super) run: Run<'h, O>,
     pub(super) burst: &'r mut Burst,
     /// Called for each job that ended, with the bytes of its packets or the error.
     pub(super) done: &'r mut dyn FnMut(usize, Result<u64, SendError>),
 }
 
-impl Source for Heaps<'_, '_> {
+impl<O: Object> Source for Objects<'_, '_, O> {
     fn next(&mut self) -> Result<Next, SendError> {
         Ok(self.run.next_rate()?.map_or(Next::End, Next::Packets))
     }
@@ -57,7 +58,7 @@ impl Source for Heaps<'_, '_> {
     }
 
     fn sent(&mut self, _: Sent, stats: &mut SendStats) {
-        stats.heaps += self.burst.heaps;
+        stats.objects += self.burst.objects;
         stats.packets += self.burst.whole;
         stats.payload_bytes += self.burst.payload_bytes;
     }

@@ -1,4 +1,4 @@
-//! A stream of heaps to one outlet: sent by the caller, or by the stream's own thread.
+//! A stream of objects to one outlet: sent by the caller, or by the stream's own thread.
 //!
 //! ```text
 //!   send()  ─ number 5 ─┐ waits for its number                 ┌▶ Ticket 6
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! Every call gets a number, and calls are served in order of their numbers, so callers and the thread never mix their
-//! packets. Queued heaps are sent as one run: trains span them.
+//! packets. Queued objects are sent as one run: trains span them.
 
 use super::batch::Batch;
 use super::burst::Burst;
-use super::config::{HeapOptions, Order, SendConfig};
-use super::heap::Heap;
+use super::object::{Object, ObjectConfig};
+use super::options::{ObjectOptions, Order};
 use super::part::{Entry, Sequence};
-use super::queue::{Heaps, Job, Ticket, is_own};
-use super::run::{Division, Run};
+use super::queue::{Job, Queued, Ticket, is_own};
+use super::run::Run;
 use super::shared::{Shared, Turn};
 use crate::control::Progress;
 use crate::send::{Clock, Control, Engine, Outlet, Real, SendError, SendReport, SendStats, Sending};
@@ -24,41 +24,41 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Sends heaps.
-pub struct Stream {
-    shared: Arc<Shared>,
+/// Sends objects of one kind.
+pub struct Stream<O: Object> {
+    shared: Arc<Shared<O>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-impl std::fmt::Debug for Stream {
+impl<O: Object> std::fmt::Debug for Stream<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Stream").field("to", &self.shared.describe).finish_non_exhaustive()
     }
 }
 
-impl Stream {
+impl<O: Object> Stream<O> {
     /// A stream to `outlet`.
     ///
     /// # Errors
     /// The settings are invalid.
-    pub fn new(outlet: Outlet, config: SendConfig) -> Result<Self, SendError> {
+    pub fn new(outlet: Outlet, config: O::Config) -> Result<Self, SendError> {
         Self::with_clock(outlet, config, Box::new(Real(Instant::now())))
     }
 
-    pub(super) fn with_clock(
+    pub(crate) fn with_clock(
         outlet: Outlet,
-        config: SendConfig,
+        config: O::Config,
         clock: Box<dyn Clock>,
     ) -> Result<Self, SendError> {
         config.check(&outlet)?;
-        let division = Division { packet: config.packet, split: config.split };
+        let pacing = config.pacing();
         let shared = Shared {
-            division,
+            division: config.division(),
             substreams: outlet.substreams(),
             describe: outlet.describe(),
-            control: Control::new(config.first_rate()),
+            control: Control::new(pacing.first_rate()),
             stop: outlet.stop_flag(),
-            engine: Mutex::new((Engine::new(outlet, &config.pacing(), clock), Burst::new())),
+            engine: Mutex::new((Engine::new(outlet, &pacing, clock), Burst::new())),
             config,
             state: Mutex::default(),
             turn: Condvar::new(),
@@ -74,7 +74,7 @@ impl Stream {
 
     /// Its settings.
     #[must_use]
-    pub fn config(&self) -> &SendConfig {
+    pub fn config(&self) -> &O::Config {
         &self.shared.config
     }
 
@@ -84,7 +84,7 @@ impl Stream {
         self.shared.substreams
     }
 
-    /// Number heaps from `next` on in steps of `step`, truncated to the flavour's value bits. Initially: 1, 2, 3, ….
+    /// Number objects without a number of their own from `next` on in steps of `step`. Initially: 1, 2, 3, ….
     pub fn set_counter_sequence(&self, next: u64, step: u64) {
         self.shared.lock().sequence = Sequence { next, step };
     }
@@ -101,45 +101,45 @@ impl Stream {
         self.shared.control.rate.load(Ordering::Relaxed)
     }
 
-    /// If receivers control the rate ([`SendConfig::auto`]): the state for each destination.
+    /// If receivers control the rate ([`Pacing::auto`](crate::send::Pacing::auto)): the state for each destination.
     #[must_use]
     pub fn progress(&self) -> Vec<Progress> {
         self.shared.control.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Send a heap in this thread, after everything queued before. Returns the bytes of its packets.
+    /// Send an object in this thread, after everything queued before. Returns the bytes of its packets.
     ///
     /// # Errors
     /// See [`SendError`].
-    pub fn send(&self, heap: &Heap, options: &HeapOptions) -> Result<u64, SendError> {
-        self.send_heaps(&[(heap, *options)], Order::Serial)
+    pub fn send(&self, object: &O, options: &ObjectOptions) -> Result<u64, SendError> {
+        self.send_all(&[(object, *options)], Order::Serial)
     }
 
-    /// Send heaps in this thread, after everything queued before. Returns the bytes of all packets. If one of them cannot be
+    /// Send objects in this thread, after everything queued before. Returns the bytes of all packets. If one of them cannot be
     /// sent, none is.
     ///
     /// # Errors
     /// See [`SendError`]; part of the data may have been sent.
-    pub fn send_heaps(&self, heaps: &[(&Heap, HeapOptions)], order: Order) -> Result<u64, SendError> {
-        for (heap, options) in heaps {
-            self.shared.check(heap, options)?;
+    pub fn send_all(&self, objects: &[(&O, ObjectOptions)], order: Order) -> Result<u64, SendError> {
+        for (object, options) in objects {
+            self.shared.check(object, options)?;
         }
-        let unnumbered = heaps.iter().filter(|(_, options)| options.counter.is_none()).count();
-        self.send_entries(heaps.len(), unnumbered, order, &|n, sequence| Entry {
-            heap: heaps[n].0,
-            options: heaps[n].1,
+        let unnumbered = objects.iter().filter(|(_, options)| options.counter.is_none()).count();
+        self.send_entries(objects.len(), unnumbered, order, &|n, sequence| Entry {
+            object: objects[n].0,
+            options: objects[n].1,
             plan: None,
             job: 0,
-            last: n + 1 == heaps.len(),
+            last: n + 1 == objects.len(),
             sequence: (n == 0).then_some(sequence),
         })
     }
 
-    /// Send prepared heaps in this thread, after everything queued before. Returns the bytes of all packets.
+    /// Send prepared objects in this thread, after everything queued before. Returns the bytes of all packets.
     ///
     /// # Errors
     /// See [`SendError`]; part of the data may have been sent.
-    pub fn send_batch(&self, batch: &Batch, order: Order) -> Result<u64, SendError> {
+    pub fn send_batch(&self, batch: &Batch<O>, order: Order) -> Result<u64, SendError> {
         batch.check(self.shared.division, self.shared.substreams)?;
         self.send_entries(batch.len(), batch.unnumbered(), order, &|n, sequence| batch.entry(n, 0, sequence))
     }
@@ -149,7 +149,7 @@ impl Stream {
         count: usize,
         unnumbered: usize,
         order: Order,
-        entry: &dyn Fn(usize, Sequence) -> Entry<'h>,
+        entry: &dyn Fn(usize, Sequence) -> Entry<'h, O>,
     ) -> Result<u64, SendError> {
         if count == 0 {
             return Ok(0);
@@ -178,30 +178,30 @@ impl Stream {
         ended.and(result)
     }
 
-    /// Have the stream's own thread send heaps, in the order of the calls.
+    /// Have the stream's own thread send objects, in the order of the calls.
     ///
     /// # Errors
-    /// [`SendError::Full`], with nothing queued; or a heap cannot be sent.
-    pub fn queue(&self, heaps: Vec<(Arc<Heap>, HeapOptions)>, order: Order) -> Result<Ticket, SendError> {
-        for (heap, options) in &heaps {
-            self.shared.check(heap, options)?;
+    /// [`SendError::Full`], with nothing queued; or an object cannot be sent.
+    pub fn queue(&self, objects: Vec<(Arc<O>, ObjectOptions)>, order: Order) -> Result<Ticket, SendError> {
+        for (object, options) in &objects {
+            self.shared.check(object, options)?;
         }
-        let unnumbered = heaps.iter().filter(|(_, options)| options.counter.is_none()).count();
-        let count = heaps.len();
+        let unnumbered = objects.iter().filter(|(_, options)| options.counter.is_none()).count();
+        let count = objects.len();
         let stream = self.shared.id();
         self.push(count, unnumbered, |number, sequence| {
-            Job::new(number, Heaps::List(heaps), order, sequence, stream)
+            Job::new(number, Queued::List(objects), order, sequence, stream)
         })
     }
 
-    /// Have the stream's own thread send prepared heaps.
+    /// Have the stream's own thread send prepared objects.
     ///
     /// # Errors
     /// As [`queue`](Self::queue).
-    pub fn queue_batch(&self, batch: &Batch, order: Order) -> Result<Ticket, SendError> {
+    pub fn queue_batch(&self, batch: &Batch<O>, order: Order) -> Result<Ticket, SendError> {
         batch.check(self.shared.division, self.shared.substreams)?;
         self.push(batch.len(), batch.unnumbered(), |number, sequence| {
-            Job::new(number, Heaps::Batch(batch.clone()), order, sequence, self.shared.id())
+            Job::new(number, Queued::Batch(batch.clone()), order, sequence, self.shared.id())
         })
     }
 
@@ -209,17 +209,16 @@ impl Stream {
         &self,
         count: usize,
         unnumbered: usize,
-        make: impl FnOnce(u64, Sequence) -> (Job, Ticket),
+        make: impl FnOnce(u64, Sequence) -> (Job<O>, Ticket),
     ) -> Result<Ticket, SendError> {
         let mut state = self.shared.open()?;
-        let (waiting, most) = (state.waiting, self.shared.config.max_heaps);
+        let (waiting, most) = (state.waiting, self.shared.config.waiting().most);
         if waiting + count > most {
             return Err(SendError::Full { more: count, waiting, most });
         }
         if !state.started {
             let shared = self.shared.clone();
-            let thread =
-                std::thread::Builder::new().name("spead-send".into()).spawn(move || shared.work())?;
+            let thread = std::thread::Builder::new().name("send".into()).spawn(move || shared.work())?;
             *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
             state.started = true;
         }
@@ -290,8 +289,8 @@ impl Stream {
         Ok(flushed?)
     }
 
-    /// Accept nothing more, wait for queued heaps (at most this long, then cancel them), and close: a TCP peer sees the end.
-    /// Dropping the stream does the same with [`SendConfig::linger`].
+    /// Accept nothing more, wait for queued objects (at most this long, then cancel them), and close: a TCP peer sees the end.
+    /// Dropping the stream does the same with [`Waiting::linger`](super::Waiting::linger).
     ///
     /// # Errors
     /// [`SendError::Cancelled`] if the time is over, or an error of the connection on its last bytes.
@@ -327,7 +326,7 @@ impl Stream {
     }
 }
 
-impl Sending for Stream {
+impl<O: Object> Sending for Stream<O> {
     fn bytes(&self) -> u64 {
         self.shared.control.stats().wire_bytes
     }
@@ -337,9 +336,9 @@ impl Sending for Stream {
     }
 }
 
-impl Drop for Stream {
+impl<O: Object> Drop for Stream<O> {
     fn drop(&mut self) {
         // Who wants to know calls close().
-        let _ = self.end(Some(self.shared.config.linger));
+        let _ = self.end(Some(self.shared.config.waiting().linger));
     }
 }

@@ -1,72 +1,25 @@
-//! From heaps to packets: which is next.
+//! From objects to packets: which is next.
 //!
 //! ```text
-//!   entries   heap 0, heap 1, heap 2, …
-//!   parts     heaps that are begun: one, or in a round robin all   ─▶ a packet of the one whose turn it is ─▶ Burst
+//!   entries   object 0, object 1, object 2, …
+//!   parts     objects that are begun: one, or in a round robin all   ─▶ a packet of the one whose turn it is ─▶ Burst
 //! ```
 
 use super::burst::Burst;
-use super::config::{HeapOptions, Order, PacketSize};
-use super::heap::Heap;
+use super::object::{Division, Object};
+use super::options::Order;
 use super::part::{Entry, Part, Sequence};
 use crate::send::{Limits, SendError};
-use skyhaul_core::wire::spead::packets::{PacketError, Plan, Split};
 
-/// How heaps are divided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Division {
-    pub(super) packet: PacketSize,
-    pub(super) split: Split,
-}
-
-impl Division {
-    #[inline]
-    pub(super) fn plan(self, heap: &Heap, counter: u64) -> Result<Plan, PacketError> {
-        match self.packet {
-            PacketSize::Packet(bytes) => Plan::new(&heap.shape(counter, bytes, self.split)),
-            PacketSize::Payload(bytes) => {
-                Plan::with_payload(&heap.shape(counter, 0, Split::Full), bytes as u64)
-            }
-            PacketSize::Heap => {
-                let mut shape = heap.shape(counter, 0, Split::Full);
-                shape.packet_bytes = shape.whole();
-                Plan::new(&shape)
-            }
-        }
-    }
-}
-
-impl Division {
-    /// Whether this heap can be sent, so that nothing goes out of heaps of which one cannot.
-    pub(super) fn check(
-        self,
-        heap: &Heap,
-        options: &HeapOptions,
-        substreams: usize,
-    ) -> Result<(), SendError> {
-        if options.substream >= substreams {
-            return Err(SendError::NoSubstream { asked: options.substream, have: substreams });
-        }
-        let pointers = heap.pointers().len();
-        let may_not = heap.repeats_pointers()
-            || pointers > 1 << 15
-            || heap.payload_bytes().saturating_add(pointers as u64 * 16 + 16) > heap.flavour().max_value();
-        if may_not {
-            self.plan(heap, 0)?;
-        }
-        Ok(())
-    }
-}
-
-/// Heaps that are sent together.
-pub(super) struct Run<'h> {
-    pub(super) entries: &'h dyn Fn(usize) -> Entry<'h>,
+/// Objects that are sent together.
+pub(super) struct Run<'h, O: Object> {
+    pub(super) entries: &'h dyn Fn(usize) -> Entry<'h, O>,
     count: usize,
-    division: Division,
+    division: Division<O>,
     sequence: Sequence,
-    /// Heaps loaded so far.
+    /// Objects loaded so far.
     loaded: usize,
-    parts: Vec<Part<'h>>,
+    parts: Vec<Part<'h, O>>,
     /// Round robin: the parts that have packets left, and whose turn it is.
     ring: Option<Vec<usize>>,
     turn: usize,
@@ -74,13 +27,13 @@ pub(super) struct Run<'h> {
     job: (usize, u64),
 }
 
-impl<'h> Run<'h> {
-    /// `count` heaps, which were [checked](Division::check).
+impl<'h, O: Object> Run<'h, O> {
+    /// `count` objects, which were [checked](Object::check).
     pub(super) fn new(
         count: usize,
-        entries: &'h dyn Fn(usize) -> Entry<'h>,
+        entries: &'h dyn Fn(usize) -> Entry<'h, O>,
         order: Order,
-        division: Division,
+        division: Division<O>,
     ) -> Result<Self, SendError> {
         let sequence = Sequence { next: 0, step: 0 };
         let mut run = Self {
@@ -110,12 +63,12 @@ impl<'h> Run<'h> {
         }
         let counter = entry.options.counter.unwrap_or_else(|| self.sequence.take());
         let plan = match entry.plan {
-            Some(plan) => plan.with_counter(counter),
-            None => self.division.plan(entry.heap, counter)?,
+            Some(plan) => O::with_number(plan, counter),
+            None => entry.object.plan(self.division, counter)?,
         };
         self.parts.push(Part {
             entry: self.loaded,
-            heap: entry.heap,
+            object: entry.object,
             plan,
             next: 0,
             rest: None,
@@ -141,7 +94,7 @@ impl<'h> Run<'h> {
         Ok((!self.parts.is_empty()).then_some(0))
     }
 
-    /// The rate of the heap that is next: `Some(None)` is the stream's.
+    /// The rate of the object that is next: `Some(None)` is the stream's.
     pub(super) fn next_rate(&mut self) -> Result<Option<Option<u64>>, SendError> {
         Ok(self.current()?.map(|part| self.parts[part].rate))
     }
@@ -177,8 +130,8 @@ impl<'h> Run<'h> {
             self.job.1 += burst.put(part, limits)?;
             let finished = part.is_finished();
             if finished {
-                burst.heaps += 1;
-                burst.payload_bytes += part.heap.payload_bytes();
+                burst.objects += 1;
+                burst.payload_bytes += part.object.chunks().bytes();
             }
             self.step(burst, at, finished);
         }

@@ -1,11 +1,10 @@
-//! A heap of a run: as it is given, and begun.
+//! An object of a run: as it is given, and begun.
 
-use super::config::HeapOptions;
-use super::heap::Heap;
-use skyhaul_core::wire::spead::packets::Plan;
+use super::object::Object;
+use super::options::ObjectOptions;
 use std::ops::Range;
 
-/// Heap counters, as they are handed out.
+/// Numbers of objects, as they are handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sequence {
     pub(super) next: u64,
@@ -20,24 +19,23 @@ impl Sequence {
     }
 }
 
-/// A heap of a run.
-#[derive(Clone, Copy)]
-pub(super) struct Entry<'h> {
-    pub(super) heap: &'h Heap,
-    pub(super) options: HeapOptions,
+/// An object of a run.
+pub(super) struct Entry<'h, O: Object> {
+    pub(super) object: &'h O,
+    pub(super) options: ObjectOptions,
     /// How it is divided, where that is known.
-    pub(super) plan: Option<&'h Plan>,
-    /// The job it belongs to, whether it is its last heap, and the counters of a job that begins here.
+    pub(super) plan: Option<&'h O::Plan>,
+    /// The job it belongs to, whether it is its last object, and the numbers of a job that begins here.
     pub(super) job: usize,
     pub(super) last: bool,
     pub(super) sequence: Option<Sequence>,
 }
 
-/// A heap that is begun.
-pub(super) struct Part<'h> {
+/// An object that is begun.
+pub(super) struct Part<'h, O: Object> {
     pub(super) entry: usize,
-    pub(super) heap: &'h Heap,
-    pub(super) plan: Plan,
+    pub(super) object: &'h O,
+    pub(super) plan: O::Plan,
     pub(super) next: u64,
     /// Of a packet that goes out in pieces: payload and dummies to come.
     pub(super) rest: Option<(Range<u64>, usize)>,
@@ -49,9 +47,9 @@ pub(super) struct Part<'h> {
     pub(super) last: bool,
 }
 
-impl Part<'_> {
+impl<O: Object> Part<'_, O> {
     pub(super) fn is_finished(&self) -> bool {
-        self.next == self.plan.count()
+        self.next == O::count(&self.plan)
     }
 
     /// Bytes of the next packet, or of what is left of it.
@@ -59,7 +57,7 @@ impl Part<'_> {
     pub(super) fn next_bytes(&self) -> u64 {
         match &self.rest {
             Some((payload, dummy)) => payload.end - payload.start + *dummy as u64,
-            None => self.plan.bytes_of(self.next),
+            None => O::bytes_of(&self.plan, self.next),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Heaps that wait for the stream's own thread, and what becomes of them.
+//! Objects that wait for the stream's own thread, and what becomes of them.
 
 use super::batch::Batch;
-use super::config::{HeapOptions, Order};
-use super::heap::Heap;
+use super::object::Object;
+use super::options::{ObjectOptions, Order};
 use super::part::{Entry, Sequence};
 use crate::send::SendError;
 use std::cell::Cell;
@@ -27,12 +27,12 @@ pub(super) fn is_own(stream: usize) -> bool {
 }
 
 /// What a stream has to send, and whose turn it is.
-pub(super) struct State {
+pub(super) struct State<O: Object> {
     /// The next number to give, and the one whose turn it is.
     pub(super) next: u64,
     pub(super) serving: u64,
-    pub(super) jobs: VecDeque<Job>,
-    /// Heaps queued and not done.
+    pub(super) jobs: VecDeque<Job<O>>,
+    /// Objects queued and not done.
     pub(super) waiting: usize,
     pub(super) sequence: Sequence,
     pub(super) started: bool,
@@ -41,7 +41,7 @@ pub(super) struct State {
     pub(super) sleepers: usize,
 }
 
-impl Default for State {
+impl<O: Object> Default for State<O> {
     fn default() -> Self {
         Self {
             next: 0,
@@ -56,11 +56,11 @@ impl Default for State {
     }
 }
 
-impl State {
-    /// Counters for so many heaps.
-    pub(super) fn number(&mut self, heaps: usize) -> Sequence {
+impl<O: Object> State<O> {
+    /// Numbers for so many objects.
+    pub(super) fn number(&mut self, objects: usize) -> Sequence {
         let now = self.sequence;
-        self.sequence.next = now.next.wrapping_add(now.step.wrapping_mul(heaps as u64));
+        self.sequence.next = now.next.wrapping_add(now.step.wrapping_mul(objects as u64));
         now
     }
 }
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What becomes of heaps that were queued together. Dropping it changes nothing.
+/// What becomes of objects that were queued together. Dropping it changes nothing.
 #[derive(Clone)]
 pub struct Ticket {
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ impl Ticket {
         self.shared.lock().result.clone()
     }
 
-    /// Whether this is the thread that sends its heaps, as it is in [`on_done`](Self::on_done).
+    /// Whether this is the thread that sends its objects, as it is in [`on_done`](Self::on_done).
     #[must_use]
     pub fn is_own_thread(&self) -> bool {
         is_own(self.shared.stream)
@@ -171,17 +171,17 @@ impl Ticket {
     }
 }
 
-/// The heaps of a job.
-pub(super) enum Heaps {
-    List(Vec<(Arc<Heap>, HeapOptions)>),
-    Batch(Batch),
+/// The objects of a job.
+pub(super) enum Queued<O: Object> {
+    List(Vec<(Arc<O>, ObjectOptions)>),
+    Batch(Batch<O>),
 }
 
-/// Heaps that were queued together.
-pub(super) struct Job {
+/// Objects that were queued together.
+pub(super) struct Job<O: Object> {
     /// Its place among all that is sent.
     pub(super) number: u64,
-    pub(super) heaps: Heaps,
+    pub(super) objects: Queued<O>,
     pub(super) order: Order,
     pub(super) sequence: Sequence,
     ticket: Arc<Shared>,
@@ -189,17 +189,17 @@ pub(super) struct Job {
     pub(super) ended: Cell<bool>,
 }
 
-impl Job {
+impl<O: Object> Job<O> {
     pub(super) fn new(
         number: u64,
-        heaps: Heaps,
+        objects: Queued<O>,
         order: Order,
         sequence: Sequence,
         stream: usize,
     ) -> (Self, Ticket) {
         let ticket = Arc::new(Shared { stream, ..Shared::default() });
         (
-            Self { number, heaps, order, sequence, ticket: ticket.clone(), ended: Cell::new(false) },
+            Self { number, objects, order, sequence, ticket: ticket.clone(), ended: Cell::new(false) },
             Ticket { shared: ticket },
         )
     }
@@ -210,29 +210,29 @@ impl Job {
     }
 
     pub(super) fn len(&self) -> usize {
-        match &self.heaps {
-            Heaps::List(heaps) => heaps.len(),
-            Heaps::Batch(batch) => batch.len(),
+        match &self.objects {
+            Queued::List(objects) => objects.len(),
+            Queued::Batch(batch) => batch.len(),
         }
     }
 
-    /// Heap `n` of this job, which is number `job` of its run.
-    pub(super) fn entry(&self, job: usize, n: usize) -> Entry<'_> {
-        match &self.heaps {
-            Heaps::Batch(batch) => batch.entry(n, job, self.sequence),
-            Heaps::List(heaps) => Entry {
-                heap: &heaps[n].0,
-                options: heaps[n].1,
+    /// Object `n` of this job, which is number `job` of its run.
+    pub(super) fn entry(&self, job: usize, n: usize) -> Entry<'_, O> {
+        match &self.objects {
+            Queued::Batch(batch) => batch.entry(n, job, self.sequence),
+            Queued::List(objects) => Entry {
+                object: &objects[n].0,
+                options: objects[n].1,
                 plan: None,
                 job,
-                last: n + 1 == heaps.len(),
+                last: n + 1 == objects.len(),
                 sequence: (n == 0).then_some(self.sequence),
             },
         }
     }
 }
 
-impl Drop for Job {
+impl<O: Object> Drop for Job<O> {
     /// Nobody waits for ever, whatever happened.
     fn drop(&mut self) {
         if !self.ended.get() {

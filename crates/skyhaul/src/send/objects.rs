@@ -1,0 +1,34 @@
+//! Objects as packets: heaps and events go out from where their bytes lie, in trains, at an exact rate.
+//!
+//! ```text
+//!   Object          heads are written into a small buffer,
+//!   Object  ─▶ Run ─▶ batch ─ due? ─▶ Outlet: UDP (trains across objects), TCP, in-process queue, bytes
+//!   Object    serial, or round robin         payload is gathered in place
+//! ```
+//!
+//! A [`Stream`] has one [`Outlet`](super::Outlet), one rate and one order, and any number of destinations (*substreams*).
+//! [`Stream::send`] works in the caller's thread; [`Stream::queue`] hands objects to a thread of the stream and gives a
+//! [`Ticket`]. Whatever waits (for its time, for room in a queue or connection) ends at once on
+//! [`cancel`](Stream::cancel). What an object is, its [`Object`] implementation says: the compiler makes a sender for each kind.
+//!
+//! Limits: an object's bytes must keep their lengths while it is sent (their content may change between two sends). An
+//! error of a socket ends the objects that were in the same system calls.
+
+mod batch;
+mod burst;
+mod object;
+mod options;
+mod part;
+mod payload;
+mod queue;
+mod run;
+mod shared;
+mod source;
+mod stream;
+
+pub use batch::Batch;
+pub use object::{Division, Object, ObjectConfig, Waiting};
+pub use options::{ObjectOptions, Order};
+pub use payload::{Chunks, Payload};
+pub use queue::Ticket;
+pub use stream::Stream;
