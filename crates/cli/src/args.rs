@@ -9,6 +9,7 @@ mod bench;
 mod cli;
 mod config;
 mod demo;
+mod events;
 mod format;
 mod generate;
 mod heading;
@@ -29,6 +30,7 @@ pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, Verb};
 pub(crate) use config::Places;
 pub(crate) use demo::DemoArgs;
+pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use generate::{GenerateArgs, GenerateWhat};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
 pub(crate) use inspect::InspectArgs;
@@ -62,7 +64,10 @@ pub(crate) fn parse<T: Into<std::ffi::OsString>>(
         return Ok(Parsed::Show(text));
     }
     let matches = command.try_get_matches_from(merged.words)?;
-    let cli = Cli::from_arg_matches(&matches)?;
+    let mut cli = Cli::from_arg_matches(&matches)?;
     misplaced::check(&cli, &matches, &merged.from_file)?;
+    if let Verb::Send(args) = &mut cli.verb {
+        args.settle(std::env::var(send::VARIABLE).ok())?;
+    }
     Ok(Parsed::Run(Box::new(cli)))
 }

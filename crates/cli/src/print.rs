@@ -80,11 +80,14 @@ fn fitted(line: &str, width: usize) -> String {
 
 /// The summary of a sender, as lines of text.
 pub(crate) fn sent(r: &SendReport) -> String {
-    let what = match r.heaps {
-        Some(heaps) => format!("{} heaps", count(heaps)),
-        None => format!("{} packets", count(r.packets)),
+    let (what, speed) = match (r.heaps, r.events) {
+        (Some(heaps), _) => (format!("{} heaps", count(heaps)), r.heaps_per_second.map(|n| (n, "heaps"))),
+        (_, Some(events)) => {
+            (format!("{} events", count(events)), r.events_per_second.map(|n| (n, "events")))
+        }
+        _ => (format!("{} packets", count(r.packets)), None),
     };
-    let speed = r.heaps_per_second.map(|speed| format!(", {speed:.0} heaps/s")).unwrap_or_default();
+    let speed = speed.map(|(speed, what)| format!(", {speed:.0} {what}/s")).unwrap_or_default();
     let head = format!(
         "sent {what}, {} in {:.1} s ({}{speed}), CPU {:.3} s/GB",
         bytes(r.bytes),
@@ -110,6 +113,14 @@ pub(crate) fn sent(r: &SendReport) -> String {
             count(r.unreachable)
         ));
     }
+    below.extend(r.ticks.map(|(first, last)| format!("ticks {first} to {last}")));
+    below.extend(r.syncs.map(|syncs| {
+        let failed = match syncs.failed + syncs.unreachable {
+            0 => String::new(),
+            failed => format!(", {failed} times nobody took one"),
+        };
+        format!("{} synchronisation messages{failed}", count(syncs.sent))
+    }));
     below.extend(r.rate.as_ref().map(|rate| format!("rate: {}", rate.text)));
     if r.slipped_seconds > 0.01 {
         let slipped = r.slipped_seconds;

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod heaps;

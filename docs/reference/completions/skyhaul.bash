@@ -1425,7 +1425,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__send)
-            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --stream --follow --fill --to --senders --rate --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --input --scan --disk --pattern --noise --format --loop --stream --follow --fill --to --senders --rate --packets --duration --payload --threads --frame-rate --sequence --first --cpu --mode --faults --heap-size --heaps --packet --flavour --items --repeat-pointers --substreams --first-heap --heap-step --full-packets --bare --event --seed --events --event-rate --delay --delay-every --mtu --tick --tick-step --data-id --lb-version --slot --entropy --re-version --sockets --socket-buffer --ipv6 --sync --sync-period --warm-up --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1546,6 +1546,82 @@ _skyhaul() {
                     return 0
                     ;;
                 --heap-step)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --event)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --event-rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --delay-every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mtu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tick)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tick-step)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --data-id)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lb-version)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --slot)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --entropy)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --re-version)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sockets)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket-buffer)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sync)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --sync-period)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --warm-up)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -53,10 +53,10 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s q -l quiet -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send the frames of this file' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l input -d 'Send this file: its frames, heaps or events; may be repeated for events' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l scan -d 'Send this recording (with --disk)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l disk -d 'A disk of the recording; may be repeated' -r -f -a "(__fish_complete_directories)"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, lofar, spead, or auto (that of the file)' -r -f -a "auto\t''
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l format -d 'Format of the packets: vdif, mark5b, fila10g, lofar, spead, ejfat, or auto (that of the file)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
 fila10g\t''
@@ -91,6 +91,25 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l flavour -d 'SPE
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l items -d 'Number of items in a heap\'s payload' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l first-heap -d 'First heap counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l heap-step -d 'Step from one heap\'s counter to the next' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l event -d 'Bytes of an event, at most 4 GiB - 1, or a range such as 1KiB..1MiB (default: 1MiB, or an input file each)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l seed -d 'Seed of the sizes of a range' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l events -d 'Stop after this many events from each sender (default: at --duration, Ctrl-C or the end of the input)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l event-rate -d 'Events per second of each sender, at equal intervals; --rate limits it too' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l delay -d 'Pause after events; see --delay-every' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l delay-every -d 'Events between two pauses of --delay' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l mtu -d 'Largest IP packet in bytes; `auto`: what the route carries' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l tick -d 'First tick (event number); `clock`: microseconds since 1970' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l tick-step -d 'Step from one tick to the next (with --tick N)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l data-id -d 'Data id of the first sender, which names the source; further senders have the next ones' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l lb-version -d 'Version of the balancer\'s header: 2 or 3' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l slot -d 'Slot of an event in version 3: `tick`, its low bits, or `spread`, evenly whatever the step' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l entropy -d 'Chooses the receiver\'s port: a number, `source` (the data id), or `event` (evenly, event by event)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l re-version -d 'Version in the reassembly header: 1; 0 or 2 for receivers that expect what udplbd or packetBlaster send' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sockets -d 'Sockets of each sender, each with a source port of its own, which take events in turn' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l socket-buffer -d 'Send buffer of each socket' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sync -d 'Address for synchronisation messages (default: sync= of the URI)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l sync-period -d 'Time between synchronisation messages' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l warm-up -d 'Time from the first synchronisation message to the first event' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l pattern -d 'Send payloads that verify themselves'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l noise -d 'Send 2-bit Gaussian noise with a tone'
@@ -100,6 +119,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l repeat-pointers
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l substreams -d 'Send heaps to the destinations in turn, as substreams of one sender (default: every heap to each)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l full-packets -d 'Fill every packet but a heap\'s last, as spead2 does (default: packets of equal size)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l bare -d 'Send no item descriptors and no stop heap'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l ipv6 -d 'Of a URI\'s addresses, use those of IPv6'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand send" -l show-config -d 'Print the settings in force and where each comes from, then exit'

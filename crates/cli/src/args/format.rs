@@ -2,7 +2,7 @@
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Command};
-use skyhaul::wire::{FAMILIES, Format, Objects};
+use skyhaul::wire::{FAMILIES, Format};
 use std::ffi::OsStr;
 use std::sync::LazyLock;
 
@@ -14,8 +14,7 @@ pub(crate) static TAKEN: LazyLock<String> = LazyLock::new(|| {
 
 /// Help of `--format` where packets are sent.
 pub(crate) static SENT: LazyLock<String> = LazyLock::new(|| {
-    let sent = FAMILIES.iter().filter(|family| family.objects() != Objects::Events);
-    let names: Vec<&str> = sent.map(|family| family.name()).collect();
+    let names: Vec<&str> = FAMILIES.iter().map(|family| family.name()).collect();
     format!("Format of the packets: {}, or auto (that of the file)", names.join(", "))
 });
 

@@ -22,5 +22,7 @@ pub(super) const HOST: &str = "Memory and threads";
 pub(super) const TESTING: &str = "Testing";
 /// All that is for SPEAD heaps only. `misplaced` recognises these options by it.
 pub(super) const HEAPS: &str = "SPEAD heaps (--format spead)";
+/// All that is for events only. `misplaced` recognises these options by it.
+pub(super) const EVENTS: &str = "EJFAT events (--format ejfat)";
 /// Output, configuration and help: of every verb.
 pub(super) const GENERAL: &str = "General";

@@ -6,6 +6,8 @@ use clap::builder::TypedValueParser;
 pub(super) const RECEIVE_THREADS: u64 = 256;
 /// Senders to one destination, each a thread and a socket.
 pub(super) const SENDERS: u64 = 1024;
+/// Sockets of one sender.
+pub(super) const SOCKETS: u64 = 1024;
 /// Blocks kept open for each stream: many times as many as the largest memory has by default.
 pub(super) const WINDOW: u64 = 4096;
 /// Sender and receiver pairs of a benchmark, each with two threads and memory for 64 heaps.

@@ -1,14 +1,14 @@
 //! Options that do not apply to the chosen format: reported instead of silently ignored.
 //!
-//! Those of SPEAD are recognised by their heading in `--help`; those of the other formats are listed here, each with what
-//! to use instead.
+//! Those of SPEAD and of events are recognised by their heading in `--help`; those of the other formats are listed here, each
+//! with what to use instead.
 
 use super::cli::{Cli, Verb};
-use super::heading::HEAPS;
+use super::heading::{EVENTS, HEAPS};
 use super::heaps::Experiment;
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, CommandFactory};
+use clap::{Arg, ArgMatches, CommandFactory};
 use skyhaul::wire::Objects;
 use std::collections::BTreeMap;
 
@@ -64,6 +64,16 @@ const NOT_FOR_SPEAD: [(&str, &str, &str); 41] = [
     ("bench", "directory", PATH),
     ("bench", "bytes", PATH),
 ];
+/// Arguments of `send`, and what to use for events instead.
+const NOT_FOR_EVENTS: [(&str, &str); 7] = [
+    ("noise", "events are made from --pattern or --input"),
+    ("packets", "--events: whole events are sent"),
+    ("payload", "--event, and --mtu for the packet size"),
+    ("threads", "--senders"),
+    ("frame_rate", "--event-rate"),
+    ("sequence", "leave it out; `--help` lists the options for events under their own heading"),
+    ("first", "--tick"),
+];
 const PATH: &str =
     "name the path to measure, `receive`, `send` or `record`; without it the experiments of SDP memo 046 run";
 const LEAVE: &str = "leave it out; `--help` lists the options for SPEAD heaps under their own heading";
@@ -83,7 +93,9 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     let typed = |id: &str| given_at(id) && !from_file.contains_key(id);
     let command = Cli::command();
     let all = command.find_subcommand(verb).into_iter().flat_map(|verb| verb.get_arguments());
-    let mut of_heaps = all.filter(|arg| arg.get_help_heading() == Some(HEAPS));
+    let (of_events, others): (Vec<_>, Vec<_>) = all.partition(|arg| arg.get_help_heading() == Some(EVENTS));
+    let mut of_heaps = others.into_iter().filter(|arg| arg.get_help_heading() == Some(HEAPS));
+    check_events(cli, verb, &of_events, &typed)?;
     if matches!(&cli.verb, Verb::Send(args) if args.scan.is_some()) {
         // Its contents are known once it is opened; only the packet size is the user's choice.
         return match of_heaps.find(|arg| arg.get_id() != "packet" && typed(arg.get_id().as_str())) {
@@ -136,6 +148,19 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     }
 }
 
+/// The same for events: `of_events` are the arguments for these only.
+fn check_events(cli: &Cli, verb: &str, of_events: &[&Arg], typed: &dyn Fn(&str) -> bool) -> Result<()> {
+    let sends = matches!(&cli.verb, Verb::Send(args) if args.is_of_events());
+    let mut ids = of_events.iter().map(|arg| arg.get_id().as_str());
+    if let Some(id) = ids.find(|id| !sends && typed(id)) {
+        bail!("{} applies only to events\nhint: add --format ejfat, or leave it out", name(verb, id));
+    }
+    match NOT_FOR_EVENTS.iter().find(|(id, _)| sends && typed(id)) {
+        Some((id, instead)) => bail!("{} does not apply to events\nhint: {instead}", name(verb, id)),
+        None => Ok(()),
+    }
+}
+
 /// An argument as it is written on the command line.
 fn name(verb: &str, id: &str) -> String {
     let command = Cli::command();
@@ -177,6 +202,17 @@ mod tests {
                 "send --to udp://10.0.0.1:1 --pattern --heap-size 1MiB",
                 "--heap-size applies only to SPEAD heaps",
             ),
+            ("send --to udp://10.0.0.1:1 --pattern --event 1MiB", "--event applies only to events"),
+            (
+                "send --format spead --to udp://10.0.0.1:1 --pattern --data-id 1",
+                "--data-id applies only to events",
+            ),
+            ("send --format ejfat --to udp://10.0.0.1:1 --pattern --packets 5", "--events"),
+            ("send --format ejfat --to udp://10.0.0.1:1 --noise", "--pattern or --input"),
+            ("send --format ejfat --to udp://10.0.0.1:1 --heaps 5", "--heaps applies only to SPEAD heaps"),
+            ("send --to ejfat://lb:1/?data=10.0.0.1 --pattern", "only events go through a balancer"),
+            ("send --to udp://10.0.0.1:1 --input a --input b", "one --input, not 2"),
+            ("send --pattern", "nothing says where to send"),
             ("bench --pairs 2", "--pairs applies only to SPEAD heaps"),
             ("send --format spead --to udp://10.0.0.1:1 --payload 8000", "--heap-size"),
             ("send --format spead --to udp://10.0.0.1:1 --packets 5", "--heaps"),
@@ -203,6 +239,8 @@ mod tests {
             "record --format spead --listen udp://:0 --disk /tmp --scan x --heap-timeout 2s --chunk 16MiB",
             "receive --format spead --listen udp://:0 --feedback --heaps 3",
             "bench --format spead --pairs 2",
+            "send --format ejfat --to ejfat://t@lb:1/?data=10.0.0.1&sync=10.0.0.1:1 --pattern --event 1KiB..1MiB --tick 0",
+            "send --format ejfat --to udp://10.0.0.1:1 --input a --input b --mtu 9000",
             "bench receive --format spead --search --sizes 8972 --heap-size 64KiB",
             "bench send --format ejfat --cpus 1,0",
             "bench --format spead --experiments limited --cpus 1,0",

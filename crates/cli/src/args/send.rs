@@ -1,22 +1,28 @@
 //! Arguments of `send`.
 
+use super::events::{EventSendArgs, ToArg};
 use super::format::{FormatParser, SENT};
 use super::heading::{DESTINATION, FRAMES, HOST, PACE, SOURCE, TESTING};
 use super::heaps::{HeapSendArgs, RateArg};
 use super::limits::{SENDERS, at_least_one, from_to, up_to};
 use super::output::OutputArgs;
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::Span;
-use skyhaul::wire::Format;
+use skyhaul::send::events::Target;
+use skyhaul::wire::{Format, Objects};
 use std::path::PathBuf;
+
+/// Where events go if no address is given.
+pub(super) const VARIABLE: &str = "EJFAT_URI";
 
 #[derive(Args, Debug)]
 pub(crate) struct SendArgs {
-    /// Send the frames of this file
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what", help_heading = SOURCE)]
-    pub(crate) input: Option<PathBuf>,
+    /// Send this file: its frames, heaps or events; may be repeated for events
+    #[arg(id = "input", long, value_name = "FILE", value_hint = ValueHint::FilePath, group = "what", help_heading = SOURCE)]
+    pub(crate) inputs: Vec<PathBuf>,
     /// Send this recording (with --disk)
     #[arg(long, value_name = "NAME", group = "what", requires = "disk", help_heading = SOURCE)]
     pub(crate) scan: Option<String>,
@@ -44,8 +50,17 @@ pub(crate) struct SendArgs {
     #[arg(long, requires = "scan", help_heading = SOURCE)]
     pub(crate) fill: bool,
     /// Destination address; may be repeated, and each gets everything from senders of its own
-    #[arg(long, value_name = "ADDRESS", required = true, help_heading = DESTINATION)]
+    ///
+    /// Events go to a receiver's address, or through a balancer to the URI of a reservation, ejfat://…/lb/1?data=…&sync=….
+    /// Without --to, they go to the URI in the environment variable EJFAT_URI.
+    #[arg(id = "to", long, value_name = "ADDRESS", help_heading = DESTINATION)]
+    given: Vec<ToArg>,
+    /// The addresses; of events, the first of each target.
+    #[arg(skip)]
     pub(crate) to: Vec<Endpoint>,
+    /// Of events.
+    #[arg(skip)]
+    pub(crate) targets: Vec<Target>,
     /// Senders to each destination, each from a port of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<usize>(SENDERS, "one sender for every one or two processors is enough"), help_heading = DESTINATION)]
     pub(crate) senders: usize,
@@ -91,7 +106,65 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) of_heaps: HeapSendArgs,
     #[command(flatten)]
+    pub(crate) of_events: EventSendArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+impl SendArgs {
+    /// Whether events are sent.
+    pub(crate) fn is_of_events(&self) -> bool {
+        self.format.objects() == Some(Objects::Events) && self.scan.is_none()
+    }
+
+    /// The file to send, where only one can be.
+    pub(crate) fn input(&self) -> Option<&PathBuf> {
+        self.inputs.first()
+    }
+
+    /// Read where it goes. `variable`: the URI in the environment.
+    pub(super) fn settle(&mut self, variable: Option<String>) -> Result<()> {
+        if self.is_of_events() {
+            self.settle_events(variable)?;
+        } else {
+            ensure!(
+                self.inputs.len() < 2,
+                "one --input, not {}\nhint: join the files; several are possible for events only",
+                self.inputs.len()
+            );
+            for given in &self.given {
+                let ToArg::Address(at) = given else {
+                    bail!(
+                        "only events go through a balancer\nhint: add --format ejfat, or give an address like udp://10.0.0.1:2630"
+                    )
+                };
+                self.to.push(at.clone());
+            }
+        }
+        ensure!(
+            !self.to.is_empty(),
+            "nothing says where to send\nhint: add --to udp://10.0.0.1:2630{}",
+            if self.is_of_events() { ", or set the environment variable EJFAT_URI" } else { "" }
+        );
+        Ok(())
+    }
+
+    fn settle_events(&mut self, variable: Option<String>) -> Result<()> {
+        let ipv6 = self.of_events.ipv6;
+        let mut targets = Vec::new();
+        for given in &self.given {
+            targets.push(match given {
+                ToArg::Address(at) => Target::direct(at.clone())?,
+                ToArg::Uri(uri) => Target::read(uri, ipv6)?,
+            });
+        }
+        if let Some(uri) = variable.filter(|uri| self.given.is_empty() && !uri.is_empty()) {
+            targets.push(Target::read(&uri, ipv6)?);
+        }
+        self.to = targets.iter().map(|target| target.first().clone()).collect();
+        self.targets = targets;
+        Ok(())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! `skyhaul send`.
 
 use super::sending::{Sender, check_feedback, cpu, destination, mode, rate, run_all};
-use super::{heaps, receiving};
+use super::{events, heaps, receiving};
 use crate::Outcome;
 use crate::args::{NumberArg, RateArg, SendArgs};
 use crate::interrupt::Interrupt;
@@ -26,7 +26,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
     let of_heaps = args.format.objects() == Some(Objects::Heaps) && args.scan.is_none();
     ensure!(
         of_heaps
-            || args.input.is_some()
+            || args.is_of_events()
+            || args.input().is_some()
             || args.scan.is_some()
             || args.format.family().is_none_or(|f| f.generator().is_some()),
         "patterns and noise can be generated as {}, not {}\nhint: send a file of that format with --input",
@@ -41,6 +42,8 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
             Some(senders) => senders,
             None => return Ok(Outcome::Failed),
         }
+    } else if args.is_of_events() {
+        events::senders(args)?
     } else {
         (0..args.senders * args.to.len())
             .map(|number| {
@@ -69,20 +72,25 @@ pub(crate) fn run(args: &SendArgs) -> Result<Outcome> {
 
 /// The formats that can be generated, as a list.
 fn made() -> String {
-    let made = FAMILIES.iter().filter(|f| f.generator().is_some() || f.objects() == Objects::Heaps);
+    let made = FAMILIES.iter().filter(|f| f.generator().is_some() || f.objects() != Objects::Frames);
     made.map(|family| family.name()).collect::<Vec<_>>().join(" or ")
 }
 
 /// Unlimited data need an explicit rate, because any default could overload the network. TCP runs at the rate of its
 /// receiver, and a count, a file or a recording limits the data.
 fn check_pace(args: &SendArgs) -> Result<()> {
-    let heaps = args.format.objects() == Some(Objects::Heaps);
-    let count = if heaps { args.of_heaps.heaps } else { args.packets };
-    let endless = args.input.is_none() && args.scan.is_none() && count.is_none();
+    let objects = args.format.objects();
+    let count = match objects {
+        Some(Objects::Heaps) => args.of_heaps.heaps,
+        Some(Objects::Events) => args.of_events.events.or(args.of_events.event_rate),
+        _ => args.packets,
+    };
+    let endless = args.input().is_none() && args.scan.is_none() && count.is_none();
     let datagrams = args.to.iter().find(|to| to.transport == Transport::Udp);
     let Some(to) = datagrams.filter(|_| endless && args.rate.is_empty()) else { return Ok(()) };
-    let (what, limit) = match (heaps, args.noise) {
-        (true, _) => ("heaps", "--heaps"),
+    let (what, limit) = match (objects, args.noise) {
+        (Some(Objects::Heaps), _) => ("heaps", "--heaps"),
+        (Some(Objects::Events), _) => ("events", "--events"),
         (_, true) => ("noise", "--packets"),
         _ => ("a pattern", "--packets"),
     };
@@ -134,7 +142,7 @@ fn sequence(args: &SendArgs, number: usize) -> Sequence {
 
 /// The supply of sender `number`.
 fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
-    if let Some(path) = &args.input {
+    if let Some(path) = args.input() {
         let open = |rate| FileSupply::open(path, args.format, rate, sequence(args, number), args.r#loop);
         let supply = match open(args.frame_rate) {
             Err(SupplyError::Restamp { why: RestampError::RateUnknown, .. }) if args.r#loop > 1 => {

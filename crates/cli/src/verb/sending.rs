@@ -30,7 +30,9 @@ pub(crate) fn run_all(
         std::thread::Builder::new().name("send".into()).spawn(move || sender(&stop))
     };
     let threads = senders.into_iter().map(start).collect::<std::io::Result<Vec<_>>>()?;
-    let duration = args.duration.map(|duration| duration.duration());
+    // The duration of events begins after the balancer was told of their ticks.
+    let warm_up = args.targets.first().map(|_| args.of_events.warm_up.duration()).unwrap_or_default();
+    let duration = args.duration.map(|duration| duration.duration() + warm_up);
     watch(&stop, &|| threads.iter().all(|t| t.is_finished()), turn, interrupt, duration, progress);
     let join = |thread: std::thread::JoinHandle<SendReport>| {
         thread.join().map_err(|_| anyhow::anyhow!("a sending thread panicked"))

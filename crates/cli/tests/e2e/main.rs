@@ -24,5 +24,6 @@ mod paused;
 mod readers;
 mod recorded;
 mod restart;
+mod sent_events;
 mod spead;
 mod transports;
