@@ -46,7 +46,7 @@ use control::{Control, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
-    AllowList, Balancer, DemandError, RegisterError, Registration, Session, SlotRange, StateError,
+    AllowList, Balancer, DemandError, RegisterError, Registration, Session, SlotRange, StateError, Table,
     WorkerState,
 };
 use skyhaul_core::placement::Nanos;
@@ -91,9 +91,23 @@ impl Balance {
     /// # Errors
     /// See [`BalanceError`].
     pub fn start(options: &BalanceOptions) -> Result<Balance, BalanceError> {
+        Balance::resume(options, &[])
+    }
+
+    /// Open the sockets and start, with `workers` as they were registered with a balancer that is no more. Each gets a share
+    /// once it reports that it is ready.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub fn resume(
+        options: &BalanceOptions,
+        workers: &[(Session, Registration)],
+    ) -> Result<Balance, BalanceError> {
         let plane = DataPlane::start(options)?;
         let (shared, data) = (Arc::clone(&plane.shared), plane.data.clone());
-        Balance::control(options, Balancer::new(options.config), shared, data, Ends::Here(plane))
+        let table = Table::new(options.allow.clone(), Vec::new(), &[]);
+        let balancer = Balancer::resume(options.config, &table, workers, Nanos(0));
+        Balance::control(options, balancer, shared, data, Ends::Here(plane))
     }
 
     /// Go on with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
@@ -213,6 +227,14 @@ impl Balance {
     /// See [`DemandError`].
     pub fn demand_all(&self, demands: &[(Session, Vec<SlotRange>)]) -> Result<(), DemandError> {
         control::locked(&self.state).balancer.demand_all(demands)
+    }
+
+    /// Forget ticks and calendars, as for senders that begin to count anew. Packets are refused until a worker has reported,
+    /// and events of this moment may be split.
+    pub fn reset(&self) {
+        let mut state = control::locked(&self.state);
+        let now = state.now();
+        state.balancer.reset(now);
     }
 
     /// What it does, and did so far. Planes publish their counters every 50 ms.

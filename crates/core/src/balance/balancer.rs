@@ -134,6 +134,18 @@ impl Balancer {
         }
     }
 
+    /// Begin again with the workers that are registered: ticks, calendars and shares are forgotten, and nothing is routed
+    /// until one of them reports that it is ready.
+    pub fn reset(&mut self, now: Nanos) {
+        let here = |worker: &&Worker| matches!(worker.standing, Standing::Ready | Standing::Waiting);
+        let known: Vec<_> =
+            self.workers.iter().filter(here).map(|worker| (worker.session, worker.registration)).collect();
+        let table = Table::new(self.allow.clone(), Vec::new(), &[]);
+        let demanded = self.demanded.clone();
+        let begun = Balancer::resume(self.config, &table, &known, now);
+        *self = Balancer { sessions: self.sessions, demanded, ..begun };
+    }
+
     /// Only these may send from the next table on.
     pub fn allow(&mut self, allow: AllowList) {
         self.dirty |= allow != self.allow;

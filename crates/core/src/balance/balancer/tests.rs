@@ -250,3 +250,24 @@ fn without_a_word_of_ticks_the_first_calendar_goes_on() {
     (5..8).for_each(|at| second(&mut balancer, at, &[]));
     assert_eq!(balancer.slots(late), 256);
 }
+
+#[test]
+fn a_reset_forgets_ticks_and_keeps_workers() {
+    let (mut balancer, sessions) = balancer(2);
+    (0..5).for_each(|at| second(&mut balancer, at, &[]));
+    balancer.deregister(sessions[1]).unwrap();
+    let before = balancer.poll_table();
+    assert!(before.is_some());
+    balancer.reset(ms(5000));
+    assert_eq!((balancer.tick(ms(5000)), balancer.boundary()), (None, None));
+    let table = balancer.poll_table().unwrap();
+    assert!(table.epochs().is_empty(), "nothing is routed");
+    assert_eq!(balancer.handle_state(sessions[1], ready(), ms(5000)), Err(StateError::NoSession), "it left");
+    balancer.handle_state(sessions[0], ready(), ms(5000)).unwrap();
+    balancer.handle_timeout(ms(5000));
+    let table = balancer.poll_table().unwrap();
+    assert_eq!((table.epochs().len(), table.epochs()[0].first), (1, 0), "for all ticks");
+    assert_eq!(balancer.slots(sessions[0]), 512);
+    let next = balancer.register(registration(7), ms(5000)).unwrap();
+    assert!(next.number() > sessions[1].number() && next != sessions[1]);
+}

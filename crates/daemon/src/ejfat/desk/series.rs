@@ -1,0 +1,141 @@
+//! What was in the last minutes, once a second: of each reservation for ten minutes, of each session for one.
+//!
+//! Memory is bounded by the numbers of reservations and seats; nothing is kept of what has ended.
+
+use super::super::facility::Millis;
+use std::collections::VecDeque;
+
+/// Samples of a reservation.
+const OF_RESERVATION: usize = 600;
+/// Samples of a session.
+const OF_SESSION: usize = 60;
+
+/// One value of a sample.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// A count.
+    Count(u64),
+    /// A level.
+    Level(f32),
+}
+
+/// What is sampled of a reservation: name and unit.
+pub const RESERVATION: [(&str, &str); 7] = [
+    ("packets", "packets"),
+    ("refused", "packets"),
+    ("forwardedPackets", "packets"),
+    ("forwardedBytes", "bytes"),
+    ("unsent", "packets"),
+    ("syncs", "messages"),
+    ("currentEpoch", "epochs"),
+];
+
+/// What is sampled of a session: name and unit.
+pub const SESSION: [(&str, &str); 12] = [
+    ("fillPercent", "fraction"),
+    ("controlSignal", "thousandths"),
+    ("slotsAssigned", "slots"),
+    ("packets", "packets"),
+    ("bytes", "bytes"),
+    ("totalEventsRecv", "events"),
+    ("totalEventsReassembled", "events"),
+    ("totalEventsReassemblyErr", "events"),
+    ("totalEventsDequeued", "events"),
+    ("totalEventEnqueueErr", "events"),
+    ("totalBytesRecv", "bytes"),
+    ("totalPacketsRecv", "packets"),
+];
+
+/// The last samples of `N` values each.
+#[derive(Clone, Debug)]
+pub struct Series<const N: usize> {
+    samples: VecDeque<(Millis, [Value; N])>,
+    most: usize,
+}
+
+/// Of a reservation.
+pub type ReservationSeries = Series<{ RESERVATION.len() }>;
+/// Of a session.
+pub type SessionSeries = Series<{ SESSION.len() }>;
+
+impl Default for ReservationSeries {
+    fn default() -> Self {
+        Series { samples: VecDeque::new(), most: OF_RESERVATION }
+    }
+}
+
+impl Default for SessionSeries {
+    fn default() -> Self {
+        Series { samples: VecDeque::new(), most: OF_SESSION }
+    }
+}
+
+impl<const N: usize> Series<N> {
+    /// Add a sample; the oldest goes.
+    pub fn push(&mut self, now: Millis, values: [Value; N]) {
+        if self.samples.len() >= self.most {
+            self.samples.pop_front();
+        }
+        self.samples.push_back((now, values));
+    }
+
+    /// The samples of the value with this number, since `since`.
+    pub fn since(&self, number: usize, since: Millis) -> impl Iterator<Item = (Millis, Value)> {
+        let kept = self.samples.iter().filter(move |(at, _)| *at >= since);
+        kept.filter_map(move |(at, values)| Some((*at, *values.get(number)?)))
+    }
+}
+
+/// Whether a selector, such as `/lb/1/*`, selects the series at `path`. A `*` at the end stands for everything below, elsewhere for
+/// one part.
+#[must_use]
+pub fn selects(selector: &str, path: &str) -> bool {
+    let mut wanted = selector.split('/').filter(|part| !part.is_empty()).peekable();
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    while let Some(want) = wanted.next() {
+        match parts.next() {
+            Some(_) if want == "*" && wanted.peek().is_none() => return true,
+            Some(part) if want == "*" || want == part => {}
+            _ => return false,
+        }
+    }
+    parts.next().is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selectors() {
+        for (selector, path, is) in [
+            ("*", "/lb/1/packets", true),
+            ("/lb/*", "/lb/1/session/2/bytes", true),
+            ("/lb/1/*", "/lb/1/packets", true),
+            ("/lb/1/*", "/lb/11/packets", false),
+            ("/lb/1/session/*/bytes", "/lb/1/session/2/bytes", true),
+            ("/lb/1/session/*/bytes", "/lb/1/session/2/packets", false),
+            ("/lb/1/packets", "/lb/1/packets", true),
+            ("lb/1/packets/", "/lb/1/packets", true),
+            ("/lb/1", "/lb/1/packets", false),
+            ("/lb/1/packets/more", "/lb/1/packets", false),
+            ("", "/lb/1/packets", false),
+        ] {
+            assert_eq!(selects(selector, path), is, "{selector} {path}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_samples_go() {
+        let mut series = SessionSeries::default();
+        for at in 0..100 {
+            series.push(at, [Value::Count(at.unsigned_abs()); SESSION.len()]);
+        }
+        assert_eq!(series.since(3, 0).count(), OF_SESSION);
+        assert_eq!(
+            series.since(11, 98).collect::<Vec<_>>(),
+            [(98, Value::Count(98)), (99, Value::Count(99))]
+        );
+        assert_eq!(series.since(12, 0).count(), 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! Tokens: made, listed, revoked.
+
+use super::super::facility::token::{Hash, Level, Permission, Resource, Token, random};
+use super::super::facility::{NewToken, OPERATOR};
+use super::super::proto::token_permission::{PermissionType, ResourceType};
+use super::super::proto::token_selector::TokenSelector as By;
+use super::super::proto::{
+    CreateTokenReply, CreateTokenRequest, ListChildTokensReply, ListChildTokensRequest,
+    ListTokenPermissionsReply, ListTokenPermissionsRequest, RevokeTokenReply, RevokeTokenRequest,
+    TokenDetails, TokenPermission, TokenSelector,
+};
+use super::reservations::timestamp;
+use super::uri::of_server;
+use super::{Caller, Desk, Kind, Refusal, State, cut, denied, name};
+
+impl Desk {
+    /// Make a token that allows no more than the caller's.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn create_token(
+        &self,
+        caller: &Caller,
+        request: CreateTokenRequest,
+    ) -> Result<CreateTokenReply, Refusal> {
+        let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
+        let mut state = self.locked();
+        let parent = state.token(caller)?;
+        let most = state.facility.limits().permissions;
+        if request.permissions.is_empty() || request.permissions.len() > most {
+            return Err(Refusal::invalid(format!("a token has 1 to {most} permissions")));
+        }
+        let permissions: Vec<Permission> =
+            request.permissions.iter().map(permission).collect::<Result<_, _>>()?;
+        for &Permission { resource, level } in &permissions {
+            if !state.facility.may(parent, resource, level) {
+                return Err(denied(resource, level));
+            }
+            state.exists(resource)?;
+        }
+        let parent = parent.id;
+        let called = name(&request.name, state.facility.limits().name)?;
+        let new = NewToken { parent, hash: Hash::of(&token), name: called, now: caller.now };
+        state.facility.create_token(&new, &permissions)?;
+        // For one reservation, the URI says all that a sender or worker needs.
+        let ejfat_uri = match permissions[..] {
+            [Permission { resource: Resource::Reservation(id), .. }] => state.uri(caller, id, &token)?,
+            _ => of_server(&caller.place, &token),
+        };
+        Ok(CreateTokenReply { token, ejfat_uri })
+    }
+
+    /// What a token allows; the caller's own, if none is named.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn list_token_permissions(
+        &self,
+        caller: &Caller,
+        request: ListTokenPermissionsRequest,
+    ) -> Result<ListTokenPermissionsReply, Refusal> {
+        let state = self.locked();
+        let token = state.target(caller, request.target)?;
+        Ok(ListTokenPermissionsReply { token: Some(details(token)) })
+    }
+
+    /// The tokens that a token made.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn list_child_tokens(
+        &self,
+        caller: &Caller,
+        request: ListChildTokensRequest,
+    ) -> Result<ListChildTokensReply, Refusal> {
+        let state = self.locked();
+        let token = state.target(caller, request.target)?;
+        Ok(ListChildTokensReply { tokens: state.facility.tokens().children(token.id).map(details).collect() })
+    }
+
+    /// A token is no longer valid, and none that came from it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn revoke_token(
+        &self,
+        caller: &Caller,
+        request: RevokeTokenRequest,
+    ) -> Result<RevokeTokenReply, Refusal> {
+        let mut state = self.locked();
+        let id = state.target(caller, request.target)?.id;
+        if id == OPERATOR {
+            let text =
+                "the operator's token cannot be revoked; hint: put another into its file, and start again";
+            return Err(Refusal::new(Kind::Unfit, text));
+        }
+        state.facility.revoke(id)?;
+        Ok(RevokeTokenReply {})
+    }
+}
+
+impl State {
+    /// The token that is meant: the caller's own, one that came from it, or any for who may change everything.
+    fn target(&self, caller: &Caller, target: Option<TokenSelector>) -> Result<&Token, Refusal> {
+        let own = self.token(caller)?;
+        let tokens = self.facility.tokens();
+        let found = match target.and_then(|target| target.token_selector) {
+            None => Some(own),
+            Some(By::Id(id)) => tokens.get(i64::from(id)),
+            Some(By::Token(text)) => tokens.find(&text),
+        };
+        let all = self.facility.may(own, Resource::All, Level::Update);
+        match found {
+            Some(token) if all || tokens.comes_from(token.id, own.id) => Ok(token),
+            None if all => {
+                Err(Refusal::new(Kind::Missing, "there is no such token; hint: it may be revoked"))
+            }
+            // Who may not see it is not told whether it exists.
+            _ => Err(Refusal::new(Kind::Denied, "it is not this token, and none that came from it")),
+        }
+    }
+
+    fn exists(&self, resource: Resource) -> Result<(), Refusal> {
+        let (is, what, id) = match resource {
+            Resource::All => return Ok(()),
+            Resource::Instance(id) => {
+                ((1..=self.facility.limits().instances).contains(&id), "load balancer", id)
+            }
+            Resource::Reservation(id) => (self.facility.reservation(id).is_some(), "reservation", id),
+            Resource::Session(id) => (self.facility.session(id).is_some(), "session", id),
+        };
+        if is { Ok(()) } else { Err(Refusal::new(Kind::Missing, format!("there is no {what} {id}"))) }
+    }
+}
+
+fn permission(wanted: &TokenPermission) -> Result<Permission, Refusal> {
+    let number = || {
+        let id = wanted.resource_id.parse::<i64>().ok().filter(|id| *id > 0);
+        id.ok_or_else(|| {
+            Refusal::invalid(format!(
+                "`{}` is no number of a resource; hint: like 1",
+                cut(&wanted.resource_id)
+            ))
+        })
+    };
+    let kind = ResourceType::try_from(wanted.resource_type);
+    let kind =
+        kind.map_err(|_| Refusal::invalid(format!("there is no resource type {}", wanted.resource_type)))?;
+    let resource = match kind {
+        ResourceType::All => Resource::All,
+        ResourceType::LoadBalancer => Resource::Instance(number()?),
+        ResourceType::Reservation => Resource::Reservation(number()?),
+        ResourceType::Session => Resource::Session(number()?),
+    };
+    let level = usize::try_from(wanted.permission).ok().and_then(|level| Level::ALL.get(level));
+    let level =
+        level.ok_or_else(|| Refusal::invalid(format!("there is no permission {}", wanted.permission)))?;
+    Ok(Permission { resource, level: *level })
+}
+
+fn details(token: &Token) -> TokenDetails {
+    let permission = |permission: &Permission| {
+        let (kind, id) = match permission.resource {
+            Resource::All => (ResourceType::All, String::new()),
+            Resource::Instance(id) => (ResourceType::LoadBalancer, id.to_string()),
+            Resource::Reservation(id) => (ResourceType::Reservation, id.to_string()),
+            Resource::Session(id) => (ResourceType::Session, id.to_string()),
+        };
+        let level = match permission.level {
+            Level::ReadOnly => PermissionType::ReadOnly,
+            Level::Register => PermissionType::Register,
+            Level::Reserve => PermissionType::Reserve,
+            Level::Update => PermissionType::Update,
+        };
+        TokenPermission { resource_type: kind.into(), resource_id: id, permission: level.into() }
+    };
+    TokenDetails {
+        name: token.name.clone(),
+        permissions: token.permissions.iter().map(permission).collect(),
+        created_at: timestamp(token.created).to_string(),
+        id: u32::try_from(token.id).unwrap_or(u32::MAX),
+    }
+}

@@ -1,0 +1,206 @@
+//! Workers: they register, report, and leave.
+
+use super::super::facility::token::{Hash, Level, Resource, random};
+use super::super::facility::{NewToken, Session};
+use super::super::ground::registration;
+use super::super::proto::{
+    DeregisterReply, DeregisterRequest, RegisterReply, RegisterRequest, SendStateReply, SendStateRequest,
+    SetSlotDemandsReply, SetSlotDemandsRequest,
+};
+use super::{Caller, Desk, Kind, Refusal, State, cut, name, number};
+use skyhaul::balance::BalanceStatus;
+use skyhaul_core::balance::{Load, Session as Seated, Standing, WorkerState};
+use std::net::IpAddr;
+
+/// Counts of a worker since it began, as it reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) events: i64,
+    pub(super) reassembled: i64,
+    pub(super) reassembly_errors: i64,
+    pub(super) dequeued: i64,
+    pub(super) enqueue_errors: i64,
+    pub(super) bytes: i64,
+    pub(super) packets: i64,
+}
+
+impl Desk {
+    /// A worker registers.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn register(&self, caller: &Caller, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        let token = random().map_err(|error| Refusal::new(Kind::Unavailable, error.to_string()))?;
+        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
+        let parent = state.may(caller, Resource::Reservation(id), Level::Register)?.id;
+        state.reservation(id)?;
+        let wanted = state.wanted(id, &request)?;
+        let like = registration(&wanted).ok_or_else(|| {
+            Refusal::invalid(format!(
+                "port {} with {} ports is none from 1 to 65535",
+                wanted.port,
+                1u32 << wanted.bits
+            ))
+        })?;
+        state.facility.room()?;
+        let seated = state.balance(id)?.register(like)?;
+        let new = NewToken { parent, hash: Hash::of(&token), name: "session", now: caller.now };
+        let wanted = Session { number: seated.number(), ..wanted };
+        match state.facility.register(&wanted, &new) {
+            Ok(session) => Ok(RegisterReply { token, session_id: session.to_string() }),
+            Err(error) => {
+                // Nobody will report for it.
+                let _ = state.balance(id)?.evict(seated);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// A worker leaves: it still gets the rest of what is its.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn deregister(
+        &self,
+        caller: &Caller,
+        request: DeregisterRequest,
+    ) -> Result<DeregisterReply, Refusal> {
+        let mut state = self.locked();
+        let session = state.session(caller, &request.session_id, &request.lb_id)?;
+        let (id, reservation, number) = (session.id, session.reservation, session.number);
+        state.facility.deregister(&[id])?;
+        // One that the balancer has removed already is gone.
+        let _ = state.balance(reservation)?.deregister(seated(number));
+        if let Some(running) = state.running.get_mut(&reservation) {
+            running.workers.remove(&id);
+        }
+        Ok(DeregisterReply {})
+    }
+
+    /// A worker reports. Nothing of it is written to the database.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn send_state(&self, caller: &Caller, request: SendStateRequest) -> Result<SendStateReply, Refusal> {
+        let mut state = self.locked();
+        let session = state.session(caller, &request.session_id, &request.lb_id)?;
+        let (id, reservation, number) = (session.id, session.reservation, session.number);
+        let count = |n: i64| u64::try_from(n).unwrap_or(0);
+        // Those that found no room in the queue arrived at it, too; E2SAR counts them among the reassembled.
+        let load = Load {
+            fill: f64::from(request.fill_percent),
+            received: count(request.total_events_reassembled.max(request.total_events_dequeued)),
+            taken: count(request.total_events_dequeued),
+        };
+        let report = WorkerState { ready: request.is_ready, signal: f64::from(request.control_signal), load };
+        state.balance(reservation)?.handle_state(seated(number), report)?;
+        if let Some(running) = state.running.get_mut(&reservation) {
+            running.workers.entry(id).or_default().totals = Totals {
+                events: request.total_events_recv,
+                reassembled: request.total_events_reassembled,
+                reassembly_errors: request.total_events_reassembly_err,
+                dequeued: request.total_events_dequeued,
+                enqueue_errors: request.total_event_enqueue_err,
+                bytes: request.total_bytes_recv,
+                packets: request.total_packets_recv,
+            };
+        }
+        Ok(SendStateReply {})
+    }
+
+    /// Slots are not demanded here: shares follow weights and reports.
+    ///
+    /// # Errors
+    /// Always [`Kind::Unimplemented`], for who may.
+    pub fn set_slot_demands(
+        &self,
+        caller: &Caller,
+        request: SetSlotDemandsRequest,
+    ) -> Result<SetSlotDemandsReply, Refusal> {
+        let (state, id) = (self.locked(), number(&request.lb_id)?);
+        state.may(caller, Resource::Reservation(id), Level::Update)?;
+        Err(no_slots())
+    }
+}
+
+fn no_slots() -> Refusal {
+    let text = "slots cannot be demanded here: they follow weights and reports; hint: bound shares with minFactor and maxFactor";
+    Refusal::new(Kind::Unimplemented, text)
+}
+
+impl State {
+    /// What a worker asks for.
+    fn wanted(&self, reservation: i64, request: &RegisterRequest) -> Result<Session, Refusal> {
+        if !request.slot_demands.is_empty() {
+            return Err(no_slots());
+        }
+        let text = &request.ip_address;
+        let ip: IpAddr = text.parse().map_err(|_| {
+            Refusal::invalid(format!(
+                "`{}` is no IP address; hint: the worker's own, like 10.1.2.3",
+                cut(text)
+            ))
+        })?;
+        let ip = ip.to_canonical();
+        if ip.is_unspecified() || ip.is_multicast() {
+            return Err(Refusal::invalid(format!("{ip} is no address of one worker")));
+        }
+        if self.ground.listen.iter().all(|own| own.is_ipv4() != ip.is_ipv4()) {
+            let text =
+                format!("this balancer has no address to send to {ip} from; hint: the other version of IP");
+            return Err(Refusal::new(Kind::Unfit, text));
+        }
+        let port = u16::try_from(request.udp_port)
+            .map_err(|_| Refusal::invalid(format!("there is no port {}", request.udp_port)))?;
+        let bits = u8::try_from(request.port_range).ok().filter(|bits| *bits <= 14);
+        let bits = bits.ok_or_else(|| {
+            Refusal::invalid(format!(
+                "there is no port range {}; hint: 0 to 14 for 1 to 16384 ports",
+                request.port_range
+            ))
+        })?;
+        // A field that is not set is 0.
+        let weight = if request.weight == 0.0 { 1.0 } else { request.weight };
+        Ok(Session {
+            id: 0,
+            reservation,
+            number: 0,
+            name: name(&request.name, self.facility.limits().name)?.to_owned(),
+            ip,
+            port,
+            bits,
+            keep_label: request.keep_lb_header,
+            weight: f64::from(weight),
+            min_factor: f64::from(request.min_factor),
+            max_factor: f64::from(request.max_factor),
+        })
+    }
+
+    /// A session that the caller may change; `reservation` may be left out.
+    fn session(&self, caller: &Caller, id: &str, reservation: &str) -> Result<&Session, Refusal> {
+        let id: i64 = id.parse().map_err(|_| {
+            Refusal::invalid(format!("`{}` is no number of a session; hint: like 1", cut(id)))
+        })?;
+        self.may(caller, Resource::Session(id), Level::Update)?;
+        let gone = || Refusal::new(Kind::Missing, format!("there is no session {id}; hint: register again"));
+        let session = self.facility.session(id).ok_or_else(gone)?;
+        if !reservation.is_empty() && number(reservation)? != session.reservation {
+            return Err(Refusal::invalid(format!(
+                "session {id} is not of reservation {}; hint: leave lbId out",
+                cut(reservation)
+            )));
+        }
+        Ok(session)
+    }
+}
+
+/// A session as the balancer knows it.
+pub(super) fn seated(number: u64) -> Seated {
+    Seated::new(number)
+}
+
+/// Whether the balancer still counts with this session.
+pub(super) fn stays(status: &BalanceStatus, number: u64) -> bool {
+    let here = |standing| matches!(standing, Standing::Ready | Standing::Waiting);
+    status.workers.iter().any(|worker| worker.session == seated(number) && here(worker.standing))
+}

@@ -1,0 +1,73 @@
+//! Where the load balancers of a facility stand: their ports, and how each is started.
+//!
+//! ```text
+//!   instance   1       2       3              from the first ports that are given
+//!   data     19522   19523   19524            packets
+//!   sync     19531   19532   19533            synchronisation messages
+//! ```
+//!
+//! Limits: every balancer listens on the same addresses. With port 0, any port that is free.
+
+use super::facility::{Reservation, Session};
+use skyhaul::balance::{Balance, BalanceError, BalanceOptions};
+use skyhaul_core::balance::{
+    AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, Strategy,
+};
+use std::net::{IpAddr, SocketAddr};
+
+/// Where packets arrive, by default: `LB` as a number.
+pub const DATA_PORT: u16 = 19522;
+/// Where synchronisation messages arrive, by default.
+pub const SYNC_PORT: u16 = 19531;
+
+/// Where balancers stand.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// Addresses for packets and messages, as senders write them.
+    pub listen: Vec<IpAddr>,
+    /// Port for packets of the first balancer.
+    pub data_port: u16,
+    /// Port for messages of the first balancer.
+    pub sync_port: u16,
+    /// How each balancer works; its addresses, senders and strategy do not count.
+    pub balance: BalanceOptions,
+}
+
+impl Ground {
+    /// Start the balancer of a reservation, with its sessions.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub fn open<'a>(
+        &self,
+        reservation: &Reservation,
+        sessions: impl Iterator<Item = &'a Session>,
+    ) -> Result<Balance, BalanceError> {
+        let workers: Vec<(Seated, Registration)> = sessions
+            .filter_map(|session| Some((Seated::new(session.number), registration(session)?)))
+            .collect();
+        Balance::resume(&self.options(reservation), &workers)
+    }
+
+    fn options(&self, reservation: &Reservation) -> BalanceOptions {
+        let nth = u16::try_from(reservation.instance - 1).unwrap_or(u16::MAX);
+        let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(nth) };
+        let at = |first: u16| self.listen.iter().map(|&ip| SocketAddr::new(ip, port(first))).collect();
+        let strategy = if reservation.fixed { Strategy::Static } else { Strategy::Dynamic };
+        BalanceOptions {
+            data: at(self.data_port),
+            sync: at(self.sync_port),
+            allow: AllowList::of(&reservation.senders),
+            config: BalancerConfig { strategy, ..self.balance.config },
+            ..self.balance.clone()
+        }
+    }
+}
+
+/// What a session registered with; `None` if its ports exceed the last.
+#[must_use]
+pub fn registration(session: &Session) -> Option<Registration> {
+    let &Session { ip, port, bits, keep_label, weight, min_factor, max_factor, .. } = session;
+    let member = Member::new(ip, port, PortRange::new(bits)?, keep_label)?;
+    Some(Registration { member, weight, min_factor, max_factor })
+}

@@ -1,0 +1,131 @@
+//! What a control plane and its balancers did, as data.
+
+use super::desk::Desk;
+use super::facility::Reservation;
+use serde::Serialize;
+use skyhaul::balance::BalanceStatus;
+use skyhaul::report::SourceReport;
+use std::collections::BTreeMap;
+
+/// All of it, since the start of this process.
+#[derive(Clone, Debug, Serialize)]
+pub struct FacilityReport {
+    /// How long it ran.
+    pub seconds: f64,
+    /// Calls of the control plane.
+    pub calls: u64,
+    /// Those that were refused, by kind.
+    pub calls_refused: BTreeMap<&'static str, u64>,
+    /// The balancers, those of reservations that ended first.
+    pub reservations: Vec<ReservationReport>,
+    /// What did not go as it should.
+    pub notes: Vec<String>,
+}
+
+/// A reservation's balancer.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReservationReport {
+    /// Its number.
+    pub id: i64,
+    /// What it is called.
+    pub name: String,
+    /// Where packets arrived.
+    pub data: Vec<String>,
+    /// Where synchronisation messages arrived.
+    pub sync: Vec<String>,
+    /// Packets that came.
+    pub packets: u64,
+    /// Those that were routed to nobody, by reason.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Those that were sent on.
+    pub forwarded: u64,
+    /// Bytes in them.
+    pub forwarded_bytes: u64,
+    /// Those that were routed and could not be sent on, by reason.
+    pub unsent: BTreeMap<&'static str, u64>,
+    /// Synchronisation messages that were used.
+    pub syncs: u64,
+    /// Those that were not, by reason.
+    pub syncs_refused: BTreeMap<&'static str, u64>,
+    /// Calendars.
+    pub epochs: u64,
+    /// CPU time of the threads that forward, for each GB.
+    pub cpu_seconds_per_gb: f64,
+    /// How packets were sent on.
+    pub mode: String,
+    /// Workers that were registered at the end.
+    pub workers: Vec<WorkerReport>,
+    /// The data sockets.
+    pub sources: Vec<SourceReport>,
+    /// What is not as it was asked for.
+    pub notes: Vec<String>,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Serialize)]
+pub struct WorkerReport {
+    /// Where it receives.
+    pub address: String,
+    /// Its slots in the newest calendar.
+    pub slots: u16,
+    /// Packets that were routed to it.
+    pub packets: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// How full its queue was when it last reported, 0 to 1.
+    pub fill: f64,
+}
+
+impl FacilityReport {
+    /// End all balancers of `desk`, and say what they did.
+    #[must_use]
+    pub fn at_the_end(desk: &Desk, seconds: f64, notes: Vec<String>) -> FacilityReport {
+        let (calls, refused) = desk.counts();
+        let counted = refused.into_iter().filter(|(_, n)| *n > 0);
+        FacilityReport {
+            seconds,
+            calls,
+            calls_refused: counted.map(|(kind, n)| (kind.name(), n)).collect(),
+            reservations: desk.stop().iter().map(|(of, status)| ReservationReport::new(of, status)).collect(),
+            notes,
+        }
+    }
+}
+
+impl ReservationReport {
+    fn new(reservation: &Reservation, status: &BalanceStatus) -> ReservationReport {
+        let some = |list: &[(&'static str, u64)]| list.iter().filter(|(_, n)| *n > 0).copied().collect();
+        let sent = &status.forwarded;
+        let unsent =
+            [("no_room", sent.no_room), ("unreachable", sent.unreachable), ("too_long", sent.too_long)];
+        let workers = status.workers.iter().map(|worker| WorkerReport {
+            address: worker.registration.member.address().to_string(),
+            slots: worker.slots,
+            packets: worker.packets,
+            bytes: worker.bytes,
+            fill: worker.state.load.fill,
+        });
+        ReservationReport {
+            id: reservation.id,
+            name: reservation.name.clone(),
+            data: status.data.iter().map(ToString::to_string).collect(),
+            sync: status.sync.iter().map(ToString::to_string).collect(),
+            packets: status.packets,
+            refused: some(&status.refused),
+            forwarded: sent.packets,
+            forwarded_bytes: sent.bytes,
+            unsent: some(&unsent),
+            syncs: status.syncs,
+            syncs_refused: some(&status.refused_syncs),
+            epochs: status.epoch,
+            cpu_seconds_per_gb: match sent.bytes {
+                0 => 0.0,
+                bytes => status.cpu.as_secs_f64() / (bytes as f64 / 1e9),
+            },
+            mode: status.mode.clone(),
+            workers: workers.collect(),
+            sources: status.sources.clone(),
+            notes: status.notes.clone(),
+        }
+    }
+}

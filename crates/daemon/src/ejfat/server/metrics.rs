@@ -1,0 +1,133 @@
+//! `/metrics`: counters as Prometheus reads them. No token is asked for, and none is shown.
+
+use super::door::Door;
+use axum::Router;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+pub(super) fn routes(door: &Door) -> Router {
+    Router::new().route("/metrics", get(metrics)).with_state(door.clone())
+}
+
+async fn metrics(State(door): State<Door>) -> Response {
+    let inner = door.clone();
+    let text = tokio::task::spawn_blocking(move || text(&inner)).await.unwrap_or_default();
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// One metric with its lines.
+struct Metric {
+    name: &'static str,
+    text: String,
+}
+
+impl Metric {
+    fn new(name: &'static str, kind: &str, help: &str) -> Metric {
+        Metric {
+            name,
+            text: format!("# HELP skyhaul_balance_{name} {help}\n# TYPE skyhaul_balance_{name} {kind}\n"),
+        }
+    }
+
+    fn add(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
+        let _ = write!(self.text, "skyhaul_balance_{}", self.name);
+        for (n, (name, value)) in labels.iter().enumerate() {
+            let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{}{name}=\"{value}\"", if n == 0 { '{' } else { ',' });
+        }
+        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
+    }
+}
+
+fn text(door: &Door) -> String {
+    let desk = Arc::clone(&door.desk);
+    let (calls, refused) = desk.counts();
+    let (tokens, sessions) = desk.numbers();
+    let mut all = Vec::new();
+    let mut single = |name, kind, help, value: &dyn Display| {
+        let mut metric = Metric::new(name, kind, help);
+        metric.add(&[], value);
+        all.push(metric);
+    };
+    single("calls_total", "counter", "Calls of the control plane.", &calls);
+    single("tokens", "gauge", "Tokens that are valid.", &tokens);
+    single("sessions", "gauge", "Workers that are registered.", &sessions);
+    let away = door.turned_away.load(Ordering::Relaxed);
+    single("connections_refused_total", "counter", "Connections for which there was no room.", &away);
+    let mut calls = Metric::new("calls_refused_total", "counter", "Calls that were refused, by kind.");
+    for (kind, n) in refused {
+        calls.add(&[("kind", &kind.name())], n);
+    }
+    all.push(calls);
+    all.extend(of_reservations(door));
+    all.into_iter().map(|metric| metric.text).collect()
+}
+
+fn of_reservations(door: &Door) -> Vec<Metric> {
+    let counter = |name, help| Metric::new(name, "counter", help);
+    let gauge = |name, help| Metric::new(name, "gauge", help);
+    let mut packets = counter("packets_total", "Packets that came.");
+    let mut refused = counter("packets_refused_total", "Packets that were routed to nobody, by reason.");
+    let mut forwarded = counter("packets_forwarded_total", "Packets that were sent on.");
+    let mut bytes = counter("bytes_forwarded_total", "Bytes that were sent on.");
+    let mut unsent =
+        counter("packets_unsent_total", "Packets that were routed and could not be sent on, by reason.");
+    let mut dropped =
+        counter("packets_dropped_total", "Packets that the kernel dropped before the balancer.");
+    let mut syncs = counter("syncs_total", "Synchronisation messages that were used.");
+    let mut bad = counter("syncs_refused_total", "Synchronisation messages that were not used, by reason.");
+    let mut epoch = counter("epochs_total", "Calendars so far.");
+    let mut cpu = counter("cpu_seconds_total", "CPU time of the threads that forward.");
+    let mut member_packets = counter("member_packets_total", "Packets that were routed to a worker.");
+    let mut member_bytes = counter("member_bytes_total", "Bytes that were routed to a worker.");
+    let mut slots = gauge("member_slots", "Slots of a worker in the newest calendar.");
+    let mut fill = gauge("member_fill", "Fill level of a worker's queue, 0 to 1.");
+    for (reservation, status, names) in door.desk.statuses() {
+        let lb: (&str, &dyn Display) = ("lb", &reservation.id);
+        let sent = &status.forwarded;
+        packets.add(&[lb], status.packets);
+        status.refused.iter().for_each(|(why, n)| refused.add(&[lb, ("reason", why)], n));
+        forwarded.add(&[lb], sent.packets);
+        bytes.add(&[lb], sent.bytes);
+        for (why, n) in
+            [("no_room", sent.no_room), ("unreachable", sent.unreachable), ("too_long", sent.too_long)]
+        {
+            unsent.add(&[lb, ("reason", &why)], n);
+        }
+        dropped.add(&[lb], status.sources.iter().map(|source| source.socket_drops).sum::<u64>());
+        syncs.add(&[lb], status.syncs);
+        status.refused_syncs.iter().for_each(|(why, n)| bad.add(&[lb, ("reason", why)], n));
+        epoch.add(&[lb], status.epoch);
+        cpu.add(&[lb], status.cpu.as_secs_f64());
+        for worker in &status.workers {
+            let number = worker.session.number();
+            let Some((_, id, name)) = names.iter().find(|(of, ..)| *of == number) else { continue };
+            let of: [(&str, &dyn Display); 3] = [lb, ("session", id), ("name", name)];
+            member_packets.add(&of, worker.packets);
+            member_bytes.add(&of, worker.bytes);
+            slots.add(&of, worker.slots);
+            fill.add(&of, worker.state.load.fill);
+        }
+    }
+    vec![
+        packets,
+        refused,
+        forwarded,
+        bytes,
+        unsent,
+        dropped,
+        syncs,
+        bad,
+        epoch,
+        cpu,
+        member_packets,
+        member_bytes,
+        slots,
+        fill,
+    ]
+}

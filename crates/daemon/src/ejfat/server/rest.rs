@@ -1,0 +1,234 @@
+//! The REST door: the same calls, their messages as proto3 JSON.
+//!
+//! ```text
+//!   POST /lb {"name": "run 7", "senderAddresses": ["10.1.0.0/16"]}   ─▶ ReserveLoadBalancerRequest ─▶ Desk
+//!   POST /sessions/3/state {"isReady": true, "fillPercent": 0.2}     ─▶ SendStateRequest { sessionId: "3", … }
+//! ```
+//!
+//! The names of fields are those of the definition, which is read from [`DEFINITION`]; `sender_addresses` is accepted for
+//! `senderAddresses`. A field that does not exist is an error. Parts of the path are fields, too.
+
+use super::super::desk::{Caller, Desk, Kind, Refusal};
+use super::super::proto::*;
+use super::LARGEST;
+use super::door::Door;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, RawPathParams, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, delete, get, post};
+use axum::{Extension, Router};
+use prost_reflect::prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// The definition of the protocol, compiled; a test holds it current.
+static DEFINITION: LazyLock<Option<DescriptorPool>> =
+    LazyLock::new(|| DescriptorPool::decode(&include_bytes!("../../../proto/loadbalancer.bin")[..]).ok());
+
+/// A call of the desk.
+type Call<Q, R> = fn(&Desk, &Caller, Q) -> Result<R, Refusal>;
+
+/// What a call takes and gives, by the name that the definition has for it.
+macro_rules! call {
+    ($on:ident, $name:ident: $request:ident => $reply:ident) => {{
+        let call: Call<$request, $reply> = Desk::$name;
+        $on(
+            move |State(door): State<Door>,
+                  Extension(caller): Extension<Caller>,
+                  params: RawPathParams,
+                  uri: Uri,
+                  body: Bytes| async move {
+                let names = (stringify!($request), stringify!($reply));
+                answered(&door, caller, &params, &uri, &body, names, call).await
+            },
+        ) as MethodRouter<Door>
+    }};
+}
+
+pub(super) fn routes(door: &Door) -> Router {
+    let senders = call!(post, add_senders: AddSendersRequest => AddSendersReply)
+        .merge(call!(delete, remove_senders: RemoveSendersRequest => RemoveSendersReply));
+    let reservation = call!(get, get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply)
+        .merge(call!(delete, free_load_balancer: FreeLoadBalancerRequest => FreeLoadBalancerReply));
+    Router::new()
+        .route(
+            "/lb",
+            call!(post, reserve_load_balancer: ReserveLoadBalancerRequest => ReserveLoadBalancerReply),
+        )
+        .route("/lb/{lbId}", reservation)
+        .route(
+            "/lb/{lbId}/status",
+            call!(get, load_balancer_status: LoadBalancerStatusRequest => LoadBalancerStatusReply),
+        )
+        .route(
+            "/lb/{lbId}/reset",
+            call!(post, reset_load_balancer: ResetLoadBalancerRequest => ResetLoadBalancerReply),
+        )
+        .route(
+            "/lb/{lbId}/extend",
+            call!(post, extend_reservation: ExtendReservationRequest => ExtendReservationReply),
+        )
+        .route("/lb/{lbId}/senders", senders)
+        .route("/lb/{lbId}/sessions", call!(post, register: RegisterRequest => RegisterReply))
+        .route("/sessions/{sessionId}", call!(delete, deregister: DeregisterRequest => DeregisterReply))
+        .route("/sessions/{sessionId}/state", call!(post, send_state: SendStateRequest => SendStateReply))
+        .route("/tokens", call!(post, create_token: CreateTokenRequest => CreateTokenReply))
+        .route(
+            "/tokens/{token}/permissions",
+            call!(get, list_token_permissions: ListTokenPermissionsRequest => ListTokenPermissionsReply),
+        )
+        .route(
+            "/tokens/{token}/children",
+            call!(get, list_child_tokens: ListChildTokensRequest => ListChildTokensReply),
+        )
+        .route("/tokens/{token}", call!(delete, revoke_token: RevokeTokenRequest => RevokeTokenReply))
+        .route("/timeseries", call!(get, timeseries: TimeseriesRequest => TimeseriesResponse))
+        .route("/timeseries/{*path}", call!(get, timeseries: TimeseriesRequest => TimeseriesResponse))
+        .route("/overview", call!(get, overview: OverviewRequest => OverviewReply))
+        .route("/version", call!(get, version: VersionRequest => VersionReply))
+        .layer(DefaultBodyLimit::max(LARGEST))
+        .with_state(door.clone())
+}
+
+/// Read the request, ask, and write the reply.
+async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
+    door: &Door,
+    caller: Caller,
+    params: &RawPathParams,
+    uri: &Uri,
+    body: &[u8],
+    (request, reply): (&str, &str),
+    call: Call<Q, R>,
+) -> Response {
+    let read = fields(params, uri, body).and_then(|fields| read::<Q>(request, fields));
+    let done = match read {
+        Ok(request) => door.ask(caller, request, call).await,
+        Err(refusal) => {
+            let refused = Err(refusal);
+            door.desk.count(&refused);
+            refused
+        }
+    };
+    match done.and_then(|done| write(reply, &done)) {
+        Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(refusal) => refused(&refusal),
+    }
+}
+
+fn refused(refusal: &Refusal) -> Response {
+    let status = match refusal.kind {
+        Kind::Invalid | Kind::Unfit => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Kind::Denied => StatusCode::FORBIDDEN,
+        Kind::Missing => StatusCode::NOT_FOUND,
+        Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
+        Kind::Unimplemented => StatusCode::NOT_IMPLEMENTED,
+        Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    let text = json!({ "error": refusal.text, "code": status.as_u16() }).to_string();
+    (status, [(CONTENT_TYPE, "application/json")], text).into_response()
+}
+
+/// What nobody serves.
+pub(super) async fn nothing(uri: Uri) -> Response {
+    let text = format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
+    refused(&Refusal::new(Kind::Missing, text))
+}
+
+/// The fields of a request: of its body, its query and its path.
+fn fields(params: &RawPathParams, uri: &Uri, body: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    let body: Value = match body {
+        [] => json!({}),
+        body => serde_json::from_slice(body)
+            .map_err(|error| Refusal::invalid(format!("the body is no JSON: {error}")))?,
+    };
+    let Value::Object(fields) = renamed(body) else {
+        return Err(Refusal::invalid("the body is no JSON object; hint: like {\"name\": \"run 7\"}"));
+    };
+    let mut fields = fields;
+    let mut selectors = Vec::new();
+    for (key, value) in
+        uri.query().into_iter().flat_map(|query| query.split('&')).filter_map(|p| p.split_once('='))
+    {
+        match key {
+            "seriesSelector" | "series_selector" => selectors.push(Value::String(decoded(value))),
+            _ => drop(fields.insert(key.to_owned(), Value::String(decoded(value)))),
+        }
+    }
+    for (key, value) in params {
+        match key {
+            // Its number, not its text, which would stand in logs.
+            "token" if value == "self" => {}
+            "token" => drop(fields.insert("target".to_owned(), json!({ "id": value }))),
+            "path" => selectors.push(Value::String(format!("/{value}"))),
+            _ => drop(fields.insert(key.to_owned(), Value::String(value.to_owned()))),
+        }
+    }
+    if !selectors.is_empty() {
+        fields.insert("seriesSelector".to_owned(), Value::Array(selectors));
+    }
+    Ok(fields)
+}
+
+/// `sender_addresses` as `senderAddresses`, wherever it stands.
+fn renamed(value: Value) -> Value {
+    let camel = |key: String| {
+        let mut parts = key.split('_');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |mut name, part| {
+            let mut letters = part.chars();
+            name.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+            name + letters.as_str()
+        })
+    };
+    match value {
+        Value::Object(map) => map.into_iter().map(|(key, value)| (camel(key), renamed(value))).collect(),
+        Value::Array(list) => list.into_iter().map(renamed).collect(),
+        other => other,
+    }
+}
+
+/// `%2F` as `/`.
+fn decoded(text: &str) -> String {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = (*first == b'%').then(|| after.get(..2)).flatten();
+        let octet = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        octets.push(octet.unwrap_or(*first));
+        rest = if octet.is_some() { &after[2..] } else { after };
+    }
+    String::from_utf8_lossy(&octets).into_owned()
+}
+
+fn message(name: &str) -> Result<MessageDescriptor, Refusal> {
+    let found =
+        DEFINITION.as_ref().and_then(|pool| pool.get_message_by_name(&format!("loadbalancer.{name}")));
+    found
+        .ok_or_else(|| Refusal::new(Kind::Unavailable, format!("a fault in this program: no message {name}")))
+}
+
+fn read<Q: Message + Default>(name: &str, fields: Map<String, Value>) -> Result<Q, Refusal> {
+    let wrong =
+        |error: &dyn std::fmt::Display| Refusal::invalid(format!("the request is no {name}: {error}"));
+    let message =
+        DynamicMessage::deserialize(message(name)?, Value::Object(fields)).map_err(|error| wrong(&error))?;
+    Q::decode(&message.encode_to_vec()[..]).map_err(|error| wrong(&error))
+}
+
+fn write<R: Message>(name: &str, reply: &R) -> Result<String, Refusal> {
+    let fault = |error: &dyn std::fmt::Display| {
+        Refusal::new(Kind::Unavailable, format!("a fault in this program: the reply is no {name}: {error}"))
+    };
+    let message =
+        DynamicMessage::decode(message(name)?, &reply.encode_to_vec()[..]).map_err(|error| fault(&error))?;
+    let mut text = Vec::new();
+    let options = SerializeOptions::new().skip_default_fields(false);
+    message
+        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
+        .map_err(|error| fault(&error))?;
+    String::from_utf8(text).map_err(|error| fault(&error))
+}

@@ -1,0 +1,49 @@
+//! TLS: a certificate and its key, from two PEM files.
+
+use std::fmt::Display;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{Error, ServerConfig};
+
+/// Where certificate and key are.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, and those that lead to a known one.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Read them.
+    pub(super) fn acceptor(&self) -> io::Result<TlsAcceptor> {
+        let chain = CertificateDer::pem_file_iter(&self.certificate).and_then(Iterator::collect);
+        let chain: Vec<CertificateDer<'static>> =
+            chain.map_err(|error| bad(&self.certificate, "certificate", error))?;
+        if chain.is_empty() {
+            return Err(bad(&self.certificate, "certificate", "there is none in it"));
+        }
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| bad(&self.key, "private key", error))?;
+        let config = || -> Result<ServerConfig, Error> {
+            let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                .with_safe_default_protocol_versions()?
+                .with_no_client_auth()
+                .with_single_cert(chain, key)?;
+            config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+            Ok(config)
+        };
+        let config = config().map_err(|error| bad(&self.key, "key for the certificate", error))?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+fn bad(path: &Path, what: &str, error: impl Display) -> io::Error {
+    let text = format!("{} is no {what}: {error}; hint: a PEM file", path.display());
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
