@@ -5,6 +5,7 @@
 //!     └────▶ config, misplaced
 //! ```
 
+mod balance;
 mod bench;
 mod cli;
 mod config;
@@ -26,6 +27,7 @@ mod send;
 mod stored;
 mod stream;
 
+pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
 pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, Verb};
 pub(crate) use config::Places;

@@ -52,6 +52,8 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Plot(args) => verb::plot::run(&args),
         Verb::Export(args) => verb::export::run(&args),
         Verb::Inspect(args) => verb::inspect::run(&args),
+        Verb::Balance(args) => verb::balance::run(&args),
+        Verb::DataPlane(args) => verb::data_plane::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),
     }

@@ -1,8 +1,10 @@
 //! One file for each verb.
 
+pub(crate) mod balance;
 pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod data_plane;
 pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod export;

@@ -13,3 +13,14 @@ pub mod ejfat;
 pub use ejfat::client::{self, ControlPlane};
 pub use ejfat::worker::{self, Worker};
 pub use skyhaul::core::wire::ejfat::Uri;
+
+/// A load balancer's service, for programs that start one.
+pub mod balancer {
+    pub use crate::ejfat::desk::{Caller, Desk, Place, Refusal};
+    pub use crate::ejfat::facility::token::random as random_token;
+    pub use crate::ejfat::facility::{Facility, Limits, StoreError};
+    pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT};
+    pub use crate::ejfat::proto;
+    pub use crate::ejfat::report::{FacilityReport, ReservationReport, WorkerReport};
+    pub use crate::ejfat::server::{Server, TlsFiles};
+}

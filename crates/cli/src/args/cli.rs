@@ -1,5 +1,6 @@
 //! The verbs, and what `-h` shows of each.
 
+use super::balance::{BalanceArgs, DataPlaneArgs};
 use super::bench::BenchArgs;
 use super::config::ConfigArgs;
 use super::demo::DemoArgs;
@@ -51,15 +52,20 @@ pub(crate) enum Verb {
     Export(ExportArgs),
     /// Show packets of a file, a capture or a live port, field by field
     Inspect(InspectArgs),
+    /// Balance packets of many senders over many workers, each event to one of them
+    Balance(BalanceArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
+    /// Forward for a balancer that decides in another process
+    #[command(hide = true)]
+    DataPlane(DataPlaneArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),
 }
 
 /// What `-h` shows of the verbs that have many options: those that people need first. Other verbs show all of theirs.
-const FIRST: [(&str, &[&str]); 4] = [
+const FIRST: [(&str, &[&str]); 5] = [
     (
         "receive",
         &[
@@ -80,6 +86,21 @@ const FIRST: [(&str, &[&str]); 4] = [
         &["listen", "pcap", "format", "disk", "scan", "forward", "duration", "idle", "memory", "json"],
     ),
     ("send", &["input", "scan", "disk", "pattern", "format", "to", "rate", "packets", "duration", "json"]),
+    (
+        "balance",
+        &[
+            "listen",
+            "reserve",
+            "sender",
+            "api",
+            "token_file",
+            "state",
+            "uri_file",
+            "report",
+            "duration",
+            "json",
+        ],
+    ),
     (
         "bench",
         &[

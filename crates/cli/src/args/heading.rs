@@ -8,6 +8,10 @@ pub(super) const INPUT: &str = "What to receive";
 pub(super) const SOURCE: &str = "What to send";
 /// A worker of a balancer.
 pub(super) const WORKER: &str = "Worker of a balancer (--join)";
+/// Where a balancer's packets come in, and for whom.
+pub(super) const BALANCED: &str = "What to balance";
+/// Who tells a balancer what to do.
+pub(super) const CONTROL: &str = "Control plane";
 /// Files, disks and destinations.
 pub(super) const DESTINATION: &str = "Where it goes";
 /// Start and end of receiving.

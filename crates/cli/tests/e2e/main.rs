@@ -7,6 +7,7 @@
 mod site;
 mod wires;
 
+mod balance;
 mod config;
 mod control;
 mod device;

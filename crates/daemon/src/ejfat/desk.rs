@@ -12,6 +12,8 @@
 //!
 //! Limits: those of [`Limits`](super::facility::Limits); 1024 seats of each balancer.
 
+#![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
+
 mod look;
 mod refusal;
 mod reservations;
@@ -25,8 +27,8 @@ pub use uri::Place;
 
 use super::facility::token::{Level, Resource, Token};
 use super::facility::{Facility, Millis, Reservation};
-use super::ground::Ground;
-use series::{ReservationSeries, SessionSeries};
+use super::ground::{Ground, stays};
+use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +55,7 @@ struct Running {
 /// What a worker reported.
 #[derive(Clone, Debug, Default)]
 struct Reported {
-    totals: workers::Totals,
+    totals: Totals,
     series: SessionSeries,
 }
 
@@ -62,6 +64,9 @@ struct State {
     ground: Ground,
     running: BTreeMap<i64, Running>,
 }
+
+/// Of each session: its number at the balancer, its number, and its name.
+pub type Names = Vec<(u64, i64, String)>;
 
 /// See the module.
 pub struct Desk {
@@ -82,6 +87,11 @@ impl Desk {
     /// See [`BalanceError`]: of the first that cannot.
     pub fn open(facility: Facility, ground: Ground) -> Result<Desk, BalanceError> {
         let mut running = BTreeMap::new();
+        for instance in 1..=facility.limits().instances {
+            if facility.reservations().all(|reservation| reservation.instance != instance) {
+                ground.clear(instance)?;
+            }
+        }
         for reservation in facility.reservations() {
             let balance = ground.open(reservation, facility.sessions(reservation.id))?;
             running.insert(reservation.id, Running::new(balance));
@@ -103,7 +113,7 @@ impl Desk {
             let status = running.balance.status();
             let gone: Vec<i64> = facility
                 .sessions(id)
-                .filter(|session| !workers::stays(&status, session.number))
+                .filter(|session| !stays(&status, session.number))
                 .map(|session| session.id)
                 .collect();
             if !gone.is_empty() {
@@ -117,7 +127,7 @@ impl Desk {
 
     /// All reservations, each with what its balancer does.
     #[must_use]
-    pub fn statuses(&self) -> Vec<(Reservation, BalanceStatus, Vec<(u64, i64, String)>)> {
+    pub fn statuses(&self) -> Vec<(Reservation, BalanceStatus, Names)> {
         let state = self.locked();
         let status = |reservation: &Reservation| {
             let status = state.running.get(&reservation.id)?.balance.status();

@@ -8,10 +8,14 @@
 //!
 //! Limits: every balancer listens on the same addresses. With port 0, any port that is free.
 
+mod apart;
+
+pub use apart::Apart;
+
 use super::facility::{Reservation, Session};
-use skyhaul::balance::{Balance, BalanceError, BalanceOptions};
+use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{
-    AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, Strategy,
+    AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, Standing, Strategy,
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -31,10 +35,12 @@ pub struct Ground {
     pub sync_port: u16,
     /// How each balancer works; its addresses, senders and strategy do not count.
     pub balance: BalanceOptions,
+    /// Forward in processes that outlive this one; without, in this one.
+    pub apart: Option<Apart>,
 }
 
 impl Ground {
-    /// Start the balancer of a reservation, with its sessions.
+    /// Start the balancer of a reservation, with its sessions, or go on with one that still forwards.
     ///
     /// # Errors
     /// See [`BalanceError`].
@@ -43,10 +49,21 @@ impl Ground {
         reservation: &Reservation,
         sessions: impl Iterator<Item = &'a Session>,
     ) -> Result<Balance, BalanceError> {
-        let workers: Vec<(Seated, Registration)> = sessions
-            .filter_map(|session| Some((Seated::new(session.number), registration(session)?)))
-            .collect();
-        Balance::resume(&self.options(reservation), &workers)
+        let workers: Vec<(Seated, Registration)> =
+            sessions.filter_map(|session| Some((seated(session.number), registration(session)?))).collect();
+        let options = self.options(reservation);
+        match &self.apart {
+            Some(apart) => apart.open(reservation.instance, &options, &workers),
+            None => Balance::resume(&options, &workers),
+        }
+    }
+
+    /// End what still forwards for a load balancer that nobody has reserved.
+    ///
+    /// # Errors
+    /// See [`BalanceError`].
+    pub fn clear(&self, instance: i64) -> Result<(), BalanceError> {
+        self.apart.as_ref().map_or(Ok(()), |apart| apart.end(instance, &self.balance))
     }
 
     fn options(&self, reservation: &Reservation) -> BalanceOptions {
@@ -70,4 +87,17 @@ pub fn registration(session: &Session) -> Option<Registration> {
     let &Session { ip, port, bits, keep_label, weight, min_factor, max_factor, .. } = session;
     let member = Member::new(ip, port, PortRange::new(bits)?, keep_label)?;
     Some(Registration { member, weight, min_factor, max_factor })
+}
+
+/// A session as the balancer knows it.
+#[must_use]
+pub fn seated(number: u64) -> Seated {
+    Seated::new(number)
+}
+
+/// Whether the balancer still counts with this session.
+#[must_use]
+pub fn stays(status: &BalanceStatus, number: u64) -> bool {
+    let here = |standing| matches!(standing, Standing::Ready | Standing::Waiting);
+    status.workers.iter().any(|worker| worker.session == seated(number) && here(worker.standing))
 }

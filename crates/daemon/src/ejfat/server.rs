@@ -18,6 +18,7 @@ mod metrics;
 mod rest;
 mod tls;
 
+pub use door::LARGEST;
 pub use tls::TlsFiles;
 
 use super::desk::Desk;
@@ -42,8 +43,6 @@ use tokio_rustls::TlsAcceptor;
 pub const CONNECTIONS: usize = 4096;
 /// How long a connection may be silent before it first asks.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// Octets of a request.
-pub const LARGEST: usize = 1 << 20;
 /// How long calls have to end when the server does.
 const GRACE: Duration = Duration::from_secs(2);
 /// Requests at a time on one connection.

@@ -2,6 +2,7 @@
 
 use super::super::facility::token::{Level, Resource};
 use super::super::facility::{Millis, Session};
+use super::super::ground::seated;
 use super::super::proto::timeseries::Timeseries as Samples;
 use super::super::proto::{
     ChainLoadBalancerReply, ChainLoadBalancerRequest, FloatSample, FloatTimeseries, GetChainGraphReply,
@@ -11,8 +12,7 @@ use super::super::proto::{
     WorkerStatus,
 };
 use super::reservations::timestamp;
-use super::series::{RESERVATION, SESSION, Series, Value, selects};
-use super::workers::{Totals, seated};
+use super::series::{RESERVATION, SESSION, Series, Totals, Value, selects};
 use super::{Caller, Desk, Kind, Refusal, Running, State, number};
 use skyhaul::balance::BalanceStatus;
 use skyhaul_core::balance::{SLOTS, Standing};

@@ -2,6 +2,7 @@
 
 use super::super::facility::token::{Hash, Level, Permission, Resource, derived, random};
 use super::super::facility::{Millis, NewToken, Reservation};
+use super::super::ground::seated;
 use super::super::proto::{
     AddSendersReply, AddSendersRequest, ExtendReservationReply, ExtendReservationRequest,
     FreeLoadBalancerReply, FreeLoadBalancerRequest, GetLoadBalancerRequest, IpFamily, RemoveSendersReply,
@@ -46,6 +47,7 @@ impl Desk {
             until: until(request.until, caller.now)?,
             senders: senders(&request.sender_addresses, &[], limits.senders)?,
         };
+        state.ground.clear(instance)?;
         // A port that is taken is found before anything is written.
         let balance = state.ground.open(&wanted, std::iter::empty())?;
         let new = NewToken { parent, hash: Hash::of(&token), name: "reservation", now: caller.now };
@@ -138,7 +140,7 @@ impl Desk {
             state.facility.deregister(&ids)?;
             for (_, number) in sessions {
                 // One that the balancer has removed already is gone.
-                let _ = state.balance(id)?.evict(super::workers::seated(number));
+                let _ = state.balance(id)?.evict(seated(number));
             }
         }
         let ticks = request.sync || request.epochs;

@@ -46,6 +46,25 @@ pub const SESSION: [(&str, &str); 12] = [
     ("totalPacketsRecv", "packets"),
 ];
 
+/// Counts of a worker since it began, as it reported them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Events that arrived.
+    pub events: i64,
+    /// Events that became whole.
+    pub reassembled: i64,
+    /// Events that did not.
+    pub reassembly_errors: i64,
+    /// Events that were taken from its queue.
+    pub dequeued: i64,
+    /// Events for which its queue had no room.
+    pub enqueue_errors: i64,
+    /// Bytes that arrived.
+    pub bytes: i64,
+    /// Packets that arrived.
+    pub packets: i64,
+}
+
 /// The last samples of `N` values each.
 #[derive(Clone, Debug)]
 pub struct Series<const N: usize> {

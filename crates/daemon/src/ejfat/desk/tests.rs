@@ -1,9 +1,10 @@
 //! Calls as the doors make them, on balancers with real sockets.
 
+mod restart;
+mod tokens;
+
 use super::*;
 use crate::ejfat::facility::Limits;
-use crate::ejfat::proto::token_permission::{PermissionType, ResourceType};
-use crate::ejfat::proto::token_selector::TokenSelector as By;
 use crate::ejfat::proto::*;
 use prost_types::Timestamp;
 use skyhaul::balance::BalanceOptions;
@@ -16,7 +17,13 @@ const NOW: Millis = 1_700_000_000_000;
 fn open(path: Option<&Path>, limits: Limits) -> Desk {
     let facility = Facility::open(path, OPERATOR, limits, NOW).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
-    let ground = Ground { listen: vec!["127.0.0.1".parse().unwrap()], data_port: 0, sync_port: 0, balance };
+    let ground = Ground {
+        listen: vec!["127.0.0.1".parse().unwrap()],
+        data_port: 0,
+        sync_port: 0,
+        balance,
+        apart: None,
+    };
     Desk::open(facility, ground).unwrap()
 }
 
@@ -244,72 +251,6 @@ fn what_cannot_be_asked_for() {
     assert_eq!(kind(desk.get_chain_graph(&own, Default::default())), Kind::Unimplemented);
 }
 
-fn permission(resource_type: ResourceType, id: &str, level: PermissionType) -> TokenPermission {
-    TokenPermission {
-        resource_type: resource_type.into(),
-        resource_id: id.to_owned(),
-        permission: level.into(),
-    }
-}
-
-#[test]
-fn tokens_give_no_more_than_they_have_and_go_with_their_parent() {
-    let desk = desk();
-    let one = reserve(&desk);
-    reserve(&desk);
-    let create = |caller: &Caller, permissions: Vec<TokenPermission>| {
-        desk.create_token(caller, CreateTokenRequest { name: "t".to_owned(), permissions })
-    };
-    let own = by(&one.token);
-    use {PermissionType::*, ResourceType::*};
-    let registering = create(&own, vec![permission(Reservation, "1", Register)]).unwrap();
-    assert!(registering.ejfat_uri.contains("/lb/1?data="), "{}", registering.ejfat_uri);
-    let registrar = by(&registering.token);
-    for (wanted, refused) in [
-        (permission(Reservation, "1", Update), Kind::Denied),
-        (permission(Reservation, "2", ReadOnly), Kind::Denied),
-        (permission(LoadBalancer, "1", ReadOnly), Kind::Denied),
-        (permission(All, "", ReadOnly), Kind::Denied),
-        (permission(Reservation, "", ReadOnly), Kind::Invalid),
-        (permission(Reservation, "-1", ReadOnly), Kind::Invalid),
-    ] {
-        assert_eq!(kind(create(&registrar, vec![wanted])), refused);
-    }
-    assert_eq!(kind(create(&own, Vec::new())), Kind::Invalid);
-    assert_eq!(kind(create(&by(OPERATOR), vec![permission(Session, "77", ReadOnly)])), Kind::Missing);
-    let looking = create(&registrar, vec![permission(Reservation, "1", ReadOnly)]).unwrap();
-    let onlooker = by(&looking.token);
-    status(&desk, &onlooker, "1").unwrap();
-    assert_eq!(kind(desk.register(&onlooker, worker("1"))), Kind::Denied);
-    let registered = desk.register(&registrar, worker("1")).unwrap();
-
-    let of = |token: &str| Some(TokenSelector { token_selector: Some(By::Token(token.to_owned())) });
-    let list = |caller: &Caller, target| {
-        desk.list_token_permissions(caller, ListTokenPermissionsRequest { target }).map(|r| r.token.unwrap())
-    };
-    let details = list(&registrar, None).unwrap();
-    assert_eq!(details.permissions, [permission(Reservation, "1", Register)]);
-    assert_eq!(details.created_at, "2023-11-14T22:13:20Z");
-    assert_eq!(list(&own, of(&looking.token)).unwrap().permissions, [permission(Reservation, "1", ReadOnly)]);
-    assert_eq!(kind(list(&onlooker, of(&registering.token))), Kind::Denied);
-    assert_eq!(kind(list(&onlooker, of("no such token"))), Kind::Denied);
-    assert_eq!(kind(list(&by(OPERATOR), of("no such token"))), Kind::Missing);
-    let children =
-        desk.list_child_tokens(&registrar, ListChildTokensRequest { target: None }).unwrap().tokens;
-    assert_eq!(children.iter().map(|token| token.name.as_str()).collect::<Vec<_>>(), ["t", "session-1"]);
-
-    let revoke = |caller: &Caller, target| desk.revoke_token(caller, RevokeTokenRequest { target });
-    assert_eq!(kind(revoke(&onlooker, of(&registering.token))), Kind::Denied);
-    assert_eq!(kind(revoke(&by(OPERATOR), None)), Kind::Unfit);
-    let id = Some(TokenSelector { token_selector: Some(By::Id(details.id)) });
-    revoke(&own, id.clone()).unwrap();
-    assert_eq!(kind(revoke(&by(OPERATOR), id)), Kind::Missing);
-    for gone in [&registering.token, &looking.token, &registered.token] {
-        assert_eq!(kind(status(&desk, &by(gone), "1")), Kind::Unauthenticated);
-    }
-    status(&desk, &own, "1").unwrap();
-}
-
 #[test]
 fn a_reservation_ends_in_time() {
     let desk = desk();
@@ -351,65 +292,6 @@ fn ten_thousand_registrations_take_all_seats_and_no_more() {
     let reset = ResetLoadBalancerRequest { lb_id: "1".to_owned(), workers: true, ..Default::default() };
     assert!(desk.reset_load_balancer(&own, reset).unwrap().workers);
     until("there are seats", || desk.register(&own, worker("1")).is_ok());
-}
-
-#[test]
-fn a_restart_changes_nothing() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("state.db");
-    let first = open(Some(&path), Limits::default());
-    let (reserved, other) = (reserve(&first), reserve(&first));
-    let own = by(&reserved.token);
-    let workers: Vec<_> = (0..3).map(|_| first.register(&own, worker("1")).unwrap()).collect();
-    let leave = DeregisterRequest { lb_id: "1".to_owned(), session_id: workers[1].session_id.clone() };
-    first.deregister(&own, leave).unwrap();
-    // As kill -9 leaves it: nothing is ended.
-    drop(first);
-
-    let next = open(Some(&path), Limits::default());
-    let names = |desk: &Desk| {
-        let said = status(desk, &own, "1").unwrap();
-        said.workers.iter().map(|worker| worker.session_id).collect::<Vec<_>>()
-    };
-    assert_eq!(names(&next), [1, 3]);
-    assert_eq!(
-        kind(next.send_state(&by(&workers[1].token), ready(&workers[1]))),
-        Kind::Unauthenticated,
-        "replayed"
-    );
-    until("workers go on as they were", || {
-        let said =
-            [&workers[0], &workers[2]].map(|worker| next.send_state(&by(&worker.token), ready(worker)));
-        assert!(said.iter().all(Result::is_ok), "{said:?}");
-        status(&next, &own, "1").unwrap().workers.iter().all(|worker| worker.slots_assigned == 256)
-    });
-    assert_eq!(next.turn(NOW), Vec::<String>::new());
-    assert_eq!(names(&next), [1, 3]);
-    status(&next, &by(&other.token), "2").unwrap();
-    let new = next.register(&own, worker("1")).unwrap();
-    assert_eq!(new.session_id, "4");
-}
-
-#[test]
-fn a_named_reservation_is_made_once_and_has_one_uri() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("state.db");
-    let named = |desk: &Desk| {
-        let request = ReserveLoadBalancerRequest { name: "run".to_owned(), ..Default::default() };
-        desk.reserve_named(&by(OPERATOR), request).unwrap()
-    };
-    let token = |uri: &str| uri.split(['/', '@']).nth(2).unwrap().to_owned();
-    let first = open(Some(&path), Limits::default());
-    let (id, uri) = named(&first);
-    assert_eq!(named(&first), (id, uri.clone()));
-    drop(first);
-    let next = open(Some(&path), Limits::default());
-    let (again, other) = named(&next);
-    assert_eq!((again, token(&other)), (id, token(&uri)));
-    next.register(&by(&token(&uri)), worker("1")).unwrap();
-    assert_eq!(next.numbers().0, 4);
-    next.free_load_balancer(&by(OPERATOR), FreeLoadBalancerRequest { lb_id: "1".to_owned() }).unwrap();
-    assert_ne!(token(&named(&next).1), token(&uri), "what has ended does not come back");
 }
 
 #[test]

@@ -2,27 +2,15 @@
 
 use super::super::facility::token::{Hash, Level, Resource, random};
 use super::super::facility::{NewToken, Session};
-use super::super::ground::registration;
+use super::super::ground::{registration, seated};
 use super::super::proto::{
     DeregisterReply, DeregisterRequest, RegisterReply, RegisterRequest, SendStateReply, SendStateRequest,
     SetSlotDemandsReply, SetSlotDemandsRequest,
 };
+use super::series::Totals;
 use super::{Caller, Desk, Kind, Refusal, State, cut, name, number};
-use skyhaul::balance::BalanceStatus;
-use skyhaul_core::balance::{Load, Session as Seated, Standing, WorkerState};
+use skyhaul_core::balance::{Load, WorkerState};
 use std::net::IpAddr;
-
-/// Counts of a worker since it began, as it reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) events: i64,
-    pub(super) reassembled: i64,
-    pub(super) reassembly_errors: i64,
-    pub(super) dequeued: i64,
-    pub(super) enqueue_errors: i64,
-    pub(super) bytes: i64,
-    pub(super) packets: i64,
-}
 
 impl Desk {
     /// A worker registers.
@@ -192,15 +180,4 @@ impl State {
         }
         Ok(session)
     }
-}
-
-/// A session as the balancer knows it.
-pub(super) fn seated(number: u64) -> Seated {
-    Seated::new(number)
-}
-
-/// Whether the balancer still counts with this session.
-pub(super) fn stays(status: &BalanceStatus, number: u64) -> bool {
-    let here = |standing| matches!(standing, Standing::Ready | Standing::Waiting);
-    status.workers.iter().any(|worker| worker.session == seated(number) && here(worker.standing))
 }

@@ -1,8 +1,8 @@
 //! Reservations, sessions and tokens as rows of the database.
 
+use super::entry::{NewToken, Reservation, Session};
 use super::store::{Store, StoreError};
 use super::token::{Hash, Level, Permission, Resource, Token, Tokens};
-use super::{NewToken, Reservation, Session};
 use rusqlite::{Result, Transaction};
 use skyhaul_core::balance::Prefix;
 use std::collections::BTreeMap;

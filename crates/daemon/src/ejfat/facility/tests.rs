@@ -1,4 +1,5 @@
 use super::*;
+use skyhaul_core::balance::Prefix;
 
 const NOW: Millis = 1_700_000_000_000;
 
@@ -162,7 +163,7 @@ fn limits_are_refusals_and_nothing_changes() {
 fn a_full_disk_refuses_changes_and_keeps_what_there_is() {
     let mut facility = open(None);
     let id = facility.reserve(&reservation(1), &new(OPERATOR, "r", "reservation")).unwrap();
-    facility.store.fill();
+    facility.fill();
     let before = all(&facility);
     let mut worker = session(id, 1);
     worker.name = "w".repeat(20_000);
@@ -204,8 +205,14 @@ fn what_cannot_be_opened_says_why() {
         ("UPDATE session SET ip = 'nowhere'", "corrupt: session 1"),
         ("UPDATE session SET ip = '::1', port = 70000", "read the state"),
         ("UPDATE session SET port = 1, reservation = 9", "corrupt: session 1"),
-        ("UPDATE session SET reservation = 1; UPDATE permission SET level = 9 WHERE token = 2", "corrupt: a permission of token 2"),
-        ("UPDATE permission SET level = 3; UPDATE sender SET network = 'x'", "corrupt: the sender x"),
+        (
+            "UPDATE session SET reservation = 1; UPDATE permission SET level = 9 WHERE token = 2",
+            "corrupt: a permission of token 2",
+        ),
+        (
+            "UPDATE permission SET level = 3; UPDATE sender SET network = 'x' WHERE network LIKE 'fd%'",
+            "corrupt: the sender x",
+        ),
         ("PRAGMA user_version = 2", "newer skyhaul"),
     ] {
         damage(change);

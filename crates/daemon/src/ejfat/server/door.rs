@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::net::TcpStream;
 
+/// Octets of a request.
+pub const LARGEST: usize = 1 << 20;
 /// How often the desk looks what is over.
 const TURN: Duration = Duration::from_secs(1);
 

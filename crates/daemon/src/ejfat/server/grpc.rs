@@ -3,8 +3,7 @@
 use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::proto::load_balancer_server::{LoadBalancer, LoadBalancerServer};
 use super::super::proto::*;
-use super::LARGEST;
-use super::door::Door;
+use super::door::{Door, LARGEST};
 use tonic::{Code, Request, Response, Status};
 
 /// The service, at its path.

@@ -82,6 +82,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
     let mut syncs = counter("syncs_total", "Synchronisation messages that were used.");
     let mut bad = counter("syncs_refused_total", "Synchronisation messages that were not used, by reason.");
     let mut epoch = counter("epochs_total", "Calendars so far.");
+    let mut behind = gauge("tables_behind", "Tables given out that not every forwarding thread uses yet.");
     let mut cpu = counter("cpu_seconds_total", "CPU time of the threads that forward.");
     let mut member_packets = counter("member_packets_total", "Packets that were routed to a worker.");
     let mut member_bytes = counter("member_bytes_total", "Bytes that were routed to a worker.");
@@ -103,6 +104,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         syncs.add(&[lb], status.syncs);
         status.refused_syncs.iter().for_each(|(why, n)| bad.add(&[lb, ("reason", why)], n));
         epoch.add(&[lb], status.epoch);
+        behind.add(&[lb], status.tables.0.saturating_sub(status.tables.1));
         cpu.add(&[lb], status.cpu.as_secs_f64());
         for worker in &status.workers {
             let number = worker.session.number();
@@ -124,6 +126,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         syncs,
         bad,
         epoch,
+        behind,
         cpu,
         member_packets,
         member_bytes,

@@ -10,8 +10,7 @@
 
 use super::super::desk::{Caller, Desk, Kind, Refusal};
 use super::super::proto::*;
-use super::LARGEST;
-use super::door::Door;
+use super::door::{Door, LARGEST};
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, RawPathParams, State};
 use axum::http::header::CONTENT_TYPE;
@@ -134,7 +133,8 @@ fn refused(refusal: &Refusal) -> Response {
 
 /// What nobody serves.
 pub(super) async fn nothing(uri: Uri) -> Response {
-    let text = format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
+    let text =
+        format!("there is nothing at {}; hint: /lb, /sessions, /tokens, /overview, /metrics", uri.path());
     refused(&Refusal::new(Kind::Missing, text))
 }
 

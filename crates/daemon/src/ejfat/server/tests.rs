@@ -17,7 +17,13 @@ const OPERATOR: &str = "the operator's token";
 fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
     let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
     let balance = BalanceOptions { threads: 1, ..BalanceOptions::default() };
-    let ground = Ground { listen: vec!["127.0.0.1".parse().unwrap()], data_port: 0, sync_port: 0, balance };
+    let ground = Ground {
+        listen: vec!["127.0.0.1".parse().unwrap()],
+        data_port: 0,
+        sync_port: 0,
+        balance,
+        apart: None,
+    };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());
     Server::start(desk, "127.0.0.1:0".parse().unwrap(), tls, |wrong| panic!("{wrong}"))
 }
@@ -283,8 +289,13 @@ fn what_cannot_be_served() {
 
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let facility = Facility::open(None, OPERATOR, Limits::default(), 0).unwrap();
-    let ground =
-        Ground { listen: Vec::new(), data_port: 0, sync_port: 0, balance: BalanceOptions::default() };
+    let ground = Ground {
+        listen: Vec::new(),
+        data_port: 0,
+        sync_port: 0,
+        balance: BalanceOptions::default(),
+        apart: None,
+    };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());
     let error = Server::start(desk, taken.local_addr().unwrap(), None, |_| ()).map(|_| ()).unwrap_err();
     assert!(error.to_string().starts_with(&format!("listen on {}: ", taken.local_addr().unwrap())));

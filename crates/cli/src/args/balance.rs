@@ -1,0 +1,90 @@
+//! Arguments of `balance`.
+
+use super::heading::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
+use super::limits::{some, up_to};
+use super::output::OutputArgs;
+use clap::{Args, ValueHint};
+use skyhaul::core::balance::Prefix;
+use skyhaul::io::quantity::{Size, Span};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+#[derive(Args, Debug)]
+pub(crate) struct BalanceArgs {
+    /// Address on which packets and synchronisation messages arrive, as senders write it; may be repeated
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", help_heading = BALANCED)]
+    pub(crate) listen: Vec<IpAddr>,
+    /// Port for packets of the first load balancer; the others have the next ones
+    #[arg(long, value_name = "PORT", default_value_t = skyhaul_daemon::balancer::DATA_PORT, help_heading = BALANCED)]
+    pub(crate) data_port: u16,
+    /// Port for synchronisation messages of the first load balancer; the others have the next ones
+    #[arg(long, value_name = "PORT", default_value_t = skyhaul_daemon::balancer::SYNC_PORT, help_heading = BALANCED)]
+    pub(crate) sync_port: u16,
+    /// Load balancers, each with one reservation at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = up_to::<u16>(64, "8 is what ESnet's data plane has"), help_heading = BALANCED)]
+    pub(crate) instances: u16,
+    /// Reserve a load balancer of this name at the start, if it is not reserved yet, and write its EJFAT_URI
+    #[arg(long, value_name = "NAME", help_heading = BALANCED)]
+    pub(crate) reserve: Option<String>,
+    /// Host or network that may send to it, like 10.1.0.0/16 (default: this host, if it listens nowhere else)
+    #[arg(long, value_name = "NETWORK", requires = "reserve", help_heading = BALANCED)]
+    pub(crate) sender: Vec<Prefix>,
+    /// Address of the control plane: gRPC, REST and /metrics
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:18008", help_heading = CONTROL)]
+    pub(crate) api: SocketAddr,
+    /// File with the operator's token; made with a new token if there is none
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
+    pub(crate) token_file: PathBuf,
+    /// PEM file of the certificate of the control plane (default: no TLS)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_key", help_heading = CONTROL)]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// PEM file of its private key
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert", help_heading = CONTROL)]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Database of reservations, workers and tokens, which a restart goes on with (default: they end with the program)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
+    pub(crate) state: Option<PathBuf>,
+    /// File for the EJFAT_URI of --reserve, readable by its owner only (default: standard output)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "reserve", help_heading = DESTINATION)]
+    pub(crate) uri_file: Option<PathBuf>,
+    /// Say at the end what came of the packets, by reservation, reason and worker
+    #[arg(long, help_heading = DESTINATION)]
+    pub(crate) report: bool,
+    /// End after this time (default: Ctrl-C)
+    #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 1h, or omit it"), help_heading = WHEN)]
+    pub(crate) duration: Option<Span>,
+    /// Forward in this process (default with --state: in one for each load balancer, which goes on if this one is killed)
+    #[arg(long, help_heading = HOST)]
+    pub(crate) in_process: bool,
+    /// Threads that forward, for each address of each load balancer (default: one for each processor)
+    #[arg(long, value_name = "N", value_parser = up_to::<usize>(256, "more than one for each processor forward no faster"), help_heading = HOST)]
+    pub(crate) threads: Option<usize>,
+    /// Processors for these threads, one each
+    #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = HOST)]
+    pub(crate) cpus: Vec<usize>,
+    /// Receive buffer of each thread
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is 50 ms at 10 Gb/s"), help_heading = HOST)]
+    pub(crate) socket_buffer: Size,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// Forward for a balancer that decides in another process.
+#[derive(Args, Debug)]
+pub(crate) struct DataPlaneArgs {
+    /// Unix socket for who decides
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: PathBuf,
+    /// Address on which packets arrive
+    #[arg(long, value_name = "IP:PORT", required = true)]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Threads for each address; 0: one for each processor
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) threads: usize,
+    /// Processors for these threads, one each
+    #[arg(long, value_name = "CPU")]
+    pub(crate) cpus: Vec<usize>,
+    /// Receive buffer of each thread
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    pub(crate) socket_buffer: Size,
+}

@@ -1,0 +1,174 @@
+//! `skyhaul balance`: a facility of load balancers with its control plane.
+
+mod said;
+mod token_file;
+
+use crate::Outcome;
+use crate::args::BalanceArgs;
+use crate::interrupt::Interrupt;
+use crate::print::Progress;
+use anyhow::{Context, Result, ensure};
+use skyhaul::balance::BalanceOptions;
+use skyhaul::io::file::failed;
+use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequest};
+use skyhaul_daemon::balancer::{
+    Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Place, Server, TlsFiles,
+};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
+    check(args)?;
+    let interrupt = Interrupt::listen()?;
+    let token = token_file::read_or_make(&args.token_file)?;
+    let limits = Limits { instances: args.instances.into(), ..Limits::default() };
+    let facility = Facility::open(args.state.as_deref(), &token, limits, now())?;
+    let desk = Arc::new(Desk::open(facility, ground(args)?).context("start the balancers")?);
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone());
+    let tls = tls.map(|(certificate, key)| TlsFiles { certificate, key });
+    let wrong = Wrong::default();
+    let noted = wrong.clone();
+    let server = Server::start(Arc::clone(&desk), args.api, tls.as_ref(), move |text| noted.note(text))?;
+    if let Some(name) = &args.reserve {
+        let uri = reserve(args, &desk, &token, name, server.address())?;
+        write_uri(args, &uri)?;
+    }
+    let begun = Instant::now();
+    eprintln!("{}", said::listening(args, server.address()));
+    let mut progress = Progress::new(args.output.quiet);
+    let mut next = begun;
+    let over = || args.duration.is_some_and(|duration| begun.elapsed() >= duration.duration());
+    while !interrupt.is_set() && !over() {
+        std::thread::sleep(Duration::from_millis(50));
+        if progress.is_live() && Instant::now() >= next {
+            next = Instant::now() + Duration::from_secs(1);
+            progress.show(&said::progress(&desk, begun.elapsed()));
+        }
+    }
+    progress.clear();
+    server.stop();
+    let report = FacilityReport::at_the_end(&desk, begun.elapsed().as_secs_f64(), wrong.all());
+    if args.output.json {
+        serde_json::to_writer_pretty(std::io::stdout().lock(), &report)?;
+        println!();
+    } else {
+        eprint!("{}", said::report(&report, args.report));
+    }
+    Ok(Outcome::Done)
+}
+
+/// What cannot work, before anything is opened.
+fn check(args: &BalanceArgs) -> Result<()> {
+    for ip in &args.listen {
+        ensure!(
+            !ip.is_unspecified() && !ip.is_multicast(),
+            "senders cannot write {ip}\nhint: name the addresses of this host with --listen, each by itself"
+        );
+    }
+    for (name, first) in [("data-port", args.data_port), ("sync-port", args.sync_port)] {
+        ensure!(
+            first == 0 || first.checked_add(args.instances - 1).is_some(),
+            "there are no {} ports from {first} on\nhint: a lower --{name}, or fewer --instances",
+            args.instances
+        );
+    }
+    let apart = args.data_port.abs_diff(args.sync_port) >= args.instances;
+    ensure!(
+        apart || args.data_port == 0 || args.sync_port == 0,
+        "ports for packets and for messages overlap\nhint: --data-port and --sync-port are the first of {} each",
+        args.instances
+    );
+    ensure!(
+        !(args.output.json && args.reserve.is_some() && args.uri_file.is_none()),
+        "standard output is for the report\nhint: add --uri-file FILE, or leave out --json"
+    );
+    Ok(())
+}
+
+fn ground(args: &BalanceArgs) -> Result<Ground> {
+    let balance = BalanceOptions {
+        threads: args.threads.unwrap_or(0),
+        cpus: args.cpus.clone(),
+        receive_buffer: args.socket_buffer,
+        ..BalanceOptions::default()
+    };
+    let (data_port, sync_port) = (args.data_port, args.sync_port);
+    Ok(Ground { listen: args.listen.clone(), data_port, sync_port, balance, apart: apart(args)? })
+}
+
+/// Processes that forward stand beside the state that they are found by.
+fn apart(args: &BalanceArgs) -> Result<Option<Apart>> {
+    let Some(state) = args.state.as_ref().filter(|_| !args.in_process) else { return Ok(None) };
+    let this = std::env::current_exe().context("find this program")?;
+    let mut sockets = state.clone().into_os_string();
+    sockets.push(".plane-");
+    Ok(Some(Apart { command: vec![this.into(), "data-plane".into()], sockets: sockets.into() }))
+}
+
+/// The URI of the reservation that is asked for.
+fn reserve(args: &BalanceArgs, desk: &Desk, token: &str, name: &str, api: SocketAddr) -> Result<String> {
+    let here = args.listen.iter().all(std::net::IpAddr::is_loopback);
+    let senders: Vec<String> = match args.sender.is_empty() {
+        false => args.sender.iter().map(ToString::to_string).collect(),
+        true if here => vec!["127.0.0.0/8".to_owned(), "::1".to_owned()],
+        true => Vec::new(),
+    };
+    if senders.is_empty() {
+        eprintln!("note: nobody may send to {name} yet\nhint: name senders with --sender, or add them later");
+    }
+    let place = Place { authority: api.to_string(), tls: args.tls_cert.is_some() };
+    let caller = Caller { token: Some(token.to_owned()), place, now: now() };
+    let request = ReserveLoadBalancerRequest {
+        name: name.to_owned(),
+        sender_addresses: senders,
+        // It lasts until it is freed.
+        until: Some(Default::default()),
+        ..ReserveLoadBalancerRequest::default()
+    };
+    let named = desk.reserve_named(&caller, request.clone()).with_context(|| format!("reserve {name}"))?;
+    // It may have been reserved before, with others.
+    let more = AddSendersRequest { lb_id: named.0.to_string(), sender_addresses: request.sender_addresses };
+    desk.add_senders(&caller, more).with_context(|| format!("add senders of {name}"))?;
+    Ok(named.1)
+}
+
+fn write_uri(args: &BalanceArgs, uri: &str) -> Result<()> {
+    match &args.uri_file {
+        Some(path) => {
+            token_file::private(path, uri).map_err(|error| failed("write", path, &error))?;
+            eprintln!("EJFAT_URI is in {}", path.display());
+        }
+        None => {
+            let mut out = std::io::stdout().lock();
+            writeln!(out, "{uri}")?;
+            out.flush()?;
+        }
+    }
+    Ok(())
+}
+
+/// Milliseconds of UNIX time.
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// What did not go as it should, each thing once.
+#[derive(Clone, Default)]
+struct Wrong(Arc<Mutex<Vec<String>>>);
+
+impl Wrong {
+    fn note(&self, text: String) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&text) && all.len() < 100 {
+            eprintln!("note: {text}");
+            all.push(text);
+        }
+    }
+
+    fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

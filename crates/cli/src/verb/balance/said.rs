@@ -1,0 +1,99 @@
+//! What a balancer says to people.
+
+use crate::args::BalanceArgs;
+use crate::print::{bytes, count};
+use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+pub(super) fn listening(args: &BalanceArgs, api: SocketAddr) -> String {
+    let scheme = if args.tls_cert.is_some() { "https" } else { "http" };
+    let ports = |first: u16| match first {
+        0 => "any port".to_owned(),
+        first if args.instances == 1 => format!("port {first}"),
+        first => format!("ports {first} to {}", first + (args.instances - 1)),
+    };
+    let ips: Vec<String> = args.listen.iter().map(ToString::to_string).collect();
+    format!(
+        "balancing on {}: {} load balancers, packets on {}, messages on {}; control plane on {scheme}://{api}",
+        ips.join(", "),
+        args.instances,
+        ports(args.data_port),
+        ports(args.sync_port)
+    )
+}
+
+pub(super) fn progress(desk: &Desk, since: Duration) -> String {
+    let all = desk.statuses();
+    let packets: u64 = all.iter().map(|(_, status, _)| status.packets).sum();
+    let forwarded: u64 = all.iter().map(|(_, status, _)| status.forwarded.packets).sum();
+    let workers: usize = all.iter().map(|(_, status, _)| status.workers.len()).sum();
+    format!(
+        "{:.0} s  {} reservations, {workers} workers, {} packets, {} forwarded",
+        since.as_secs_f64(),
+        all.len(),
+        count(packets),
+        count(forwarded)
+    )
+}
+
+/// The report as text; `each`: with each reservation, reason and worker.
+pub(super) fn report(report: &FacilityReport, each: bool) -> String {
+    let packets = report.reservations.iter().map(|r| r.packets).sum();
+    let forwarded = report.reservations.iter().map(|r| r.forwarded).sum();
+    let mut text = format!(
+        "balanced {} packets, {} forwarded, in {:.1} s; {} calls{}\n",
+        count(packets),
+        count(forwarded),
+        report.seconds,
+        count(report.calls),
+        reasons(", refused: ", &report.calls_refused)
+    );
+    if each {
+        report.reservations.iter().for_each(|reservation| reservation_lines(&mut text, reservation));
+    }
+    let noted = report.reservations.iter().flat_map(|r| &r.notes).chain(&report.notes);
+    noted.fold(text, |text, note| text + "  note: " + note + "\n")
+}
+
+fn reservation_lines(text: &mut String, of: &ReservationReport) {
+    // Of a few packets it says nothing.
+    let much = of.forwarded_bytes >= 1_000_000;
+    let cpu = if much { format!(", CPU {:.3} s/GB", of.cpu_seconds_per_gb) } else { String::new() };
+    let _ = writeln!(
+        text,
+        "  reservation {} {}: {} packets, {} forwarded ({}){cpu}, {} calendars, {} messages{}",
+        of.id,
+        of.name,
+        count(of.packets),
+        count(of.forwarded),
+        bytes(of.forwarded_bytes),
+        of.epochs,
+        count(of.syncs),
+        reasons(", refused: ", &of.syncs_refused)
+    );
+    for (what, counts) in [("refused", &of.refused), ("not sent", &of.unsent)] {
+        if !counts.is_empty() {
+            let _ = writeln!(text, "    {what}: {}", reasons("", counts));
+        }
+    }
+    for worker in &of.workers {
+        let _ = writeln!(
+            text,
+            "    worker {}: {} of 512 slots, {} packets ({}), queue {:.0} % full",
+            worker.address,
+            worker.slots,
+            count(worker.packets),
+            bytes(worker.bytes),
+            worker.fill * 100.0
+        );
+    }
+}
+
+/// Counts by reason; nothing if there are none.
+fn reasons(before: &str, counts: &BTreeMap<&'static str, u64>) -> String {
+    let all: Vec<String> = counts.iter().map(|(why, n)| format!("{} {why}", count(*n))).collect();
+    if all.is_empty() { String::new() } else { format!("{before}{}", all.join(", ")) }
+}

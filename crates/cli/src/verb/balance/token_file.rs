@@ -1,0 +1,50 @@
+//! Files that only their owner reads: the operator's token, a URI with a token in it.
+
+use anyhow::{Context, Result, bail};
+use skyhaul::io::file::failed;
+use skyhaul_daemon::balancer::random_token;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// Whoever tries all shorter ones may find it.
+const SHORTEST: usize = 16;
+const LONGEST: usize = 256;
+
+/// The token in `path`; a new one if there is no such file. It is never shown.
+pub(super) fn read_or_make(path: &Path) -> Result<String> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let token = random_token().context("make a token")?;
+            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+            made.and_then(|mut file| writeln!(file, "{token}"))
+                .map_err(|error| failed("make the token file", path, &error))?;
+            eprintln!("a new operator's token is in {}", path.display());
+            return Ok(token);
+        }
+        Err(error) => return Err(failed("read the token file", path, &error).into()),
+    };
+    let token = text.trim();
+    let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~'));
+    if !plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
+        bail!(
+            "{} has no token: {SHORTEST} to {LONGEST} letters, digits and `-_.~` on one line\nhint: remove the file, and a \
+             token is made",
+            path.display()
+        );
+    }
+    let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
+    if mode & 0o077 != 0 {
+        eprintln!("note: others may read {0}\nhint: chmod 600 {0}", path.display());
+    }
+    Ok(token.to_owned())
+}
+
+/// Write a line that only its owner reads.
+pub(super) fn private(path: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+    writeln!(file, "{line}")
+}

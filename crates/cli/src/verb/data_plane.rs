@@ -1,0 +1,20 @@
+//! `skyhaul data-plane`: what `balance` starts to forward packets, so that they go on if it is killed.
+
+use crate::Outcome;
+use crate::args::DataPlaneArgs;
+use crate::interrupt::Interrupt;
+use anyhow::Result;
+use skyhaul::balance::{BalanceOptions, DataPlane};
+
+pub(crate) fn run(args: &DataPlaneArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let plane = DataPlane::start(&BalanceOptions {
+        data: args.listen.clone(),
+        threads: args.threads,
+        cpus: args.cpus.clone(),
+        receive_buffer: args.socket_buffer,
+        ..BalanceOptions::default()
+    })?;
+    plane.serve(&args.socket, &interrupt.flag())?;
+    Ok(Outcome::Done)
+}

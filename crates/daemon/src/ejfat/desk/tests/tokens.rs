@@ -1,0 +1,69 @@
+use super::*;
+use crate::ejfat::proto::token_permission::{PermissionType, ResourceType};
+use crate::ejfat::proto::token_selector::TokenSelector as By;
+
+fn permission(resource_type: ResourceType, id: &str, level: PermissionType) -> TokenPermission {
+    TokenPermission {
+        resource_type: resource_type.into(),
+        resource_id: id.to_owned(),
+        permission: level.into(),
+    }
+}
+
+#[test]
+fn tokens_give_no_more_than_they_have_and_go_with_their_parent() {
+    let desk = desk();
+    let one = reserve(&desk);
+    reserve(&desk);
+    let create = |caller: &Caller, permissions: Vec<TokenPermission>| {
+        desk.create_token(caller, CreateTokenRequest { name: "t".to_owned(), permissions })
+    };
+    let own = by(&one.token);
+    use {PermissionType::*, ResourceType::*};
+    let registering = create(&own, vec![permission(Reservation, "1", Register)]).unwrap();
+    assert!(registering.ejfat_uri.contains("/lb/1?data="), "{}", registering.ejfat_uri);
+    let registrar = by(&registering.token);
+    for (wanted, refused) in [
+        (permission(Reservation, "1", Update), Kind::Denied),
+        (permission(Reservation, "2", ReadOnly), Kind::Denied),
+        (permission(LoadBalancer, "1", ReadOnly), Kind::Denied),
+        (permission(All, "", ReadOnly), Kind::Denied),
+        (permission(Reservation, "", ReadOnly), Kind::Invalid),
+        (permission(Reservation, "-1", ReadOnly), Kind::Invalid),
+    ] {
+        assert_eq!(kind(create(&registrar, vec![wanted])), refused);
+    }
+    assert_eq!(kind(create(&own, Vec::new())), Kind::Invalid);
+    assert_eq!(kind(create(&by(OPERATOR), vec![permission(Session, "77", ReadOnly)])), Kind::Missing);
+    let looking = create(&registrar, vec![permission(Reservation, "1", ReadOnly)]).unwrap();
+    let onlooker = by(&looking.token);
+    status(&desk, &onlooker, "1").unwrap();
+    assert_eq!(kind(desk.register(&onlooker, worker("1"))), Kind::Denied);
+    let registered = desk.register(&registrar, worker("1")).unwrap();
+
+    let of = |token: &str| Some(TokenSelector { token_selector: Some(By::Token(token.to_owned())) });
+    let list = |caller: &Caller, target| {
+        desk.list_token_permissions(caller, ListTokenPermissionsRequest { target }).map(|r| r.token.unwrap())
+    };
+    let details = list(&registrar, None).unwrap();
+    assert_eq!(details.permissions, [permission(Reservation, "1", Register)]);
+    assert_eq!(details.created_at, "2023-11-14T22:13:20Z");
+    assert_eq!(list(&own, of(&looking.token)).unwrap().permissions, [permission(Reservation, "1", ReadOnly)]);
+    assert_eq!(kind(list(&onlooker, of(&registering.token))), Kind::Denied);
+    assert_eq!(kind(list(&onlooker, of("no such token"))), Kind::Denied);
+    assert_eq!(kind(list(&by(OPERATOR), of("no such token"))), Kind::Missing);
+    let children =
+        desk.list_child_tokens(&registrar, ListChildTokensRequest { target: None }).unwrap().tokens;
+    assert_eq!(children.iter().map(|token| token.name.as_str()).collect::<Vec<_>>(), ["t", "session-1"]);
+
+    let revoke = |caller: &Caller, target| desk.revoke_token(caller, RevokeTokenRequest { target });
+    assert_eq!(kind(revoke(&onlooker, of(&registering.token))), Kind::Denied);
+    assert_eq!(kind(revoke(&by(OPERATOR), None)), Kind::Unfit);
+    let id = Some(TokenSelector { token_selector: Some(By::Id(details.id)) });
+    revoke(&own, id.clone()).unwrap();
+    assert_eq!(kind(revoke(&by(OPERATOR), id)), Kind::Missing);
+    for gone in [&registering.token, &looking.token, &registered.token] {
+        assert_eq!(kind(status(&desk, &by(gone), "1")), Kind::Unauthenticated);
+    }
+    status(&desk, &own, "1").unwrap();
+}

@@ -1,0 +1,124 @@
+//! What a facility has entries for, and why one is refused.
+
+use super::store::StoreError;
+use super::token::Hash;
+use skyhaul_core::balance::Prefix;
+use std::fmt;
+use std::net::IpAddr;
+
+/// Milliseconds of UNIX time.
+pub type Millis = i64;
+
+/// What there may be at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Load balancers: reservations at a time.
+    pub instances: i64,
+    /// Tokens.
+    pub tokens: usize,
+    /// Permissions of a token.
+    pub permissions: usize,
+    /// Networks of senders of a reservation.
+    pub senders: usize,
+    /// Octets of a name.
+    pub name: usize,
+}
+
+impl Default for Limits {
+    /// 8 balancers, as ESnet's data plane has.
+    fn default() -> Limits {
+        Limits { instances: 8, tokens: 16384, permissions: 64, senders: 1024, name: 128 }
+    }
+}
+
+/// A load balancer in use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Its number.
+    pub id: i64,
+    /// Which load balancer, from 1.
+    pub instance: i64,
+    /// What it is called.
+    pub name: String,
+    /// The version of IP that was asked for: 0 both, 1 IPv4, 2 IPv6.
+    pub family: i32,
+    /// Shares follow the weights that workers registered with.
+    pub fixed: bool,
+    /// When it was made.
+    pub created: Millis,
+    /// When it ends; never, without.
+    pub until: Option<Millis>,
+    /// Who may send; nobody if there are none.
+    pub senders: Vec<Prefix>,
+}
+
+/// A worker of a reservation.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Session {
+    /// Its number.
+    pub id: i64,
+    /// Of which reservation.
+    pub reservation: i64,
+    /// The number of its session at the balancer.
+    pub number: u64,
+    /// What it is called.
+    pub name: String,
+    /// Where it receives.
+    pub ip: IpAddr,
+    /// Its first port.
+    pub port: u16,
+    /// 2 to the power of this many ports.
+    pub bits: u8,
+    /// It wants the label, too.
+    pub keep_label: bool,
+    /// Its first share relative to others'.
+    pub weight: f64,
+    /// At least this part of an even share; 0: no bound.
+    pub min_factor: f64,
+    /// At most this many even shares; 0: no bound.
+    pub max_factor: f64,
+}
+
+/// Why a change is refused.
+#[derive(Debug)]
+pub enum ChangeError {
+    /// There are as many as there may be.
+    Full(&'static str, usize),
+    /// No such thing.
+    Gone(&'static str, i64),
+    /// It cannot be written.
+    Store(StoreError),
+}
+
+impl fmt::Display for ChangeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ChangeError::Full(what, most) => {
+                write!(f, "all {most} {what} are in use; hint: end those that are not needed")
+            }
+            ChangeError::Gone(what, id) => write!(f, "there is no {what} {id}; hint: it may have ended"),
+            ChangeError::Store(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ChangeError {}
+
+impl From<StoreError> for ChangeError {
+    fn from(error: StoreError) -> ChangeError {
+        ChangeError::Store(error)
+    }
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken<'a> {
+    /// Who makes it.
+    pub parent: i64,
+    /// What is kept of it.
+    pub hash: Hash,
+    /// What it is called.
+    pub name: &'a str,
+    /// When.
+    pub now: Millis,
+}
