@@ -38,7 +38,9 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "cat" -d 'Write a re
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream (default: 4Gbps, or as much of that as this host can handle)' -r
@@ -359,6 +361,30 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand inspect" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l listen -d 'Address on which packets and synchronisation messages arrive, as senders write it; may be repeated' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l data-port -d 'Port for packets of the first load balancer; the others have the next ones' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l sync-port -d 'Port for synchronisation messages of the first load balancer; the others have the next ones' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l instances -d 'Load balancers, each with one reservation at a time' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l reserve -d 'Reserve a load balancer of this name at the start, if it is not reserved yet, and write its EJFAT_URI' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l sender -d 'Host or network that may send to it, like 10.1.0.0/16 (default: this host, if it listens nowhere else)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l api -d 'Address of the control plane: gRPC, REST and /metrics' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l token-file -d 'File with the operator\'s token; made with a new token if there is none' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l tls-cert -d 'PEM file of the certificate of the control plane (default: no TLS)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l tls-key -d 'PEM file of its private key' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l state -d 'Database of reservations, workers and tokens, which a restart goes on with (default: they end with the program)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l uri-file -d 'File for the EJFAT_URI of --reserve, readable by its owner only (default: standard output)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l duration -d 'End after this time (default: Ctrl-C)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l threads -d 'Threads that forward, for each address of each load balancer (default: one for each processor)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l cpus -d 'Processors for these threads, one each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l socket-buffer -d 'Receive buffer of each thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l report -d 'Say at the end what came of the packets, by reservation, reason and worker'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l in-process -d 'Forward in this process (default with --state: in one for each load balancer, which goes on if this one is killed)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format (`auto`: VDIF)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
@@ -399,20 +425,31 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l socket -d 'Unix socket for who decides' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l listen -d 'Address on which packets arrive' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l threads -d 'Threads for each address; 0: one for each processor' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l cpus -d 'Processors for these threads, one each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l socket-buffer -d 'Receive buffer of each thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "ls" -d 'List recordings'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "cat" -d 'Write a recording to standard output'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "generate" -d 'Write man pages or shell completions'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect bench generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'

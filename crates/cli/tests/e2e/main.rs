@@ -7,7 +7,6 @@
 mod site;
 mod wires;
 
-mod balance;
 mod config;
 mod control;
 mod device;

@@ -15,7 +15,7 @@ pub use apart::Apart;
 use super::facility::{Reservation, Session};
 use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{
-    AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, Standing, Strategy,
+    AllowList, BalancerConfig, Member, PortRange, Registration, Session as Seated, SlotRange, Standing,
 };
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,13 +49,19 @@ impl Ground {
         reservation: &Reservation,
         sessions: impl Iterator<Item = &'a Session>,
     ) -> Result<Balance, BalanceError> {
-        let workers: Vec<(Seated, Registration)> =
-            sessions.filter_map(|session| Some((seated(session.number), registration(session)?))).collect();
-        let options = self.options(reservation);
-        match &self.apart {
-            Some(apart) => apart.open(reservation.instance, &options, &workers),
-            None => Balance::resume(&options, &workers),
+        let (mut workers, mut demands) = (Vec::new(), Vec::new());
+        for session in sessions {
+            workers.extend(registration(session).map(|like| (seated(session.number), like)));
+            demands.push((seated(session.number), ranges(&session.demands)));
         }
+        let options = self.options(reservation);
+        let balance = match &self.apart {
+            Some(apart) => apart.open(reservation.instance, &options, &workers)?,
+            None => Balance::resume(&options, &workers)?,
+        };
+        // They were demanded before, of a calendar as long.
+        let _ = balance.demand_all(&demands);
+        Ok(balance)
     }
 
     /// End what still forwards for a load balancer that nobody has reserved.
@@ -70,7 +76,7 @@ impl Ground {
         let nth = u16::try_from(reservation.instance - 1).unwrap_or(u16::MAX);
         let port = |first: u16| if first == 0 { 0 } else { first.saturating_add(nth) };
         let at = |first: u16| self.listen.iter().map(|&ip| SocketAddr::new(ip, port(first))).collect();
-        let strategy = if reservation.fixed { Strategy::Static } else { Strategy::Dynamic };
+        let strategy = reservation.strategy;
         BalanceOptions {
             data: at(self.data_port),
             sync: at(self.sync_port),
@@ -87,6 +93,12 @@ pub fn registration(session: &Session) -> Option<Registration> {
     let &Session { ip, port, bits, keep_label, weight, min_factor, max_factor, .. } = session;
     let member = Member::new(ip, port, PortRange::new(bits)?, keep_label)?;
     Some(Registration { member, weight, min_factor, max_factor })
+}
+
+/// Slots from these on, so many each.
+#[must_use]
+pub fn ranges(demands: &[(u16, u16)]) -> Vec<SlotRange> {
+    demands.iter().map(|&(first, length)| SlotRange { first: Some(first), length }).collect()
 }
 
 /// A session as the balancer knows it.

@@ -7,9 +7,9 @@ use super::super::proto::timeseries::Timeseries as Samples;
 use super::super::proto::{
     ChainLoadBalancerReply, ChainLoadBalancerRequest, FloatSample, FloatTimeseries, GetChainGraphReply,
     GetChainGraphRequest, HealthIssue, IntegerSample, IntegerTimeseries, LoadBalancerStatusReply,
-    LoadBalancerStatusRequest, Overview, OverviewReply, OverviewRequest, Timeseries, TimeseriesRequest,
-    TimeseriesResponse, UnchainLoadBalancerReply, UnchainLoadBalancerRequest, VersionReply, VersionRequest,
-    WorkerStatus,
+    LoadBalancerStatusRequest, Overview, OverviewReply, OverviewRequest, SlotRange, Timeseries,
+    TimeseriesRequest, TimeseriesResponse, UnchainLoadBalancerReply, UnchainLoadBalancerRequest,
+    VersionReply, VersionRequest, WorkerStatus,
 };
 use super::reservations::timestamp;
 use super::series::{RESERVATION, SESSION, Series, Totals, Value, selects};
@@ -210,11 +210,15 @@ fn worker(session: &Session, totals: Totals, status: &BalanceStatus, now: Millis
         total_event_enqueue_err: totals.enqueue_errors,
         total_bytes_recv: totals.bytes,
         total_packets_recv: totals.packets,
-        slots: Vec::new(),
-        slot_demands: Vec::new(),
+        slots: known.map_or(Vec::new(), |worker| slots(&worker.ranges)),
+        slot_demands: slots(&session.demands),
         health_issues: issue.into_iter().collect(),
         session_id: session.id,
     }
+}
+
+fn slots(ranges: &[(u16, u16)]) -> Vec<SlotRange> {
+    ranges.iter().map(|&(first, length)| SlotRange { index: first.into(), length: length.into() }).collect()
 }
 
 impl Running {

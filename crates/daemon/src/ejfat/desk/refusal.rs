@@ -2,7 +2,7 @@
 
 use super::super::facility::ChangeError;
 use skyhaul::balance::BalanceError;
-use skyhaul_core::balance::{RegisterError, StateError};
+use skyhaul_core::balance::{DemandError, RegisterError, StateError};
 use std::fmt;
 
 /// The kinds, each with its code of gRPC and status of HTTP.
@@ -100,6 +100,17 @@ impl From<RegisterError> for Refusal {
         let kind = match error {
             RegisterError::Full => Kind::Exhausted,
             RegisterError::BadWeight(_) | RegisterError::BadFactors { .. } => Kind::Invalid,
+        };
+        Refusal::new(kind, error.to_string())
+    }
+}
+
+impl From<DemandError> for Refusal {
+    fn from(error: DemandError) -> Refusal {
+        let kind = match error {
+            DemandError::NoSession => Kind::Missing,
+            DemandError::NoSuchSlots(_) => Kind::Invalid,
+            DemandError::NoRoom(_) => Kind::Exhausted,
         };
         Refusal::new(kind, error.to_string())
     }

@@ -12,7 +12,7 @@ use super::super::proto::{
 use super::uri::of_reservation;
 use super::{Caller, Desk, Kind, Refusal, Running, State, cut, name, number};
 use prost_types::Timestamp;
-use skyhaul_core::balance::{AllowList, Prefix};
+use skyhaul_core::balance::{AllowList, Prefix, Strategy};
 use std::net::{IpAddr, SocketAddr};
 
 /// How long a reservation lasts that does not say it.
@@ -42,7 +42,7 @@ impl Desk {
             instance,
             name: name(&request.name, limits.name)?.to_owned(),
             family: family(request.ip_family, &state.ground.listen)?,
-            fixed: fixed(&request.strategy)?,
+            strategy: strategy(&request.strategy)?,
             created: caller.now,
             until: until(request.until, caller.now)?,
             senders: senders(&request.sender_addresses, &[], limits.senders)?,
@@ -231,7 +231,12 @@ impl State {
             data_min_port: port(&data),
             data_max_port: port(&data),
             fpga_lb_id: u32::try_from(reservation.instance - 1).unwrap_or(0),
-            strategy: if reservation.fixed { "static" } else { "dynamic" }.to_owned(),
+            strategy: match reservation.strategy {
+                Strategy::Dynamic => "dynamic",
+                Strategy::Static => "static",
+                Strategy::Explicit => "explicit",
+            }
+            .to_owned(),
             ejfat_uri: String::new(),
         })
     }
@@ -274,16 +279,14 @@ fn family(family: i32, listen: &[IpAddr]) -> Result<i32, Refusal> {
     ))
 }
 
-fn fixed(strategy: &str) -> Result<bool, Refusal> {
+fn strategy(strategy: &str) -> Result<Strategy, Refusal> {
     match strategy {
-        "" | "dynamic" => Ok(false),
-        "static" => Ok(true),
-        "explicit" => Err(Refusal::new(
-            Kind::Unimplemented,
-            "slots cannot be demanded here; hint: reserve with the strategy dynamic or static",
-        )),
+        "" | "dynamic" => Ok(Strategy::Dynamic),
+        "static" => Ok(Strategy::Static),
+        "explicit" => Ok(Strategy::Explicit),
         other => {
-            Err(Refusal::invalid(format!("there is no strategy `{}`; hint: dynamic or static", cut(other))))
+            let text = format!("there is no strategy `{}`; hint: dynamic, static or explicit", cut(other));
+            Err(Refusal::invalid(text))
         }
     }
 }

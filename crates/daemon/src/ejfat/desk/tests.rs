@@ -201,7 +201,6 @@ fn what_cannot_be_asked_for() {
         ),
         (ReserveLoadBalancerRequest { ip_family: 2, ..base() }, Kind::Unfit),
         (ReserveLoadBalancerRequest { ip_family: 9, ..base() }, Kind::Invalid),
-        (ReserveLoadBalancerRequest { strategy: "explicit".to_owned(), ..base() }, Kind::Unimplemented),
         (ReserveLoadBalancerRequest { strategy: "best".to_owned(), ..base() }, Kind::Invalid),
     ] {
         assert_eq!(kind(desk.reserve_load_balancer(&by(OPERATOR), request.clone())), wanted, "{request:?}");
@@ -222,8 +221,14 @@ fn what_cannot_be_asked_for() {
         (RegisterRequest { weight: -1.0, ..base() }, Kind::Invalid),
         (RegisterRequest { min_factor: 2.0, max_factor: 1.0, ..base() }, Kind::Invalid),
         (
-            RegisterRequest { slot_demands: vec![SlotRange { index: 0, length: 1 }], ..base() },
-            Kind::Unimplemented,
+            RegisterRequest { slot_demands: vec![SlotRange { index: 512, length: 1 }], ..base() },
+            Kind::Invalid,
+        ),
+        (RegisterRequest { slot_demands: vec![SlotRange { index: -2, length: 1 }], ..base() }, Kind::Invalid),
+        (RegisterRequest { slot_demands: vec![SlotRange { index: 0, length: 0 }], ..base() }, Kind::Invalid),
+        (
+            RegisterRequest { slot_demands: vec![SlotRange { index: 0, length: 70000 }], ..base() },
+            Kind::Invalid,
         ),
     ] {
         assert_eq!(kind(desk.register(&own, request.clone())), wanted, "{request:?}");
@@ -244,8 +249,6 @@ fn what_cannot_be_asked_for() {
         SendStateRequest { lb_id: "1".to_owned(), total_events_dequeued: -5, ..state() },
     )
     .unwrap();
-    let demands = SetSlotDemandsRequest { lb_id: "1".to_owned(), slot_constraints: Vec::new() };
-    assert_eq!(kind(desk.set_slot_demands(&own, demands)), Kind::Unimplemented);
     assert_eq!(kind(desk.chain_load_balancer(&own, Default::default())), Kind::Unimplemented);
     assert_eq!(kind(desk.unchain_load_balancer(&own, Default::default())), Kind::Unimplemented);
     assert_eq!(kind(desk.get_chain_graph(&own, Default::default())), Kind::Unimplemented);

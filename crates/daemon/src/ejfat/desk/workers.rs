@@ -2,14 +2,15 @@
 
 use super::super::facility::token::{Hash, Level, Resource, random};
 use super::super::facility::{NewToken, Session};
-use super::super::ground::{registration, seated};
+use super::super::ground::{ranges, registration, seated};
 use super::super::proto::{
     DeregisterReply, DeregisterRequest, RegisterReply, RegisterRequest, SendStateReply, SendStateRequest,
-    SetSlotDemandsReply, SetSlotDemandsRequest,
+    SetSlotDemandsReply, SetSlotDemandsRequest, SlotRange,
 };
 use super::series::Totals;
 use super::{Caller, Desk, Kind, Refusal, State, cut, name, number};
-use skyhaul_core::balance::{Load, WorkerState};
+use skyhaul_core::balance::{Load, SLOTS, Session as Seated, SlotRange as Slots, WorkerState};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 impl Desk {
@@ -31,9 +32,15 @@ impl Desk {
             ))
         })?;
         state.facility.room()?;
+        let slots = slots(&request.slot_demands)?;
         let seated = state.balance(id)?.register(like)?;
+        if let Err(error) = state.balance(id)?.demand(seated, &slots) {
+            let _ = state.balance(id)?.evict(seated);
+            return Err(error.into());
+        }
+        let demands = state.demanded_by(id, seated)?;
         let new = NewToken { parent, hash: Hash::of(&token), name: "session", now: caller.now };
-        let wanted = Session { number: seated.number(), ..wanted };
+        let wanted = Session { number: seated.number(), demands, ..wanted };
         match state.facility.register(&wanted, &new) {
             Ok(session) => Ok(RegisterReply { token, session_id: session.to_string() }),
             Err(error) => {
@@ -96,32 +103,57 @@ impl Desk {
         Ok(SendStateReply {})
     }
 
-    /// Slots are not demanded here: shares follow weights and reports.
+    /// These workers demand these slots, and no others demand any.
     ///
     /// # Errors
-    /// Always [`Kind::Unimplemented`], for who may.
+    /// See [`Refusal`].
     pub fn set_slot_demands(
         &self,
         caller: &Caller,
         request: SetSlotDemandsRequest,
     ) -> Result<SetSlotDemandsReply, Refusal> {
-        let (state, id) = (self.locked(), number(&request.lb_id)?);
+        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
         state.may(caller, Resource::Reservation(id), Level::Update)?;
-        Err(no_slots())
+        let mut wanted = Vec::new();
+        for demand in &request.slot_constraints {
+            let session = state.session(caller, &demand.session_id, &request.lb_id)?;
+            wanted.push((seated(session.number), slots(&demand.slots)?));
+        }
+        let before =
+            state.facility.sessions(id).map(|s| (seated(s.number), ranges(&s.demands))).collect::<Vec<_>>();
+        let balance = state.balance(id)?;
+        balance.demand_all(&wanted)?;
+        let demands = state.demanded(id)?;
+        if let Err(error) = state.facility.set_demands(id, &demands) {
+            // As it is in the database.
+            let _ = state.balance(id)?.demand_all(&before);
+            return Err(error.into());
+        }
+        Ok(SetSlotDemandsReply {})
     }
 }
 
-fn no_slots() -> Refusal {
-    let text = "slots cannot be demanded here: they follow weights and reports; hint: bound shares with minFactor and maxFactor";
-    Refusal::new(Kind::Unimplemented, text)
+/// Slots as they are demanded; index -1: the first that nobody demands.
+fn slots(demands: &[SlotRange]) -> Result<Vec<Slots>, Refusal> {
+    let slots = |range: &SlotRange| {
+        let first = if range.index == -1 { Some(None) } else { u16::try_from(range.index).ok().map(Some) };
+        let length = u16::try_from(range.length).ok().filter(|length| *length > 0);
+        let slots = first.zip(length).map(|(first, length)| Slots { first, length });
+        slots.ok_or_else(|| {
+            let text =
+                format!("there are no {} slots from {} on; hint: 512, from 0", range.length, range.index);
+            Refusal::invalid(text)
+        })
+    };
+    if demands.len() > SLOTS {
+        return Err(Refusal::invalid(format!("more demands than there are slots ({SLOTS})")));
+    }
+    demands.iter().map(slots).collect()
 }
 
 impl State {
     /// What a worker asks for.
     fn wanted(&self, reservation: i64, request: &RegisterRequest) -> Result<Session, Refusal> {
-        if !request.slot_demands.is_empty() {
-            return Err(no_slots());
-        }
         let text = &request.ip_address;
         let ip: IpAddr = text.parse().map_err(|_| {
             Refusal::invalid(format!(
@@ -161,7 +193,25 @@ impl State {
             weight: f64::from(weight),
             min_factor: f64::from(request.min_factor),
             max_factor: f64::from(request.max_factor),
+            demands: Vec::new(),
         })
+    }
+
+    /// The slots that a session demands, as they were found.
+    fn demanded_by(&self, id: i64, session: Seated) -> Result<Vec<(u16, u16)>, Refusal> {
+        let status = self.balance(id)?.status();
+        let known = status.workers.into_iter().find(|worker| worker.session == session);
+        Ok(known.map_or(Vec::new(), |worker| worker.demanded))
+    }
+
+    /// The same for all sessions of a reservation.
+    fn demanded(&self, id: i64) -> Result<BTreeMap<i64, Vec<(u16, u16)>>, Refusal> {
+        let status = self.balance(id)?.status();
+        let of = |session: &Session| {
+            let known = status.workers.iter().find(|worker| worker.session == seated(session.number));
+            (session.id, known.map_or(Vec::new(), |worker| worker.demanded.clone()))
+        };
+        Ok(self.facility.sessions(id).map(of).collect())
     }
 
     /// A session that the caller may change; `reservation` may be left out.

@@ -4,6 +4,7 @@ use super::entry::{ChangeError, Millis, NewToken, Reservation, Session};
 use super::token::{Level, Permission, Resource, Token};
 use super::{Facility, kept};
 use skyhaul_core::balance::Prefix;
+use std::collections::BTreeMap;
 
 impl Facility {
     /// Make a token that allows `permissions`. Returns its number.
@@ -134,6 +135,30 @@ impl Facility {
         self.add_token(token, &NewToken { name: &name, ..new.clone() }, vec![permission]);
         self.sessions.insert(id, Session { id, ..wanted.clone() });
         Ok(id)
+    }
+
+    /// These sessions demand these slots, and no others of the reservation demand any.
+    ///
+    /// # Errors
+    /// See [`ChangeError`].
+    pub fn set_demands(
+        &mut self,
+        id: i64,
+        demands: &BTreeMap<i64, Vec<(u16, u16)>>,
+    ) -> Result<(), ChangeError> {
+        let sessions: Vec<i64> = self.sessions(id).map(|session| session.id).collect();
+        let of = |session: &i64| demands.get(session).cloned().unwrap_or_default();
+        self.store.write(|to| {
+            for session in &sessions {
+                to.execute("DELETE FROM demand WHERE session = ?1", (session,))?;
+                kept::insert_demands(to, *session, &of(session))?;
+            }
+            Ok(())
+        })?;
+        for session in self.sessions.values_mut().filter(|session| session.reservation == id) {
+            session.demands = of(&session.id);
+        }
+        Ok(())
     }
 
     /// Sessions end, with all tokens that were for them only.

@@ -2,7 +2,7 @@
 
 use super::store::StoreError;
 use super::token::Hash;
-use skyhaul_core::balance::Prefix;
+use skyhaul_core::balance::{Prefix, Strategy};
 use std::fmt;
 use std::net::IpAddr;
 
@@ -42,8 +42,8 @@ pub struct Reservation {
     pub name: String,
     /// The version of IP that was asked for: 0 both, 1 IPv4, 2 IPv6.
     pub family: i32,
-    /// Shares follow the weights that workers registered with.
-    pub fixed: bool,
+    /// How shares follow.
+    pub strategy: Strategy,
     /// When it was made.
     pub created: Millis,
     /// When it ends; never, without.
@@ -77,6 +77,8 @@ pub struct Session {
     pub min_factor: f64,
     /// At most this many even shares; 0: no bound.
     pub max_factor: f64,
+    /// Slots that it demands: the first, and how many.
+    pub demands: Vec<(u16, u16)>,
 }
 
 /// Why a change is refused.

@@ -4,7 +4,7 @@ use super::entry::{NewToken, Reservation, Session};
 use super::store::{Store, StoreError};
 use super::token::{Hash, Level, Permission, Resource, Token, Tokens};
 use rusqlite::{Result, Transaction};
-use skyhaul_core::balance::Prefix;
+use skyhaul_core::balance::{Prefix, Strategy};
 use std::collections::BTreeMap;
 
 /// All that was kept.
@@ -18,13 +18,13 @@ pub(super) struct Kept {
 pub(super) fn read(from: &Store) -> std::result::Result<Kept, StoreError> {
     let mut reservations = BTreeMap::new();
     for reservation in
-        from.rows("SELECT id, instance, name, family, fixed, created, until FROM reservation", |row| {
+        from.rows("SELECT id, instance, name, family, strategy, created, until FROM reservation", |row| {
             Ok(Reservation {
                 id: row.get(0)?,
                 instance: row.get(1)?,
                 name: row.get(2)?,
                 family: row.get(3)?,
-                fixed: row.get(4)?,
+                strategy: strategy(row.get(4)?),
                 created: row.get(5)?,
                 until: row.get(6)?,
                 senders: Vec::new(),
@@ -53,7 +53,24 @@ pub(super) fn read(from: &Store) -> std::result::Result<Kept, StoreError> {
         let ip = ip.parse().map_err(|_| wrong())?;
         sessions.insert(session.id, Session { ip, ..session });
     }
+    let demands = from.rows("SELECT session, first, length FROM demand ORDER BY rowid", |row| {
+        Ok((row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?))
+    })?;
+    for (id, first, length) in demands {
+        let session =
+            sessions.get_mut(&id).ok_or_else(|| from.corrupt(format!("a demand of session {id}")))?;
+        session.demands.push((first, length));
+    }
     Ok(Kept { tokens: tokens(from)?, reservations, sessions })
+}
+
+/// As it is numbered; what is not known is the first.
+fn strategy(number: i64) -> Strategy {
+    match number {
+        1 => Strategy::Static,
+        2 => Strategy::Explicit,
+        _ => Strategy::Dynamic,
+    }
 }
 
 /// A session, but for its address, which is text.
@@ -70,6 +87,7 @@ fn session(row: &rusqlite::Row<'_>) -> Result<(Session, String)> {
         weight: row.get(8)?,
         min_factor: row.get(9)?,
         max_factor: row.get(10)?,
+        demands: Vec::new(),
     };
     Ok((session, row.get(4)?))
 }
@@ -149,10 +167,10 @@ pub(super) fn delete_tokens(to: &Transaction<'_>, ids: &[i64]) -> Result<()> {
 }
 
 pub(super) fn insert_reservation(to: &Transaction<'_>, wanted: &Reservation) -> Result<i64> {
-    let Reservation { id: _, instance, name, family, fixed, created, until, senders } = wanted;
+    let Reservation { id: _, instance, name, family, strategy, created, until, senders } = wanted;
     to.execute(
-        "INSERT INTO reservation (instance, name, family, fixed, created, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-        (instance, name, family, fixed, created, until),
+        "INSERT INTO reservation (instance, name, family, strategy, created, until) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+        (instance, name, family, *strategy as i64, created, until),
     )?;
     let id = to.last_insert_rowid();
     insert_senders(to, id, senders)?;
@@ -186,5 +204,17 @@ pub(super) fn insert_session(to: &Transaction<'_>, wanted: &Session) -> Result<i
             wanted.max_factor,
         ),
     )?;
-    Ok(to.last_insert_rowid())
+    let id = to.last_insert_rowid();
+    insert_demands(to, id, &wanted.demands)?;
+    Ok(id)
+}
+
+pub(super) fn insert_demands(to: &Transaction<'_>, session: i64, demands: &[(u16, u16)]) -> Result<()> {
+    for (first, length) in demands {
+        to.execute(
+            "INSERT INTO demand (session, first, length) VALUES (?1, ?2, ?3)",
+            (session, first, length),
+        )?;
+    }
+    Ok(())
 }

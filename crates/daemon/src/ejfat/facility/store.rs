@@ -23,7 +23,7 @@ CREATE TABLE permission (
 CREATE INDEX permission_token ON permission (token);
 CREATE TABLE reservation (
     id INTEGER PRIMARY KEY AUTOINCREMENT, instance INTEGER NOT NULL UNIQUE, name TEXT NOT NULL, family INTEGER NOT NULL,
-    fixed INTEGER NOT NULL, created INTEGER NOT NULL, until INTEGER) STRICT;
+    strategy INTEGER NOT NULL, created INTEGER NOT NULL, until INTEGER) STRICT;
 CREATE TABLE sender (
     reservation INTEGER NOT NULL REFERENCES reservation ON DELETE CASCADE, network TEXT NOT NULL,
     PRIMARY KEY (reservation, network)) STRICT;
@@ -32,6 +32,9 @@ CREATE TABLE session (
     number INTEGER NOT NULL, name TEXT NOT NULL, ip TEXT NOT NULL, port INTEGER NOT NULL, bits INTEGER NOT NULL,
     keep INTEGER NOT NULL, weight REAL NOT NULL, least REAL NOT NULL, most REAL NOT NULL) STRICT;
 CREATE INDEX session_reservation ON session (reservation);
+CREATE TABLE demand (
+    session INTEGER NOT NULL REFERENCES session ON DELETE CASCADE, first INTEGER NOT NULL, length INTEGER NOT NULL) STRICT;
+CREATE INDEX demand_session ON demand (session);
 ";
 
 /// Why the state cannot be read or written.

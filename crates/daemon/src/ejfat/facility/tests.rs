@@ -1,5 +1,5 @@
 use super::*;
-use skyhaul_core::balance::Prefix;
+use skyhaul_core::balance::{Prefix, Strategy};
 
 const NOW: Millis = 1_700_000_000_000;
 
@@ -14,7 +14,7 @@ fn new<'a>(parent: i64, text: &str, name: &'a str) -> NewToken<'a> {
 fn reservation(instance: i64) -> Reservation {
     let senders = vec!["10.0.0.0/8".parse().unwrap(), "fd00::1".parse().unwrap()];
     let (until, name) = (Some(NOW + 1000), "r".to_owned());
-    Reservation { id: 0, instance, name, family: 1, fixed: true, created: NOW, until, senders }
+    Reservation { id: 0, instance, name, family: 1, strategy: Strategy::Static, created: NOW, until, senders }
 }
 
 fn session(reservation: i64, number: u64) -> Session {
@@ -30,6 +30,7 @@ fn session(reservation: i64, number: u64) -> Session {
         weight: 1.5,
         min_factor: 0.25,
         max_factor: 2.0,
+        demands: vec![(3, 2), (511, 1)],
     }
 }
 
@@ -53,6 +54,9 @@ fn it_is_the_same_when_it_is_opened_again() {
         facility.extend(id, None).unwrap();
         facility.set_senders(id, &["10.1.0.0/16".parse().unwrap()]).unwrap();
         facility.deregister(&[gone]).unwrap();
+        let third = facility.register(&session(id, 3), &new(token, "third", "session")).unwrap();
+        facility.set_demands(id, &BTreeMap::from([(third, vec![(7, 9)])])).unwrap();
+        facility.deregister(&[third]).unwrap();
         facility.free(other).unwrap();
         let on = Permission { resource: Resource::Session(1), level: Level::ReadOnly };
         facility.create_token(&new(token, "look", "look"), &[on, on]).unwrap();
@@ -63,7 +67,7 @@ fn it_is_the_same_when_it_is_opened_again() {
     assert_eq!((before.0.len(), before.1.len(), before.2.len()), (1, 1, 4));
     // Nothing is numbered twice.
     assert_eq!(facility.reserve(&reservation(3), &new(OPERATOR, "again", "reservation")).unwrap(), 3);
-    assert_eq!(facility.register(&session(1, 2), &new(OPERATOR, "new", "session")).unwrap(), 3);
+    assert_eq!(facility.register(&session(1, 2), &new(OPERATOR, "new", "session")).unwrap(), 4);
     use std::os::unix::fs::PermissionsExt;
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
 }

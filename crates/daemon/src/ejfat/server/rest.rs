@@ -71,6 +71,10 @@ pub(super) fn routes(door: &Door) -> Router {
             call!(post, extend_reservation: ExtendReservationRequest => ExtendReservationReply),
         )
         .route("/lb/{lbId}/senders", senders)
+        .route(
+            "/lb/{lbId}/slots",
+            call!(post, set_slot_demands: SetSlotDemandsRequest => SetSlotDemandsReply),
+        )
         .route("/lb/{lbId}/sessions", call!(post, register: RegisterRequest => RegisterReply))
         .route("/sessions/{sessionId}", call!(delete, deregister: DeregisterRequest => DeregisterReply))
         .route("/sessions/{sessionId}/state", call!(post, send_state: SendStateRequest => SendStateReply))

@@ -191,7 +191,7 @@ fn what_rest_refuses() {
         ("POST", "/lb", Some(OPERATOR), "[]", 400),
         ("POST", "/lb", Some(OPERATOR), "{\"no\": 1}", 400),
         ("POST", "/lb", Some(OPERATOR), "{\"name\": 1}", 400),
-        ("POST", "/lb", Some(OPERATOR), "{\"strategy\": \"explicit\"}", 501),
+        ("POST", "/lb", Some(OPERATOR), "{\"strategy\": \"best\"}", 400),
         ("GET", "/lb/x", Some(OPERATOR), "", 400),
         ("GET", "/lb/7", Some(OPERATOR), "", 404),
         ("GET", "/tokens/x/permissions", Some(OPERATOR), "", 400),

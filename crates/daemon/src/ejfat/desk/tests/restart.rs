@@ -93,3 +93,46 @@ fn a_full_database_refuses_changes_and_packets_go_on() {
     desk.send_state(&own, ready(&registered)).unwrap();
     assert_eq!(desk.turn(NOW), Vec::<String>::new());
 }
+
+#[test]
+fn slots_that_are_demanded_are_had_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let first = open(Some(&path), Limits::default());
+    let request = ReserveLoadBalancerRequest { strategy: "explicit".to_owned(), ..Default::default() };
+    let reserved = first.reserve_load_balancer(&by(OPERATOR), request).unwrap();
+    assert_eq!(reserved.strategy, "explicit");
+    let own = by(&reserved.token);
+    let range = |index, length| SlotRange { index, length };
+    let demanding = |slots| RegisterRequest { slot_demands: slots, ..worker("1") };
+    let a = first.register(&own, demanding(vec![range(8, 4), range(-1, 2)])).unwrap();
+    let b = first.register(&own, worker("1")).unwrap();
+    let full = first.register(&own, demanding(vec![range(-1, 512)])).unwrap_err();
+    assert_eq!(full.kind, Kind::Exhausted);
+    let demand = |desk: &Desk, of: &RegisterReply, slots| {
+        let session_id = of.session_id.clone();
+        let slot_constraints = vec![SessionSlotRanges { session_id, slots }];
+        desk.set_slot_demands(&own, SetSlotDemandsRequest { lb_id: "1".to_owned(), slot_constraints })
+    };
+    let had = |desk: &Desk| {
+        for one in [&a, &b] {
+            desk.send_state(&own, ready(one)).unwrap();
+        }
+        let said = status(desk, &own, "1").unwrap().workers;
+        said.into_iter().map(|one| (one.slots, one.slot_demands)).collect::<Vec<_>>()
+    };
+    let both = vec![range(0, 2), range(8, 4)];
+    until("a has its slots", || had(&first) == [(both.clone(), both.clone()), (vec![], vec![])]);
+    drop(first);
+
+    let next = open(Some(&path), Limits::default());
+    until("a has them again", || had(&next) == [(both.clone(), both.clone()), (vec![], vec![])]);
+    assert_eq!(kind(demand(&next, &b, vec![range(500, 13)])), Kind::Invalid);
+    assert_eq!(had(&next)[0].1, both, "nothing changed");
+    demand(&next, &b, vec![range(0, 512)]).unwrap();
+    assert_eq!(had(&next)[1].1, [range(0, 512)]);
+    assert_eq!(had(&next)[0].1, [], "no others demand any");
+    let other = by(&reserve(&next).token);
+    let request = SetSlotDemandsRequest { lb_id: "1".to_owned(), slot_constraints: Vec::new() };
+    assert_eq!(kind(next.set_slot_demands(&other, request)), Kind::Denied);
+}
