@@ -1,6 +1,6 @@
-"""Reports the results of queued heaps to an event loop.
+"""Reports the results of queued heaps and events to an event loop.
 
-    stream's thread ─ sends ─▶ descriptor ─▶ loop ─▶ told(ticket), in the order in which heaps were queued
+    stream's thread ─ sends ─▶ descriptor ─▶ loop ─▶ told(ticket), in the order of queueing
 
 The stream's thread only sets the descriptor. It never calls Python: CPython kills a thread that does so while the
 interpreter ends, and with it the process.
@@ -16,28 +16,23 @@ from collections.abc import Callable
 from . import _native
 
 Told = Callable[[_native.Ticket], object]
+# Queues something, which sets the descriptor when it is done.
+Start = Callable[[_native.Wake], _native.Ticket]
 
 
 class Watch:
-    """The queued heaps of one loop on one stream. The loop watches the descriptor while there are any."""
+    """What one loop queued on one stream. The loop watches the descriptor while there are any."""
 
     def __init__(self) -> None:
         self._wake = _native.Wake()
         self._queued: collections.deque[tuple[_native.Ticket, Told]] = collections.deque()
 
-    def queue(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        stream: _native.SendStream,
-        batch: _native.Batch,
-        round_robin: bool,
-        told: Told,
-    ) -> None:
-        """Queue heaps; the loop calls `told` when they are sent or have failed. RuntimeError if it is closed."""
+    def queue(self, loop: asyncio.AbstractEventLoop, start: Start, told: Told) -> None:
+        """Queue heaps or events; the loop calls `told` when they are sent or have failed. RuntimeError if it is closed."""
         if not self._queued:
             loop.add_reader(self._wake.fileno(), self._look, loop)
         try:
-            ticket = stream.queue(batch, round_robin, self._wake)
+            ticket = start(self._wake)
         except BaseException:
             if not self._queued:
                 loop.remove_reader(self._wake.fileno())

@@ -2,11 +2,13 @@
 
 | | |
 |---|---|
+| `Sender` | sends events to a balancer, or to a receiver directly |
 | `Worker` | joins a balancer, and iterates the events that it is given |
 | `Balancer` | reserves a balancer, and looks after it |
 """
 
 from ._balancer import Balancer, Status, Token, WorkerStatus
+from ._sender import Sender
 from ._worker import Built, Empty, Event, Stopped, Worker
 
-__all__ = ["Balancer", "Built", "Empty", "Event", "Status", "Stopped", "Token", "Worker", "WorkerStatus"]
+__all__ = ["Balancer", "Built", "Empty", "Event", "Sender", "Status", "Stopped", "Token", "Worker", "WorkerStatus"]

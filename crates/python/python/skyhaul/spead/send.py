@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack
 
@@ -127,7 +128,9 @@ class Stream:
             if not sent.done():
                 sent.set_result(ticket)
 
-        self._watches.of(loop).queue(loop, self.native, batch(heaps), round_robin, told)
+        together = batch(heaps)
+        start = partial(self.native.queue, together, round_robin)
+        self._watches.of(loop).queue(loop, start, told)
         return (await sent).result()
 
     def set_counter_sequence(self, first: int, step: int = 1) -> None:

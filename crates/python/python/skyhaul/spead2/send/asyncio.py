@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 from ... import _native
@@ -53,7 +54,8 @@ class AsyncStream(Stream):
         sending = _Sending(self, len(batch), answer, loop.create_future())
         self._pending.add(sending.left)
         try:
-            self._watches.of(loop).queue(loop, self._native, batch, in_turns, sending.told)
+            start = partial(self._native.queue, batch, in_turns)
+            self._watches.of(loop).queue(loop, start, sending.told)
         except OSError as error:
             sending.finish(error=error)
         except BaseException:
