@@ -44,6 +44,10 @@ use std::path::{Path, PathBuf};
 pub(crate) struct ConfigArgs {
     /// Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else
     /// /etc/skyhaul.toml)
+    ///
+    /// It is TOML: a key is the long name of an option, such as memory = "8GiB", in the section of its verb, such as
+    /// [record], or above all sections for every verb that has it. More:
+    /// https://github.com/skyhaul/skyhaul/blob/main/docs/reference/configuration.md
     #[arg(long, global = true, hide_short_help = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
     /// Print the settings in force and where each comes from, then exit

@@ -230,3 +230,17 @@ fn the_example_of_the_documents() {
         assert!(command.find_subcommand(section.trim_end_matches(']')).is_some(), "{section}");
     }
 }
+
+/// Help says what a file may hold, and names the page, which is there.
+#[test]
+fn help_says_what_a_file_may_hold() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut command = definition();
+    let record = command.find_subcommand_mut("record").unwrap();
+    let help = record.render_long_help().to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["TOML", "memory = \"8GiB\"", "[record]", "~/.config/skyhaul/skyhaul.toml"] {
+        assert!(help.contains(said), "{said}: {help}");
+    }
+    let page = help.split("/blob/main/").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    assert!(root.join(page).is_file(), "{page}");
+}
