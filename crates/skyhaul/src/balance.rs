@@ -39,10 +39,10 @@ mod status;
 
 pub use data_plane::DataPlane;
 pub use options::{BalanceError, BalanceOptions};
-pub use status::{BalanceStatus, WorkerStatus};
+pub use status::{BalanceStatus, WorkerLeft, WorkerStatus};
 
 use crate::panics::reason;
-use control::{Control, State};
+use control::{Control, Served, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
@@ -183,7 +183,7 @@ impl Balance {
         let session = state.balancer.register(registration, now)?;
         // The seat's earlier members were sent this.
         let before = self.planes.merged().counters.member(session.seat());
-        state.before.insert(session, before);
+        state.served.insert(session, Served { registration, before });
         Ok(session)
     }
 

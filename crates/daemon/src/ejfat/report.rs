@@ -53,7 +53,7 @@ pub struct ReservationReport {
     pub cpu_seconds_per_gb: f64,
     /// How packets were sent on.
     pub mode: String,
-    /// Workers that were registered at the end.
+    /// Workers, those that left first.
     pub workers: Vec<WorkerReport>,
     /// The data sockets.
     pub sources: Vec<SourceReport>,
@@ -66,6 +66,8 @@ pub struct ReservationReport {
 pub struct WorkerReport {
     /// Where it receives.
     pub address: String,
+    /// Whether it had left, or was removed, before the end.
+    pub left: bool,
     /// Its slots in the newest calendar.
     pub slots: u16,
     /// Packets that were routed to it.
@@ -100,10 +102,19 @@ impl ReservationReport {
             [("no_room", sent.no_room), ("unreachable", sent.unreachable), ("too_long", sent.too_long)];
         let workers = status.workers.iter().map(|worker| WorkerReport {
             address: worker.registration.member.address().to_string(),
+            left: false,
             slots: worker.slots,
             packets: worker.packets,
             bytes: worker.bytes,
             fill: worker.state.load.fill,
+        });
+        let left = status.left.iter().map(|worker| WorkerReport {
+            address: worker.registration.member.address().to_string(),
+            left: true,
+            slots: 0,
+            packets: worker.packets,
+            bytes: worker.bytes,
+            fill: 0.0,
         });
         ReservationReport {
             id: reservation.id,
@@ -123,7 +134,7 @@ impl ReservationReport {
                 bytes => status.cpu.as_secs_f64() / (bytes as f64 / 1e9),
             },
             mode: status.mode.clone(),
-            workers: workers.collect(),
+            workers: left.chain(workers).collect(),
             sources: status.sources.clone(),
             notes: status.notes.clone(),
         }

@@ -3,7 +3,7 @@
 use super::control::State;
 use super::shared::Planes;
 use crate::report::SourceReport;
-use skyhaul_core::balance::{Refusal, Registration, Session, Standing, Traffic, WorkerState};
+use skyhaul_core::balance::{Refusal, Registration, Session, Standing, WorkerState};
 use skyhaul_io::udp::forward::Forwarded;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -33,6 +33,19 @@ pub struct WorkerStatus {
     pub bytes: u64,
 }
 
+/// A worker that left, or was removed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerLeft {
+    /// Its session.
+    pub session: Session,
+    /// What it registered with.
+    pub registration: Registration,
+    /// Packets that were routed to it.
+    pub packets: u64,
+    /// Octets in them, as forwarded.
+    pub bytes: u64,
+}
+
 /// See the module. Every packet that came is in `refused`, or routed; every packet that was routed is in `forwarded`.
 #[derive(Clone, Debug)]
 pub struct BalanceStatus {
@@ -50,6 +63,8 @@ pub struct BalanceStatus {
     pub tables: (u64, u64),
     /// The workers.
     pub workers: Vec<WorkerStatus>,
+    /// Those that left, the last 1024.
+    pub left: Vec<WorkerLeft>,
     /// Packets that came.
     pub packets: u64,
     /// Packets that were routed to nobody, by reason; all reasons, also those that did not occur.
@@ -87,8 +102,9 @@ impl BalanceStatus {
         let (epochs, predicted) = balancer.stats();
         let worker = |worker: &skyhaul_core::balance::Worker| {
             let session = worker.session();
-            let Traffic { packets, bytes } = done.counters.member(session.seat());
-            let before = state.before.get(&session).copied().unwrap_or_default();
+            let all = done.counters.member(session.seat());
+            let sent = state.served.get(&session).map(|served| served.of(all));
+            let (packets, bytes) = sent.unwrap_or((all.packets, all.bytes));
             WorkerStatus {
                 session,
                 registration: *worker.registration(),
@@ -98,8 +114,8 @@ impl BalanceStatus {
                 slots: balancer.slots(session),
                 ranges: balancer.ranges(session),
                 demanded: balancer.demanded().ranges(session.seat()).collect(),
-                packets: packets.saturating_sub(before.packets),
-                bytes: bytes.saturating_sub(before.bytes),
+                packets,
+                bytes,
             }
         };
         BalanceStatus {
@@ -110,6 +126,7 @@ impl BalanceStatus {
             boundary: balancer.boundary(),
             tables: (planes.tables(), done.table),
             workers: balancer.workers().iter().map(worker).collect(),
+            left: state.left.iter().cloned().collect(),
             packets: done.counters.packets,
             refused: Refusal::ALL.iter().map(|&why| (why.name(), done.counters.refused(why))).collect(),
             forwarded: done.forwarded,
