@@ -145,6 +145,11 @@ impl fmt::Display for Share {
     }
 }
 
+impl Share {
+    /// All of a processor.
+    pub const WHOLE: Self = Self(100);
+}
+
 impl Rate {
     /// A rate of this many bits per second.
     #[must_use]

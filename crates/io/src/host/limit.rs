@@ -52,6 +52,12 @@ impl Limit {
         Self::by(share, cpu, Cgroup::new)
     }
 
+    /// No limit.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { share: Share::WHOLE, cpu: 0, by: By::Nothing }
+    }
+
     fn by(share: Share, cpu: usize, group: impl Fn() -> io::Result<Cgroup>) -> io::Result<Self> {
         let by = if share.percent() == 100 {
             By::Nothing

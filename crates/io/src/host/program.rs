@@ -1,9 +1,9 @@
-//! Another program on one processor, with a share of it and its CPU time; it ends with the thread that started it.
+//! Another program, perhaps on one processor with a share of it, and its CPU time; it ends with the thread that started it.
 //!
 //! ```no_run
 //! use skyhaul_io::host::{limit::Limit, program::{Place, Program}};
 //! use std::{process::Command, time::Duration};
-//! let place = Place { cpu: 1, network: None };
+//! let place = Place { cpu: Some(1), network: None };
 //! let mut program = Program::start(Command::new("receiver"), &place, Limit::new("50%".parse()?, 1)?)?;
 //! program.begin_limit()?;
 //! let before = program.cpu_time()?;
@@ -33,10 +33,10 @@ use std::time::{Duration, Instant};
 const SAID: usize = 1 << 20;
 
 /// Where a program runs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Place<'a> {
-    /// Its only processor.
-    pub cpu: usize,
+    /// Its only processor; `None`: any.
+    pub cpu: Option<usize>,
     /// The network namespace that `ip netns add NAME` made.
     pub network: Option<&'a str>,
 }
@@ -77,9 +77,7 @@ impl Program {
             };
             io::Error::new(error.kind(), format!("start {name}: {}{hint}", system_text(&error)))
         };
-        usable(place.cpu)?;
-        let mut cpus = CpuSet::new();
-        cpus.set(place.cpu);
+        let cpus = place.cpu.map(only).transpose()?;
         let network = place.network.map(|name| File::open(format!("/run/netns/{name}"))).transpose();
         let network = network.map_err(|error| {
             let (name, why) = (place.network.unwrap_or_default(), system_text(&error));
@@ -91,7 +89,9 @@ impl Program {
         let entrance = limit.entrance()?;
         let enter = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
-            sched_setaffinity(None, &cpus)?;
+            if let Some(cpus) = &cpus {
+                sched_setaffinity(None, cpus)?;
+            }
             if let Some(group) = &entrance {
                 rustix::io::write(group, b"0")?;
             }
@@ -166,7 +166,10 @@ impl Program {
     /// # Errors
     /// A system error.
     pub fn finish(mut self, patience: Duration) -> io::Result<Ended> {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        // Its number may be another's if it has ended.
+        if self.child.try_wait()?.is_none() {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        }
         let asked = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait()? {
@@ -194,9 +197,14 @@ impl Drop for Program {
     }
 }
 
-/// Whether this process may use that CPU, tested by a short-lived thread.
-fn usable(cpu: usize) -> io::Result<()> {
-    std::thread::spawn(move || thread::pin(cpu)).join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+/// That CPU, if this process may use it, which a short-lived thread tries.
+fn only(cpu: usize) -> io::Result<CpuSet> {
+    std::thread::spawn(move || thread::pin(cpu))
+        .join()
+        .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+    let mut cpus = CpuSet::new();
+    cpus.set(cpu);
+    Ok(cpus)
 }
 
 /// User and system time of `/proc/PID/stat`, the 14th and 15th field. The second field is a name in parentheses with
@@ -255,7 +263,11 @@ mod tests {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
         let cpu = cpu();
-        Program::start(command, &Place { cpu, network: None }, Limit::new(share.parse().unwrap(), cpu)?)
+        Program::start(
+            command,
+            &Place { cpu: Some(cpu), network: None },
+            Limit::new(share.parse().unwrap(), cpu)?,
+        )
     }
 
     /// CPU time over a second of wall time of a program that is always busy.
@@ -313,7 +325,9 @@ mod tests {
     fn what_cannot_be_started_is_told_with_the_next_step() {
         let start = |name: &str, cpu, network| {
             let limit = Limit::new("100%".parse().unwrap(), 0).unwrap();
-            Program::start(Command::new(name), &Place { cpu, network }, limit).unwrap_err().to_string()
+            Program::start(Command::new(name), &Place { cpu: Some(cpu), network }, limit)
+                .unwrap_err()
+                .to_string()
         };
         assert!(start("no-such-program", cpu(), None).contains("start no-such-program: No such file"));
         assert!(start("true", usize::MAX, None).contains("hint: use one of the CPUs allowed"));

@@ -88,8 +88,10 @@ fn start(
     let mut command = Command::new(program);
     // The configuration file of the station must not affect the measurement.
     command.args(arguments).env("SKYHAUL_CONFIG", "/dev/null");
-    let place =
-        Place { cpu: options.cpus.1, network: options.networks.as_ref().map(|(_, name)| name.as_str()) };
+    let place = Place {
+        cpu: Some(options.cpus.1),
+        network: options.networks.as_ref().map(|(_, name)| name.as_str()),
+    };
     Program::start(command, &place, Limit::new(options.share, options.cpus.1)?)
 }
 
