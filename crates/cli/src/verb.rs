@@ -20,3 +20,4 @@ pub(crate) mod record;
 mod samples;
 pub(crate) mod send;
 mod sending;
+mod written;

@@ -20,6 +20,7 @@
 //! Limits: one stream; IPv4 or IPv6 of this host, or two network namespaces connected by a veth pair.
 
 mod balance;
+pub mod events;
 mod figures;
 mod flow;
 pub mod heaps;

@@ -1,9 +1,9 @@
 //! Arguments of `bench`.
 
 use super::format::FormatParser;
-use super::heading::{DESTINATION, HOST, PACE};
+use super::heading::{DESTINATION, EVENTS, HOST, PACE};
 use super::heaps::HeapBenchArgs;
-use super::limits::{at_least_one, some};
+use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::quantity::{Rate, Size, Span};
@@ -67,7 +67,30 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) heaps: HeapBenchArgs,
     #[command(flatten)]
+    pub(crate) events: EventBenchArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// What is combined for events.
+#[derive(Args, Debug)]
+#[command(next_help_heading = EVENTS)]
+pub(crate) struct EventBenchArgs {
+    /// Largest IP packets
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1500,9000", value_parser = from_to::<usize>(100, 65_535, "such as 1500,9000"))]
+    pub(crate) mtus: Vec<usize>,
+    /// Bytes of an event
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "64KiB,1MiB", value_parser = some::<Size>("such as 64KiB,1MiB"))]
+    pub(crate) events: Vec<Size>,
+    /// Numbers of senders, a thread each
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for every one or two processors is enough"))]
+    pub(crate) senders: Vec<usize>,
+    /// Numbers of workers, a thread each
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,4", value_parser = up_to::<usize>(PAIRS, "one for every one or two processors is enough"))]
+    pub(crate) workers: Vec<usize>,
+    /// Numbers of threads of the balancer
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = up_to::<usize>(PAIRS, "one for each processor is enough"))]
+    pub(crate) balancer_threads: Vec<usize>,
 }
 
 /// Two values separated by a comma.
@@ -88,4 +111,7 @@ pub(crate) enum BenchWhat {
     Record,
     /// Forward to the members of a balancer; its CPU time is that of the receiving thread
     Balance,
+    /// Events from senders through a balancer to workers: tables and plots of every combination
+    #[value(name = "ejfat")]
+    Events,
 }

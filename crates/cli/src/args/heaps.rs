@@ -251,8 +251,8 @@ pub(crate) struct HeapBenchArgs {
     /// Number of sender and receiver pairs (experiments pairs and scaling)
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = up_to::<usize>(PAIRS, "one pair for every one or two processors is enough"))]
     pub(crate) pairs: usize,
-    /// Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender
-    /// reaches); limited: CPU time is measured at the first (default: 4Gbps)
+    /// Rates of each sender, of events of all together, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender
+    /// reaches; of events 500Mbps to 4Gbps); limited: CPU time is measured at the first (default: 4Gbps)
     #[arg(long, value_name = "RATES", value_delimiter = ',', value_parser = some::<Rate>("omit --rates for a default choice"))]
     pub(crate) rates: Vec<Rate>,
     /// Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)
@@ -268,9 +268,9 @@ pub(crate) struct HeapBenchArgs {
     /// what it is given (limited; again for each program)
     #[arg(long, value_name = "COMMAND")]
     pub(crate) against: Vec<String>,
-    /// Directory for tables, plots and the figures as JSON
-    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath, default_value = "spead-bench")]
-    pub(crate) report: PathBuf,
+    /// Directory for tables, plots and the figures as JSON (default: spead-bench, of events ejfat-bench)
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

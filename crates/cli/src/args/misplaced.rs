@@ -3,6 +3,7 @@
 //! Those of SPEAD and of events are recognised by their heading in `--help`; those of the other formats are listed here, each
 //! with what to use instead.
 
+use super::bench::BenchWhat;
 use super::cli::{Cli, Verb};
 use super::heading::{EVENTS, HEAPS};
 use super::heaps::Experiment;
@@ -74,6 +75,9 @@ const NOT_FOR_EVENTS: [(&str, &str); 7] = [
     ("sequence", "leave it out; `--help` lists the options for events under their own heading"),
     ("first", "--tick"),
 ];
+/// Arguments of `bench` that are not for the sweep of events.
+const NOT_FOR_SWEEP: [&str; 10] =
+    ["candidates", "sizes", "rate", "search", "directory", "bytes", "netns", "no_gso", "cpus", "memory"];
 const PATH: &str =
     "name the path to measure, `receive`, `send` or `record`; without it the experiments of SDP memo 046 run";
 const LEAVE: &str = "leave it out; `--help` lists the options for SPEAD heaps under their own heading";
@@ -96,6 +100,9 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     let (of_events, others): (Vec<_>, Vec<_>) = all.partition(|arg| arg.get_help_heading() == Some(EVENTS));
     let mut of_heaps = others.into_iter().filter(|arg| arg.get_help_heading() == Some(HEAPS));
     check_events(cli, verb, &of_events, &typed)?;
+    if is_sweep(cli) {
+        return check_sweep(verb, of_heaps.map(|arg| arg.get_id().as_str()), &typed);
+    }
     if matches!(&cli.verb, Verb::Send(args) if args.scan.is_some()) {
         // Its contents are known once it is opened; only the packet size is the user's choice.
         return match of_heaps.find(|arg| arg.get_id() != "packet" && typed(arg.get_id().as_str())) {
@@ -148,12 +155,33 @@ pub(super) fn check(cli: &Cli, matches: &ArgMatches, from_file: &BTreeMap<String
     }
 }
 
+/// Whether events are sent through a balancer, in every combination.
+fn is_sweep(cli: &Cli) -> bool {
+    matches!(&cli.verb, Verb::Bench(args) if args.what == Some(BenchWhat::Events))
+}
+
+/// The same for that: `of_heaps` are the arguments for heaps only.
+fn check_sweep<'a>(
+    verb: &str,
+    of_heaps: impl Iterator<Item = &'a str>,
+    typed: &dyn Fn(&str) -> bool,
+) -> Result<()> {
+    match of_heaps.filter(|id| !["rates", "report"].contains(id)).chain(NOT_FOR_SWEEP).find(|id| typed(id)) {
+        Some(id) => bail!(
+            "{} does not apply to the sweep of events\nhint: leave it out; --mtus, --rates and others are varied",
+            name(verb, id)
+        ),
+        None => Ok(()),
+    }
+}
+
 /// The same for events: `of_events` are the arguments for these only.
 fn check_events(cli: &Cli, verb: &str, of_events: &[&Arg], typed: &dyn Fn(&str) -> bool) -> Result<()> {
     let sends = matches!(&cli.verb, Verb::Send(args) if args.is_of_events());
     let mut ids = of_events.iter().map(|arg| arg.get_id().as_str());
-    if let Some(id) = ids.find(|id| !sends && typed(id)) {
-        bail!("{} applies only to events\nhint: add --format ejfat, or leave it out", name(verb, id));
+    if let Some(id) = ids.find(|id| !sends && !is_sweep(cli) && typed(id)) {
+        let way = if verb == "bench" { "measure `bench ejfat`" } else { "add --format ejfat" };
+        bail!("{} applies only to events\nhint: {way}, or leave it out", name(verb, id));
     }
     match NOT_FOR_EVENTS.iter().find(|(id, _)| sends && typed(id)) {
         Some((id, instead)) => bail!("{} does not apply to events\nhint: {instead}", name(verb, id)),
@@ -227,6 +255,9 @@ mod tests {
                 "--heap-size is for generated heaps",
             ),
             ("record --format spead --listen udp://:0 --disk /tmp --scan x --no-fill", "--no-fill"),
+            ("bench receive --mtus 1500", "--mtus applies only to events"),
+            ("bench ejfat --sizes 1472", "--sizes does not apply to the sweep of events"),
+            ("bench ejfat --pairs 2", "--pairs does not apply to the sweep of events"),
         ] {
             let said = said(line).unwrap();
             assert!(said.contains(told) && said.contains("\nhint: "), "{line}: {said}");
@@ -243,6 +274,7 @@ mod tests {
             "send --format ejfat --to udp://10.0.0.1:1 --input a --input b --mtu 9000",
             "bench receive --format spead --search --sizes 8972 --heap-size 64KiB",
             "bench send --format ejfat --cpus 1,0",
+            "bench ejfat --mtus 1500 --events 1MiB --rates 1Gbps --report x --rounds 1",
             "bench --format spead --experiments limited --cpus 1,0",
         ] {
             assert_eq!(said(line), None, "{line}");

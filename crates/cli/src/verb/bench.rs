@@ -3,7 +3,10 @@
 //! Nothing here fails by being slow: the exit status is 1 only if a candidate that must not lose anything did, or if Ctrl-C
 //! ended the measurement early.
 
+mod events;
+
 use super::receiving::print_json;
+use super::written::command_line;
 use crate::Outcome;
 use crate::args::{BenchArgs, BenchWhat};
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -23,6 +26,9 @@ struct Told {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
+    if args.what == Some(BenchWhat::Events) {
+        return events::run(args);
+    }
     if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);
     }
@@ -30,7 +36,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
     progress.clear();
-    let told = Told { command: command(std::env::args().skip(1)), report: report? };
+    let told = Told { command: command_line(), report: report? };
     if args.output.json {
         print_json(&told)?;
     } else {
@@ -43,7 +49,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
 
 fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     let what = match args.what {
-        None | Some(BenchWhat::Receive) => What::Receive,
+        None | Some(BenchWhat::Receive | BenchWhat::Events) => What::Receive,
         Some(BenchWhat::Send) => What::Send,
         Some(BenchWhat::Record) => What::Record,
         Some(BenchWhat::Balance) => What::Balance,
@@ -73,11 +79,6 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
         record_bytes: args.bytes.bytes(),
         stop,
     }
-}
-
-/// The command that reproduces these figures; directories are the reader's own.
-fn command(arguments: impl Iterator<Item = String>) -> String {
-    arguments.fold("skyhaul".to_owned(), |line, word| line + " " + &word)
 }
 
 fn table(told: &Told) -> String {

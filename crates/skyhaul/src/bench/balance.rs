@@ -189,16 +189,20 @@ fn ours(options: &BenchOptions, members: SocketAddr) -> io::Result<Balance> {
         allow: AllowList::anyone(),
         ..usual
     };
-    let balance = Balance::start(&options).map_err(io::Error::other)?;
-    let no = || io::Error::other("no such port");
-    let member = Member::new(members.ip(), members.port(), PortRange::default(), false).ok_or_else(no)?;
-    let like = Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 };
-    let register = |_| {
+    begun(&options, &[members; MEMBERS])
+}
+
+/// A balancer with a calendar in use, of equal shares of `members`.
+pub(super) fn begun(options: &BalanceOptions, members: &[SocketAddr]) -> io::Result<Balance> {
+    let balance = Balance::start(options).map_err(io::Error::other)?;
+    for at in members {
+        let no = || io::Error::other("no such port");
+        let member = Member::new(at.ip(), at.port(), PortRange::default(), false).ok_or_else(no)?;
+        let like = Registration { member, weight: 1.0, min_factor: 0.0, max_factor: 0.0 };
         let session = balance.register(like).map_err(io::Error::other)?;
         let ready = WorkerState { ready: true, signal: 0.0, load: Queue::default() };
-        balance.handle_state(session, ready).map_err(io::Error::other)
-    };
-    (0..MEMBERS).try_for_each(register)?;
+        balance.handle_state(session, ready).map_err(io::Error::other)?;
+    }
     let since = Instant::now();
     let is_used = |status: &BalanceStatus| status.epoch > 0 && status.tables.0 == status.tables.1;
     while !is_used(&balance.status()) {

@@ -6,12 +6,11 @@ use crate::args::{BenchArgs, Experiment};
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
 use crate::verb::receiving::print_json;
+use crate::verb::written::{command_line, create, write};
 use anyhow::Result;
 use serde::Serialize;
 use skyhaul::bench::Stop;
 use skyhaul::bench::heaps::{self, Experiments, MemoOptions, MemoReport};
-use skyhaul::io::file::failed;
-use std::fs;
 use std::path::Path;
 
 /// A report and the command that produced it.
@@ -25,14 +24,13 @@ struct Told<'a> {
 pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     let stop: Stop = Interrupt::listen()?.flag().into();
     let options = options(args, stop)?;
-    let directory = &args.heaps.report;
-    fs::create_dir_all(directory).map_err(|error| failed("create", directory, &error))?;
+    let directory = args.heaps.report.as_deref().unwrap_or(Path::new("spead-bench"));
+    create(directory)?;
     let mut progress = Progress::new(args.output.quiet);
     let report = heaps::run(&options, &mut |line| progress.show(line));
     progress.clear();
     let report = report?;
-    let command =
-        std::env::args().skip(1).fold("skyhaul".to_owned(), |line, word| line + " " + &typed(&word));
+    let command = command_line();
     let plots = plots::all(&report);
     let page = tables::page(&report, &command, &plots);
     for (name, svg) in &plots {
@@ -48,20 +46,6 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
         eprintln!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
     }
     Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
-}
-
-/// A word as it must be typed into a shell.
-fn typed(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=%@+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
-fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
-    let path = directory.join(name);
-    Ok(fs::write(&path, text).map_err(|error| failed("write", &path, &error))?)
 }
 
 fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
@@ -87,21 +71,4 @@ fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
         networks: args.netns.clone(),
         stop,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_line_can_be_typed_again() {
-        for (word, right) in [
-            ("--rates=1Gbps,2Gbps", "--rates=1Gbps,2Gbps"),
-            ("other {address}:{port}", "'other {address}:{port}'"),
-            ("it's", "'it'\\''s'"),
-            ("", "''"),
-        ] {
-            assert_eq!(typed(word), right);
-        }
-    }
 }

@@ -71,6 +71,12 @@ impl Target {
         Ok(Target { data: vec![to], sync: None, is_balancer: false })
     }
 
+    /// To a balancer that is told of no ticks.
+    #[must_use]
+    pub fn balancer(at: Endpoint) -> Target {
+        Target { data: vec![at], sync: None, is_balancer: true }
+    }
+
     /// To the balancer of a URI.
     ///
     /// # Errors

@@ -1,0 +1,157 @@
+//! `skyhaul bench ejfat`: events from senders through a balancer to workers, as tables and plots.
+
+mod plots;
+
+use crate::Outcome;
+use crate::args::BenchArgs;
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::{self, Progress};
+use crate::verb::receiving::print_json;
+use crate::verb::written::{command_line, create, write};
+use anyhow::Result;
+use serde::Serialize;
+use skyhaul::balance::BalanceOptions;
+use skyhaul::bench::Spread;
+use skyhaul::bench::events::{self, EventBenchOptions, EventBenchReport, Losses, Point, Setting};
+use skyhaul::io::quantity::{Rate, Size};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// Rates if none are given.
+const RATES: [u64; 4] = [500_000_000, 1_000_000_000, 2_000_000_000, 4_000_000_000];
+
+/// A report and the command that produced it.
+#[derive(Serialize)]
+struct Told<'a> {
+    command: &'a str,
+    #[serde(flatten)]
+    report: &'a EventBenchReport,
+}
+
+pub(super) fn run(args: &BenchArgs) -> Result<Outcome> {
+    let options = options(args, &Interrupt::listen()?);
+    let directory = args.heaps.report.as_deref().unwrap_or(Path::new("ejfat-bench"));
+    create(directory)?;
+    let mut progress = Progress::new(args.output.quiet);
+    let report = events::run(&options, &mut |line| progress.show(line));
+    progress.clear();
+    let (report, command) = (report?, command_line());
+    let plots = plots::all(&report);
+    for (name, svg) in &plots {
+        write(directory, name, svg)?;
+    }
+    let page = page(&report, &command, &plots);
+    write(directory, "README.md", &page)?;
+    let told = Told { command: &command, report: &report };
+    write(directory, "figures.json", &serde_json::to_string_pretty(&told)?)?;
+    if args.output.json {
+        print_json(&told)?;
+    } else {
+        eprint!("{page}");
+        eprintln!("wrote README.md, figures.json and {} plots to {}", plots.len(), directory.display());
+    }
+    Ok(if report.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+fn options(args: &BenchArgs, interrupt: &Interrupt) -> EventBenchOptions {
+    let rates: Vec<u64> = args.heaps.rates.iter().map(|rate| rate.bits_per_second()).collect();
+    EventBenchOptions {
+        family: args.format.family().unwrap_or(BalanceOptions::default().family),
+        mtus: args.events.mtus.clone(),
+        events: args.events.events.iter().map(|size| size.bytes()).collect(),
+        senders: args.events.senders.clone(),
+        workers: args.events.workers.clone(),
+        threads: args.events.balancer_threads.clone(),
+        rates: if rates.is_empty() { RATES.to_vec() } else { rates },
+        time: args.time.duration(),
+        rounds: args.rounds,
+        address: args.address,
+        stop: interrupt.flag().into(),
+    }
+}
+
+/// The whole report as one page.
+fn page(report: &EventBenchReport, command: &str, plots: &[(String, String)]) -> String {
+    let mut out =
+        format!("# Events through a balancer on this machine\n\n`{command}`\n\n{}\n\n", report.machine);
+    let _ = writeln!(
+        out,
+        "Runs of {:.1} s, {} rounds; medians (minimum to maximum); CPU seconds per GB of events sent, senders' with waiting. Sent \
+         on: {}. Load average {:.1} before, {:.1} after.\n",
+        report.seconds, report.rounds, report.mode, report.others.0, report.others.1
+    );
+    if report.interrupted {
+        let _ = writeln!(out, "**{INTERRUPTED}.**\n");
+    }
+    out.push_str(
+        "| MTU | event | senders | workers | threads | asked | sent, Gb/s | whole, Gb/s | events/s | kpkt/s | CPU send + balance + \
+         receive | events lost | packets lost: before + in + behind the balancer + in workers |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    report.points.iter().for_each(|point| out.push_str(&row(point)));
+    out.push('\n');
+    for (name, _) in plots {
+        let _ = writeln!(out, "![{}]({name})\n", name.trim_end_matches(".svg"));
+    }
+    out
+}
+
+fn row(point: &Point) -> String {
+    let Setting { mtu, event_bytes, senders, workers, threads, rate } = point.setting;
+    let asked = if rate == 0 { "all".to_owned() } else { Rate::from_bits_per_second(rate).to_string() };
+    let Losses { before, balancer, behind, workers: in_workers } = point.lost;
+    format!(
+        "| {mtu} | {} | {senders} | {workers} | {threads} | {asked} | {} | {} | {:.0} | {:.1} | {:.3} + {:.3} + {:.3} | {} of {} | {} |\n",
+        Size::from_bytes(event_bytes),
+        speed(point.sent),
+        speed(point.whole),
+        point.events_per_second.median,
+        point.packets_per_second.median / 1e3,
+        point.send_cpu.median,
+        point.balance_cpu.median,
+        point.receive_cpu.median,
+        print::count(point.events_lost),
+        print::count(point.events),
+        [before, balancer, behind, in_workers].map(print::count).join(" + "),
+    )
+}
+
+fn speed(of: Spread) -> String {
+    format!("{:.2} ({:.2}-{:.2})", of.median / 1e9, of.min / 1e9, of.max / 1e9)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_a_row_for_each_combination_and_every_plot() {
+        let point = |mtu, rate, sent: f64| Point {
+            setting: Setting { mtu, event_bytes: 1 << 20, senders: 1, workers: 4, threads: 1, rate },
+            sent: Spread::of([sent]),
+            whole: Spread::of([sent / 2.0]),
+            events: 10,
+            events_lost: 5,
+            lost: Losses { behind: 77, ..Losses::default() },
+            ..Point::default()
+        };
+        let points =
+            vec![point(1500, 1_000_000_000, 1e9), point(9000, 2_000_000_000, 2e9), point(9000, 0, f64::NAN)];
+        let report = EventBenchReport { points, interrupted: true, ..EventBenchReport::default() };
+        let plots = plots::all(&report);
+        assert_eq!(plots.len(), 3);
+        for (name, svg) in &plots {
+            assert!(
+                svg.starts_with("<svg xmlns") && !svg.contains("NaN") && svg.contains("<circle"),
+                "{name}"
+            );
+        }
+        let page = page(&report, "skyhaul bench ejfat", &plots);
+        assert!(
+            page.contains("| 1500 | 1MiB | 1 | 4 | 1 | 1Gbps | 1.00 (1.00-1.00) | 0.50 (0.50-0.50) |"),
+            "{page}"
+        );
+        assert!(page.contains("| 5 of 10 | 0 + 0 + 77 + 0 |") && page.contains(INTERRUPTED), "{page}");
+        assert_eq!(page.matches("![").count(), 3);
+    }
+}
