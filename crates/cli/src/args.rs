@@ -31,7 +31,7 @@ pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
 pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, Verb};
 pub(crate) use config::Places;
-pub(crate) use demo::DemoArgs;
+pub(crate) use demo::{DemoArgs, DemoWhat};
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use generate::{GenerateArgs, GenerateWhat};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};

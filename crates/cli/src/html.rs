@@ -33,13 +33,7 @@ const MOST_STREAMS: usize = 8;
 
 /// The page.
 pub(crate) fn page(report: &DemoReport) -> String {
-    let mut out = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" \
-         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
-         <title>Skyhaul demo</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n"
-    );
+    let mut out = begin("Skyhaul demo");
     out.push_str(&headline(report));
     out.push_str(&tiles(report));
     out.push_str(&proofs(report));
@@ -73,12 +67,29 @@ pub(crate) fn page(report: &DemoReport) -> String {
     section(&mut out, "Onto the disks", caption, &drawn);
     let caption = "The count at each stage, with the difference from the stage before and the counters that explain it.";
     section(&mut out, "Every packet accounted for", caption, &places::table(report));
-    out.push_str(&source(report));
+    out.push_str(&source(&report.command, &words::json(report)));
+    end(out)
+}
+
+/// The beginning of a page, up to its first section.
+pub(crate) fn begin(title: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+         <title>{}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n",
+        escape(title)
+    )
+}
+
+/// The page that `out` is, whole.
+pub(crate) fn end(mut out: String) -> String {
     let _ = write!(out, "</main><div id=\"tip\"></div>\n<script>\n{SCRIPT}</script>\n</body></html>\n");
     out
 }
 
-fn section(out: &mut String, title: &str, caption: &str, body: &str) {
+pub(crate) fn section(out: &mut String, title: &str, caption: &str, body: &str) {
     let _ = writeln!(
         out,
         "<section><h2>{title}</h2>\n<p class=\"soft\">{}</p>\n{body}</section>",
@@ -230,12 +241,13 @@ fn disk_table(disks: &[DiskStatus]) -> String {
     out
 }
 
-fn source(report: &DemoReport) -> String {
+/// What produced a report, and the report itself.
+pub(crate) fn source(command: &str, json: &str) -> String {
     format!(
         "<section><p>Produced by <code>{}</code></p>\n<details><summary>The whole report (JSON)</summary>\n\
          <pre>{}</pre></details></section>\n",
-        escape(&report.command),
-        escape(&words::json(report))
+        escape(command),
+        escape(json)
     )
 }
 

@@ -2,14 +2,17 @@
 
 use super::limits::{DISKS, some, up_to};
 use super::output::OutputArgs;
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
 use skyhaul::io::fault::Faults;
 use skyhaul::io::quantity::{Rate, Span};
 use std::path::PathBuf;
 
 #[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
-    /// Rate of the stream (default: 4Gbps, or as much of that as this host can handle)
+    /// What to show
+    #[arg(value_enum, default_value = "recorder")]
+    pub(crate) what: DemoWhat,
+    /// Rate of the stream (default: 4Gbps, or as much of that as this host can handle; of events 1Gbps)
     #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps, or omit it"))]
     pub(crate) rate: Option<Rate>,
     /// Length of the stream
@@ -21,7 +24,7 @@ pub(crate) struct DemoArgs {
     /// Faults of the network
     #[arg(long, default_value = "loss=0.01,reorder=64,duplicate=0.01,seed=7", value_name = "SPEC")]
     pub(crate) faults: Faults,
-    /// Directory for the recording and the report (default: ./demo)
+    /// Directory for the recording and the report (default: ./demo, or ./demo-ejfat)
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
     /// Keep the recording
@@ -29,4 +32,13 @@ pub(crate) struct DemoArgs {
     pub(crate) keep: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DemoWhat {
+    /// A damaged stream, received, recorded on several disks, sent on and verified
+    Recorder,
+    /// Events through a load balancer to four workers, of which one is killed and one is slow, each event accounted for
+    #[value(name = "ejfat")]
+    Balanced,
 }

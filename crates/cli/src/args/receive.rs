@@ -23,6 +23,12 @@ pub(crate) struct ReceiveArgs {
     /// Write the frames to this file, `-` for standard output (default: discard them)
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION, display_order = 0)]
     pub(crate) output_file: Option<PathBuf>,
+    /// Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
+    pub(crate) list: Option<PathBuf>,
+    /// Take this long over each heap or event, as a program that works on them would
+    #[arg(long, value_name = "TIME", help_heading = TESTING)]
+    pub(crate) work: Option<Span>,
     /// Check every payload against what `send --pattern` sends
     #[arg(long, help_heading = TESTING, display_order = 0)]
     pub(crate) verify: bool,

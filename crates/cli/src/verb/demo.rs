@@ -8,6 +8,7 @@
 //! Every claim is verified independently: the loss map against what the sender withheld, the disks by `check` with the
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
+mod balanced;
 mod proofs;
 pub(crate) mod report;
 
@@ -15,7 +16,7 @@ pub(crate) use report::DemoReport;
 
 use super::receiving;
 use crate::Outcome;
-use crate::args::DemoArgs;
+use crate::args::{DemoArgs, DemoWhat};
 use crate::html;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
@@ -46,6 +47,13 @@ const THREADS: u16 = 4;
 const MEMORY: u64 = 512 << 20;
 
 pub(crate) fn run(args: &DemoArgs) -> Result<Outcome> {
+    match args.what {
+        DemoWhat::Recorder => recorder(args),
+        DemoWhat::Balanced => balanced::run(args),
+    }
+}
+
+fn recorder(args: &DemoArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let directory = args.directory.clone().unwrap_or_else(|| PathBuf::from("demo"));
     let disks: Vec<PathBuf> = (1..=args.disks).map(|n| directory.join(format!("disk{n}"))).collect();

@@ -1,5 +1,7 @@
 //! `skyhaul receive`.
 
+mod objects;
+
 use super::joining::{self, Joining};
 use super::receiving::{self, Snapshot};
 use crate::Outcome;
@@ -7,12 +9,12 @@ use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::Result;
+use objects::{Listed, Output, Payloads, Worked};
+use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
-use skyhaul::receive::{Collector, Nowhere, ObjectSink, Received, Receiver};
-use std::io::{self, Write};
+use skyhaul::receive::{Collector, Nowhere, ObjectSink, Receiver};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
@@ -37,10 +39,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         }
         false => None,
     };
-    let objects: Box<dyn ObjectSink> = match output {
-        Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
-        None => Box::new(Nowhere),
-    };
+    let objects = objects(args, output)?;
     let sink = |_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink);
     let mut running = receiver.start_with(sink, objects)?;
     let worker = joining.map(|joining| joining.join(&addresses, &running)).transpose()?;
@@ -79,6 +78,22 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
 }
 
+/// What becomes of finished heaps and events.
+fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<Box<dyn ObjectSink>> {
+    let mut sink: Box<dyn ObjectSink> = match output {
+        Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
+        None => Box::new(Nowhere),
+    };
+    if let Some(path) = &args.list {
+        let failed = |error| failed("write", path, &error);
+        sink = Box::new(Listed::new(receiving::open_output(path)?, sink).map_err(failed)?);
+    }
+    if let Some(work) = args.work {
+        sink = Box::new(Worked { time: work.duration(), next: sink });
+    }
+    Ok(sink)
+}
+
 /// The capture file that is to be received from, opened before anything is made for what is in it.
 pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
     let Some(path) = &args.pcap else { return Ok(None) };
@@ -93,50 +108,5 @@ pub(crate) fn capture(args: &ReceiveCommon) -> Result<Option<PcapSource>> {
 pub(crate) fn add_capture(args: &ReceiveCommon, capture: Option<PcapSource>, receiver: &mut Receiver) {
     if let Some((path, capture)) = args.pcap.as_ref().zip(capture) {
         receiver.add_source(path.display().to_string(), Box::new(capture), true);
-    }
-}
-
-/// One file for frames, heaps and events.
-#[derive(Clone)]
-struct Output(Arc<Mutex<Box<dyn Write + Send>>>);
-
-impl Output {
-    fn new(file: Box<dyn Write + Send>) -> Self {
-        Self(Arc::new(Mutex::new(file)))
-    }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    /// Frames and heaps stay whole.
-    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
-    }
-}
-
-/// Writes the data of heaps and events, one after the other.
-struct Payloads {
-    output: Output,
-    /// Incomplete ones too, their gaps zero.
-    fill: bool,
-}
-
-impl ObjectSink for Payloads {
-    fn object(&mut self, object: &Received<'_>) -> io::Result<()> {
-        if object.complete || self.fill {
-            object.data().try_for_each(|data| self.output.write_all(data))?;
-        }
-        Ok(())
-    }
-
-    fn finished(&mut self) -> io::Result<()> {
-        self.output.flush()
     }
 }
