@@ -7,6 +7,8 @@
 mod site;
 mod wires;
 
+mod balance;
+mod balanced;
 mod config;
 mod control;
 mod device;

@@ -1,0 +1,368 @@
+//! The balancer as a program: packets through it to workers that registered by REST, ends, restarts, and bad starts.
+
+use crate::site::{Done, Job, run, wait_for, words};
+use serde_json::{Value, json};
+use skyhaul::core::packetize::Divided;
+use skyhaul::core::wire::ejfat::{Addressing, EventPackets, EventShape, Reassembly};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Anywhere that is free.
+const FREE: &str = "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --threads 1";
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+/// A balancer that runs, with one reservation.
+struct Running {
+    job: Job,
+    api: String,
+    token: String,
+    data: String,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn line(&self, more: &str) -> Vec<String> {
+        let [token, uri] = ["token", "uri"].map(|name| self.path(name).display().to_string());
+        words(&format!("{FREE} --token-file {token} --reserve run --uri-file {uri} --json {more}"))
+    }
+
+    #[track_caller]
+    fn start(&self, more: &str) -> Running {
+        let mut job = Job::start(&self.line(more));
+        let api = wait_for("the balancer to listen", || {
+            let said = job.stderr();
+            if let Some((_, api)) = said.lines().find_map(|line| line.split_once("control plane on ")) {
+                return Some(api.to_owned());
+            }
+            assert!(job.is_running(), "it ended: {said}");
+            None
+        });
+        let uri = std::fs::read_to_string(self.path("uri")).unwrap();
+        let (token, rest) = uri.trim().strip_prefix("ejfat://").unwrap().split_once('@').unwrap();
+        let (host, rest) = rest.split_once("/lb/1?data=").unwrap();
+        let (data, _) = rest.split_once("&sync=").unwrap();
+        assert_eq!(api, format!("http://{host}"));
+        Running { job, api: host.to_owned(), token: token.to_owned(), data: data.to_owned() }
+    }
+}
+
+impl Drop for Place {
+    /// End what a failed test leaves behind: once it has noticed that its controller is gone.
+    fn drop(&mut self) {
+        let plane = self.path("state.db.plane-1");
+        for _ in 0..100 {
+            if !plane.exists() {
+                return;
+            }
+            let left = skyhaul::balance::Balance::attach(&Default::default(), &plane, &[]);
+            drop(left.map(|left| left.stop()));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Running {
+    /// A call of REST, with a token.
+    #[track_caller]
+    fn ask(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+        let (status, text) = self.http(method, path, token, body);
+        (status, serde_json::from_str(&text).unwrap())
+    }
+
+    #[track_caller]
+    fn http(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.api).unwrap();
+        let (api, body) = (&self.api, body.to_string());
+        let length = body.len();
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        let (head, body) = said.split_once("\r\n\r\n").unwrap();
+        (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
+    }
+
+    /// A worker that is ready and has a share.
+    #[track_caller]
+    fn join(&self) -> Worker {
+        let worker = self.join_only();
+        self.shared(&[&worker]);
+        worker
+    }
+
+    /// A worker that has registered.
+    #[track_caller]
+    fn join_only(&self) -> Worker {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        let wanted = json!({"name": "w", "ipAddress": "127.0.0.1", "udpPort": port});
+        let (status, said) = self.ask("POST", "/lb/1/sessions", &self.token, &wanted);
+        assert_eq!(status, 200, "{said}");
+        let text = |name: &str| said[name].as_str().unwrap().to_owned();
+        Worker { socket, token: text("token"), session: text("sessionId") }
+    }
+
+    /// Each of these has a share, and every thread that forwards knows it.
+    #[track_caller]
+    fn shared(&self, workers: &[&Worker]) {
+        wait_for("workers to have slots", || {
+            workers.iter().for_each(|worker| worker.ready(self));
+            let (_, said) = self.ask("GET", "/lb/1/status", &self.token, &json!({}));
+            let slots = |worker: &&Worker| {
+                said["workers"].as_array().unwrap().iter().any(|one| {
+                    one["sessionId"] == worker.session.as_str() && one["slotsAssigned"].as_u64().unwrap() > 0
+                })
+            };
+            let known = || {
+                let (_, text) = self.http("GET", "/metrics", "", &json!({}));
+                text.contains("skyhaul_balance_tables_behind{lb=\"1\"} 0\n")
+            };
+            (workers.iter().all(slots) && known()).then_some(())
+        });
+    }
+
+    #[track_caller]
+    fn stop(self) -> Value {
+        self.job.signal(rustix::process::Signal::INT);
+        self.job.finish().expect(0).json()
+    }
+}
+
+struct Worker {
+    socket: UdpSocket,
+    token: String,
+    session: String,
+}
+
+impl Worker {
+    #[track_caller]
+    fn ready(&self, at: &Running) {
+        let state = json!({"isReady": true, "fillPercent": 0.1});
+        let (status, said) =
+            at.ask("POST", &format!("/sessions/{}/state", self.session), &self.token, &state);
+        assert_eq!(status, 200, "{said}");
+    }
+
+    /// Events that have arrived, with the octets of each.
+    fn take(&self, into: &mut BTreeMap<u64, usize>) {
+        let mut octets = [0; 2000];
+        while let Ok(n) = self.socket.recv(&mut octets) {
+            let (head, payload) = Reassembly::read(&octets[..n]).unwrap();
+            *into.entry(head.tick).or_default() += payload.len();
+        }
+    }
+}
+
+/// Send events of 2500 octets.
+fn send(data: &str, ticks: std::ops::Range<u64>) {
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for tick in ticks {
+        let shape = EventShape {
+            tick,
+            data_id: 7,
+            event_bytes: 2500,
+            packet_bytes: 1000,
+            addressing: Some(Addressing::default()),
+            ..EventShape::default()
+        };
+        let packets = EventPackets::new(&shape).unwrap();
+        for n in 0..packets.count() {
+            let mut octets = vec![0; packets.head_bytes_max()];
+            let part = packets.packet(n, &mut octets);
+            octets.truncate(part.head);
+            octets.resize(part.head + (part.payload.end - part.payload.start) as usize, tick as u8);
+            sender.send_to(&octets, data).unwrap();
+        }
+    }
+}
+
+/// Wait until a worker has these events, whole.
+#[track_caller]
+fn whole(worker: &Worker, ticks: std::ops::Range<u64>) {
+    let mut came = BTreeMap::new();
+    wait_for("events to arrive", || {
+        worker.take(&mut came);
+        (came.values().sum::<usize>() as u64 >= 2500 * (ticks.end - ticks.start)).then_some(())
+    });
+    assert!(ticks.clone().all(|tick| came.get(&tick) == Some(&2500)), "{came:?}");
+}
+
+#[test]
+fn packets_reach_a_worker_and_every_one_is_in_the_report() {
+    let place = Place::new();
+    let running = place.start("--report");
+    let operator = std::fs::read_to_string(place.path("token")).unwrap();
+    for name in ["token", "uri"] {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = std::fs::metadata(place.path(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+    assert!(!running.job.stderr().contains(operator.trim()), "the token is nobody's to read");
+    let worker = running.join();
+    send(&running.data, 0..20);
+    whole(&worker, 0..20);
+    let (status, _) = running.ask("GET", "/lb/1/status", "wrong", &json!({}));
+    assert_eq!(status, 401);
+    let report = running.stop();
+    let one = &report["reservations"][0];
+    assert_eq!(
+        (&one["name"], &one["packets"], &one["forwarded"]),
+        (&json!("run"), &json!(60), &json!(60)),
+        "{report}"
+    );
+    assert_eq!((&one["workers"][0]["packets"], &one["refused"]), (&json!(60), &json!({})));
+    assert_eq!(report["calls_refused"], json!({"unauthenticated": 1}));
+}
+
+/// Kill it, and start it again with `state`: workers and the URI are as they were.
+#[track_caller]
+fn resume(place: &Place, running: Running, state: &str, worker: &Worker, gone: &Worker) -> Running {
+    running.job.signal(rustix::process::Signal::KILL);
+    assert_eq!(running.job.finish().code, None);
+    // Those that forward by themselves do.
+    if !state.contains("--in-process") {
+        send(&running.data, 5..10);
+        whole(worker, 5..10);
+    }
+    let next = place.start(state);
+    assert_eq!(next.token, running.token, "the reservation and its URI are as they were");
+    let reported = |worker: &Worker| {
+        let path = format!("/sessions/{}/state", worker.session);
+        next.ask("POST", &path, &worker.token, &json!({"isReady": true})).0
+    };
+    assert_eq!((reported(worker), reported(gone)), (200, 401));
+    next.shared(&[worker]);
+    next
+}
+
+#[test]
+fn killed_and_started_again_it_has_lost_nothing() {
+    for how in ["", "--in-process"] {
+        let place = Place::new();
+        let state = format!("--state {} {how}", place.path("state.db").display());
+        let running = place.start(&state);
+        let worker = running.join();
+        send(&running.data, 0..5);
+        whole(&worker, 0..5);
+        let gone = running.join_only();
+        let path = format!("/sessions/{}", gone.session);
+        assert_eq!(running.ask("DELETE", &path, &gone.token, &json!({})).0, 200);
+        let next = resume(&place, running, &state, &worker, &gone);
+        send(&next.data, 10..15);
+        whole(&worker, 10..15);
+        let report = next.stop();
+        let packets = if how.is_empty() { 45 } else { 15 };
+        assert_eq!(report["reservations"][0]["forwarded"], packets, "{report}");
+        assert!(!place.path("state.db.plane-1").exists(), "Ctrl-C ends all of it");
+    }
+}
+
+#[test]
+fn a_plane_of_nobody_ends() {
+    let place = Place::new();
+    let state = format!("--state {}", place.path("state.db").display());
+    let running = place.start(&state);
+    running.job.signal(rustix::process::Signal::KILL);
+    running.job.finish();
+    assert!(place.path("state.db.plane-1").exists());
+    // The state is lost, and so is the reservation.
+    for end in ["", "-wal"] {
+        let _ = std::fs::remove_file(place.path(&format!("state.db{end}")));
+    }
+    let next = Job::start(&words(&format!(
+        "{FREE} --token-file {} {state} --json --duration 100ms",
+        place.path("token").display()
+    )));
+    assert_eq!(next.finish().expect(0).json()["reservations"], json!([]));
+    assert!(!place.path("state.db.plane-1").exists());
+}
+
+#[test]
+fn what_cannot_start_says_why() {
+    let place = Place::new();
+    let refused = |more: &str, told: &str| {
+        let Done { code, stderr, .. } = Job::start(&place.line(more)).finish();
+        assert_eq!(code, Some(2), "{more}: {stderr}");
+        assert!(stderr.contains(told) && !stderr.contains("panicked"), "{more}: {stderr}");
+    };
+    let file = |name: &str, text: &str| {
+        std::fs::write(place.path(name), text).unwrap();
+        place.path(name).display().to_string()
+    };
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = udp.local_addr().unwrap().port();
+    let none = place.path("none/state.db").display().to_string();
+    let swapped = |line: &str, from: &str, to: String| line.replacen(from, &to, 1);
+    let line = place.line("").join(" ");
+    for (line, told) in [
+        (swapped(&line, "--api 127.0.0.1:0", format!("--api {}", taken.local_addr().unwrap())), "listen on"),
+        (swapped(&line, "--data-port 0", format!("--data-port {port}")), "bind"),
+    ] {
+        let done = run(&line);
+        assert!(done.code == Some(2) && done.stderr.contains(told), "{line}: {}", done.stderr);
+    }
+    let token = |name: &str, text: &str| {
+        let path = file(name, text);
+        let done = run(&format!("{FREE} --token-file {path}"));
+        assert!(done.code == Some(2) && done.stderr.contains("has no token"), "{text}: {}", done.stderr);
+        assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+    };
+    token("empty", "");
+    token("short", "too-short");
+    token("spaces", "one two three four five");
+    token("lines", "0123456789abcdef\n0123456789abcdef\n");
+    let directory = run(&format!("{FREE} --token-file {}", place.directory.path().display()));
+    assert_eq!(directory.code, Some(2));
+    refused("--listen 0.0.0.0", "hint: name the addresses");
+    refused(&format!("--state {none}"), "hint: check that this user may write");
+    refused(&format!("--state {}", file("other.db", "no database at all")), "not a database");
+    let nonsense = file("nonsense.pem", "nonsense");
+    refused(&format!("--tls-cert {nonsense} --tls-key {nonsense}"), "is no certificate");
+    refused(&format!("--tls-cert {nonsense}"), "--tls-key");
+    refused("--duration 0s", "greater than zero");
+    refused("--instances 0", "from 1 to 64");
+    assert!(!Path::new(&none).exists());
+}
+
+#[test]
+fn a_state_that_is_in_use_is_not_taken() {
+    let place = Place::new();
+    let state = format!("--state {}", place.path("state.db").display());
+    let running = place.start(&state);
+    let second = Job::start(&place.line(&state)).finish();
+    assert!(
+        second.code == Some(2) && second.stderr.contains("another balancer uses it"),
+        "{}",
+        second.stderr
+    );
+    let worker = running.join();
+    send(&running.data, 0..1);
+    whole(&worker, 0..1);
+    running.stop();
+}
+
+#[test]
+fn it_ends_when_its_time_is_over() {
+    let place = Place::new();
+    let begun = std::time::Instant::now();
+    let done = Job::start(&place.line("--duration 300ms")).finish().expect(0);
+    assert!(begun.elapsed() >= Duration::from_millis(300));
+    assert_eq!(done.json()["reservations"][0]["packets"], 0);
+}
