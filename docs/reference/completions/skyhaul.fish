@@ -43,11 +43,11 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure 
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream (default: 4Gbps, or as much of that as this host can handle)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l rate -d 'Rate of the stream (default: 4Gbps, or as much of that as this host can handle; of events 1Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l duration -d 'Length of the stream' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l disks -d 'Disks to stripe over' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l faults -d 'Faults of the network' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l directory -d 'Directory for the recording and the report (default: ./demo)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l directory -d 'Directory for the recording and the report (default: ./demo, or ./demo-ejfat)' -r -f -a "(__fish_complete_directories)"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l keep -d 'Keep the recording'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand demo" -l json -d 'Print one JSON report on standard output at the end'
@@ -186,6 +186,8 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l stop-items -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'Stop after this many heaps' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: discard them)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l list -d 'Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l work -d 'Take this long over each heap or event, as a program that works on them would' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l join -d 'Join a load balancer: register with its control plane, report how far behind this receiver is, and leave when it ends'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l keep-label -d 'Let packets come with the balancer\'s label'
@@ -411,12 +413,17 @@ scaling\t'One to N senders at several rates, and the shortfall from N times one 
 limited\t'Receivers with a share of a processor, ours and others: CPU time, and the highest rate at which nothing is lost'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l heap-size -d 'Payload of a heap' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l pairs -d 'Number of sender and receiver pairs (experiments pairs and scaling)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches); limited: CPU time is measured at the first (default: 4Gbps)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rates -d 'Rates of each sender, of events of all together, like 1Gbps,2Gbps (default: eight steps up to the fastest that one sender reaches; of events 500Mbps to 4Gbps); limited: CPU time is measured at the first (default: 4Gbps)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l interfaces -d 'Addresses to receive on, one for each interface, assigned to the pairs in turn (default: --address)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l receiver-cpu -d 'Share of its processor for each receiver (limited; default: 50%)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l packet -d 'Bytes of a packet, with its SPEAD header (limited; default: 1472,8972)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l against -d 'Another program that receives, as a line without quotes; {address}, {port}, {packet}, {heap} and {buffer} stand for what it is given (limited; again for each program)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Directory for tables, plots and the figures as JSON' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l report -d 'Directory for tables, plots and the figures as JSON (default: spead-bench, of events ejfat-bench)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l mtus -d 'Largest IP packets' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l events -d 'Bytes of an event' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l senders -d 'Numbers of senders, a thread each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l workers -d 'Numbers of workers, a thread each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l balancer-threads -d 'Numbers of threads of the balancer' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l search -d 'Search for the highest rate without loss at which the sender never waits'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l no-gso -d 'Hand packets to the kernel one by one instead of in trains'
