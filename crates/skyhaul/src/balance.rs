@@ -31,6 +31,7 @@
 
 mod control;
 mod data_plane;
+mod left;
 mod options;
 mod plane;
 mod remote;
@@ -38,11 +39,12 @@ mod shared;
 mod status;
 
 pub use data_plane::DataPlane;
+pub use left::WorkerLeft;
 pub use options::{BalanceError, BalanceOptions};
-pub use status::{BalanceStatus, WorkerLeft, WorkerStatus};
+pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;
-use control::{Control, Served, State};
+use control::{Control, State};
 use remote::Remote;
 use shared::Planes;
 use skyhaul_core::balance::{
@@ -183,7 +185,7 @@ impl Balance {
         let session = state.balancer.register(registration, now)?;
         // The seat's earlier members were sent this.
         let before = self.planes.merged().counters.member(session.seat());
-        state.served.insert(session, Served { registration, before });
+        state.served.begin(session, registration, before);
         Ok(session)
     }
 

@@ -1,14 +1,14 @@
 //! Control: hears senders' messages and what was forwarded, and gives out tables.
 
+use super::left::Served;
 use super::shared::Planes;
-use super::status::WorkerLeft;
-use skyhaul_core::balance::{AllowList, Balancer, MEMBERS, Registration, Session, Traffic, Worker};
+use skyhaul_core::balance::{AllowList, Balancer};
 use skyhaul_core::placement::Nanos;
 use skyhaul_core::wire::labelled::Labelled;
 use skyhaul_io::source::{Source, Train};
 use skyhaul_io::udp::UdpSource;
+use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,32 +18,15 @@ use std::time::{Duration, Instant};
 /// How often control looks at what was forwarded and at the time.
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Workers that left and are remembered.
-const LEFT: usize = MEMBERS;
-
-/// A worker, as it registered.
-pub(super) struct Served {
-    pub(super) registration: Registration,
-    /// What its seat had been sent before.
-    pub(super) before: Traffic,
-}
-
-impl Served {
-    /// What was sent to it, if its seat was sent `all`.
-    pub(super) fn of(&self, all: Traffic) -> (u64, u64) {
-        (all.packets.saturating_sub(self.before.packets), all.bytes.saturating_sub(self.before.bytes))
-    }
-}
-
 /// What control knows.
 pub(super) struct State {
     pub(super) balancer: Balancer,
     /// Who may send messages.
     pub(super) allow: AllowList,
-    /// Every worker that has not left.
-    pub(super) served: BTreeMap<Session, Served>,
-    /// Those that left, the last ones.
-    pub(super) left: VecDeque<WorkerLeft>,
+    /// What workers were sent, and those that left.
+    pub(super) served: Served,
+    /// Whether threads that forward use a calendar: before that nobody has a share.
+    pub(super) is_begun: bool,
     pub(super) syncs: u64,
     /// Messages that were not used, by reason.
     pub(super) refused: BTreeMap<&'static str, u64>,
@@ -53,12 +36,9 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(balancer: Balancer, allow: AllowList) -> State {
         let start = Instant::now();
-        // What was sent to these seats before is theirs, if they are resumed.
-        let served = |worker: &Worker| {
-            (worker.session(), Served { registration: *worker.registration(), before: Traffic::default() })
-        };
-        let served = balancer.workers().iter().map(served).collect();
-        State { balancer, allow, served, left: VecDeque::new(), syncs: 0, refused: BTreeMap::new(), start }
+        let served = Served::of(balancer.workers());
+        let is_begun = balancer.boundary().is_some();
+        State { balancer, allow, served, is_begun, syncs: 0, refused: BTreeMap::new(), start }
     }
 
     /// The time as the balancer counts it.
@@ -136,27 +116,11 @@ impl<L: Labelled> Control<L> {
         state.balancer.handle_timeout(now);
         if let Some(table) = state.balancer.poll_table() {
             self.planes.publish(table);
+        } else if !state.is_begun && state.balancer.boundary().is_some() {
+            state.is_begun = self.planes.merged().table == self.planes.tables();
         }
-        self.remember(&mut state);
-    }
-
-    /// What workers were sent that have left.
-    fn remember(&self, state: &mut State) {
-        let State { balancer, served, left, .. } = state;
-        let here: BTreeSet<Session> = balancer.workers().iter().map(Worker::session).collect();
-        let gone: Vec<Session> = served.keys().filter(|session| !here.contains(session)).copied().collect();
-        if gone.is_empty() {
-            return;
-        }
-        let counters = self.planes.merged().counters;
-        for session in gone {
-            let Some(worker) = served.remove(&session) else { continue };
-            let (packets, bytes) = worker.of(counters.member(session.seat()));
-            if left.len() == LEFT {
-                left.pop_front();
-            }
-            left.push_back(WorkerLeft { session, registration: worker.registration, packets, bytes });
-        }
+        let State { balancer, served, .. } = &mut *state;
+        served.remember(balancer.workers(), &*self.planes);
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a balancer does, and did so far.
 
 use super::control::State;
+use super::left::WorkerLeft;
 use super::shared::Planes;
 use crate::report::SourceReport;
 use skyhaul_core::balance::{Refusal, Registration, Session, Standing, WorkerState};
@@ -21,25 +22,12 @@ pub struct WorkerStatus {
     pub state: WorkerState,
     /// Since it was last heard.
     pub heard: Duration,
-    /// Its slots in the newest calendar.
+    /// Its slots in the newest calendar; none before all threads use the first one, so that nothing is sent too early.
     pub slots: u16,
     /// These, those in a row together: the first, and how many.
     pub ranges: Vec<(u16, u16)>,
     /// The slots that it demands, likewise.
     pub demanded: Vec<(u16, u16)>,
-    /// Packets that were routed to it.
-    pub packets: u64,
-    /// Octets in them, as forwarded.
-    pub bytes: u64,
-}
-
-/// A worker that left, or was removed.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WorkerLeft {
-    /// Its session.
-    pub session: Session,
-    /// What it registered with.
-    pub registration: Registration,
     /// Packets that were routed to it.
     pub packets: u64,
     /// Octets in them, as forwarded.
@@ -103,16 +91,15 @@ impl BalanceStatus {
         let worker = |worker: &skyhaul_core::balance::Worker| {
             let session = worker.session();
             let all = done.counters.member(session.seat());
-            let sent = state.served.get(&session).map(|served| served.of(all));
-            let (packets, bytes) = sent.unwrap_or((all.packets, all.bytes));
+            let (packets, bytes) = state.served.sent(session, all);
             WorkerStatus {
                 session,
                 registration: *worker.registration(),
                 standing: worker.standing(),
                 state: *worker.state(),
                 heard: Duration::from_nanos(now.since(worker.heard()).0),
-                slots: balancer.slots(session),
-                ranges: balancer.ranges(session),
+                slots: if state.is_begun { balancer.slots(session) } else { 0 },
+                ranges: if state.is_begun { balancer.ranges(session) } else { Vec::new() },
                 demanded: balancer.demanded().ranges(session.seat()).collect(),
                 packets,
                 bytes,
@@ -126,7 +113,7 @@ impl BalanceStatus {
             boundary: balancer.boundary(),
             tables: (planes.tables(), done.table),
             workers: balancer.workers().iter().map(worker).collect(),
-            left: state.left.iter().cloned().collect(),
+            left: state.served.left().cloned().collect(),
             packets: done.counters.packets,
             refused: Refusal::ALL.iter().map(|&why| (why.name(), done.counters.refused(why))).collect(),
             forwarded: done.forwarded,
