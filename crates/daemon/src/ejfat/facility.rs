@@ -5,7 +5,7 @@
 //!      └── Tokens: a tree, the first is the operator's
 //! ```
 //!
-//! All of it is in memory, and in one database ([`store`]). A change is written first; if that fails, nothing has changed.
+//! All of it is in memory, and in one database (`store`). A change is written first; if that fails, nothing has changed.
 //! Numbers are never given twice, so what refers to something that is gone refers to nothing.
 //!
 //! Limits, fixed at the start: [`Limits`]. It has no clock and forwards nothing.
