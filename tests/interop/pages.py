@@ -101,8 +101,9 @@ class Reader:
                 self.compare(text, before)
                 self.said = ""
             before = language if language in ("", "python") else before
-        self.wait()
+        # What is waited for is a shell's: it is not Python that said it.
         self.all_is_said(before)
+        self.wait()
 
     # ---- the shell
 

@@ -63,6 +63,11 @@ SHOWN_ONLY = {
         "skyhaul export tone.vdif": "test_plot_and_export.py runs the verb, and reads the file",
         "for chunk in recording.open(": ABSENT,
     },
+    "ejfat.md": {
+        "skyhaul demo ejfat": "takes its time: the e2e tests of the command run it, shorter",
+        "skyhaul bench ejfat": "takes its time: the e2e tests of the command run it, with fewer combinations",
+        "skyhaul send --format ejfat --to 'ejfat": "needs a balancer, and a token for it",
+    },
     "ejfat-workers.md": {
         "export EJFAT_URI='ejfat://TO": "needs a balancer, and a token for it",
         'from skyhaul.ejfat import Wo': "needs a balancer, and a token for it",

@@ -78,7 +78,7 @@ impl Syncs {
             wake: Condvar::new(),
         });
         let is_clock = matches!(ticks, Ticks::Clock { .. });
-        let teller = Teller {
+        let mut teller = Teller {
             shared: shared.clone(),
             socket,
             write,
@@ -86,6 +86,8 @@ impl Syncs {
             is_clock,
             before: None,
         };
+        // Before any event, whenever the thread begins.
+        teller.tell();
         let thread = std::thread::Builder::new().name("sync".into()).spawn(move || teller.run())?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -144,7 +146,6 @@ impl Teller {
     fn run(mut self) {
         let mut next = Instant::now();
         loop {
-            self.tell();
             next += self.options.period;
             let over = self.shared.over.lock().unwrap_or_else(PoisonError::into_inner);
             let left = next.saturating_duration_since(Instant::now());
@@ -156,6 +157,8 @@ impl Teller {
             if *over {
                 return;
             }
+            drop(over);
+            self.tell();
         }
     }
 
