@@ -64,12 +64,14 @@ impl Joined {
                 return;
             }
         };
-        *state = State::Leaving(None, worker.report());
+        let so_far = worker.report();
+        *state = State::Leaving(None, so_far.clone());
         let (session, stream) = (self.session.clone(), self.stream.clone());
         let run = move || {
             let report = if at_once { worker.leave_at_once() } else { worker.leave() };
-            stream.stop();
+            // Who learns that the stream has ended may ask at once whether it has left.
             *lock(&session) = State::Gone(report);
+            stream.stop();
         };
         match std::thread::Builder::new().name("leave".into()).spawn(run) {
             Ok(thread) => {
@@ -79,7 +81,7 @@ impl Joined {
             }
             // The worker was dropped with the closure: it has left at once.
             Err(_) => {
-                *state = State::Gone(SessionReport::default());
+                *state = State::Gone(so_far);
                 drop(state);
                 self.stream.stop();
             }
