@@ -136,8 +136,7 @@ fn wheels() -> Result<Vec<PathBuf>> {
 fn shown(command: &mut Command) -> Result<bool> {
     let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_string_lossy).collect();
     println!("   {} {}", command.get_program().to_string_lossy(), words.join(" "));
-    // The variables of the cargo that runs this program would make every build script run again.
-    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+    workspace::forget_cargo(command);
     if command.get_current_dir().is_none() {
         command.current_dir(workspace::root());
     }

@@ -66,7 +66,21 @@ pub(crate) fn metadata() -> Result<Value> {
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    forget_cargo(&mut command);
     command
+}
+
+/// Take out what the cargo that runs this program says of *its* package. Build scripts that look at such variables (ring's)
+/// would run again, and all that depends on them would be built again, whenever a build from here follows one from a shell.
+pub(crate) fn forget_cargo(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let of_package = name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"));
+        if of_package {
+            command.env_remove(name);
+        }
+    }
 }
 
 /// The target triple this toolchain builds for by itself.

@@ -50,8 +50,7 @@ impl Step {
         command.current_dir(workspace::root()).stdin(Stdio::null());
         command.stdout(writer.try_clone()?).stderr(writer);
         command.env("CARGO_TERM_COLOR", "never").env("PYTHONDONTWRITEBYTECODE", "1");
-        // The variables of the cargo that runs this program would make every build script run again.
-        command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+        workspace::forget_cargo(&mut command);
         for (name, value) in &self.envs {
             command.env(name, value);
         }
