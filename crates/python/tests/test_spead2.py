@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import gc
 import os
+import select
 import threading
 import time
 import weakref
@@ -230,6 +231,45 @@ def test_heaps_are_sent_from_a_loop_that_does_not_run_yet():
         asyncio.set_event_loop(None)
         loop.close()
     assert len(list(receiver)) == 1
+
+
+def test_futures_have_their_results_without_the_loop():
+    queue = spead2.InprocQueue()
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        stream = send.asyncio.InprocStream(spead2.ThreadPool(), [queue])
+        early = stream.async_send_heap(new_group(1).get_heap())
+        assert select.select([stream.fd], [], [], 30)[0]
+        late = stream.async_send_heap(new_group(2).get_heap())
+        stream.flush()
+        stream.process_callbacks()
+        assert early.done() and early.result() > 100 and late.done()
+        assert select.select([stream.fd], [], [], 0)[0] == []
+        stream.process_callbacks()
+        # The loop goes on as if nothing had been.
+        assert loop.run_until_complete(stream.async_send_heap(new_group(3).get_heap())) > 100
+        loop.run_until_complete(stream.async_flush())
+        # Another loop's are under the same descriptor.
+        other = asyncio.new_event_loop()
+        asyncio.set_event_loop(other)
+        last = stream.async_send_heap(new_group(4).get_heap())
+        assert select.select([stream.fd], [], [], 30)[0]
+        stream.process_callbacks()
+        assert last.done()
+        other.close()
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def test_a_pool_has_its_setting():
+    pool = spead2.MemoryPool(1000, 2000, 4, 2)
+    assert pool.warn_on_empty is True
+    pool.warn_on_empty = False
+    assert pool.warn_on_empty is False
+    with pytest.raises(TypeError, match="True or False"):
+        pool.warn_on_empty = "no"
 
 
 def test_a_stream_is_used_from_one_loop_after_the_other():

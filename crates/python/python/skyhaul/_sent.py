@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import select
 import weakref
 from collections.abc import Callable
 
@@ -30,7 +31,7 @@ class Watch:
     def queue(self, loop: asyncio.AbstractEventLoop, start: Start, told: Told) -> None:
         """Queue heaps or events; the loop calls `told` when they are sent or have failed. RuntimeError if it is closed."""
         if not self._queued:
-            loop.add_reader(self._wake.fileno(), self._look, loop)
+            loop.add_reader(self._wake.fileno(), self.look, loop)
         try:
             ticket = start(self._wake)
         except BaseException:
@@ -39,13 +40,18 @@ class Watch:
             raise
         self._queued.append((ticket, told))
 
-    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+    def look(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Report everything that is done, in the thread of the loop; the descriptor then stands for what follows."""
         self._wake.clear()
         try:
             self.tell()
         finally:
-            if not self._queued:
+            if not self._queued and not loop.is_closed():
                 loop.remove_reader(self._wake.fileno())
+
+    def fileno(self) -> int:
+        """The descriptor."""
+        return self._wake.fileno()
 
     def tell(self) -> None:
         """Report everything that is done."""
@@ -59,12 +65,29 @@ class Watches:
 
     def __init__(self) -> None:
         self._of: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Watch] = weakref.WeakKeyDictionary()
+        # Of all watches together, for users with a loop of their own.
+        self._any: select.epoll | None = None
 
     def of(self, loop: asyncio.AbstractEventLoop) -> Watch:
         watch = self._of.get(loop)
         if watch is None:
             watch = self._of[loop] = Watch()
+            if self._any is not None:
+                self._any.register(watch.fileno(), select.EPOLLIN)
         return watch
+
+    def fileno(self) -> int:
+        """A descriptor that is readable while something is done that was not reported, to whichever loop."""
+        if self._any is None:
+            self._any = select.epoll()
+            for watch in list(self._of.values()):
+                self._any.register(watch.fileno(), select.EPOLLIN)
+        return self._any.fileno()
+
+    def look(self) -> None:
+        """Report everything that is done now, not when the loops look. In the thread of the loops."""
+        for loop, watch in list(self._of.items()):
+            watch.look(loop)
 
     def closed(self) -> list[Watch]:
         """Those of closed loops, which are not reported any more."""

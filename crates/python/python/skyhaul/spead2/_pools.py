@@ -88,4 +88,16 @@ class MemoryPool(MemoryAllocator):
         if whole(given["upper"]) < whole(given["lower"]):
             raise ValueError("the upper bound of a pool is below its lower one")
         self._given = given
-        self.warn_on_empty = True
+        self._warn = True
+
+    @property
+    def warn_on_empty(self) -> bool:
+        """Accepted. No pool here becomes empty, so there is nothing to warn of: the store allocates within its limit, and heaps
+        beyond it are refused and counted."""
+        return self._warn
+
+    @warn_on_empty.setter
+    def warn_on_empty(self, warn: bool) -> None:
+        if not isinstance(warn, bool):
+            raise TypeError(f"warn_on_empty is True or False, not {warn!r}")
+        self._warn = warn

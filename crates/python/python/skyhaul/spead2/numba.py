@@ -5,6 +5,8 @@ from typing import Any
 from numba import types
 from numba.extending import intrinsic
 
+__all__ = ["intp_to_voidptr"]
+
 
 @intrinsic
 def intp_to_voidptr(typing_context: Any, src: Any) -> Any:

@@ -15,6 +15,8 @@ from ._heaps import Heap
 from ._rings import Chunk, _ChunkRingbuffer
 from ._streams import _RingStream
 
+__all__ = ["ChunkRingbuffer", "Stream"]
+
 
 class _Waiters:
     """Tasks that wait for a descriptor to become readable, each for its own attempt.

@@ -4,6 +4,8 @@ from typing import Any
 
 from numba import types
 
+__all__ = ["chunk_place_data"]
+
 chunk_place_data: Any = types.Record.make_c_struct(
     [
         ("packet", types.intp),

@@ -18,6 +18,8 @@ from ._config import GroupMode, StreamConfig
 from ._heaps import Heap
 from ._streams import Endpoints, Heaps, Stream, _InprocStream, _TcpStream, _UdpStream, tcp_options, tcp_target
 
+__all__ = ["InprocStream", "TcpStream", "UdpStream"]
+
 
 class AsyncStream(Stream):
     """Sends without blocking."""
@@ -71,6 +73,16 @@ class AsyncStream(Stream):
             for watch in self._watches.closed():
                 watch.tell()
             super()._take_room(heaps)
+
+    @property
+    def fd(self) -> int:
+        """A descriptor that is readable while sent or failed heaps are not yet reported to their futures. The event loops that
+        queued them watch for that themselves."""
+        return self._watches.fileno()
+
+    def process_callbacks(self) -> None:
+        """Give the futures of heaps that are sent or have failed their results now, in the thread of their event loop."""
+        self._watches.look()
 
     def flush(self) -> None:
         """Block until all queued heaps are sent."""
