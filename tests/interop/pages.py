@@ -8,8 +8,9 @@
 and alone in a line for any number of lines |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
-no `send` once all such have ended. Python does not wait for them: it may be what sends. In the directory of a page, `docs` is
-that of the clone, and the page has a network of its own where that is possible.
+no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance` has a terminal of its own,
+too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
+is that of the clone, and the page has a network of its own where that is possible.
 
 What Python prints must be in the page, in full. Of what a shell says, a page shows what it wants, in whole lines and in order.
 
@@ -22,6 +23,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -38,10 +40,15 @@ SHORTER = {
     "--report spead-bench        #": "--report spead-bench --experiments link --rounds 1 --time 50ms  #",
     "--heap-size 64KiB --search": "--heap-size 64KiB --search --sizes 8972 --rounds 1 --time 20ms",
     "--rounds 5 --time 2s": "--experiments link --rounds 1 --time 50ms",
+    "skyhaul demo ejfat": "skyhaul demo ejfat --duration 2s --rate 200Mbps",
+    "--mtus 1500,9000 --events 64KiB,1MiB --workers 1,4 --rates 1Gbps,4Gbps":
+        "--mtus 9000 --events 64KiB --workers 2 --rates 100Mbps --rounds 1 --time 100ms",
 }
 # For machines with less memory than a recorder takes by default.
 STATION = 'memory = "256MiB"\n'
 KEPT = ROOT / "target/pages"
+# What says that a command listens.
+LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on) ", re.MULTILINE)
 # Runs what it is given, block by block, as the main module; says when each is done.
 DRIVER = """
 import sys
@@ -72,7 +79,7 @@ class Reader:
     """Types what a page says as a user does who reads it."""
 
     def __init__(self, page, directory, python=True):
-        self.page, self.directory, self.terminals = page, directory, []
+        self.page, self.directory, self.terminals, self.services = page, directory, [], []
         self.said, self.python, self.program = "", python, None
         (directory / "docs").symlink_to(ROOT / "docs")
         station = directory / "station.toml"
@@ -88,13 +95,12 @@ class Reader:
         before = ""
         for language, text in blocks(self.page):
             if language == "":
-                self.all_is_said()
+                self.all_is_said(before)
                 self.said = ""
                 for line in commands(text):
                     self.type(line)
             elif language == "python" and self.python:
                 if before != "python":
-                    self.all_is_said()
                     self.said = ""
                 self.run(text)
             elif language == "text" and self.compared:
@@ -104,30 +110,46 @@ class Reader:
         # What is waited for is a shell's: it is not Python that said it.
         self.all_is_said(before)
         self.wait()
+        for line, process, said in self.services:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT) == 0, f"{line}\n{said.read_text()}"
 
     # ---- the shell
 
     def type(self, line):
         verb = line.split()[1] if line.startswith("skyhaul ") else ""
         if verb in ("receive", "record") and "--pcap" not in line:
-            return self.open(line)
+            self.terminals.append(self.open(line))
+            return
+        if verb == "balance":
+            self.services.append(self.open(line))
+            return
+        if line.startswith("export "):
+            name = line.split()[1].partition("=")[0]
+            line = f'{line} && printf %s "${name}"'
         if verb != "send":
             self.wait()
         done = subprocess.run(["sh", "-c", line], cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False)  # fmt: skip
         assert done.returncode == 0, f"{line}\n{done.stdout}"
-        self.said += done.stdout
+        if line.startswith("export "):
+            self.environment[name] = done.stdout
+        else:
+            self.said += done.stdout
 
     def open(self, line):
-        said = self.directory / f"terminal{len(self.terminals)}"
+        said = self.directory / f"terminal{len(self.terminals)}{'s' * len(self.services)}"
         with said.open("wb") as file:
             process = subprocess.Popen(["sh", "-c", f"exec {line}"], cwd=self.directory, env=self.environment,
                                        stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)  # fmt: skip
-        self.terminals.append((line, process, said))
         end = time.monotonic() + LIMIT
-        while not re.search(r"^(receiving|recording .*) from ", said.read_text(), re.MULTILINE):
-            assert process.poll() is None and time.monotonic() < end, f"{line}\n{said.read_text()}"
+        while not LISTENS.search(said.read_text()):
+            if process.poll() is not None or time.monotonic() > end:
+                process.kill()
+                process.wait()
+                raise AssertionError(f"{line}\n{said.read_text()}")
             time.sleep(0.02)
+        return line, process, said
 
     def wait(self):
         for line, process, said in self.terminals:
@@ -162,12 +184,12 @@ class Reader:
         found = re.fullmatch(wanted, self.said) if before == "python" else re.search(f"^{wanted}", self.said, re.MULTILINE)
         assert found, f"the page says\n{text}\nwhat came out was\n{self.said}"
 
-    def all_is_said(self, before="python"):
+    def all_is_said(self, before):
         """What Python printed has been in the page."""
         assert not (self.compared and self.program and before == "python" and self.said), f"not in the page:\n{self.said}"
 
     def close(self):
-        for _, process, _ in self.terminals:
+        for _, process, _ in self.terminals + self.services:
             process.kill()
             process.wait()
         if self.program:
