@@ -6,21 +6,21 @@ use pyo3::prelude::*;
 use skyhaul::spead::send::SendError;
 use std::io;
 
-pyo3::create_exception!(_native, Empty, PyException, "Nothing arrived within the timeout.");
+pyo3::create_exception!(skyhaul._native, Empty, PyException, "Nothing arrived within the timeout.");
 pyo3::create_exception!(
-    _native,
+    skyhaul._native,
     Stopped,
     PyException,
     "The stream has ended, and all of its heaps have been taken."
 );
-pyo3::create_exception!(_native, Full, PyBlockingIOError, "The send queue is full.");
+pyo3::create_exception!(skyhaul._native, Full, PyBlockingIOError, "The send queue is full.");
 pyo3::create_exception!(
-    _native,
+    skyhaul._native,
     Damaged,
     PyOSError,
     "A chunk of a recording is missing, damaged or unproven."
 );
-pyo3::create_exception!(_native, Cancelled, PyOSError, "Cancelled before everything was sent.");
+pyo3::create_exception!(skyhaul._native, Cancelled, PyOSError, "Cancelled before everything was sent.");
 
 /// The exception for heaps that were not sent.
 pub(crate) fn failed(error: SendError) -> PyErr {

@@ -1,6 +1,7 @@
 """The wheel: what is in it, its types, and the command."""
 
 import pathlib
+import pickle
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import sys
 import pytest
 
 import skyhaul
+from skyhaul import _native
 
 CRATE = pathlib.Path(__file__).resolve().parents[1]
 
@@ -33,3 +35,11 @@ def test_sources_are_typed():
 def test_stubs_say_what_the_module_is():
     done = run(sys.executable, "-m", "mypy.stubtest", "skyhaul._native", "--concise")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["Empty", "Stopped", "Full", "Cancelled", "Damaged"])
+def test_exceptions_go_to_other_processes(name):
+    one = getattr(_native, name)
+    assert one.__module__ == "skyhaul._native"
+    back = pickle.loads(pickle.dumps(one("why")))
+    assert type(back) is one and back.args == ("why",)
