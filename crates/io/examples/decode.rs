@@ -1,11 +1,12 @@
-//! How fast samples are decoded: each coding, into a hot 256 KiB and into 1 GiB of used memory; and corner turns of hot columns.
+//! How fast samples are decoded: each coding, into a hot 256 KiB and into 1 GiB of used memory; and corner turns of hot columns. Rows of
+//! several threads in one pass, hot and cold, and with a thread of which nothing is there.
 //!
 //! ```text
 //! cargo run --release -p skyhaul-io --example decode
 //! ```
 
 use skyhaul_core::samples::{Coding, Decoder};
-use skyhaul_io::samples::{Target, decode, encode, turn};
+use skyhaul_io::samples::{Target, decode, decode_rows, encode, turn};
 use std::time::Instant;
 
 /// Samples of the hot output.
@@ -55,5 +56,31 @@ fn main() {
             (0..COLD / 4096).for_each(|_| turn(&columns, threads, each, &mut out[..4096]));
         });
         println!("{:28} {turned:10.2}", format!("turn of {threads} threads × {each}"));
+    }
+    rows(&mut out);
+}
+
+/// Of two bits: `threads` with `each` samples in a row.
+fn rows(out: &mut [f32]) {
+    let decoder = Decoder::<f32>::new(Coding::Offset(2)).expect("levels of two bits");
+    for (threads, each) in [(2, 1), (8, 1), (16, 1), (64, 1), (8, 2)] {
+        let octets: Vec<u8> = (0..COLD / 4).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        let columns =
+            |of: usize| -> Vec<Option<&[u8]>> { octets.chunks_exact(of / 4 / threads).map(Some).collect() };
+        let (hot, all) = (columns(HOT), columns(COLD));
+        let mut part = |some: &[Option<&[u8]>], at: usize, length: usize, target| {
+            let rows = decode_rows(&decoder, some, each, &mut out[at..at + length], target);
+            assert!(rows == length / threads / each || rows == 0);
+        };
+        let cold = rate(COLD, || part(&all[..threads], 0, COLD, Target::Cold));
+        let warm = rate(COLD, || hot.chunks_exact(threads).for_each(|some| part(some, 0, HOT, Target::Warm)));
+        let lossy = rate(COLD, || {
+            hot.chunks_exact(threads)
+                .for_each(|some| part(&[&[None], &some[1..]].concat(), 0, HOT, Target::Warm));
+        });
+        println!(
+            "{:28} {warm:10.2} {cold:10.2}  one missing: {lossy:.2}",
+            format!("rows of {threads} threads × {each}")
+        );
     }
 }

@@ -9,7 +9,8 @@
 //!   permuted  lane n: sixteen levels[lowest four bits], a line of 64 octets
 //! ```
 //!
-//! [`turn`] makes rows of all threads from the columns of single ones:
+//! [`decode_rows`] makes rows of all threads in the same pass. Where it cannot, [`turn`] makes them from the columns of single
+//! threads:
 //!
 //! ```text
 //!   thread 0  a0 a1 a2 a3          row 0  a0 b0
@@ -37,6 +38,19 @@ pub trait Vectored: Number {
     fn vectors(_: &Decoder<Self>, _octets: &[u8], _samples: &mut [Self], _: Target) -> usize {
         0
     }
+
+    /// Decode what vector instructions can of the rows of several threads, and return how many rows that was: whole octets
+    /// of each thread.
+    #[doc(hidden)]
+    fn rows(
+        _: &Decoder<Self>,
+        _threads: &[Option<&[u8]>],
+        _each: usize,
+        _out: &mut [Self],
+        _: Target,
+    ) -> usize {
+        0
+    }
 }
 
 impl Vectored for i8 {}
@@ -56,6 +70,17 @@ impl Vectored for f32 {
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         return 0;
     }
+
+    #[cfg(target_arch = "x86_64")]
+    fn rows(
+        decoder: &Decoder<f32>,
+        threads: &[Option<&[u8]>],
+        each: usize,
+        out: &mut [f32],
+        target: Target,
+    ) -> usize {
+        x86::threads::rows(decoder, threads, each, out, target == Target::Cold)
+    }
 }
 
 /// Decode all elementary samples of `octets`.
@@ -68,6 +93,24 @@ pub fn decode<T: Vectored>(decoder: &Decoder<T>, octets: &[u8], samples: &mut [T
     assert_eq!(samples.len(), expected, "{} octets have {expected} samples", octets.len());
     let done = T::vectors(decoder, octets, samples, target);
     decoder.decode(&octets[done..], &mut samples[decoder.coding().samples_in(done)..]);
+}
+
+/// Decode the first rows of several threads in one pass, as many as this CPU's instructions can, and return how many that was:
+/// possibly none, and never more than all threads have octets for. A row has `each` samples of every thread; samples of a thread
+/// without octets are missing. The octets of these rows are whole: the rest can be decoded as columns, and turned.
+///
+/// # Panics
+/// If `out` is no whole number of rows.
+#[inline]
+pub fn decode_rows<T: Vectored>(
+    decoder: &Decoder<T>,
+    threads: &[Option<&[u8]>],
+    each: usize,
+    out: &mut [T],
+    target: Target,
+) -> usize {
+    assert!(out.len().is_multiple_of((threads.len() * each).max(1)), "rows are whole");
+    T::rows(decoder, threads, each, out, target)
 }
 
 /// Write elementary samples as octets, as [`Coding::encode`].

@@ -44,6 +44,48 @@ proptest! {
         }
     }
 
+    /// Rows in one pass are columns that were turned, bit by bit, and nothing else is touched.
+    #[test]
+    fn rows_are_columns_turned(
+        octets in prop::collection::vec(any::<u8>(), 0..1200),
+        threads in 2usize..34,
+        each in (0u32..6).prop_map(|n| 1usize << n),
+        gone in any::<u64>(),
+        from in 0usize..20,
+        cold in any::<bool>(),
+    ) {
+        let target = if cold { Target::Cold } else { Target::Warm };
+        for coding in ALL {
+            let decoder = Decoder::<f32>::new(coding).unwrap();
+            // Eight rows are whole octets.
+            let eight = coding.octets_of(8 * each);
+            let length = octets.len() / threads / eight * eight;
+            let there = |thread: usize| gone >> thread & 1 == 0;
+            let of = |thread: usize| there(thread).then(|| &octets[thread * length..][..length]);
+            let all: Vec<_> = (0..threads).map(of).collect();
+            let column = coding.samples_in(length);
+            let mut columns = vec![f32::MISSING; column * threads];
+            for (octets, to) in all.iter().zip(columns.chunks_mut(column.max(1))) {
+                octets.iter().for_each(|octets| decoder.decode(octets, to));
+            }
+            let mut expected = columns.clone();
+            if column > 0 {
+                turn(&columns, threads, each, &mut expected);
+            }
+            let mut out = vec![-9.0; from + expected.len() + 20];
+            let rows = decode_rows(&decoder, &all, each, &mut out[from..from + expected.len()], target);
+            let done = rows * threads * each;
+            prop_assert_eq!(rows * each * coding.bits() as usize % 8, 0);
+            let bits = |samples: &[f32]| samples.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&out[from..from + done]), bits(&expected[..done]), "{} {}", coding, rows);
+            prop_assert!(out[..from].iter().chain(&out[from + done..]).all(|&x| x == -9.0));
+            let registers = [2, 4, 8, 16, 32].contains(&threads) && coding.bits() <= 4 && (threads * each) <= 8;
+            if cfg!(target_arch = "x86_64") && registers && !cold && gone & 3 == 0 && best() {
+                prop_assert_eq!(rows, length / 4 * 32 / coding.bits() as usize / each);
+            }
+        }
+    }
+
     #[test]
     fn a_turn_is_a_transposition(threads in 1usize..20, each in 1usize..6, many in 1usize..50) {
         let columns: Vec<u32> = (0..(threads * each * many) as u32).collect();
@@ -56,6 +98,14 @@ proptest! {
             }
         }
     }
+}
+
+/// Whether this CPU decodes rows in one pass.
+fn best() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return std::arch::is_x86_feature_detected!("avx2");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
 }
 
 #[test]

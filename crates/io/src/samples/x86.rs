@@ -1,5 +1,7 @@
 //! The instructions of x86-64.
 
+pub(super) mod threads;
+
 use super::rows::rows;
 use super::target::Target;
 use skyhaul_core::samples::{Coding, Decoder};

@@ -3,7 +3,7 @@
 use super::Samples;
 use skyhaul_core::samples::{Decoder, Tracks};
 use skyhaul_io::copy;
-use skyhaul_io::samples::{Target, Vectored, decode, place, turn};
+use skyhaul_io::samples::{Target, Vectored, decode, decode_rows, place, turn};
 
 /// Octets of columns that are turned at once: they stay in the fastest cache.
 const COLUMNS: usize = 16 << 10;
@@ -102,28 +102,52 @@ impl<'a, T: Vectored> RowDecoder<'a, T> {
 
     /// Rows of several threads.
     fn turned(&mut self, payloads: &[Option<&[u8]>], out: &mut [T]) {
-        let rows = self.block(self.each * self.threads);
-        let octets_of = self.decoder.coding().octets_of(rows * self.each);
         let row = self.each * self.threads;
-        for (block, out) in out.chunks_mut(rows * row).enumerate() {
-            let column = out.len() / self.threads;
-            let octets = self.decoder.coding().octets_of(column);
-            self.columns.resize(out.len(), T::MISSING);
-            for (payload, column) in payloads.iter().zip(self.columns.chunks_exact_mut(column)) {
-                match payload.and_then(|payload| payload.get(block * octets_of..)?.get(..octets)) {
-                    Some(octets) => decode(&self.decoder, octets, column, Target::Warm),
-                    None => column.fill(T::MISSING),
-                }
-            }
+        // Where a register fits, this is all.
+        let done = decode_rows(&self.decoder, payloads, self.each, out, self.target);
+        let rows = self.block(row);
+        let mut parts = Vec::with_capacity(self.threads);
+        let mut warm = std::mem::take(&mut self.rows);
+        for (block, out) in out[done * row..].chunks_mut(rows * row).enumerate() {
+            let from = self.octets(done + block * rows);
+            let part = from..from + self.octets(out.len() / row);
+            parts.clear();
+            parts
+                .extend(payloads.iter().map(|payload| payload.and_then(|payload| payload.get(part.clone()))));
             if self.target == Target::Warm {
-                turn(&self.columns, self.threads, self.each, out);
+                self.block_of_rows(&parts, out);
             } else {
-                self.rows.resize(out.len(), T::MISSING);
-                turn(&self.columns, self.threads, self.each, &mut self.rows);
-                place(out, &self.rows);
+                warm.resize(out.len(), T::MISSING);
+                self.block_of_rows(&parts, &mut warm);
+                place(out, &warm);
             }
         }
+        self.rows = warm;
         copy::fence();
+    }
+
+    /// Some rows of several threads, to memory in the cache.
+    fn block_of_rows(&mut self, payloads: &[Option<&[u8]>], out: &mut [T]) {
+        let row = self.each * self.threads;
+        let done = decode_rows(&self.decoder, payloads, self.each, out, Target::Warm);
+        let (from, out) = (self.octets(done), &mut out[done * row..]);
+        if out.is_empty() {
+            return;
+        }
+        self.columns.resize(out.len(), T::MISSING);
+        for (payload, column) in payloads.iter().zip(self.columns.chunks_exact_mut(out.len() / self.threads))
+        {
+            match payload {
+                Some(octets) => decode(&self.decoder, &octets[from..], column, Target::Warm),
+                None => column.fill(T::MISSING),
+            }
+        }
+        turn(&self.columns, self.threads, self.each, out);
+    }
+
+    /// Octets of a thread's part of so many rows.
+    fn octets(&self, rows: usize) -> usize {
+        self.decoder.coding().octets_of(rows * self.each)
     }
 
     /// Rows of so many elementary samples that are decoded at once: whole octets of each thread.
