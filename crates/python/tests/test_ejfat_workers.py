@@ -222,7 +222,7 @@ def test_events_through_the_balancer_reach_one_worker_each(run):
         host, port = run.uri.split("data=")[1].split("&")[0].split("-")[0].split(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
             # Until both have got some: what each is given changes at a tick that is still to come.
-            while len({worker for [(worker, _, _)] in list(got.values())}) < 2 or len(sent) < 200:
+            while len({worker for places in list(got.values()) for worker, _, _ in list(places)}) < 2 or len(sent) < 200:
                 assert len(sent) < 20_000, f"{len(got)} of {len(sent)} arrived: {run.status()}"
                 tick, payload = time.time_ns() // 1000, os.urandom(3000)
                 sent[tick] = payload
