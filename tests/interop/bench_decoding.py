@@ -1,7 +1,7 @@
 """How fast samples are decoded, beside baseband, in turns: `python tests/interop/bench_decoding.py [DIRECTORY]`.
 
-Two files of 268 MB, made from the samples that baseband ships, with time running on: VDIF of 8 threads of 2 bits, and Mark 5B
-of 8 channels of 2 bits; in the page cache. And a recording of 10^5 chunks: opened, and one sample read anywhere. And one of
+Three files of 268 MB, made from the samples that baseband ships, with time running on: VDIF of 8 threads of 2 bits, the same with
+one frame in a hundred marked invalid, and Mark 5B of 8 channels of 2 bits; in the page cache. And a recording of 10^5 chunks: opened, and one sample read anywhere. And one of
 large chunks: its first sample with the checksums of parts, and without them; its frames viewed and copied.
 `python tests/interop/bench_decoding.py DIRECTORY large` measures only that.
 """
@@ -45,6 +45,12 @@ def vdif_file(path):
     words = np.tile(once, (len(frames) // 2, 1, 1))
     words[:, :, 0] += (frames // 1600)[:, None].astype("<u4")
     words[:, :, 1] = words[:, :, 1] & 0xFF000000 | (frames % 1600)[:, None].astype("<u4")
+    words.tofile(path)
+
+
+def lossy_file(path, whole):
+    words = np.fromfile(whole, "<u4").reshape(-1, 1258)
+    words[np.random.default_rng(1).random(len(words)) < 0.01, 0] |= 1 << 31
     words.tofile(path)
 
 
@@ -99,12 +105,14 @@ def theirs(opened, count, total):
 
 
 def decoding(directory):
-    files = directory / "b.vdif", directory / "b.m5b"
+    files = directory / "b.vdif", directory / "b.m5b", directory / "lossy.vdif"
     vdif_file(files[0])
     mark5b_file(files[1])
+    lossy_file(files[2], files[0])
     of_mark5b = {"sample_rate": 32 * u.MHz, "kday": 56000, "nchan": 8, "bps": 2}
     both = {
         "VDIF": (recording.open(files[0]), lambda: vdif.open(files[0], "rs")),
+        "VDIF, 1 % lost": (recording.open(files[2]), lambda: vdif.open(files[2], "rs")),
         "Mark 5B": (recording.open(files[1], channels=8, sample_rate=32_000_000, ref_time="2014-06-01T00:00"),
                     lambda: mark5b.open(files[1], "rs", **of_mark5b)),
     }  # fmt: skip
