@@ -11,26 +11,28 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Anywhere that is free.
-const FREE: &str = "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --threads 1";
+const FREE: &str = "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --threads 2";
 
-struct Place {
+pub(crate) struct Place {
     directory: tempfile::TempDir,
 }
 
 /// A balancer that runs, with one reservation.
-struct Running {
+pub(crate) struct Running {
     job: Job,
     api: String,
-    token: String,
+    pub(crate) token: String,
     data: String,
+    /// With the token.
+    pub(crate) uri: String,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(crate) fn new() -> Place {
         Place { directory: tempfile::tempdir().unwrap() }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -40,7 +42,7 @@ impl Place {
     }
 
     #[track_caller]
-    fn start(&self, more: &str) -> Running {
+    pub(crate) fn start(&self, more: &str) -> Running {
         let mut job = Job::start(&self.line(more));
         let api = wait_for("the balancer to listen", || {
             let said = job.stderr();
@@ -50,12 +52,18 @@ impl Place {
             assert!(job.is_running(), "it ended: {said}");
             None
         });
-        let uri = std::fs::read_to_string(self.path("uri")).unwrap();
-        let (token, rest) = uri.trim().strip_prefix("ejfat://").unwrap().split_once('@').unwrap();
+        let uri = std::fs::read_to_string(self.path("uri")).unwrap().trim().to_owned();
+        let (token, rest) = uri.strip_prefix("ejfat://").unwrap().split_once('@').unwrap();
         let (host, rest) = rest.split_once("/lb/1?data=").unwrap();
         let (data, _) = rest.split_once("&sync=").unwrap();
         assert_eq!(api, format!("http://{host}"));
-        Running { job, api: host.to_owned(), token: token.to_owned(), data: data.to_owned() }
+        Running {
+            job,
+            api: host.to_owned(),
+            token: token.to_owned(),
+            data: data.to_owned(),
+            uri: uri.clone(),
+        }
     }
 }
 
@@ -77,7 +85,7 @@ impl Drop for Place {
 impl Running {
     /// A call of REST, with a token.
     #[track_caller]
-    fn ask(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    pub(crate) fn ask(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
         let (status, text) = self.http(method, path, token, body);
         (status, serde_json::from_str(&text).unwrap())
     }
@@ -138,7 +146,7 @@ impl Running {
     }
 
     #[track_caller]
-    fn stop(self) -> Value {
+    pub(crate) fn stop(self) -> Value {
         self.job.signal(rustix::process::Signal::INT);
         self.job.finish().expect(0).json()
     }

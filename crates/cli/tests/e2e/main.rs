@@ -17,6 +17,7 @@ mod events;
 mod faults;
 mod heaps;
 mod hostile;
+mod integrity;
 mod join;
 mod kill;
 mod limited;

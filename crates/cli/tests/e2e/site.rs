@@ -83,7 +83,8 @@ pub(crate) struct Job {
 impl Job {
     #[track_caller]
     pub(crate) fn start(words: &[String]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_skyhaul"));
+        let binary = std::env::var_os("SKYHAUL_BINARY");
+        let mut command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_skyhaul").into()));
         // Whatever file the host has.
         command.env("SKYHAUL_CONFIG", "/dev/null");
         command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
