@@ -57,6 +57,7 @@ mod predict;
 mod refusal;
 mod table;
 mod worker;
+pub mod xdp;
 
 pub use allow::{AllowList, NoPrefix, Prefix};
 pub use apportion::{Claim, apportion};

@@ -1,13 +1,22 @@
 //! The packets of ESnet's simulated data plane (udplb, `p4/sim/test-1`), routed by tables like its own: two balancers, one
 //! with calendars of 8 slots chosen with `xor`, one that keeps labels; versions 2 and 3; IPv4 and IPv6; senders that are not
-//! allowed. What it sent on is known by a checksum of its capture: address, port, length and octets of each of 88 packets.
+//! allowed. What it sent on is known by a checksum of its capture: address, port, length and octets of each of 88 packets. The
+//! kernel's program, in an interpreter, sends the same.
 
+#[path = "xdp/frames.rs"]
+mod frames;
+#[path = "xdp/machine.rs"]
+mod machine;
+
+use machine::{Machine, Verdict};
+use skyhaul_core::balance::xdp::{image, program};
 use skyhaul_core::balance::{
     AllowList, Calendar, Counters, Epoch, Member, Occupant, PortRange, Prefix, Refusal, Seat, SlotSelect,
     Table,
 };
 use skyhaul_core::wire::ejfat::EjfatLabels;
-use std::net::IpAddr;
+use skyhaul_core::wire::labelled::Labelled;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// Of the capture `expected/packets_out.pcap`, without the answers to ARP, pings and neighbour solicitations.
@@ -99,6 +108,7 @@ impl Side {
                 IpAddr::V6(ip) => sent.1.add(&ip.octets()),
             }
             let octets = &packet[usize::from(route.skip)..];
+            assert_eq!(by_program(&table, source, packet), Some((to, octets.to_vec())));
             sent.1.add(&to.port().to_be_bytes());
             sent.1.add(&(octets.len() as u16).to_be_bytes());
             sent.1.add(octets);
@@ -108,7 +118,27 @@ impl Side {
         table.route_train::<EjfatLabels>(stranger, [packets[0].as_slice()], &mut routes, &mut counters);
         assert_eq!(routes[0], Err(Refusal::BlockedSource));
         assert_eq!((counters.packets, counters.refused_total()), (count as u64 + 1, 1));
+        assert_eq!(by_program(&table, stranger, &packets[0]), None);
     }
+}
+
+/// Where the kernel's program sends a packet, and what of it.
+fn by_program(table: &Table, source: IpAddr, packet: &[u8]) -> Option<(SocketAddr, Vec<u8>)> {
+    let program = program::<EjfatLabels>(&frames::inlet(1)).expect("a program");
+    let image = image(table, EjfatLabels::LAYOUT.bytes, |_| Some(frames::hop(9)));
+    let listen = if source.is_ipv4() { frames::V4 } else { frames::V6 };
+    let listen: SocketAddr = listen.parse().expect("an address");
+    let mut frame = frames::frame(SocketAddr::new(source, 4000), listen, packet);
+    if Machine::new(&program, image).run(&mut frame, 128) == Verdict::Pass {
+        return None;
+    }
+    assert!(frames::is_sound(&frame));
+    let (ip, udp): (IpAddr, usize) = match source {
+        IpAddr::V4(_) => (<[u8; 4]>::try_from(&frame[30..34]).expect("four").into(), 34),
+        IpAddr::V6(_) => (<[u8; 16]>::try_from(&frame[38..54]).expect("sixteen").into(), 54),
+    };
+    let port = u16::from_be_bytes([frame[udp + 2], frame[udp + 3]]);
+    Some((SocketAddr::new(ip, port), frame[udp + 8..].to_vec()))
 }
 
 #[test]

@@ -40,6 +40,11 @@ impl SlotSelect {
     pub fn new(bits: u8, xor: u16) -> Option<SlotSelect> {
         (bits <= 9).then_some(SlotSelect { mask: (1 << bits) - 1, xor })
     }
+
+    /// Mask and xor.
+    pub(super) fn parts(self) -> (u16, u16) {
+        (self.mask, self.xor)
+    }
 }
 
 impl Default for SlotSelect {

@@ -38,8 +38,29 @@ pub struct Sync {
     pub sent: u64,
 }
 
+/// Where the fields of a label are, for a reader that is not this program: the kernel's. All are in network order, and all labels
+/// of a family have the same length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelLayout {
+    /// Octets of a label: an even number.
+    pub bytes: u16,
+    /// Octets that it begins with.
+    pub magic: &'static [u8],
+    /// Where the version is, an octet.
+    pub version_at: u16,
+    /// Versions that are read, and where their slot is, 16 bits.
+    pub slots: &'static [(u8, u16)],
+    /// Where the port is, 16 bits.
+    pub port_at: u16,
+    /// Where the tick is, 64 bits.
+    pub tick_at: u16,
+}
+
 /// How the labels of such a family are read.
 pub trait Labelled: fmt::Debug + Send + std::marker::Sync + 'static {
+    /// Where [`label`](Self::label) reads its fields.
+    const LAYOUT: LabelLayout;
+
     /// Read the label at the front of `packet`. What follows it is not examined.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 use super::{BalancerV2, BalancerV3, MAGIC, SYNC_MAGIC, SYNC_VERSION, SyncMessage};
 use crate::{
     placement::Reject,
-    wire::labelled::{Label, Labelled, Sync},
+    wire::labelled::{Label, LabelLayout, Labelled, Sync},
 };
 
 /// Protocol number of the reassembly header.
@@ -21,6 +21,16 @@ const REASSEMBLY: u8 = 1;
 pub struct EjfatLabels;
 
 impl Labelled for EjfatLabels {
+    const LAYOUT: LabelLayout = LabelLayout {
+        bytes: BalancerV3::LEN as u16,
+        magic: &MAGIC.to_be_bytes(),
+        version_at: 2,
+        // In version 2, the low half of the tick's lower word.
+        slots: &[(2, 14), (3, 4)],
+        port_at: 6,
+        tick_at: 8,
+    };
+
     #[inline]
     fn label(packet: &[u8]) -> Result<Label, Reject> {
         let (lb, _) = BalancerV3::read(packet).ok_or(Reject::Truncated)?;

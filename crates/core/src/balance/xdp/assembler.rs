@@ -1,0 +1,369 @@
+//! Some instructions of the kernel's virtual machine, and jumps to places that are named before they are known.
+//!
+//! A [`Program`] is what the kernel takes, except for the numbers of its maps, which are known only to the process that loads
+//! it. `Documentation/bpf/standardization/instruction-set.rst` of the kernel (RFC 9669) defines the instructions.
+
+use std::fmt;
+
+/// A register. [`R10`](Reg::R10) is the end of the stack, 512 octets, and cannot be written; [`R0`](Reg::R0) to
+/// [`R5`](Reg::R5) do not outlive a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs, reason = "their names are all there is to say")]
+pub(super) enum Reg {
+    R0,
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    R6,
+    R7,
+    R8,
+    R9,
+    R10,
+}
+
+/// How much a load or store moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Width {
+    Octet = 0x10,
+    Half = 0x08,
+    Word = 0x00,
+    Double = 0x18,
+}
+
+/// What is computed, with 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Op {
+    Add = 0x00,
+    Sub = 0x10,
+    Or = 0x40,
+    And = 0x50,
+    Left = 0x60,
+    Right = 0x70,
+    Xor = 0xA0,
+    Set = 0xB0,
+}
+
+/// When a jump is made; all 64 bits count, without sign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum If {
+    Equal = 0x10,
+    Above = 0x20,
+    NotEqual = 0x50,
+    Below = 0xA0,
+    AtMost = 0xB0,
+}
+
+/// The second operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum With {
+    Reg(Reg),
+    /// Extended with its sign to 64 bits.
+    Number(i32),
+}
+
+impl From<Reg> for With {
+    fn from(reg: Reg) -> With {
+        With::Reg(reg)
+    }
+}
+
+impl From<i32> for With {
+    fn from(number: i32) -> With {
+        With::Number(number)
+    }
+}
+
+/// Functions of the kernel, by their numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(i32)]
+pub(super) enum Helper {
+    LookUp = 1,
+    Redirect = 23,
+    AdjustHead = 44,
+    CoarseTime = 160,
+    Length = 188,
+}
+
+/// A map that a program uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapName {
+    /// An array of one array: the table in use, see [`image`](super::image).
+    Tables,
+    /// An array of one: until when the table may be used, see [`Lease`](super::Lease).
+    Lease,
+    /// For each processor, an array of one: what it forwarded, see [`Counts`](super::Counts).
+    Counts,
+}
+
+const LOAD: u8 = 0x61;
+const STORE_NUMBER: u8 = 0x62;
+const STORE: u8 = 0x63;
+const WIDE: u8 = 0x18;
+const COMPUTE: u8 = 0x07;
+const SET_32: u8 = 0xB4;
+const TO_BIG_ENDIAN: u8 = 0xDC;
+const JUMP: u8 = 0x05;
+const CALL: u8 = 0x85;
+const EXIT: u8 = 0x95;
+const BY_REGISTER: u8 = 0x08;
+/// The number of a wide instruction is a map's, or means the value of its only element.
+const OF_MAP: u8 = 1;
+const OF_ITS_VALUE: u8 = 2;
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What it does.
+    pub code: u8,
+    /// The register that it changes.
+    pub to: u8,
+    /// The register that it reads.
+    pub from: u8,
+    /// Of a memory address, or how many instructions a jump leaves out.
+    pub offset: i16,
+    /// An operand.
+    pub number: i32,
+}
+
+impl Step {
+    /// As the kernel takes it.
+    #[must_use]
+    pub fn octets(self) -> [u8; 8] {
+        let [a, b] = self.offset.to_ne_bytes();
+        let [c, d, e, f] = self.number.to_ne_bytes();
+        // Two fields of four bits, which lie in the order of the host's octets.
+        let little = cfg!(target_endian = "little");
+        let registers = if little { self.from << 4 | self.to } else { self.to << 4 | self.from };
+        [self.code, registers, a, b, c, d, e, f]
+    }
+}
+
+/// A program that has all but the numbers of its maps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    steps: Vec<Step>,
+    maps: Vec<(usize, MapName)>,
+}
+
+impl Program {
+    /// The instructions, if the maps have these numbers.
+    #[must_use]
+    pub fn steps(&self, number: impl Fn(MapName) -> i32) -> Vec<Step> {
+        let mut steps = self.steps.clone();
+        for &(at, map) in &self.maps {
+            if let Some(step) = steps.get_mut(at) {
+                step.number = number(map);
+            }
+        }
+        steps
+    }
+}
+
+/// Why a program cannot be: it is wrong, or longer than jumps reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CannotAssemble(pub(super) &'static str);
+
+impl fmt::Display for CannotAssemble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no program for the kernel: {}", self.0)
+    }
+}
+
+impl std::error::Error for CannotAssemble {}
+
+/// A place in a program.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place(usize);
+
+/// A program under construction.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    steps: Vec<Step>,
+    maps: Vec<(usize, MapName)>,
+    places: Vec<Option<usize>>,
+    jumps: Vec<(usize, Place)>,
+    wrong: Option<CannotAssemble>,
+}
+
+impl Assembler {
+    fn step(&mut self, code: u8, to: Reg, from: Reg, offset: i16, number: i32) {
+        self.steps.push(Step { code, to: to as u8, from: from as u8, offset, number });
+    }
+
+    fn offset(&mut self, offset: usize) -> i16 {
+        i16::try_from(offset).unwrap_or_else(|_| {
+            self.wrong = Some(CannotAssemble("an offset beyond 32767"));
+            0
+        })
+    }
+
+    /// A place that is named now and known later.
+    pub(super) fn place(&mut self) -> Place {
+        self.places.push(None);
+        Place(self.places.len() - 1)
+    }
+
+    /// The place is here.
+    pub(super) fn here(&mut self, place: Place) {
+        self.places[place.0] = Some(self.steps.len());
+    }
+
+    pub(super) fn compute(&mut self, op: Op, to: Reg, with: impl Into<With>) {
+        match with.into() {
+            With::Reg(from) => self.step(COMPUTE | BY_REGISTER | op as u8, to, from, 0, 0),
+            With::Number(number) => self.step(COMPUTE | op as u8, to, Reg::R0, 0, number),
+        }
+    }
+
+    pub(super) fn set(&mut self, to: Reg, with: impl Into<With>) {
+        self.compute(Op::Set, to, with);
+    }
+
+    /// A number of 32 bits without a sign.
+    pub(super) fn set_word(&mut self, to: Reg, number: u32) {
+        self.step(SET_32, to, Reg::R0, 0, number.cast_signed());
+    }
+
+    /// `to = *(base + offset)`
+    pub(super) fn load(&mut self, width: Width, to: Reg, base: Reg, offset: usize) {
+        let offset = self.offset(offset);
+        self.step(LOAD | width as u8, to, base, offset, 0);
+    }
+
+    /// `*(base + offset) = from`
+    pub(super) fn store(&mut self, width: Width, base: Reg, offset: usize, from: Reg) {
+        let offset = self.offset(offset);
+        self.step(STORE | width as u8, base, from, offset, 0);
+    }
+
+    /// `to = *(stack + slot)`; slots are negative.
+    pub(super) fn load_slot(&mut self, width: Width, to: Reg, slot: i16) {
+        self.step(LOAD | width as u8, to, Reg::R10, slot, 0);
+    }
+
+    /// `*(stack + slot) = with`
+    pub(super) fn store_slot(&mut self, width: Width, slot: i16, with: impl Into<With>) {
+        match with.into() {
+            With::Reg(from) => self.step(STORE | width as u8, Reg::R10, from, slot, 0),
+            With::Number(number) => self.step(STORE_NUMBER | width as u8, Reg::R10, Reg::R0, slot, number),
+        }
+    }
+
+    /// Reverse octets so that the low `bits` that were loaded in network order are a number, or the other way round.
+    pub(super) fn network(&mut self, to: Reg, bits: i32) {
+        self.step(TO_BIG_ENDIAN, to, Reg::R0, 0, bits);
+    }
+
+    pub(super) fn jump(&mut self, place: Place) {
+        self.jumps.push((self.steps.len(), place));
+        self.step(JUMP, Reg::R0, Reg::R0, 0, 0);
+    }
+
+    pub(super) fn jump_if(&mut self, what: If, left: Reg, right: impl Into<With>, place: Place) {
+        self.jumps.push((self.steps.len(), place));
+        match right.into() {
+            With::Reg(right) => self.step(JUMP | BY_REGISTER | what as u8, left, right, 0, 0),
+            With::Number(number) => self.step(JUMP | what as u8, left, Reg::R0, 0, number),
+        }
+    }
+
+    pub(super) fn call(&mut self, helper: Helper) {
+        self.step(CALL, Reg::R0, Reg::R0, 0, helper as i32);
+    }
+
+    pub(super) fn exit(&mut self) {
+        self.step(EXIT, Reg::R0, Reg::R0, 0, 0);
+    }
+
+    /// `to` is this map.
+    pub(super) fn map(&mut self, to: Reg, map: MapName) {
+        self.wide(to, map, OF_MAP);
+    }
+
+    /// `to` points to the value of the only element of this map.
+    pub(super) fn value(&mut self, to: Reg, map: MapName) {
+        self.wide(to, map, OF_ITS_VALUE);
+    }
+
+    fn wide(&mut self, to: Reg, map: MapName, how: u8) {
+        self.maps.push((self.steps.len(), map));
+        self.steps.push(Step { code: WIDE, to: to as u8, from: how, ..Step::default() });
+        self.steps.push(Step::default());
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// A place that is jumped to is nowhere, or too far, or behind: programs go only forward, so they end.
+    pub(super) fn finish(mut self) -> Result<Program, CannotAssemble> {
+        if let Some(wrong) = self.wrong {
+            return Err(wrong);
+        }
+        for (at, place) in self.jumps {
+            let to = self.places[place.0].ok_or(CannotAssemble("a jump to nowhere"))?;
+            let far = to.checked_sub(at + 1).ok_or(CannotAssemble("a jump backwards"))?;
+            self.steps[at].offset = i16::try_from(far).map_err(|_| CannotAssemble("a jump too far"))?;
+        }
+        Ok(Program { steps: self.steps, maps: self.maps })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jumps_find_their_places() {
+        let mut asm = Assembler::default();
+        let end = asm.place();
+        asm.jump_if(If::Above, Reg::R1, 7, end);
+        asm.set(Reg::R0, Reg::R3);
+        asm.here(end);
+        asm.exit();
+        let program = asm.finish().unwrap();
+        let octets: Vec<[u8; 8]> = program.steps(|_| 0).into_iter().map(Step::octets).collect();
+        if cfg!(target_endian = "little") {
+            let right =
+                [[0x25, 1, 1, 0, 7, 0, 0, 0], [0xBF, 0x30, 0, 0, 0, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
+            assert_eq!(octets, right);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_program() {
+        let mut nowhere = Assembler::default();
+        let place = nowhere.place();
+        nowhere.jump(place);
+        assert_eq!(nowhere.finish(), Err(CannotAssemble("a jump to nowhere")));
+        let mut back = Assembler::default();
+        let place = back.place();
+        back.here(place);
+        back.jump(place);
+        assert_eq!(back.finish(), Err(CannotAssemble("a jump backwards")));
+        let mut far = Assembler::default();
+        let place = far.place();
+        far.jump(place);
+        (0..40_000).for_each(|_| far.exit());
+        far.here(place);
+        assert_eq!(far.finish(), Err(CannotAssemble("a jump too far")));
+        let mut beyond = Assembler::default();
+        beyond.load(Width::Word, Reg::R1, Reg::R2, 40_000);
+        assert_eq!(beyond.finish(), Err(CannotAssemble("an offset beyond 32767")));
+    }
+
+    #[test]
+    fn maps_get_their_numbers() {
+        let mut asm = Assembler::default();
+        asm.map(Reg::R1, MapName::Tables);
+        asm.value(Reg::R2, MapName::Lease);
+        let steps = asm.finish().unwrap().steps(|map| if map == MapName::Tables { 11 } else { 12 });
+        let wide = |to, from, number| Step { code: WIDE, to, from, number, ..Step::default() };
+        assert_eq!(steps, [wide(1, 1, 11), Step::default(), wide(2, 2, 12), Step::default()]);
+    }
+}

@@ -1,0 +1,127 @@
+//! A table as the kernel's program reads it: one value, replaced as a whole.
+//!
+//! ```text
+//!   anyone? │ 32 × first tick │ 32 × (mask, xor) │ 32 × 512 × seat │ 1024 × member │ 1024 × (from, to) IPv4 │ 1024 × (from, to) IPv6
+//! ```
+//!
+//! Numbers are in the host's order, addresses in the network's. Every list has its full length, so that a search has as many
+//! steps as ever: what is not used of it leads nowhere. What an image cannot say (a member to whom the way is not known, a list of
+//! senders that is too long) leads nowhere, too, and such packets take the way of the sockets.
+
+use crate::balance::{EPOCHS, MEMBERS, Member, SLOTS, Table};
+use core::net::IpAddr;
+
+/// Networks of each version of IP, at most.
+pub(super) const RANGES: usize = 1024;
+
+pub(super) const FIRST_AT: usize = 16;
+pub(super) const SELECT_AT: usize = FIRST_AT + 8 * EPOCHS;
+pub(super) const CALENDAR_AT: usize = SELECT_AT + 4 * EPOCHS;
+pub(super) const MEMBER_AT: usize = CALENDAR_AT + 2 * SLOTS * EPOCHS;
+pub(super) const V4_AT: usize = MEMBER_AT + MEMBER * MEMBERS;
+pub(super) const V6_AT: usize = V4_AT + 8 * RANGES;
+/// Octets of an image.
+pub const IMAGE_BYTES: usize = V6_AT + 32 * RANGES;
+
+/// Octets of a member, and where its fields are.
+pub(super) const MEMBER: usize = 64;
+pub(super) const IP: usize = 0;
+/// Destination and source of the Ethernet header.
+pub(super) const LINK: usize = 16;
+pub(super) const INTERFACE: usize = 28;
+pub(super) const PORT: usize = 32;
+pub(super) const MASK: usize = 34;
+/// Version of IP; 0 leads nowhere.
+pub(super) const KIND: usize = 36;
+pub(super) const CUT: usize = 38;
+pub(super) const MTU: usize = 40;
+pub(super) const WHOLE: usize = 42;
+
+/// The next host on the way to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Number of the interface that leads there.
+    pub interface: u32,
+    /// Its hardware address.
+    pub from: [u8; 6],
+    /// The next host's.
+    pub to: [u8; 6],
+    /// Octets of an IP packet, at most.
+    pub mtu: u16,
+    /// Only packets whose octets the receiving driver has in one piece.
+    pub whole: bool,
+}
+
+fn put(image: &mut [u8], at: usize, octets: &[u8]) {
+    image[at..at + octets.len()].copy_from_slice(octets);
+}
+
+/// The image of `table`, for packets with labels of `label` octets, if `hop` is the way to an address.
+#[must_use]
+pub fn image(table: &Table, label: u16, mut hop: impl FnMut(IpAddr) -> Option<Hop>) -> Vec<u8> {
+    let mut image = vec![0; IMAGE_BYTES];
+    let (any, v4, v6) = table.allow().ranges();
+    put(&mut image, 0, &u32::from(any).to_ne_bytes());
+    // Beyond the last: from the last address to the first, which no address is between.
+    for n in 0..RANGES {
+        let none = (u32::MAX, 0);
+        let short = v4.len() <= RANGES;
+        let (from, to) =
+            v4.get(n).filter(|_| short).map_or(none, |(from, to)| ((*from).into(), (*to).into()));
+        put(&mut image, V4_AT + 8 * n, &[from.to_ne_bytes(), to.to_ne_bytes()].concat());
+        let none = (u128::MAX, 0);
+        let short = v6.len() <= RANGES;
+        let (from, to) =
+            v6.get(n).filter(|_| short).map_or(none, |(from, to)| ((*from).into(), (*to).into()));
+        let halves = |ip: u128| [((ip >> 64) as u64).to_ne_bytes(), (ip as u64).to_ne_bytes()].concat();
+        put(&mut image, V6_AT + 32 * n, &[halves(from), halves(to)].concat());
+    }
+    for n in 0..EPOCHS {
+        let epoch = table.epochs().get(n);
+        put(&mut image, FIRST_AT + 8 * n, &epoch.map_or(u64::MAX, |epoch| epoch.first).to_ne_bytes());
+        let (mask, xor) = epoch.map_or((0, 0), |epoch| epoch.select.parts());
+        put(&mut image, SELECT_AT + 4 * n, &[mask.to_ne_bytes(), xor.to_ne_bytes()].concat());
+        let at = CALENDAR_AT + 2 * SLOTS * n;
+        match epoch {
+            Some(epoch) => epoch
+                .calendar
+                .owners()
+                .enumerate()
+                .for_each(|(slot, owner)| put(&mut image, at + 2 * slot, &owner.to_ne_bytes())),
+            None => image[at..at + 2 * SLOTS].fill(0xFF),
+        }
+    }
+    for (seat, member) in table.members() {
+        if let Some(hop) = hop(member.ip) {
+            let at = MEMBER_AT + MEMBER * seat.number();
+            put_member(&mut image[at..at + MEMBER], member, label, &hop);
+        }
+    }
+    image
+}
+
+fn put_member(to: &mut [u8], member: &Member, label: u16, hop: &Hop) {
+    let kind: u16 = match member.ip {
+        IpAddr::V4(ip) => {
+            put(to, IP, &ip.octets());
+            4
+        }
+        IpAddr::V6(ip) => {
+            put(to, IP, &ip.octets());
+            6
+        }
+    };
+    put(to, LINK, &hop.to);
+    put(to, LINK + 6, &hop.from);
+    put(to, INTERFACE, &hop.interface.to_ne_bytes());
+    let cut = if member.keep_label { 0 } else { label };
+    let fields = [
+        (PORT, member.port),
+        (MASK, member.mask),
+        (KIND, kind),
+        (CUT, cut),
+        (MTU, hop.mtu),
+        (WHOLE, hop.whole.into()),
+    ];
+    fields.iter().for_each(|&(at, value)| put(to, at, &value.to_ne_bytes()));
+}
