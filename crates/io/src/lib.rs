@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod baseline;
+pub mod bpf;
 pub mod copy;
 pub mod disk;
 pub mod fault;

@@ -8,6 +8,7 @@
 //! | [`thread`] | CPU seconds used, affinity, real-time priority |
 //! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
 //! | [`limit`] | a share of one processor: control groups, or a competing load |
+//! | [`way`] | the way to an address: interface and neighbour |
 //! | [`program`] | another program on one CPU, with such a share |
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
@@ -19,3 +20,4 @@ pub mod machine;
 pub mod program;
 pub mod sockets;
 pub mod thread;
+pub mod way;

@@ -1,0 +1,286 @@
+//! Programs in the kernel that see packets before any socket does (XDP), and the memory that they share with us.
+//!
+//! ```text
+//!   octets of a program ─▶ Program ─ attach ─▶ Attached      it ends when the last of them is dropped, or the process ends
+//!                            └── Map ── read and written by both
+//! ```
+//!
+//! Nothing is pinned: what a process that was killed had attached is gone. System calls are made directly; libraries for it
+//! load what a C compiler made, and there is none here.
+//!
+//! Limits: Linux 5.18 (packets in pieces), root or `CAP_BPF` with `CAP_NET_ADMIN`.
+
+mod map;
+
+pub use map::{Map, Words};
+
+use std::{
+    ffi::CStr,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    time::Duration,
+};
+
+const PROGRAM_LOAD: libc::c_long = 5;
+const TEST_RUN: libc::c_long = 10;
+const LINK_CREATE: libc::c_long = 28;
+
+const XDP_PROGRAM: u32 = 6;
+const XDP_ATTACH: u32 = 37;
+/// A packet may be in pieces.
+const IN_PIECES: u32 = 1 << 5;
+const LICENSE: &CStr = c"Apache-2.0";
+/// What the verifier writes, at most.
+const LOG: usize = 1 << 20;
+
+/// Call `bpf`. `what` has the fields that this command has.
+///
+/// # Safety
+/// Addresses in `what` must be of memory as large as the command asks for, and live during the call.
+unsafe fn call<T>(command: libc::c_long, what: &mut T) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel reads and writes `what` within its size; the caller answers for addresses in it.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, command, std::ptr::from_mut(what), size_of::<T>()) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
+/// Like [`call`], of commands that return a descriptor.
+///
+/// # Safety
+/// As [`call`]; the command returns a new descriptor.
+unsafe fn open<T>(command: libc::c_long, what: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller answers for it.
+    let descriptor = unsafe { call(command, what) }?;
+    // SAFETY: the kernel gave us this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
+}
+
+fn hinted(what: &str, error: &io::Error) -> io::Error {
+    let hint = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; hint: run as root, or with CAP_BPF and CAP_NET_ADMIN",
+        Some(libc::ENOSYS) => "; hint: this kernel has no bpf(2)",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{what}: {error}{hint}"))
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Load {
+    kind: u32,
+    steps: u32,
+    octets: u64,
+    license: u64,
+    log_level: u32,
+    log_bytes: u32,
+    log: u64,
+    kernel: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct Run {
+    program: u32,
+    answer: u32,
+    input_bytes: u32,
+    output_bytes: u32,
+    input: u64,
+    output: u64,
+    repeat: u32,
+    nanos: u32,
+    context_input_bytes: u32,
+    context_output_bytes: u32,
+    context_input: u64,
+    context_output: u64,
+}
+
+#[repr(C)]
+struct Attach {
+    program: u32,
+    interface: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// A program that the kernel found safe.
+#[derive(Debug)]
+pub struct Program(OwnedFd);
+
+impl Program {
+    /// Load a program for packets, which may be in pieces.
+    ///
+    /// # Errors
+    /// No permission, or the kernel does not find it safe: the error ends with what it says.
+    pub fn load(steps: &[[u8; 8]]) -> io::Result<Program> {
+        let mut load = Load {
+            kind: XDP_PROGRAM,
+            steps: steps.len() as u32,
+            octets: steps.as_ptr() as u64,
+            license: LICENSE.as_ptr() as u64,
+            flags: IN_PIECES,
+            name: *b"skyhaul\0\0\0\0\0\0\0\0\0",
+            attach: XDP_ATTACH,
+            ..Load::default()
+        };
+        // SAFETY: there are so many steps and a license, which live until after the call; a descriptor is returned.
+        let first = match unsafe { open(PROGRAM_LOAD, &mut load) } {
+            Ok(descriptor) => return Ok(Program(descriptor)),
+            Err(error) => error,
+        };
+        let what = "load a program for packets into the kernel";
+        if matches!(first.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) {
+            return Err(hinted(what, &first));
+        }
+        // Once more, to hear why.
+        let mut log = vec![0u8; LOG];
+        (load.log_level, load.log_bytes, load.log) = (1, LOG as u32, log.as_mut_ptr() as u64);
+        // SAFETY: as above, and the log has so many octets.
+        match unsafe { open(PROGRAM_LOAD, &mut load) } {
+            Ok(descriptor) => Ok(Program(descriptor)),
+            Err(error) => {
+                let said = String::from_utf8_lossy(&log);
+                let lines: Vec<&str> = said.trim_end_matches('\0').lines().collect();
+                let last = lines[lines.len().saturating_sub(12)..].join("\n  ");
+                Err(hinted(&format!("{what}: {last}"), &error))
+            }
+        }
+    }
+
+    /// Run it over one packet without sending anything. Returns its answer and the packet afterwards.
+    ///
+    /// # Errors
+    /// A system error: no permission, or a packet that is too short or too long for it.
+    pub fn test(&self, packet: &[u8]) -> io::Result<(u32, Vec<u8>)> {
+        self.run(packet, 1).map(|(answer, output, _)| (answer, output))
+    }
+
+    /// How long one run over a packet takes, that the program does not change: the mean of so many.
+    ///
+    /// # Errors
+    /// As [`test`](Self::test).
+    pub fn time(&self, packet: &[u8], runs: u32) -> io::Result<Duration> {
+        self.run(packet, runs).map(|(_, _, nanos)| Duration::from_nanos(nanos.into()))
+    }
+
+    fn run(&self, packet: &[u8], repeat: u32) -> io::Result<(u32, Vec<u8>, u32)> {
+        let mut output = vec![0u8; packet.len() + 256];
+        let mut run = Run {
+            program: self.0.as_raw_fd() as u32,
+            input_bytes: packet.len() as u32,
+            output_bytes: output.len() as u32,
+            input: packet.as_ptr() as u64,
+            output: output.as_mut_ptr() as u64,
+            repeat,
+            ..Run::default()
+        };
+        // SAFETY: all of these are as long as is said, and live until after the call.
+        unsafe { call(TEST_RUN, &mut run) }.map_err(|error| hinted("try a program", &error))?;
+        output.truncate(run.output_bytes as usize);
+        Ok((run.answer, output, run.nanos))
+    }
+
+    /// Let it see the packets that come to `interface`.
+    ///
+    /// # Errors
+    /// The interface's driver cannot, or another program is there: the error has a hint.
+    pub fn attach(&self, interface: u32, place: Place) -> io::Result<Attached> {
+        let flags = match place {
+            Place::Driver => 1 << 2,
+            Place::Stack => 1 << 1,
+        };
+        let program = self.0.as_raw_fd() as u32;
+        let mut attach = Attach { program, interface, kind: XDP_ATTACH, flags };
+        // SAFETY: there are no addresses in it, and a descriptor is returned.
+        match unsafe { open(LINK_CREATE, &mut attach) } {
+            Ok(descriptor) => Ok(Attached { _link: descriptor, place }),
+            Err(error) => {
+                let hint = match error.raw_os_error() {
+                    Some(libc::EBUSY | libc::EEXIST) => {
+                        "; hint: another program is there (`ip link` shows it)"
+                    }
+                    Some(libc::EOPNOTSUPP) if place == Place::Driver => {
+                        "; its driver has no place for programs"
+                    }
+                    Some(libc::ERANGE | libc::EINVAL) => {
+                        "; hint: its MTU may be too long for its driver's programs"
+                    }
+                    _ => "",
+                };
+                let text = format!("attach a program in {}: {error}{hint}", place.name());
+                Err(io::Error::new(error.kind(), text))
+            }
+        }
+    }
+}
+
+/// Where in the kernel a program sees packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the driver, before the kernel makes anything of them.
+    Driver,
+    /// Behind it, when trains may have been joined: with every driver, and slower.
+    Stack,
+}
+
+impl Place {
+    /// Its name in reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Driver => "the driver",
+            Place::Stack => "the stack",
+        }
+    }
+}
+
+/// A program at work. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Attached {
+    _link: OwnedFd,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Nanoseconds of the clock that programs see, too.
+#[must_use]
+pub fn now() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // Since the start of this host: never negative.
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shared_and_a_bad_program_refused_with_a_reason() {
+        let (map, words) = match Map::shared(2) {
+            Ok(both) => both,
+            Err(error) => {
+                assert!(error.to_string().contains("hint: "), "{error}");
+                return eprintln!("SKIPPED: {error}");
+            }
+        };
+        words.set(1, 77);
+        words.set(2, 78);
+        assert_eq!(map.read().unwrap(), [0u64.to_ne_bytes(), 77u64.to_ne_bytes()].concat());
+        let (one, two) = (Map::of(&[1; 8]).unwrap(), Map::of(&[2; 8]).unwrap());
+        let holder = Map::holder(&one).unwrap();
+        holder.hold(&two).unwrap();
+        assert_eq!(two.read().unwrap(), [2; 8]);
+        let counters = Map::per_processor(24).unwrap().read().unwrap();
+        assert_eq!((counters.len() % 24, counters.iter().max()), (0, Some(&0)));
+        // exit, without an answer
+        let error = Program::load(&[[0x95, 0, 0, 0, 0, 0, 0, 0]]).unwrap_err().to_string();
+        assert!(error.contains("R0 !read_ok"), "{error}");
+        // r0 = 2; exit
+        let program = Program::load(&[[0xB7, 0, 0, 0, 2, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]]).unwrap();
+        assert_eq!(program.test(&[7; 60]).unwrap(), (2, vec![7; 60]));
+        let error = program.attach(999_999, Place::Driver).unwrap_err().to_string();
+        assert!(error.contains("attach a program in the driver"), "{error}");
+    }
+}
