@@ -31,6 +31,7 @@
 
 mod control;
 mod data_plane;
+mod fast;
 mod left;
 mod options;
 mod plane;
@@ -40,7 +41,7 @@ mod status;
 
 pub use data_plane::DataPlane;
 pub use left::WorkerLeft;
-pub use options::{BalanceError, BalanceOptions};
+pub use options::{BalanceError, BalanceOptions, FastPath};
 pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;

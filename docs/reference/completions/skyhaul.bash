@@ -142,7 +142,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__balance)
-            opts="-q -h -V --listen --data-port --sync-port --instances --reserve --sender --api --token-file --tls-cert --tls-key --state --uri-file --report --duration --in-process --threads --cpus --socket-buffer --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --listen --data-port --sync-port --instances --reserve --sender --api --token-file --tls-cert --tls-key --state --uri-file --report --duration --in-process --threads --cpus --fast-path --socket-buffer --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -261,6 +261,10 @@ _skyhaul() {
                     ;;
                 --cpus)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fast-path)
+                    COMPREPLY=($(compgen -W "auto xdp off" -- "${cur}"))
                     return 0
                     ;;
                 --socket-buffer)
@@ -535,7 +539,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__data__subcmd__plane)
-            opts="-h -V --socket --listen --threads --cpus --socket-buffer --config --show-config --help --version"
+            opts="-h -V --socket --listen --threads --cpus --socket-buffer --fast-path --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -559,6 +563,10 @@ _skyhaul() {
                     ;;
                 --socket-buffer)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fast-path)
+                    COMPREPLY=($(compgen -W "auto xdp off" -- "${cur}"))
                     return 0
                     ;;
                 --config)

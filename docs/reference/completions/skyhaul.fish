@@ -378,6 +378,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l uri-file -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l duration -d 'End after this time (default: Ctrl-C)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l threads -d 'Threads that forward, for each address of each load balancer (default: one for each processor)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l cpus -d 'Processors for these threads, one each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l fast-path -d 'Whether a program in the kernel (XDP) sends on what it can, before the sockets and the host\'s packet filter see it' -r -f -a "auto\t'If the driver of the interface with the address has a place for it'
+xdp\t'In the driver, or in the stack behind it, which is slower; or an error'
+off\t'Sockets do all'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l socket-buffer -d 'Receive buffer of each thread' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l report -d 'Say at the end what came of the packets, by reservation, reason and worker'
@@ -437,6 +440,9 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l listen -d
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l threads -d 'Threads for each address; 0: one for each processor' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l cpus -d 'Processors for these threads, one each' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l socket-buffer -d 'Receive buffer of each thread' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l fast-path -d 'Whether a program in the kernel (XDP) sends on what it can' -r -f -a "auto\t'If the driver of the interface with the address has a place for it'
+xdp\t'In the driver, or in the stack behind it, which is slower; or an error'
+off\t'Sockets do all'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -s h -l help -d 'Print help (see more with \'--help\')'

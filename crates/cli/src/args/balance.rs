@@ -3,7 +3,8 @@
 use super::heading::{BALANCED, CONTROL, DESTINATION, HOST, WHEN};
 use super::limits::{some, up_to};
 use super::output::OutputArgs;
-use clap::{Args, ValueHint};
+use clap::{Args, ValueEnum, ValueHint};
+use skyhaul::balance::FastPath;
 use skyhaul::core::balance::Prefix;
 use skyhaul::io::quantity::{Size, Span};
 use std::net::{IpAddr, SocketAddr};
@@ -62,11 +63,35 @@ pub(crate) struct BalanceArgs {
     /// Processors for these threads, one each
     #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = HOST)]
     pub(crate) cpus: Vec<usize>,
+    /// Whether a program in the kernel (XDP) sends on what it can, before the sockets and the host's packet filter see it
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Fast::Auto, help_heading = HOST)]
+    pub(crate) fast_path: Fast,
     /// Receive buffer of each thread
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is 50 ms at 10 Gb/s"), help_heading = HOST)]
     pub(crate) socket_buffer: Size,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+}
+
+/// Whether a program in the kernel forwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Fast {
+    /// If the driver of the interface with the address has a place for it
+    Auto,
+    /// In the driver, or in the stack behind it, which is slower; or an error
+    Xdp,
+    /// Sockets do all
+    Off,
+}
+
+impl From<Fast> for FastPath {
+    fn from(fast: Fast) -> FastPath {
+        match fast {
+            Fast::Auto => FastPath::Auto,
+            Fast::Xdp => FastPath::Xdp,
+            Fast::Off => FastPath::Off,
+        }
+    }
 }
 
 /// Forward for a balancer that decides in another process.
@@ -87,4 +112,7 @@ pub(crate) struct DataPlaneArgs {
     /// Receive buffer of each thread
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     pub(crate) socket_buffer: Size,
+    /// Whether a program in the kernel (XDP) sends on what it can
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Fast::Off)]
+    pub(crate) fast_path: Fast,
 }

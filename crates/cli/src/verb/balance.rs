@@ -92,6 +92,7 @@ fn ground(args: &BalanceArgs) -> Result<Ground> {
         threads: args.threads.unwrap_or(0),
         cpus: args.cpus.clone(),
         receive_buffer: args.socket_buffer,
+        fast_path: args.fast_path.into(),
         ..BalanceOptions::default()
     };
     let (data_port, sync_port) = (args.data_port, args.sync_port);

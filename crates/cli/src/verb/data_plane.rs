@@ -13,6 +13,7 @@ pub(crate) fn run(args: &DataPlaneArgs) -> Result<Outcome> {
         threads: args.threads,
         cpus: args.cpus.clone(),
         receive_buffer: args.socket_buffer,
+        fast_path: args.fast_path.into(),
         ..BalanceOptions::default()
     })?;
     plane.serve(&args.socket, &interrupt.flag())?;

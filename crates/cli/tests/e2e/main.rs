@@ -14,6 +14,7 @@ mod control;
 mod device;
 mod disks;
 mod events;
+mod fast;
 mod faults;
 mod heaps;
 mod hostile;

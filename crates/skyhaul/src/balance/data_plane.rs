@@ -8,6 +8,7 @@
 //! With two, packets go on by the last table if the process that decides is killed. The next one that connects is given that
 //! table, and goes on with it.
 
+use super::fast::Fast;
 use super::options::{BalanceError, BalanceOptions};
 use super::plane::{self, Plane};
 use super::shared::{Planes, Shared};
@@ -59,9 +60,23 @@ impl DataPlane {
                 planes.push((source, Forwarder::open(at.ip(), &options.send)?));
             }
         }
-        let shared = Arc::new(Shared::new(planes.len(), options.allow.clone()));
+        let fast = Fast::open::<L>(&data, options.fast_path)?;
+        // The last one is the program in the kernel, if there is one.
+        let shared = Arc::new(Shared::new(planes.len() + 1, options.allow.clone()));
         // What has started ends with it if another thread cannot be had.
         let mut all = DataPlane { shared, data, threads: Vec::new() };
+        let number = planes.len();
+        match fast {
+            Ok(fast) => {
+                let (shared, thread) = (Arc::clone(&all.shared), std::thread::Builder::new());
+                let thread = thread.name("balance-fast".to_owned());
+                all.threads.push(thread.spawn(move || fast.run(number, &shared))?);
+            }
+            Err(why) => {
+                let mut none = all.shared.of(number);
+                (none.table, none.mode) = (u64::MAX, why);
+            }
+        }
         for (number, (source, forwarder)) in planes.into_iter().enumerate() {
             let consumer = Plane::<L>::new(number, Arc::clone(&all.shared), forwarder);
             let reader = Reader { input: source, consumer, tick: plane::TICK, drain: plane::DRAIN };

@@ -30,6 +30,32 @@ pub struct BalanceOptions {
     pub receive_buffer: Size,
     /// How packets are sent on.
     pub send: SendOptions,
+    /// Whether a program in the kernel sends on what it can, before sockets see it.
+    pub fast_path: FastPath,
+}
+
+/// Whether a program in the kernel (XDP) sends on what it can, before sockets see it: see [`skyhaul_core::balance::xdp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FastPath {
+    /// If the driver of an interface of the data has a place for it; else sockets do all.
+    Auto,
+    /// In the driver, or in the stack behind it, or it is an error.
+    Xdp,
+    /// Sockets do all.
+    #[default]
+    Off,
+}
+
+impl FastPath {
+    /// Its name in command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FastPath::Auto => "auto",
+            FastPath::Xdp => "xdp",
+            FastPath::Off => "off",
+        }
+    }
 }
 
 impl Default for BalanceOptions {
@@ -51,6 +77,7 @@ impl Default for BalanceOptions {
             config: BalancerConfig::default(),
             receive_buffer: Size::from_bytes(64 << 20),
             send: SendOptions::default(),
+            fast_path: FastPath::default(),
         }
     }
 }

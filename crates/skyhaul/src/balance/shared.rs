@@ -129,7 +129,10 @@ impl Planes for Shared {
             all.cpu += plane.cpu;
             all.singly += plane.singly;
             all.notes.extend(plane.notes.iter().cloned());
-            all.mode.clone_from(&plane.mode);
+            if !all.mode.contains(&plane.mode) {
+                let between = if all.mode.is_empty() { "" } else { "; " };
+                all.mode = format!("{}{between}{}", all.mode, plane.mode);
+            }
         }
         all
     }

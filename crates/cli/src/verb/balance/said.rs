@@ -74,6 +74,7 @@ fn reservation_lines(text: &mut String, of: &ReservationReport) {
         count(of.syncs),
         reasons(", refused: ", &of.syncs_refused)
     );
+    let _ = writeln!(text, "    sent by {}", of.mode);
     for (what, counts) in [("refused", &of.refused), ("not sent", &of.unsent)] {
         if !counts.is_empty() {
             let _ = writeln!(text, "    {what}: {}", reasons("", counts));

@@ -119,6 +119,7 @@ impl Apart {
         for cpu in &options.cpus {
             command.arg("--cpus").arg(cpu.to_string());
         }
+        command.arg("--fast-path").arg(options.fast_path.name());
         command.arg("--socket-buffer").arg(options.receive_buffer.bytes().to_string());
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // Ctrl-C in a terminal is for this process, which then ends the plane.
