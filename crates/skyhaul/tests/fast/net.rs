@@ -98,7 +98,7 @@ impl Drop for Net {
 }
 
 /// What `ethtool -K` does.
-pub fn setting(name: &str, link: &str, number: u32, value: u32) -> String {
+fn setting(name: &str, link: &str, number: u32, value: u32) -> String {
     let program = format!(
         "import(fcntl,socket,struct,ctypes);b=ctypes.create_string_buffer(struct.pack('II',{number},{value}));\
          fcntl.ioctl(socket.socket(),0x8946,struct.pack('16sP8x',b'{link}',ctypes.addressof(b)))"
