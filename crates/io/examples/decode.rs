@@ -29,7 +29,10 @@ fn rate(samples: usize, mut round: impl FnMut()) -> f64 {
 }
 
 fn main() {
-    let mut out = vec![1f32; COLD];
+    // As the arrays of users are: it begins with a line.
+    let mut memory = vec![1f32; COLD + 16];
+    let first = memory.as_ptr().align_offset(64);
+    let out = &mut memory[first..first + COLD];
     println!("{:28} {:>10} {:>10} {:>10}  Gsamples/s", "", "hot", "cold", "encode");
     for coding in
         [1, 2, 4, 8, 16, 32].map(Coding::Offset).into_iter().chain([1, 2].map(Coding::SignMagnitude))
@@ -37,7 +40,7 @@ fn main() {
         let Some(decoder) = Decoder::<f32>::new(coding) else { continue };
         let octets: Vec<u8> =
             (0..coding.octets_of(COLD)).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        let cold = rate(COLD, || decode(&decoder, &octets, &mut out, Target::Cold));
+        let cold = rate(COLD, || decode(&decoder, &octets, out, Target::Cold));
         let part = coding.octets_of(HOT);
         let hot = rate(COLD, || {
             octets
@@ -57,7 +60,7 @@ fn main() {
         });
         println!("{:28} {turned:10.2}", format!("turn of {threads} threads × {each}"));
     }
-    rows(&mut out);
+    rows(out);
 }
 
 /// Of two bits: `threads` with `each` samples in a row.
