@@ -64,7 +64,7 @@ pub(crate) struct BalanceArgs {
     #[arg(long, value_name = "CPU", value_delimiter = ',', help_heading = HOST)]
     pub(crate) cpus: Vec<usize>,
     /// Whether a program in the kernel (XDP) sends on what it can, before the sockets and the host's packet filter see it
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Fast::Auto, help_heading = HOST)]
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Fast::Off, help_heading = HOST)]
     pub(crate) fast_path: Fast,
     /// Receive buffer of each thread
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("64MiB is 50 ms at 10 Gb/s"), help_heading = HOST)]
