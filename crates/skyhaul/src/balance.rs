@@ -42,6 +42,7 @@ mod status;
 pub use data_plane::DataPlane;
 pub use left::WorkerLeft;
 pub use options::{BalanceError, BalanceOptions, FastPath};
+pub use remote::{Restart, Started};
 pub use status::{BalanceStatus, WorkerStatus};
 
 use crate::panics::reason;
@@ -114,7 +115,8 @@ impl Balance {
     }
 
     /// Go on with planes in another process, which [`DataPlane::serve`] serves at `path`: with their table, and with
-    /// `workers` as they were registered. Of `options`, those of the planes do not count.
+    /// `workers` as they were registered. Of `options`, those of the planes do not count. If that process dies, others are
+    /// started by `restart`, and given the same table.
     ///
     /// # Errors
     /// See [`BalanceError`]: nobody serves there, or planes have a controller already.
@@ -122,8 +124,9 @@ impl Balance {
         options: &BalanceOptions,
         path: &Path,
         workers: &[(Session, Registration)],
+        restart: Option<Restart>,
     ) -> Result<Balance, BalanceError> {
-        let (remote, table) = Remote::connect(path)?;
+        let (remote, table) = Remote::connect(path, restart)?;
         let balancer = Balancer::resume(options.config, &table, workers, Nanos(0));
         let data = remote.data().to_vec();
         Balance::control(options, balancer, Arc::clone(&remote) as Arc<dyn Planes>, data, Ends::There(remote))

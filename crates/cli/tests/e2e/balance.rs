@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Anywhere that is free.
-const FREE: &str = "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --threads 2";
+pub(crate) const FREE: &str = "balance --api 127.0.0.1:0 --data-port 0 --sync-port 0 --threads 2";
 
 pub(crate) struct Place {
     directory: tempfile::TempDir,
@@ -19,10 +19,10 @@ pub(crate) struct Place {
 
 /// A balancer that runs, with one reservation.
 pub(crate) struct Running {
-    job: Job,
-    api: String,
+    pub(crate) job: Job,
+    pub(crate) api: String,
     pub(crate) token: String,
-    data: String,
+    pub(crate) data: String,
     /// With the token.
     pub(crate) uri: String,
 }
@@ -75,7 +75,7 @@ impl Drop for Place {
             if !plane.exists() {
                 return;
             }
-            let left = skyhaul::balance::Balance::attach(&Default::default(), &plane, &[]);
+            let left = skyhaul::balance::Balance::attach(&Default::default(), &plane, &[], None);
             drop(left.map(|left| left.stop()));
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -91,7 +91,7 @@ impl Running {
     }
 
     #[track_caller]
-    fn http(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, String) {
+    pub(crate) fn http(&self, method: &str, path: &str, token: &str, body: &Value) -> (u16, String) {
         let mut stream = TcpStream::connect(&self.api).unwrap();
         let (api, body) = (&self.api, body.to_string());
         let length = body.len();
@@ -107,7 +107,7 @@ impl Running {
 
     /// A worker that is ready and has a share.
     #[track_caller]
-    fn join(&self) -> Worker {
+    pub(crate) fn join(&self) -> Worker {
         let worker = self.join_only();
         self.shared(&[&worker]);
         worker
@@ -128,7 +128,7 @@ impl Running {
 
     /// Each of these has a share, and every thread that forwards knows it.
     #[track_caller]
-    fn shared(&self, workers: &[&Worker]) {
+    pub(crate) fn shared(&self, workers: &[&Worker]) {
         wait_for("workers to have slots", || {
             workers.iter().for_each(|worker| worker.ready(self));
             let (_, said) = self.ask("GET", "/lb/1/status", &self.token, &json!({}));
@@ -152,7 +152,7 @@ impl Running {
     }
 }
 
-struct Worker {
+pub(crate) struct Worker {
     socket: UdpSocket,
     token: String,
     session: String,
@@ -160,7 +160,7 @@ struct Worker {
 
 impl Worker {
     #[track_caller]
-    fn ready(&self, at: &Running) {
+    pub(crate) fn ready(&self, at: &Running) {
         let state = json!({"isReady": true, "fillPercent": 0.1});
         let (status, said) =
             at.ask("POST", &format!("/sessions/{}/state", self.session), &self.token, &state);
@@ -168,7 +168,7 @@ impl Worker {
     }
 
     /// Events that have arrived, with the octets of each.
-    fn take(&self, into: &mut BTreeMap<u64, usize>) {
+    pub(crate) fn take(&self, into: &mut BTreeMap<u64, usize>) {
         let mut octets = [0; 2000];
         while let Ok(n) = self.socket.recv(&mut octets) {
             let (head, payload) = Reassembly::read(&octets[..n]).unwrap();
@@ -178,7 +178,7 @@ impl Worker {
 }
 
 /// Send events of 2500 octets.
-fn send(data: &str, ticks: std::ops::Range<u64>) {
+pub(crate) fn send(data: &str, ticks: std::ops::Range<u64>) {
     let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
     for tick in ticks {
         let shape = EventShape {
@@ -202,7 +202,7 @@ fn send(data: &str, ticks: std::ops::Range<u64>) {
 
 /// Wait until a worker has these events, whole.
 #[track_caller]
-fn whole(worker: &Worker, ticks: std::ops::Range<u64>) {
+pub(crate) fn whole(worker: &Worker, ticks: std::ops::Range<u64>) {
     let mut came = BTreeMap::new();
     wait_for("events to arrive", || {
         worker.take(&mut came);
@@ -279,6 +279,71 @@ fn killed_and_started_again_it_has_lost_nothing() {
         assert_eq!(report["reservations"][0]["forwarded"], packets, "{report}");
         assert!(!place.path("state.db.plane-1").exists(), "Ctrl-C ends all of it");
     }
+}
+
+/// The process that forwards for load balancer 1: a child of the balancer.
+#[track_caller]
+fn plane(of: &Job) -> rustix::process::Pid {
+    let parent = of.pid();
+    wait_for("the data plane", || {
+        let text = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+        // A process starts on any thread.
+        let all = std::fs::read_dir(format!("/proc/{parent}/task")).ok()?.flatten();
+        let others = all.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let mut all = std::iter::once(text).chain(others);
+        let pid = all.find_map(|text| text.split_whitespace().next()?.parse().ok())?;
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        line.contains("data-plane").then(|| rustix::process::Pid::from_raw(pid))?
+    })
+}
+
+#[test]
+fn a_data_plane_that_is_killed_under_traffic_is_started_again_and_said() {
+    let place = Place::new();
+    let running = place.start(&format!("--state {}", place.path("state.db").display()));
+    let worker = running.join();
+    let first = plane(&running.job);
+    send(&running.data, 0..20);
+    whole(&worker, 0..20);
+    let told = wait_for("the packets to be counted", || {
+        let (_, text) = running.http("GET", "/metrics", "", &json!({}));
+        text.contains("skyhaul_balance_packets_forwarded_total{lb=\"1\"} 60\n").then_some(text)
+    });
+    assert!(told.contains("skyhaul_balance_plane_restarts_total{lb=\"1\"} 0\n"), "{told}");
+    rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
+    // Packets are sent all the time; those that came through nobody are lost.
+    let (mut sent, mut came) = (20, BTreeMap::new());
+    wait_for("packets to go on", || {
+        send(&running.data, sent..sent + 1);
+        sent += 1;
+        worker.ready(&running);
+        worker.take(&mut came);
+        came.values().any(|octets| *octets == 2500).then_some(())
+    });
+    assert_ne!(plane(&running.job), first);
+    send(&running.data, sent..sent + 20);
+    wait_for("all of the next ones", || {
+        worker.take(&mut came);
+        (sent..sent + 20).all(|tick| came.get(&tick) == Some(&2500)).then_some(())
+    });
+    assert!(came.values().all(|octets| *octets <= 2500), "nothing came twice: {came:?}");
+    let arrived =
+        60 + came.values().map(|octets| (octets / 1000 + usize::from(octets % 1000 > 0)) as u64).sum::<u64>();
+    wait_for("it to be told", || {
+        let (_, text) = running.http("GET", "/metrics", "", &json!({}));
+        let has = |line: String| text.contains(&line).then_some(());
+        has("skyhaul_balance_plane_restarts_total{lb=\"1\"} 1\n".to_owned())?;
+        has(format!("skyhaul_balance_packets_forwarded_total{{lb=\"1\"}} {arrived}\n"))
+    });
+    let (_, status) = running.ask("GET", "/lb/1/status", &running.token, &json!({}));
+    let issue = status["healthIssues"][0]["message"].as_str().unwrap_or_default();
+    assert!(issue.contains("was started again"), "{status}");
+    wait_for("a note", || running.job.stderr().contains("was started again").then_some(()));
+    let report = running.stop();
+    let one = &report["reservations"][0];
+    assert_eq!((&one["plane_restarts"], &one["forwarded"]), (&json!(1), &json!(arrived)), "{report}");
+    assert!(one["plane_away_seconds"].as_f64().unwrap() > 0.0 && arrived <= 3 * (sent + 20), "{report}");
+    assert!(!place.path("state.db.plane-1").exists(), "Ctrl-C ends the new one");
 }
 
 #[test]

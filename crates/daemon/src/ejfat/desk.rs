@@ -120,6 +120,7 @@ impl Desk {
                 let done = facility.deregister(&gone);
                 wrong.extend(done.err().map(|error| format!("silent workers cannot be removed: {error}")));
             }
+            wrong.extend(status.notes.iter().map(|note| format!("reservation {id}: {note}")));
             running.sample(facility.sessions(id), &status, now);
         }
         wrong

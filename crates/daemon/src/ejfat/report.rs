@@ -51,6 +51,10 @@ pub struct ReservationReport {
     pub epochs: u64,
     /// CPU time of the threads that forward, for each GB.
     pub cpu_seconds_per_gb: f64,
+    /// How often the process that forwards died, and was started again.
+    pub plane_restarts: u64,
+    /// Time without it: packets that came then are in no counter.
+    pub plane_away_seconds: f64,
     /// How packets were sent on.
     pub mode: String,
     /// Workers, those that left first.
@@ -133,6 +137,8 @@ impl ReservationReport {
                 0 => 0.0,
                 bytes => status.cpu.as_secs_f64() / (bytes as f64 / 1e9),
             },
+            plane_restarts: status.restarts,
+            plane_away_seconds: status.away.as_secs_f64(),
             mode: status.mode.clone(),
             workers: left.chain(workers).collect(),
             sources: status.sources.clone(),

@@ -9,124 +9,37 @@
 //!      │ ──────── End ───────────────▶ │      or the connection ends: packets go on by the last table
 //! ```
 //!
-//! A message is its length (32 bits, big-endian), a letter, and octets: a table as it writes itself, or JSON.
+//! If the planes' process dies, its end of the socket closes: another is started at once, and given the last table. What
+//! it counts is added to what the former one said last. Packets that came in between are in no counter.
 //!
 //! Limits: one controller at a time; another is turned away. Whoever may open the socket's file may decide.
 
-use super::data_plane::DataPlane;
-use super::shared::{Done, Planes};
-use crate::report::SourceReport;
-use serde::{Deserialize, Serialize};
-use skyhaul_core::balance::{Counters, Refusal, Seat, Table, Traffic};
-use skyhaul_io::udp::forward::Forwarded;
-use std::io::{self, Read, Write};
-use std::net::SocketAddr;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+mod messages;
+mod serve;
+
+use super::shared::{Done, Lost, Planes};
+use messages::{DONE, END, HELLO, Hello, PATIENCE, TABLE, Told, read, write};
+use skyhaul_core::balance::Table;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How often planes say what they did.
-const PERIOD: Duration = Duration::from_millis(50);
-/// How long an end waits for the other.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Octets of a message, at most: a table of 32 calendars, with room for networks.
-const LONGEST: usize = 16 << 20;
+/// How long a process that was started may take until it serves.
+const START: Duration = Duration::from_secs(10);
+/// How often it is looked for.
+const LOOK: Duration = Duration::from_millis(10);
+/// The time from one start to the next, if the former one soon ended.
+const AGAIN: Duration = Duration::from_secs(1);
 
-const HELLO: u8 = b'H';
-const TABLE: u8 = b'T';
-const DONE: u8 = b'D';
-const END: u8 = b'E';
-
-#[derive(Serialize, Deserialize)]
-struct Hello {
-    data: Vec<SocketAddr>,
-    tables: u64,
-    table: Vec<u8>,
-}
-
-/// [`Done`], as it is told.
-#[derive(Serialize, Deserialize)]
-struct Told {
-    packets: u64,
-    refused: Vec<u64>,
-    /// Seat, packets, bytes.
-    members: Vec<(u16, u64, u64)>,
-    /// Packets, bytes, no room, unreachable, too long.
-    forwarded: [u64; 5],
-    sources: Vec<SourceReport>,
-    mode: String,
-    cpu_nanos: u64,
-    singly: u64,
-    table: u64,
-    newest: Option<u64>,
-    notes: Vec<String>,
-}
-
-impl Told {
-    fn new(done: Done, newest: Option<u64>) -> Told {
-        let Forwarded { packets, bytes, no_room, unreachable, too_long } = done.forwarded;
-        let member = |(seat, sent): (Seat, Traffic)| (seat.number() as u16, sent.packets, sent.bytes);
-        Told {
-            packets: done.counters.packets,
-            refused: Refusal::ALL.iter().map(|&why| done.counters.refused(why)).collect(),
-            members: done.counters.members().map(member).collect(),
-            forwarded: [packets, bytes, no_room, unreachable, too_long],
-            sources: done.sources,
-            mode: done.mode,
-            cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
-            singly: done.singly,
-            table: done.table,
-            newest,
-            notes: done.notes,
-        }
-    }
-
-    fn done(self) -> Done {
-        let [packets, bytes, no_room, unreachable, too_long] = self.forwarded;
-        let member =
-            |(seat, packets, bytes)| Some((Seat::new(usize::from(seat))?, Traffic { packets, bytes }));
-        let members = self.members.into_iter().filter_map(member);
-        Done {
-            counters: Counters::of(self.packets, &self.refused, members),
-            forwarded: Forwarded { packets, bytes, no_room, unreachable, too_long },
-            sources: self.sources,
-            mode: self.mode,
-            cpu: Duration::from_nanos(self.cpu_nanos),
-            singly: self.singly,
-            table: self.table,
-            newest: self.newest,
-            notes: self.notes,
-        }
-    }
-}
-
-fn write(mut to: &UnixStream, letter: u8, octets: &[u8]) -> io::Result<()> {
-    let mut message = Vec::with_capacity(5 + octets.len());
-    message.extend((octets.len() as u32 + 1).to_be_bytes());
-    message.push(letter);
-    message.extend(octets);
-    to.write_all(&message)
-}
-
-fn write_json(to: &UnixStream, letter: u8, what: &impl Serialize) -> io::Result<()> {
-    write(to, letter, &serde_json::to_vec(what)?)
-}
-
-/// The next message; blocks.
-fn read(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length)?;
-    let length = u32::from_be_bytes(length) as usize;
-    if length == 0 || length > LONGEST {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
-    }
-    let mut octets = vec![0; length];
-    from.read_exact(&mut octets)?;
-    Ok((octets.remove(0), octets))
-}
+/// A process that was started to forward: says why it has ended, if it has.
+pub type Started = Box<dyn FnMut() -> Option<io::Error> + Send>;
+/// Starts a process that forwards from these addresses, and serves at the path of the former one.
+pub type Restart = Box<dyn Fn(&[SocketAddr]) -> io::Result<Started> + Send + Sync>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,60 +47,71 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Planes in another process.
 pub(super) struct Remote {
-    stream: UnixStream,
-    data: Vec<SocketAddr>,
-    tables: AtomicU64,
-    heard: Arc<Heard>,
+    link: Arc<Link>,
     reader: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the thread that reads shares with those that write.
+struct Link {
+    path: PathBuf,
+    data: Vec<SocketAddr>,
+    restart: Option<Restart>,
+    /// Nobody is to be started any more.
+    ends: AtomicBool,
+    tables: AtomicU64,
+    /// The connection, and the last table that was given out.
+    stream: Mutex<(UnixStream, Vec<u8>)>,
+    heard: Mutex<Heard>,
 }
 
 #[derive(Default)]
 struct Heard {
-    done: Mutex<Done>,
-    newest: Mutex<Option<u64>>,
-    notes: Mutex<Vec<String>>,
+    /// What the process that forwards did.
+    done: Done,
+    /// What those before it did.
+    before: Done,
+    newest: Option<u64>,
+    notes: Vec<String>,
+    lost: Lost,
+    /// Since when there is none.
+    gone: Option<Instant>,
 }
 
 impl Remote {
-    /// Connect to the planes that are served at `path`. Returns their table, too.
-    pub(super) fn connect(path: &Path) -> io::Result<(Arc<Remote>, Table)> {
-        let failed = |error: io::Error| {
-            let why = match error.kind() {
-                io::ErrorKind::UnexpectedEof => "it has a controller already".to_owned(),
-                _ => error.to_string(),
-            };
-            io::Error::new(error.kind(), format!("connect to the data plane at {}: {why}", path.display()))
-        };
-        let stream = UnixStream::connect(path).map_err(failed)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let (letter, octets) = read(&stream).map_err(failed)?;
-        if letter != HELLO {
-            return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")));
-        }
-        let hello: Hello = serde_json::from_slice(&octets).map_err(|error| failed(error.into()))?;
-        let table = Table::from_bytes(&hello.table)
-            .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-        // Silence does not end it: planes may be stopped for a while.
-        stream.set_read_timeout(None)?;
-        let heard = Arc::new(Heard::default());
-        let (from, to) = (stream.try_clone()?, Arc::clone(&heard));
-        let reader =
-            std::thread::Builder::new().name("balance-remote".to_owned()).spawn(move || to.follow(&from))?;
-        let reader = Mutex::new(Some(reader));
-        let tables = AtomicU64::new(hello.tables);
-        Ok((Arc::new(Remote { stream, data: hello.data, tables, heard, reader }), table))
+    /// Connect to the planes that are served at `path`; if they die, they are to be started again by `restart`. Returns
+    /// their table, too.
+    pub(super) fn connect(path: &Path, restart: Option<Restart>) -> io::Result<(Arc<Remote>, Table)> {
+        let (stream, hello, table) = greet(path)?;
+        let from = stream.try_clone()?;
+        let link = Arc::new(Link {
+            path: path.to_owned(),
+            data: hello.data,
+            restart,
+            ends: AtomicBool::new(false),
+            tables: AtomicU64::new(hello.tables),
+            stream: Mutex::new((stream, hello.table)),
+            heard: Mutex::default(),
+        });
+        let to = Arc::clone(&link);
+        let reader = std::thread::Builder::new().name("balance-remote".to_owned());
+        let reader = Mutex::new(Some(reader.spawn(move || to.run(from))?));
+        Ok((Arc::new(Remote { link, reader }), table))
     }
 
     pub(super) fn data(&self) -> &[SocketAddr] {
-        &self.data
+        &self.link.data
     }
 
     /// Tell them to end, and wait until they have.
     pub(super) fn end(&self) {
-        if let Err(error) = write(&self.stream, END, &[]) {
+        self.link.ends.store(true, Ordering::Release);
+        if let Err(error) = write(&locked(&self.link.stream).0, END, &[]) {
             self.note(format!("the data plane cannot be told to end: {error}"));
         }
+        self.join();
+    }
+
+    fn join(&self) {
         if let Some(reader) = locked(&self.reader).take() {
             let _ = reader.join();
         }
@@ -196,154 +120,183 @@ impl Remote {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        let _ = self.stream.shutdown(std::net::Shutdown::Both);
-        if let Some(reader) = locked(&self.reader).take() {
-            let _ = reader.join();
-        }
+        self.link.ends.store(true, Ordering::Release);
+        let _ = locked(&self.link.stream).0.shutdown(Shutdown::Both);
+        self.join();
     }
 }
 
-impl Heard {
-    fn follow(&self, from: &UnixStream) {
+/// Connect to the planes at `path`: they say what they have.
+fn greet(path: &Path) -> io::Result<(UnixStream, Hello, Table)> {
+    let failed = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it has a controller already".to_owned(),
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("connect to the data plane at {}: {why}", path.display()))
+    };
+    let stream = UnixStream::connect(path).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let (letter, octets) = read(&stream).map_err(failed)?;
+    if letter != HELLO {
+        return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it does not say what it is")));
+    }
+    let hello: Hello = serde_json::from_slice(&octets).map_err(|error| failed(error.into()))?;
+    let table = Table::from_bytes(&hello.table)
+        .map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    // Silence does not end it: planes may be stopped for a while.
+    stream.set_read_timeout(None)?;
+    Ok((stream, hello, table))
+}
+
+impl Link {
+    /// Listen to the planes, and to those that follow them.
+    fn run(&self, mut from: UnixStream) {
         loop {
-            let done = match read(from) {
-                Ok((DONE, octets)) => serde_json::from_slice::<Told>(&octets).map_err(io::Error::from),
-                Ok((END, _)) => return,
-                Ok((letter, _)) => Err(io::Error::other(format!("a message of an unknown kind ({letter})"))),
-                Err(error) => Err(error),
+            let begun = Instant::now();
+            let Err(why) = self.follow(&from) else { return };
+            if self.ends() {
+                return;
+            }
+            let Some(restart) = &self.restart else {
+                let text =
+                    format!("the data plane is not heard any more: {why}; hint: start the balancer again");
+                return self.note(text);
             };
-            match done {
-                Ok(told) => {
-                    let done = told.done();
-                    let mut newest = locked(&self.newest);
-                    *newest = (*newest).max(done.newest);
-                    *locked(&self.done) = done;
+            let gone = Instant::now();
+            locked(&self.heard).gone = Some(gone);
+            // One that dies at once is not started in a loop; its ports are free a moment after its end.
+            let mut pause = AGAIN.saturating_sub(begun.elapsed()).max(LOOK * 2);
+            from = loop {
+                self.pause(pause);
+                if self.ends() {
+                    return;
                 }
-                Err(error) => {
-                    let text = format!(
-                        "the data plane is not heard any more: {error}; hint: start the balancer again"
-                    );
-                    return locked(&self.notes).push(text);
+                match self.start(restart) {
+                    Ok(from) => break from,
+                    Err(error) => {
+                        self.note(format!("the data plane ended, and cannot be started again: {error}"));
+                        pause = (pause * 2).min(AGAIN);
+                    }
+                }
+            };
+            self.is_back(gone, &why);
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Acquire)
+    }
+
+    fn pause(&self, time: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < time && !self.ends() {
+            std::thread::sleep(LOOK.min(time));
+        }
+    }
+
+    /// Keep what the planes say, until they end or the connection does.
+    fn follow(&self, from: &UnixStream) -> io::Result<()> {
+        loop {
+            match read(from)? {
+                (DONE, octets) => {
+                    let done = serde_json::from_slice::<Told>(&octets)?.done();
+                    let mut heard = locked(&self.heard);
+                    heard.newest = heard.newest.max(done.newest);
+                    heard.done = done;
+                }
+                (END, _) => return Ok(()),
+                (letter, _) => {
+                    return Err(io::Error::other(format!("a message of an unknown kind ({letter})")));
                 }
             }
+        }
+    }
+
+    /// Start a process, and give it the table.
+    fn start(&self, restart: &Restart) -> io::Result<UnixStream> {
+        let mut started = restart(&self.data)?;
+        let begun = Instant::now();
+        let (stream, hello) = loop {
+            let error = match greet(&self.path) {
+                Ok((stream, hello, _)) => break (stream, hello),
+                Err(error) => error,
+            };
+            if let Some(why) = started() {
+                return Err(why);
+            }
+            if begun.elapsed() > START || self.ends() {
+                return Err(error);
+            }
+            std::thread::sleep(LOOK);
+        };
+        let from = stream.try_clone()?;
+        let mut link = locked(&self.stream);
+        write(&stream, TABLE, &link.1)?;
+        link.0 = stream;
+        self.tables.store(hello.tables + 1, Ordering::Release);
+        Ok(from)
+    }
+
+    /// Others forward now: add up what the former ones did.
+    fn is_back(&self, gone: Instant, why: &io::Error) {
+        let mut heard = locked(&self.heard);
+        let former = std::mem::take(&mut heard.done);
+        heard.before.add(&former);
+        (heard.gone, heard.lost.restarts) = (None, heard.lost.restarts + 1);
+        let away = gone.elapsed();
+        heard.lost.away += away;
+        drop(heard);
+        self.note(format!(
+            "the data plane ended ({why}) and was started again {:.2} s later: packets of that time, and those that it had \
+             not forwarded yet, are lost and in no counter",
+            away.as_secs_f64()
+        ));
+    }
+
+    fn note(&self, text: String) {
+        let mut heard = locked(&self.heard);
+        if heard.notes.len() < 100 && !heard.notes.contains(&text) {
+            heard.notes.push(text);
         }
     }
 }
 
 impl Planes for Remote {
     fn publish(&self, table: Table) {
-        self.tables.fetch_add(1, Ordering::AcqRel);
-        if let Err(error) = write(&self.stream, TABLE, &table.to_bytes()) {
-            // Half a message would be taken for another.
-            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        let mut link = locked(&self.link.stream);
+        link.1 = table.to_bytes();
+        self.link.tables.fetch_add(1, Ordering::AcqRel);
+        let Err(error) = write(&link.0, TABLE, &link.1) else { return };
+        // Half a message would be taken for another.
+        let _ = link.0.shutdown(Shutdown::Both);
+        // Those that are started next are given it.
+        if self.link.restart.is_none() {
+            drop(link);
             self.note(format!("the data plane does not take tables any more: {error}"));
         }
     }
 
     fn tables(&self) -> u64 {
-        self.tables.load(Ordering::Acquire)
+        self.link.tables.load(Ordering::Acquire)
     }
 
     fn take_newest(&self) -> Option<u64> {
-        locked(&self.heard.newest).take()
+        locked(&self.link.heard).newest.take()
     }
 
     fn note(&self, text: String) {
-        let mut notes = locked(&self.heard.notes);
-        if !notes.contains(&text) {
-            notes.push(text);
-        }
+        self.link.note(text);
     }
 
     fn merged(&self) -> Done {
-        let mut done = locked(&self.heard.done).clone();
-        done.notes.extend(locked(&self.heard.notes).iter().cloned());
+        let heard = locked(&self.link.heard);
+        let mut done = heard.done.clone();
+        done.add(&heard.before);
+        done.notes.extend(heard.notes.iter().cloned());
+        done.lost = heard.lost;
+        done.lost.away += heard.gone.map_or(Duration::ZERO, |gone| gone.elapsed());
         done
     }
-}
-
-impl DataPlane {
-    /// Serve controllers at `path`, one after the other, until one says that all is to end, or `stop` is set; then forward what is in the
-    /// sockets, and end. Without a controller, packets go on by the last table.
-    ///
-    /// # Errors
-    /// The socket cannot be made: the error names the path. A file that nobody listens at is replaced.
-    pub fn serve(mut self, path: &Path, stop: &AtomicBool) -> io::Result<()> {
-        let listener = listen(path)?;
-        let mut ordered = false;
-        while !ordered && !stop.load(Ordering::Acquire) {
-            match listener.accept() {
-                Ok((stream, _)) => ordered = self.follow(&listener, &stream, stop).unwrap_or(false),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(PERIOD),
-                Err(error) => self.shared.note(format!("no controller can connect: {error}")),
-            }
-        }
-        let _ = std::fs::remove_file(path);
-        self.end();
-        Ok(())
-    }
-
-    /// Do what one controller says. Returns whether all is to end.
-    fn follow(
-        &mut self,
-        listener: &UnixListener,
-        stream: &UnixStream,
-        stop: &AtomicBool,
-    ) -> io::Result<bool> {
-        stream.set_nonblocking(false)?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        let (tables, table) = (self.shared.tables(), self.shared.table().to_bytes());
-        write_json(stream, HELLO, &Hello { data: self.data.clone(), tables, table })?;
-        let (from, shared) = (stream.try_clone()?, Arc::clone(&self.shared));
-        let tables = std::thread::Builder::new().name("balance-tables".to_owned());
-        let tables = tables.spawn(move || {
-            loop {
-                match read(&from) {
-                    Ok((TABLE, octets)) => match Table::from_bytes(&octets) {
-                        Ok(table) => shared.publish(table),
-                        Err(error) => shared.note(error.to_string()),
-                    },
-                    Ok((END, _)) => return true,
-                    Ok(_) | Err(_) => return false,
-                }
-            }
-        })?;
-        while !tables.is_finished() && !stop.load(Ordering::Acquire) {
-            std::thread::sleep(PERIOD);
-            // A second controller is turned away.
-            drop(listener.accept());
-            let newest = self.shared.take_newest();
-            if write_json(stream, DONE, &Told::new(self.shared.merged(), newest)).is_err() {
-                break;
-            }
-        }
-        if !tables.is_finished() {
-            let _ = stream.shutdown(std::net::Shutdown::Both);
-        }
-        let ordered = tables.join().unwrap_or(false);
-        if ordered {
-            self.end();
-            let newest = self.shared.take_newest();
-            write_json(stream, DONE, &Told::new(self.shared.merged(), newest))?;
-            write(stream, END, &[])?;
-        }
-        Ok(ordered)
-    }
-}
-
-/// Listen at `path`, where nobody does.
-fn listen(path: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::PermissionsExt;
-    let failed =
-        |error: io::Error| io::Error::new(error.kind(), format!("listen at {}: {error}", path.display()));
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse && UnixStream::connect(path).is_err() => {
-            std::fs::remove_file(path).and_then(|()| UnixListener::bind(path))
-        }
-        listener => listener,
-    };
-    let listener = listener.map_err(failed)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    Ok(listener)
 }

@@ -27,6 +27,44 @@ pub(super) struct Done {
     /// The highest tick forwarded since control last took it.
     pub(super) newest: Option<u64>,
     pub(super) notes: Vec<String>,
+    /// What it cost that planes died.
+    pub(super) lost: Lost,
+}
+
+/// How often planes in another process died, and were started again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lost {
+    pub(super) restarts: u64,
+    /// Time without any.
+    pub(super) away: Duration,
+}
+
+impl Done {
+    /// What another did, too: all but what is so now. Sockets of the same place count as one.
+    pub(super) fn add(&mut self, other: &Done) {
+        self.count(other);
+        let more = other.sources.len().saturating_sub(self.sources.len());
+        self.sources.extend(other.sources.iter().rev().take(more).rev().cloned());
+        let both = other.sources.len() - more;
+        for (source, other) in self.sources.iter_mut().zip(&other.sources[..both]) {
+            source.packets += other.packets;
+            source.bytes += other.bytes;
+            source.trains += other.trains;
+            source.socket_drops += other.socket_drops;
+            source.truncated += other.truncated;
+            source.malformed += other.malformed;
+            source.fragments += other.fragments;
+        }
+    }
+
+    /// The same, but for its sockets.
+    fn count(&mut self, other: &Done) {
+        self.counters.merge(&other.counters);
+        self.forwarded.add(&other.forwarded);
+        self.cpu += other.cpu;
+        self.singly += other.singly;
+        self.notes.extend(other.notes.iter().cloned());
+    }
 }
 
 /// The threads that forward, as control sees them.
@@ -123,12 +161,8 @@ impl Planes for Shared {
         let mut all = Done { notes: locked(&self.notes).clone(), table, ..Done::default() };
         for plane in &self.planes {
             let plane = locked(plane);
-            all.counters.merge(&plane.counters);
-            all.forwarded.add(&plane.forwarded);
+            all.count(&plane);
             all.sources.extend(plane.sources.iter().cloned());
-            all.cpu += plane.cpu;
-            all.singly += plane.singly;
-            all.notes.extend(plane.notes.iter().cloned());
             if !all.mode.contains(&plane.mode) {
                 let between = if all.mode.is_empty() { "" } else { "; " };
                 all.mode = format!("{}{between}{}", all.mode, plane.mode);

@@ -65,6 +65,10 @@ pub struct BalanceStatus {
     pub singly: u64,
     /// CPU time of the threads that forward.
     pub cpu: Duration,
+    /// How often the process that forwards died, and was started again.
+    pub restarts: u64,
+    /// Time without one: packets that came then are in no counter.
+    pub away: Duration,
     /// Synchronisation messages that were used.
     pub syncs: u64,
     /// Those that were not, by reason.
@@ -120,6 +124,8 @@ impl BalanceStatus {
             mode: done.mode,
             singly: done.singly,
             cpu: done.cpu,
+            restarts: done.lost.restarts,
+            away: done.lost.away,
             syncs: state.syncs,
             refused_syncs: state.refused.iter().map(|(why, n)| (*why, *n)).collect(),
             suspect_syncs: predicted.suspect,

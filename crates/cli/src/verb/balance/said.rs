@@ -3,7 +3,7 @@
 use crate::args::BalanceArgs;
 use crate::print::{bytes, count};
 use skyhaul_daemon::balancer::{Desk, FacilityReport, ReservationReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -54,8 +54,12 @@ pub(super) fn report(report: &FacilityReport, each: bool) -> String {
     if each {
         report.reservations.iter().for_each(|reservation| reservation_lines(&mut text, reservation));
     }
-    let noted = report.reservations.iter().flat_map(|r| &r.notes).chain(&report.notes);
-    noted.fold(text, |text, note| text + "  note: " + note + "\n")
+    let of = |r: &ReservationReport| {
+        r.notes.iter().map(|n| format!("reservation {}: {n}", r.id)).collect::<Vec<_>>()
+    };
+    let noted: BTreeSet<String> =
+        report.reservations.iter().flat_map(of).chain(report.notes.iter().cloned()).collect();
+    noted.into_iter().fold(text, |text, note| text + "  note: " + &note + "\n")
 }
 
 fn reservation_lines(text: &mut String, of: &ReservationReport) {

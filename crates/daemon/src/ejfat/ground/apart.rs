@@ -7,13 +7,15 @@
 //!
 //! Who starts finds the planes that still run, and goes on with them; those of load balancers that nobody has reserved end.
 //!
-//! Limits: a plane that dies is started again with the next start of its balancer. The path of a Unix socket has at most 107
-//! octets.
+//! A plane that dies while this process runs is started again at once, on the same ports, by [`Balance`].
+//!
+//! Limits: the path of a Unix socket has at most 107 octets.
 
-use skyhaul::balance::{Balance, BalanceError, BalanceOptions};
+use skyhaul::balance::{Balance, BalanceError, BalanceOptions, Restart};
 use skyhaul_core::balance::{Registration, Session};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -50,6 +52,17 @@ impl Apart {
         }
     }
 
+    /// Starts another plane of `instance`, for one that died.
+    fn restart(&self, instance: i64, options: &BalanceOptions) -> Restart {
+        let (apart, options) = (self.clone(), options.clone());
+        Box::new(move |data: &[SocketAddr]| {
+            // The ports that senders know.
+            let options = BalanceOptions { data: data.to_vec(), ..options.clone() };
+            let mut plane = Plane(Some(apart.spawn(instance, &options)?));
+            Ok(Box::new(move || plane.ended()))
+        })
+    }
+
     /// End the plane of a load balancer that nobody has reserved, if there is one.
     pub(super) fn end(&self, instance: i64, options: &BalanceOptions) -> Result<(), BalanceError> {
         match self.attach(instance, options, &[], None) {
@@ -76,14 +89,10 @@ impl Apart {
     ) -> Result<Balance, BalanceError> {
         let (path, begun) = (self.path(instance), Instant::now());
         loop {
-            let error = match Balance::attach(options, &path, workers) {
+            let restart = self.restart(instance, options);
+            let error = match Balance::attach(options, &path, workers, Some(restart)) {
                 Ok(balance) => {
-                    if let Some(mut child) = started {
-                        // It stays a zombie otherwise, when it ends.
-                        std::thread::Builder::new()
-                            .name("balance-child".to_owned())
-                            .spawn(move || child.wait())?;
-                    }
+                    drop(Plane(started));
                     return Ok(balance);
                 }
                 Err(BalanceError::Io(error)) => error,
@@ -127,6 +136,28 @@ impl Apart {
         command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("start the data plane: {error}")))
+    }
+}
+
+/// A plane that was started. It goes on when this is dropped.
+struct Plane(Option<Child>);
+
+impl Plane {
+    /// Why it has ended, if it has.
+    fn ended(&mut self) -> Option<io::Error> {
+        let child = self.0.as_mut()?;
+        let ended = child.try_wait().ok().flatten().is_some();
+        ended.then(|| reason(child))
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            // It stays a zombie otherwise, when it ends. Without a thread it does until this process ends, too.
+            let wait = std::thread::Builder::new().name("balance-child".to_owned());
+            let _ = wait.spawn(move || child.wait());
+        }
     }
 }
 

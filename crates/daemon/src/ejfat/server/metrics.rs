@@ -84,6 +84,10 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
     let mut epoch = counter("epochs_total", "Calendars so far.");
     let mut behind = gauge("tables_behind", "Tables given out that not every forwarding thread uses yet.");
     let mut cpu = counter("cpu_seconds_total", "CPU time of the threads that forward.");
+    let mut restarts =
+        counter("plane_restarts_total", "How often a process that forwards died and was started again.");
+    let mut gone =
+        counter("plane_away_seconds_total", "Time without it: packets that came then are not counted.");
     let mut member_packets = counter("member_packets_total", "Packets that were routed to a worker.");
     let mut member_bytes = counter("member_bytes_total", "Bytes that were routed to a worker.");
     let mut slots = gauge("member_slots", "Slots of a worker in the newest calendar.");
@@ -106,6 +110,8 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         epoch.add(&[lb], status.epoch);
         behind.add(&[lb], status.tables.0.saturating_sub(status.tables.1));
         cpu.add(&[lb], status.cpu.as_secs_f64());
+        restarts.add(&[lb], status.restarts);
+        gone.add(&[lb], status.away.as_secs_f64());
         for worker in &status.workers {
             let number = worker.session.number();
             let Some((_, id, name)) = names.iter().find(|(of, ..)| *of == number) else { continue };
@@ -128,6 +134,8 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         epoch,
         behind,
         cpu,
+        restarts,
+        gone,
         member_packets,
         member_bytes,
         slots,

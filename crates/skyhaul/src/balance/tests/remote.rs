@@ -4,6 +4,7 @@ use super::*;
 use skyhaul_core::balance::PortRange;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
@@ -31,7 +32,7 @@ fn serve() -> Served {
 fn attach(served: &Served, workers: &[(Session, Registration)]) -> Balance {
     let mut attached = None;
     until("it can be controlled", || {
-        attached = Balance::attach(&loopback(1), &served.path, workers).ok();
+        attached = Balance::attach(&loopback(1), &served.path, workers, None).ok();
         attached.is_some()
     });
     attached.unwrap()
@@ -63,7 +64,7 @@ fn packets_go_on_while_nobody_controls_and_the_next_one_goes_on_with_the_table()
     };
     send(1);
     arrived("a packet under control", 1);
-    let again = Balance::attach(&loopback(1), &served.path, &[]).unwrap_err().to_string();
+    let again = Balance::attach(&loopback(1), &served.path, &[], None).unwrap_err().to_string();
     assert!(again.contains("has a controller already"), "{again}");
 
     drop(balance);
@@ -84,6 +85,57 @@ fn packets_go_on_while_nobody_controls_and_the_next_one_goes_on_with_the_table()
     assert_eq!(status.notes, Vec::<String>::new());
     served.thread.join().unwrap().unwrap();
     assert!(!served.path.exists(), "its socket is gone");
+}
+
+#[test]
+fn planes_that_die_are_started_again_with_the_table_and_counts_go_on() {
+    let served = serve();
+    let (path, next) =
+        (served.path.clone(), Arc::new(Mutex::new(None::<(Arc<AtomicBool>, JoinHandle<io::Result<()>>)>)));
+    let restart = || -> Restart {
+        let (path, next) = (path.clone(), Arc::clone(&next));
+        Box::new(move |data| {
+            let plane = DataPlane::start(&BalanceOptions { data: data.to_vec(), ..loopback(2) });
+            let plane = plane.map_err(|error| io::Error::other(error.to_string()))?;
+            let (at, stop) = (path.clone(), Arc::new(AtomicBool::new(false)));
+            let flag = Arc::clone(&stop);
+            let thread = std::thread::spawn(move || plane.serve(&at, &flag));
+            *next.lock().unwrap() = Some((stop, thread));
+            Ok(Box::new(|| None))
+        })
+    };
+    let mut attached = None;
+    until("it can be controlled", || {
+        attached = Balance::attach(&loopback(1), &served.path, &[], Some(restart())).ok();
+        attached.is_some()
+    });
+    let balance = attached.unwrap();
+    let worker = Worker::join(&balance, "127.0.0.1", false, 1.0);
+    in_use(&balance, &[&worker]);
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let packet = event(1, 0, 100).remove(0);
+    sender.send_to(&packet, served.data).unwrap();
+    until("it is counted", || balance.status().forwarded.packets == 1 && !worker.take().is_empty());
+
+    // As if it were killed: its end of the socket closes.
+    served.stop.store(true, Ordering::Release);
+    served.thread.join().unwrap().unwrap();
+    until("another forwards", || balance.status().restarts == 1);
+    let _ = sender.send_to(&packet, served.data);
+    until("packets go on by the same table", || {
+        let _ = sender.send_to(&packet, served.data);
+        !worker.take().is_empty()
+    });
+    until("what both forwarded is known", || balance.status().forwarded.packets >= 2);
+    let status = balance.status();
+    assert_eq!(status.workers[0].packets, status.forwarded.packets, "{status:?}");
+    assert!(status.away > Duration::ZERO && status.notes.len() == 1, "{:?}", status.notes);
+    assert!(status.notes[0].contains("was started again"), "{:?}", status.notes);
+    assert_eq!(balance.data(), [served.data]);
+    until("it knows the table in use", || balance.status().tables.0 == balance.status().tables.1);
+    assert_eq!(balance.stop().restarts, 1, "what is told to end is not started again");
+    let (_, thread) = next.lock().unwrap().take().unwrap();
+    thread.join().unwrap().unwrap();
 }
 
 #[test]
@@ -109,6 +161,6 @@ fn nonsense_changes_nothing() {
     drop(next);
     served.stop.store(true, Ordering::Release);
     served.thread.join().unwrap().unwrap();
-    let gone = Balance::attach(&loopback(1), &served.path, &[]).unwrap_err().to_string();
+    let gone = Balance::attach(&loopback(1), &served.path, &[], None).unwrap_err().to_string();
     assert!(gone.contains("connect to the data plane at"), "{gone}");
 }

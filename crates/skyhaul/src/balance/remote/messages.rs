@@ -1,0 +1,112 @@
+//! What is said between who decides and who forwards.
+//!
+//! A message is its length (32 bits, big-endian), a letter, and octets: a table as it writes itself, or JSON.
+
+use super::super::shared::Done;
+use crate::report::SourceReport;
+use serde::{Deserialize, Serialize};
+use skyhaul_core::balance::{Counters, Refusal, Seat, Traffic};
+use skyhaul_io::udp::forward::Forwarded;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// How long an end waits for the other.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// Octets of a message, at most: a table of 32 calendars, with room for networks.
+const LONGEST: usize = 16 << 20;
+
+pub(super) const HELLO: u8 = b'H';
+pub(super) const TABLE: u8 = b'T';
+pub(super) const DONE: u8 = b'D';
+pub(super) const END: u8 = b'E';
+
+#[derive(Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) data: Vec<SocketAddr>,
+    pub(super) tables: u64,
+    pub(super) table: Vec<u8>,
+}
+
+/// [`Done`], as it is told.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Told {
+    packets: u64,
+    refused: Vec<u64>,
+    /// Seat, packets, bytes.
+    members: Vec<(u16, u64, u64)>,
+    /// Packets, bytes, no room, unreachable, too long.
+    forwarded: [u64; 5],
+    sources: Vec<SourceReport>,
+    mode: String,
+    cpu_nanos: u64,
+    singly: u64,
+    table: u64,
+    newest: Option<u64>,
+    notes: Vec<String>,
+}
+
+impl Told {
+    pub(super) fn new(done: Done, newest: Option<u64>) -> Told {
+        let Forwarded { packets, bytes, no_room, unreachable, too_long } = done.forwarded;
+        let member = |(seat, sent): (Seat, Traffic)| (seat.number() as u16, sent.packets, sent.bytes);
+        Told {
+            packets: done.counters.packets,
+            refused: Refusal::ALL.iter().map(|&why| done.counters.refused(why)).collect(),
+            members: done.counters.members().map(member).collect(),
+            forwarded: [packets, bytes, no_room, unreachable, too_long],
+            sources: done.sources,
+            mode: done.mode,
+            cpu_nanos: u64::try_from(done.cpu.as_nanos()).unwrap_or(u64::MAX),
+            singly: done.singly,
+            table: done.table,
+            newest,
+            notes: done.notes,
+        }
+    }
+
+    pub(super) fn done(self) -> Done {
+        let [packets, bytes, no_room, unreachable, too_long] = self.forwarded;
+        let member =
+            |(seat, packets, bytes)| Some((Seat::new(usize::from(seat))?, Traffic { packets, bytes }));
+        let members = self.members.into_iter().filter_map(member);
+        Done {
+            counters: Counters::of(self.packets, &self.refused, members),
+            forwarded: Forwarded { packets, bytes, no_room, unreachable, too_long },
+            sources: self.sources,
+            mode: self.mode,
+            cpu: Duration::from_nanos(self.cpu_nanos),
+            singly: self.singly,
+            table: self.table,
+            newest: self.newest,
+            notes: self.notes,
+            ..Done::default()
+        }
+    }
+}
+
+pub(super) fn write(mut to: &UnixStream, letter: u8, octets: &[u8]) -> io::Result<()> {
+    let mut message = Vec::with_capacity(5 + octets.len());
+    message.extend((octets.len() as u32 + 1).to_be_bytes());
+    message.push(letter);
+    message.extend(octets);
+    to.write_all(&message)
+}
+
+pub(super) fn write_json(to: &UnixStream, letter: u8, what: &impl Serialize) -> io::Result<()> {
+    write(to, letter, &serde_json::to_vec(what)?)
+}
+
+/// The next message; blocks.
+pub(super) fn read(mut from: &UnixStream) -> io::Result<(u8, Vec<u8>)> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    if length == 0 || length > LONGEST {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a message of {length} bytes")));
+    }
+    let mut octets = vec![0; length];
+    from.read_exact(&mut octets)?;
+    Ok((octets.remove(0), octets))
+}
