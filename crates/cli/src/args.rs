@@ -5,7 +5,9 @@
 //!     └────▶ config, misplaced
 //! ```
 
+mod allow;
 mod balance;
+mod balancer;
 mod bench;
 mod cli;
 mod config;
@@ -27,7 +29,12 @@ mod send;
 mod stored;
 mod stream;
 
+pub(crate) use allow::{Allowed, LEVELS, RESERVATION, RESOURCES};
 pub(crate) use balance::{BalanceArgs, DataPlaneArgs};
+pub(crate) use balancer::{
+    AtArgs, BalancerArgs, BalancerWhat, ChainArgs, CreateArgs, ReserveArgs, SendersWhat, StrategyArg,
+    TokensWhat, UntilArgs, WorkersWhat,
+};
 pub(crate) use bench::{BenchArgs, BenchWhat};
 pub(crate) use cli::{Cli, Verb};
 pub(crate) use config::Places;

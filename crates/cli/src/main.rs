@@ -53,6 +53,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Export(args) => verb::export::run(&args),
         Verb::Inspect(args) => verb::inspect::run(&args),
         Verb::Balance(args) => verb::balance::run(&args),
+        Verb::Balancer(args) => verb::balancer::run(&args),
         Verb::DataPlane(args) => verb::data_plane::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),

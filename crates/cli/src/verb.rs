@@ -1,6 +1,7 @@
 //! One file for each verb.
 
 pub(crate) mod balance;
+pub(crate) mod balancer;
 pub(crate) mod bench;
 pub(crate) mod cat;
 pub(crate) mod check;
@@ -20,4 +21,5 @@ pub(crate) mod record;
 mod samples;
 pub(crate) mod send;
 mod sending;
+mod token_file;
 mod written;

@@ -4,6 +4,7 @@ pub mod client;
 pub mod desk;
 pub mod facility;
 pub mod ground;
+pub mod json;
 pub mod report;
 pub mod server;
 

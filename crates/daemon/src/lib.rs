@@ -20,7 +20,9 @@ pub mod balancer {
     pub use crate::ejfat::facility::token::random as random_token;
     pub use crate::ejfat::facility::{Facility, Limits, StoreError};
     pub use crate::ejfat::ground::{Apart, DATA_PORT, Ground, SYNC_PORT};
+    pub use crate::ejfat::json;
     pub use crate::ejfat::proto;
     pub use crate::ejfat::report::{FacilityReport, ReservationReport, WorkerReport};
     pub use crate::ejfat::server::{Server, TlsFiles};
+    pub use prost_types::Timestamp;
 }

@@ -1,6 +1,7 @@
 //! The verbs, and what `-h` shows of each.
 
 use super::balance::{BalanceArgs, DataPlaneArgs};
+use super::balancer::BalancerArgs;
 use super::bench::BenchArgs;
 use super::config::ConfigArgs;
 use super::demo::DemoArgs;
@@ -54,6 +55,8 @@ pub(crate) enum Verb {
     Inspect(InspectArgs),
     /// Balance packets of many senders over many workers, each event to one of them
     Balance(BalanceArgs),
+    /// Reserve a load balancer, look after it and free it: skyhaul's, or ESnet's
+    Balancer(BalancerArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
     /// Forward for a balancer that decides in another process

@@ -1,12 +1,12 @@
 //! `skyhaul balance`: a facility of load balancers with its control plane.
 
 mod said;
-mod token_file;
 
 use crate::Outcome;
 use crate::args::BalanceArgs;
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
+use crate::verb::token_file;
 use anyhow::{Context, Result, ensure};
 use skyhaul::balance::BalanceOptions;
 use skyhaul::io::file::failed;

@@ -9,6 +9,7 @@ mod wires;
 
 mod balance;
 mod balanced;
+mod balancer;
 mod config;
 mod control;
 mod device;

@@ -5,10 +5,11 @@
 //!   POST /sessions/3/state {"isReady": true, "fillPercent": 0.2}     ─▶ SendStateRequest { sessionId: "3", … }
 //! ```
 //!
-//! The names of fields are those of the definition, which is read from [`DEFINITION`]; `sender_addresses` is accepted for
-//! `senderAddresses`. A field that does not exist is an error. Parts of the path are fields, too.
+//! The names of fields are those of the definition; `sender_addresses` is accepted for `senderAddresses`. A field that does
+//! not exist is an error. Parts of the path are fields, too.
 
 use super::super::desk::{Caller, Desk, Kind, Refusal};
+use super::super::json::{JsonError, read, text};
 use super::super::proto::*;
 use super::door::{Door, LARGEST};
 use axum::body::Bytes;
@@ -19,13 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Extension, Router};
 use prost_reflect::prost::Message;
-use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
-
-/// The definition of the protocol, compiled; a test holds it current.
-static DEFINITION: LazyLock<Option<DescriptorPool>> =
-    LazyLock::new(|| DescriptorPool::decode(&include_bytes!("../../../proto/loadbalancer.bin")[..]).ok());
 
 /// A call of the desk.
 type Call<Q, R> = fn(&Desk, &Caller, Q) -> Result<R, Refusal>;
@@ -106,7 +101,7 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
     (request, reply): (&str, &str),
     call: Call<Q, R>,
 ) -> Response {
-    let read = fields(params, uri, body).and_then(|fields| read::<Q>(request, fields));
+    let read = fields(params, uri, body).and_then(|fields| Ok(read::<Q>(request, fields)?));
     let done = match read {
         Ok(request) => door.ask(caller, request, call).await,
         Err(refusal) => {
@@ -115,9 +110,19 @@ async fn answered<Q: Message + Default + 'static, R: Message + 'static>(
             refused
         }
     };
-    match done.and_then(|done| write(reply, &done)) {
+    match done.and_then(|done| Ok(text(reply, &done)?)) {
         Ok(text) => ([(CONTENT_TYPE, "application/json")], text).into_response(),
         Err(refusal) => refused(&refusal),
+    }
+}
+
+impl From<JsonError> for Refusal {
+    fn from(error: JsonError) -> Refusal {
+        let kind = match error {
+            JsonError::Request(..) => Kind::Invalid,
+            JsonError::Fault(..) => Kind::Unavailable,
+        };
+        Refusal::new(kind, error.to_string())
     }
 }
 
@@ -206,33 +211,4 @@ fn decoded(text: &str) -> String {
         rest = if octet.is_some() { &after[2..] } else { after };
     }
     String::from_utf8_lossy(&octets).into_owned()
-}
-
-fn message(name: &str) -> Result<MessageDescriptor, Refusal> {
-    let found =
-        DEFINITION.as_ref().and_then(|pool| pool.get_message_by_name(&format!("loadbalancer.{name}")));
-    found
-        .ok_or_else(|| Refusal::new(Kind::Unavailable, format!("a fault in this program: no message {name}")))
-}
-
-fn read<Q: Message + Default>(name: &str, fields: Map<String, Value>) -> Result<Q, Refusal> {
-    let wrong =
-        |error: &dyn std::fmt::Display| Refusal::invalid(format!("the request is no {name}: {error}"));
-    let message =
-        DynamicMessage::deserialize(message(name)?, Value::Object(fields)).map_err(|error| wrong(&error))?;
-    Q::decode(&message.encode_to_vec()[..]).map_err(|error| wrong(&error))
-}
-
-fn write<R: Message>(name: &str, reply: &R) -> Result<String, Refusal> {
-    let fault = |error: &dyn std::fmt::Display| {
-        Refusal::new(Kind::Unavailable, format!("a fault in this program: the reply is no {name}: {error}"))
-    };
-    let message =
-        DynamicMessage::decode(message(name)?, &reply.encode_to_vec()[..]).map_err(|error| fault(&error))?;
-    let mut text = Vec::new();
-    let options = SerializeOptions::new().skip_default_fields(false);
-    message
-        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
-        .map_err(|error| fault(&error))?;
-    String::from_utf8(text).map_err(|error| fault(&error))
 }

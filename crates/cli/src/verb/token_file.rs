@@ -14,18 +14,20 @@ const LONGEST: usize = 256;
 
 /// The token in `path`; a new one if there is no such file. It is never shown.
 pub(super) fn read_or_make(path: &Path) -> Result<String> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let token = random_token().context("make a token")?;
-            let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-            made.and_then(|mut file| writeln!(file, "{token}"))
-                .map_err(|error| failed("make the token file", path, &error))?;
-            eprintln!("a new operator's token is in {}", path.display());
-            return Ok(token);
-        }
-        Err(error) => return Err(failed("read the token file", path, &error).into()),
-    };
+    if std::fs::metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        let token = random_token().context("make a token")?;
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        made.and_then(|mut file| writeln!(file, "{token}"))
+            .map_err(|error| failed("make the token file", path, &error))?;
+        eprintln!("a new operator's token is in {}", path.display());
+        return Ok(token);
+    }
+    read(path)
+}
+
+/// The token in `path`. It is never shown.
+pub(super) fn read(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).map_err(|error| failed("read the token file", path, &error))?;
     let token = text.trim();
     let plain = token.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~'));
     if !plain || !(SHORTEST..=LONGEST).contains(&token.len()) {
@@ -35,11 +37,22 @@ pub(super) fn read_or_make(path: &Path) -> Result<String> {
             path.display()
         );
     }
+    warn_of_readers(path);
+    Ok(token.to_owned())
+}
+
+/// The line in `path`, which has a secret in it.
+pub(super) fn read_line(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).map_err(|error| failed("read", path, &error))?;
+    warn_of_readers(path);
+    Ok(text.trim().to_owned())
+}
+
+fn warn_of_readers(path: &Path) {
     let mode = std::fs::metadata(path).map(|meta| meta.permissions().mode()).unwrap_or(0o600);
     if mode & 0o077 != 0 {
         eprintln!("note: others may read {0}\nhint: chmod 600 {0}", path.display());
     }
-    Ok(token.to_owned())
 }
 
 /// Write a line that only its owner reads.

@@ -1,0 +1,55 @@
+//! Messages of the protocol as proto3 JSON, and back.
+//!
+//! The names of fields are those of the definition, which is compiled into [`DEFINITION`]; so there are no second types.
+
+pub use prost_reflect::prost::Message;
+
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, SerializeOptions};
+use serde_json::{Map, Value};
+use std::fmt::Display;
+use std::sync::LazyLock;
+
+/// The definition of the protocol, compiled; a test holds it current.
+static DEFINITION: LazyLock<Option<DescriptorPool>> =
+    LazyLock::new(|| DescriptorPool::decode(&include_bytes!("../../proto/loadbalancer.bin")[..]).ok());
+
+/// Why a message cannot be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonError {
+    /// What was given is no such message.
+    #[error("the request is no {0}: {1}")]
+    Request(String, String),
+    /// It is no message of the protocol, which is a fault of this program.
+    #[error("a fault in this program: the message is no {0}: {1}")]
+    Fault(String, String),
+}
+
+/// The message that the definition calls `name`, as JSON with all its fields.
+///
+/// # Errors
+/// `message` is no such message.
+pub fn text<R: Message>(name: &str, message: &R) -> Result<String, JsonError> {
+    let fault = |error: &dyn Display| JsonError::Fault(name.to_owned(), error.to_string());
+    let message = DynamicMessage::decode(descriptor(name)?, &message.encode_to_vec()[..])
+        .map_err(|error| fault(&error))?;
+    let mut text = Vec::new();
+    let options = SerializeOptions::new().skip_default_fields(false);
+    message
+        .serialize_with_options(&mut serde_json::Serializer::new(&mut text), &options)
+        .map_err(|error| fault(&error))?;
+    String::from_utf8(text).map_err(|error| fault(&error))
+}
+
+/// The message that the definition calls `name`, from its fields. One that does not exist is an error.
+pub(super) fn read<Q: Message + Default>(name: &str, fields: Map<String, Value>) -> Result<Q, JsonError> {
+    let wrong = |error: &dyn Display| JsonError::Request(name.to_owned(), error.to_string());
+    let message = DynamicMessage::deserialize(descriptor(name)?, Value::Object(fields))
+        .map_err(|error| wrong(&error))?;
+    Q::decode(&message.encode_to_vec()[..]).map_err(|error| wrong(&error))
+}
+
+fn descriptor(name: &str) -> Result<MessageDescriptor, JsonError> {
+    let found =
+        DEFINITION.as_ref().and_then(|pool| pool.get_message_by_name(&format!("loadbalancer.{name}")));
+    found.ok_or_else(|| JsonError::Fault(name.to_owned(), "the definition has none".to_owned()))
+}
