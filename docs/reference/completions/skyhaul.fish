@@ -39,6 +39,7 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "plot" -d 'Look at s
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
@@ -373,6 +374,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l api -d 'Addr
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l token-file -d 'File with the operator\'s token; made with a new token if there is none' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l tls-cert -d 'PEM file of the certificate of the control plane (default: no TLS)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l tls-key -d 'PEM file of its private key' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l upstream-certificate -d 'Accept the certificate of another load balancer that is to feed one of these if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l state -d 'Database of reservations, workers and tokens, which a restart goes on with (default: they end with the program)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l uri-file -d 'File for the EJFAT_URI of --reserve, readable by its owner only (default: standard output)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l duration -d 'End after this time (default: Ctrl-C)' -r
@@ -383,6 +385,7 @@ xdp\t'In the driver, or in the stack behind it, which is slower; or an error'
 off\t'Sockets do all'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l socket-buffer -d 'Receive buffer of each thread' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l any-upstream-certificate -d 'Accept any certificate of such a load balancer'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l report -d 'Say at the end what came of the packets, by reservation, reason and worker'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l in-process -d 'Forward in this process (default with --state: in one for each load balancer, which goes on if this one is killed)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l json -d 'Print one JSON report on standard output at the end'
@@ -390,6 +393,218 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s q -l quiet -
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balance" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "status" -d 'Show a reservation: its workers with their shares, its senders, what it counted'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "overview" -d 'Show all reservations that the token may see'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "extend" -d 'Let a reservation end at another time'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "free" -d 'End a reservation'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "reset" -d 'Forget senders, workers, or where ticks are'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "senders" -d 'Change who may send'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "workers" -d 'Remove a worker'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "tokens" -d 'Make, list and revoke tokens'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "chain" -d 'Let another load balancer send a part of its events to this one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "unchain" -d 'End that'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "version" -d 'Show the version of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and not __fish_seen_subcommand_from reserve status overview extend free reset senders workers tokens chain unchain chains version help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l for -d 'From now until it ends, like 2h (default of `reserve`: what the control plane gives; skyhaul and udplbd a year)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l sender -d 'Host or network that may send, like 10.1.0.7 or, to skyhaul, 10.1.0.0/16; may be repeated' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l strategy -d 'How workers\' shares follow from their reports' -r -f -a "dynamic\t'They follow what workers report'
+static\t'They follow workers\' first weights'
+explicit\t'Workers have the slots that they demand, and no others'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l uri-file -d 'File for the EJFAT_URI, readable by its owner only (default: standard output)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l forever -d 'It does not end (udplbd refuses that)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l ipv4 -d 'IPv4 only'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l ipv6 -d 'IPv6 only'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reserve" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from status" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from overview" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l for -d 'From now until it ends, like 2h (default of `reserve`: what the control plane gives; skyhaul and udplbd a year)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l forever -d 'It does not end (udplbd refuses that)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from extend" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from free" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l senders -d 'Nobody may send any more'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l workers -d 'All workers have to register again'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l ticks -d 'Ticks and calendars, as for senders that begin to count anew'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from reset" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -f -a "add" -d 'These may send, too'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -f -a "remove" -d 'These may send no more'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from senders" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -f -a "remove" -d 'A worker gets the rest of what is its, and nothing new'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from workers" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -f -a "create" -d 'Make a token, and print the EJFAT_URI with it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -f -a "list" -d 'List the tokens that came from this one, or from the one with this number'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -f -a "show" -d 'Show what this token allows, or the one with this number'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -f -a "revoke" -d 'Revoke a token and all that came from it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from tokens" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l from -d 'EJFAT_URI of the load balancer that is to send, readable in lists of processes: prefer --from-file' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l from-file -d 'File with that URI' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l weight -d 'First share relative to its other workers\'' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l min-factor -d 'At least this part of an even share; 0: no bound' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l max-factor -d 'At most this many even shares; 0: no bound' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l ipv6 -d 'It sends to this one\'s IPv6 address'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chain" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from unchain" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from chains" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l balancer -d 'EJFAT_URI of the control plane, or of a reservation (default: that of the environment, where other users do not see its token)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l balancer-file -d 'File with that URI, as `reserve --uri-file` writes it' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l token-file -d 'File with the token, instead of the one in the URI: the operator\'s, of `balance --token-file`' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l certificate -d 'Accept the control plane\'s certificate if this file (PEM) has it or signed it (default: authorities of the system)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l timeout -d 'How long to wait for an answer' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l any-certificate -d 'Accept any certificate of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l json -d 'Print the answer as one JSON object on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from version" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "status" -d 'Show a reservation: its workers with their shares, its senders, what it counted'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "overview" -d 'Show all reservations that the token may see'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "extend" -d 'Let a reservation end at another time'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "free" -d 'End a reservation'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "reset" -d 'Forget senders, workers, or where ticks are'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "senders" -d 'Change who may send'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "workers" -d 'Remove a worker'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "tokens" -d 'Make, list and revoke tokens'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "chain" -d 'Let another load balancer send a part of its events to this one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "unchain" -d 'End that'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "version" -d 'Show the version of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format (`auto`: VDIF)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
@@ -451,18 +666,32 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "ls" -d 'List recordings'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance bench data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "status" -d 'Show a reservation: its workers with their shares, its senders, what it counted'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "overview" -d 'Show all reservations that the token may see'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "extend" -d 'Let a reservation end at another time'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "free" -d 'End a reservation'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "reset" -d 'Forget senders, workers, or where ticks are'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "senders" -d 'Change who may send'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "workers" -d 'Remove a worker'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "tokens" -d 'Make, list and revoke tokens'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "chain" -d 'Let another load balancer send a part of its events to this one'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "unchain" -d 'End that'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "version" -d 'Show the version of the control plane'

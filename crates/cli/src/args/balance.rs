@@ -42,6 +42,13 @@ pub(crate) struct BalanceArgs {
     /// PEM file of its private key
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "tls_cert", help_heading = CONTROL)]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Accept the certificate of another load balancer that is to feed one of these if this file (PEM) has it or signed it
+    /// (default: authorities of the system)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = CONTROL)]
+    pub(crate) upstream_certificate: Option<PathBuf>,
+    /// Accept any certificate of such a load balancer
+    #[arg(long, conflicts_with = "upstream_certificate", help_heading = CONTROL)]
+    pub(crate) any_upstream_certificate: bool,
     /// Database of reservations, workers and tokens, which a restart goes on with (default: they end with the program)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) state: Option<PathBuf>,

@@ -14,6 +14,7 @@ use skyhaul_daemon::balancer::proto::{AddSendersRequest, ReserveLoadBalancerRequ
 use skyhaul_daemon::balancer::{
     Apart, Caller, Desk, Facility, FacilityReport, Ground, Limits, Place, Server, TlsFiles,
 };
+use skyhaul_daemon::client::Trust;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,7 +97,12 @@ fn ground(args: &BalanceArgs) -> Result<Ground> {
         ..BalanceOptions::default()
     };
     let (data_port, sync_port) = (args.data_port, args.sync_port);
-    Ok(Ground { listen: args.listen.clone(), data_port, sync_port, balance, apart: apart(args)? })
+    let upstream = match &args.upstream_certificate {
+        _ if args.any_upstream_certificate => Trust::Anyone,
+        Some(file) => Trust::File(file.clone()),
+        None => Trust::System,
+    };
+    Ok(Ground { listen: args.listen.clone(), data_port, sync_port, balance, upstream, apart: apart(args)? })
 }
 
 /// Processes that forward stand beside the state that they are found by.

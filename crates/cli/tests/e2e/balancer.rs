@@ -294,3 +294,47 @@ fn a_full_disk_under_the_state() {
     let report = facility.running.stop();
     assert!(report["calls_refused"]["unavailable"].as_u64().unwrap() >= 3, "{report}");
 }
+
+/// A load balancer that is a worker of another one: made, killed, gone on with, and ended.
+#[test]
+fn a_chain_goes_on_after_the_control_plane_was_killed() {
+    let up = Facility::start("");
+    let place = Place::new();
+    let state = format!("--state {}", place.path("state.db").display());
+    let down = place.start(&state);
+    let worker = down.join();
+    let by = |line: &str| run(&format!("balancer --balancer-file {} {line}", place.path("uri").display()));
+    let chained = by(&format!("chain --from-file {}", up.file("uri"))).expect(0);
+    has(&out(&chained), &[&format!("chain 1: load balancer 1 of {} sends to this one", up.running.api)]);
+    has(&out(&by("chains").expect(0)), &["chain 1: 1 at 127.0.0.1 sends to 1 at 127.0.0.1"]);
+    let circle = up.by("uri", &format!("chain --from-file {}", place.path("uri").display())).expect(2);
+    has(&circle.stderr, &["in a circle; hint: "]);
+    // Its session at the other one, once it has a share that is in use.
+    let session = |down: &Running| {
+        wait_for("the chain to have a share", || {
+            worker.ready(down);
+            let status = up.by("uri", "status --json").expect(0).json();
+            let one = status["workers"].as_array()?.first()?.clone();
+            let (_, text) = up.running.http("GET", "/metrics", "", &Value::Null);
+            let known = text.contains("skyhaul_balance_tables_behind{lb=\"1\"} 0\n");
+            (one["slotsAssigned"].as_u64()? > 0 && known).then(|| one["sessionId"].clone())
+        })
+    };
+    let first = session(&down);
+    crate::balance::send(&up.running.data, 0..20);
+    crate::balance::whole(&worker, 0..20);
+    down.job.signal(rustix::process::Signal::KILL);
+    assert_eq!(down.job.finish().code, None);
+    let next = place.start(&state);
+    next.shared(&[&worker]);
+    assert_eq!(session(&next), first, "it goes on with its session");
+    crate::balance::send(&up.running.data, 20..40);
+    crate::balance::whole(&worker, 20..40);
+    by("unchain 1").expect(0);
+    has(&by("unchain 1").expect(2).stderr, &["has no chain `1`", "hint: "]);
+    has(&out(&by("chains").expect(0)), &["no load balancer sends to this one"]);
+    wait_for("it to have left", || {
+        worker.ready(&next);
+        out(&up.by("uri", "status").expect(0)).contains("no workers").then_some(())
+    });
+}

@@ -14,10 +14,13 @@
 
 #![expect(clippy::needless_pass_by_value, reason = "calls have one shape, which the doors rely on")]
 
+mod chained;
+mod chains;
 mod look;
 mod refusal;
 mod reservations;
 pub mod series;
+mod together;
 mod tokens;
 mod uri;
 mod workers;
@@ -25,14 +28,17 @@ mod workers;
 pub use refusal::{Kind, Refusal};
 pub use uri::Place;
 
-use super::facility::token::{Level, Resource, Token};
+use super::client::Trust;
+use super::facility::token::{Level, Resource, Token, random};
 use super::facility::{Facility, Millis, Reservation};
-use super::ground::{Ground, stays};
+use super::ground::{Ground, served, stays};
+use chained::{Chained, Leaving, Notes};
 use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use together::Together;
 
 /// Who calls, and when.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +56,12 @@ struct Running {
     balance: Balance,
     series: ReservationSeries,
     workers: BTreeMap<i64, Reported>,
+    /// What they did together, for load balancers that feed this one.
+    together: Together,
+    /// Whether any of them has a share.
+    ready: bool,
+    chains: BTreeMap<i64, Chained>,
+    leaving: Vec<Leaving>,
 }
 
 /// What a worker reported.
@@ -75,6 +87,12 @@ pub struct Desk {
     refused: [AtomicU64; Kind::ALL.len()],
     /// Balancers of reservations that ended, until they are fetched.
     ended: Mutex<Vec<(Reservation, BalanceStatus)>>,
+    /// The name of this desk in graphs of chains.
+    node: String,
+    trust: Trust,
+    /// Calls that ask other control planes.
+    asking: AtomicUsize,
+    notes: Notes,
 }
 
 /// Reservations that ended of which the last state is kept.
@@ -96,20 +114,33 @@ impl Desk {
             let balance = ground.open(reservation, facility.sessions(reservation.id))?;
             running.insert(reservation.id, Running::new(balance));
         }
-        let state = Mutex::new(State { facility, ground, running });
-        Ok(Desk { state, calls: AtomicU64::new(0), refused: Default::default(), ended: Mutex::default() })
+        let trust = ground.upstream.clone();
+        let desk = Desk {
+            state: Mutex::new(State { facility, ground, running }),
+            calls: AtomicU64::new(0),
+            refused: Default::default(),
+            ended: Mutex::default(),
+            node: random()?,
+            trust,
+            asking: AtomicUsize::new(0),
+            notes: Notes::default(),
+        };
+        desk.rechain();
+        Ok(desk)
     }
 
     /// One second has passed: what is over ends, and the rest is sampled. Returns what is wrong.
     pub fn turn(&self, now: Millis) -> Vec<String> {
-        let mut wrong = Vec::new();
+        let mut wrong = self.said();
         let over = self.locked().facility.over(now);
         for id in over {
             wrong.extend(self.end(id).err().map(|refusal| format!("reservation {id} cannot end: {refusal}")));
         }
         let mut state = self.locked();
-        let State { facility, running, .. } = &mut *state;
-        for (&id, running) in running {
+        let ids: Vec<i64> = state.running.keys().copied().collect();
+        for id in ids {
+            let State { facility, running, .. } = &mut *state;
+            let Some(running) = running.get_mut(&id) else { continue };
             let status = running.balance.status();
             let gone: Vec<i64> = facility
                 .sessions(id)
@@ -122,6 +153,9 @@ impl Desk {
             }
             wrong.extend(status.notes.iter().map(|note| format!("reservation {id}: {note}")));
             running.sample(facility.sessions(id), &status, now);
+            let slots = facility.sessions(id).map(|session| (session.id, served(&status, session.number)));
+            let slots = slots.collect();
+            wrong.extend(state.turn_chains(id, &slots));
         }
         wrong
     }
@@ -158,10 +192,16 @@ impl Desk {
     #[must_use]
     pub fn stop(&self) -> Vec<(Reservation, BalanceStatus)> {
         let mut state = self.locked();
-        let running = std::mem::take(&mut state.running);
+        let mut running = std::mem::take(&mut state.running);
         let reservations: BTreeMap<i64, Reservation> =
             state.facility.reservations().map(|r| (r.id, r.clone())).collect();
         drop(state);
+        // Those that feed them first, as long as packets are forwarded.
+        std::thread::scope(|threads| {
+            for running in running.values_mut() {
+                threads.spawn(|| running.unchain(false));
+            }
+        });
         let mut all = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, running) in running {
             let status = running.balance.stop();
@@ -190,7 +230,8 @@ impl Desk {
         let running = state.running.remove(&id);
         drop(state);
         // What is in its sockets is forwarded first; nobody has to wait for that.
-        if let Some(running) = running {
+        if let Some(mut running) = running {
+            running.unchain(true);
             let status = running.balance.stop();
             let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
             if ended.len() < REMEMBERED {
@@ -220,22 +261,30 @@ impl State {
     }
 
     fn reservation(&self, id: i64) -> Result<&Reservation, Refusal> {
-        let gone =
-            || Refusal::new(Kind::Missing, format!("there is no reservation {id}; hint: it may have ended"));
-        self.facility.reservation(id).ok_or_else(gone)
+        self.facility.reservation(id).ok_or_else(|| gone(id))
     }
 
     fn balance(&self, id: i64) -> Result<&Balance, Refusal> {
-        let gone =
-            || Refusal::new(Kind::Missing, format!("there is no reservation {id}; hint: it may have ended"));
-        self.running.get(&id).map(|running| &running.balance).ok_or_else(gone)
+        self.running.get(&id).map(|running| &running.balance).ok_or_else(|| gone(id))
     }
 }
 
 impl Running {
     fn new(balance: Balance) -> Running {
-        Running { balance, series: ReservationSeries::default(), workers: BTreeMap::new() }
+        Running {
+            balance,
+            series: ReservationSeries::default(),
+            workers: BTreeMap::new(),
+            together: Together::default(),
+            ready: false,
+            chains: BTreeMap::new(),
+            leaving: Vec::new(),
+        }
     }
+}
+
+fn gone(id: i64) -> Refusal {
+    Refusal::new(Kind::Missing, format!("there is no reservation {id}; hint: it may have ended"))
 }
 
 /// The number of a reservation, as text.

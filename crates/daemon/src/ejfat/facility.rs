@@ -10,12 +10,14 @@
 //!
 //! Limits, fixed at the start: [`Limits`]. It has no clock and forwards nothing.
 
+mod chains;
 mod change;
 mod entry;
 mod kept;
 mod store;
 pub mod token;
 
+pub use chains::Chain;
 pub use entry::{ChangeError, Limits, Millis, NewToken, Reservation, Session};
 pub use store::StoreError;
 
@@ -33,6 +35,7 @@ pub struct Facility {
     tokens: Tokens,
     reservations: BTreeMap<i64, Reservation>,
     sessions: BTreeMap<i64, Session>,
+    chains: BTreeMap<i64, Chain>,
 }
 
 /// The operator's token.
@@ -65,7 +68,8 @@ impl Facility {
             kept::insert_permissions(to, OPERATOR, &[all])
         })?;
         let Kept { tokens, reservations, sessions } = kept::read(&store)?;
-        Ok(Facility { store, limits, tokens, reservations, sessions })
+        let chains = chains::read(&store)?;
+        Ok(Facility { store, limits, tokens, reservations, sessions, chains })
     }
 
     /// From now on the database has no room for more.

@@ -12,6 +12,7 @@ mod apart;
 
 pub use apart::Apart;
 
+use super::client::Trust;
 use super::facility::{Reservation, Session};
 use skyhaul::balance::{Balance, BalanceError, BalanceOptions, BalanceStatus};
 use skyhaul_core::balance::{
@@ -35,6 +36,8 @@ pub struct Ground {
     pub sync_port: u16,
     /// How each balancer works; its addresses, senders and strategy do not count.
     pub balance: BalanceOptions,
+    /// Whose certificate is accepted of load balancers that are to feed one of these.
+    pub upstream: Trust,
     /// Forward in processes that outlive this one; without, in this one.
     pub apart: Option<Apart>,
 }
@@ -112,4 +115,13 @@ pub fn seated(number: u64) -> Seated {
 pub fn stays(status: &BalanceStatus, number: u64) -> bool {
     let here = |standing| matches!(standing, Standing::Ready | Standing::Waiting);
     status.workers.iter().any(|worker| worker.session == seated(number) && here(worker.standing))
+}
+
+/// The slots of a session that is ready.
+#[must_use]
+pub fn served(status: &BalanceStatus, number: u64) -> u16 {
+    let ready = |worker: &&skyhaul::balance::WorkerStatus| {
+        worker.session == seated(number) && worker.standing == Standing::Ready
+    };
+    status.workers.iter().find(ready).map_or(0, |worker| worker.slots)
 }

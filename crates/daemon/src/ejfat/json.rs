@@ -1,6 +1,6 @@
 //! Messages of the protocol as proto3 JSON, and back.
 //!
-//! The names of fields are those of the definition, which is compiled into [`DEFINITION`]; so there are no second types.
+//! The names of fields are those of the definition, which is compiled in; so there are no second types.
 
 pub use prost_reflect::prost::Message;
 

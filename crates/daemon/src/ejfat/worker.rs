@@ -24,20 +24,29 @@ mod state;
 pub use options::{Say, WorkerOptions, address_towards};
 
 use super::client::{ControlError, ControlPlane, Why};
+use super::proto::RegisterReply;
 use session::{Order, Session, Shared};
 use skyhaul::receive::Loaded;
 use skyhaul::report::SessionReport;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// A registered worker.
-#[derive(Debug)]
 pub struct Worker {
     orders: mpsc::Sender<Order>,
     thread: Option<JoinHandle<()>>,
     shared: Shared,
+    registered: Arc<Mutex<RegisterReply>>,
     drain: Duration,
+}
+
+impl fmt::Debug for Worker {
+    /// Without its token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("session", &self.report().session).finish_non_exhaustive()
+    }
 }
 
 impl Worker {
@@ -54,8 +63,27 @@ impl Worker {
         if let Some((problem, hint)) = options.wrong() {
             return Err(error("register a worker", Why::Unsent { problem, hint }));
         }
-        let balancer = plane.balancer()?;
+        plane.balancer()?;
         let reply = plane.register(options.registration())?;
+        Self::resume(plane, options, reply, source)
+    }
+
+    /// Go on with a session that was registered before. If the control plane does not know it any more, the worker registers
+    /// again.
+    ///
+    /// # Errors
+    /// Options that make no worker, a URI without a balancer, or no thread.
+    pub fn resume(
+        plane: &ControlPlane,
+        options: WorkerOptions,
+        reply: RegisterReply,
+        source: Box<dyn Loaded>,
+    ) -> Result<Self, ControlError> {
+        let error = |what, why| ControlError { what, at: plane.at().to_owned(), why };
+        if let Some((problem, hint)) = options.wrong() {
+            return Err(error("register a worker", Why::Unsent { problem, hint }));
+        }
+        let balancer = plane.balancer()?;
         let shared: Shared = Arc::new(Mutex::new(SessionReport {
             control_plane: plane.at().to_owned(),
             balancer,
@@ -69,13 +97,20 @@ impl Worker {
         }));
         let (orders, take) = mpsc::channel();
         let drain = options.drain;
-        let session = Session::new(plane.clone(), options, source, reply, shared.clone());
+        let registered = Arc::new(Mutex::new(reply));
+        let session = Session::new(plane.clone(), options, source, registered.clone(), shared.clone());
         let run = move || session.run(&take);
         let thread = std::thread::Builder::new().name("worker".into()).spawn(run).map_err(|problem| {
             let hint = "fewer threads, or raise ulimit -u";
             error("start a thread", Why::Unsent { problem: problem.to_string(), hint })
         })?;
-        Ok(Self { orders, thread: Some(thread), shared, drain })
+        Ok(Self { orders, thread: Some(thread), shared, registered, drain })
+    }
+
+    /// Its last session, with that session's token: to go on with.
+    #[must_use]
+    pub fn registered(&self) -> RegisterReply {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether it wants events; without, it stays registered, and gets no share of the next calendar.

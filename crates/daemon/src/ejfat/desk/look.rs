@@ -1,19 +1,17 @@
-//! What there is to see: of a reservation, of all, of the last minutes; and what this server does not do.
+//! What there is to see: of a reservation, of all, of the last minutes.
 
 use super::super::facility::token::{Level, Resource};
 use super::super::facility::{Millis, Session};
 use super::super::ground::seated;
 use super::super::proto::timeseries::Timeseries as Samples;
 use super::super::proto::{
-    ChainLoadBalancerReply, ChainLoadBalancerRequest, FloatSample, FloatTimeseries, GetChainGraphReply,
-    GetChainGraphRequest, HealthIssue, IntegerSample, IntegerTimeseries, LoadBalancerStatusReply,
+    FloatSample, FloatTimeseries, HealthIssue, IntegerSample, IntegerTimeseries, LoadBalancerStatusReply,
     LoadBalancerStatusRequest, Overview, OverviewReply, OverviewRequest, SlotRange, Timeseries,
-    TimeseriesRequest, TimeseriesResponse, UnchainLoadBalancerReply, UnchainLoadBalancerRequest,
-    VersionReply, VersionRequest, WorkerStatus,
+    TimeseriesRequest, TimeseriesResponse, VersionReply, VersionRequest, WorkerStatus,
 };
 use super::reservations::timestamp;
 use super::series::{RESERVATION, SESSION, Series, Totals, Value, selects};
-use super::{Caller, Desk, Kind, Refusal, Running, State, number};
+use super::{Caller, Desk, Refusal, Running, State, number};
 use skyhaul::balance::BalanceStatus;
 use skyhaul_core::balance::{SLOTS, Standing};
 use std::time::Duration;
@@ -100,55 +98,10 @@ impl Desk {
             compat_tag: COMPATIBLE.to_owned(),
         })
     }
-
-    /// Balancers are not chained here.
-    ///
-    /// # Errors
-    /// Always [`Kind::Unimplemented`], for who has a token.
-    pub fn chain_load_balancer(
-        &self,
-        caller: &Caller,
-        _: ChainLoadBalancerRequest,
-    ) -> Result<ChainLoadBalancerReply, Refusal> {
-        self.locked().token(caller)?;
-        Err(no_chains())
-    }
-
-    /// Balancers are not chained here.
-    ///
-    /// # Errors
-    /// Always [`Kind::Unimplemented`], for who has a token.
-    pub fn unchain_load_balancer(
-        &self,
-        caller: &Caller,
-        _: UnchainLoadBalancerRequest,
-    ) -> Result<UnchainLoadBalancerReply, Refusal> {
-        self.locked().token(caller)?;
-        Err(no_chains())
-    }
-
-    /// Balancers are not chained here.
-    ///
-    /// # Errors
-    /// Always [`Kind::Unimplemented`], for who has a token.
-    pub fn get_chain_graph(
-        &self,
-        caller: &Caller,
-        _: GetChainGraphRequest,
-    ) -> Result<GetChainGraphReply, Refusal> {
-        self.locked().token(caller)?;
-        Err(no_chains())
-    }
 }
 
 /// The version of the protocol, as udplbd's clients compare it.
 const COMPATIBLE: &str = "0.3.1";
-
-fn no_chains() -> Refusal {
-    let text = "balancers are not chained here; hint: register the second balancer's data address with the first, \
-                with keepLbHeader";
-    Refusal::new(Kind::Unimplemented, text)
-}
 
 impl State {
     fn status(&self, id: i64, now: Millis) -> Result<LoadBalancerStatusReply, Refusal> {

@@ -20,22 +20,19 @@ pub enum Kind {
     Exhausted,
     /// Not as things are.
     Unfit,
-    /// This server does not do it.
-    Unimplemented,
     /// Not now: a socket or the database cannot be used.
     Unavailable,
 }
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Invalid,
         Kind::Unauthenticated,
         Kind::Denied,
         Kind::Missing,
         Kind::Exhausted,
         Kind::Unfit,
-        Kind::Unimplemented,
         Kind::Unavailable,
     ];
 
@@ -49,7 +46,6 @@ impl Kind {
             Kind::Missing => "not_found",
             Kind::Exhausted => "resource_exhausted",
             Kind::Unfit => "failed_precondition",
-            Kind::Unimplemented => "unimplemented",
             Kind::Unavailable => "unavailable",
         }
     }

@@ -12,7 +12,7 @@ use super::super::proto::{
 use super::uri::of_reservation;
 use super::{Caller, Desk, Kind, Refusal, Running, State, cut, name, number};
 use prost_types::Timestamp;
-use skyhaul_core::balance::{AllowList, Prefix, Strategy};
+use skyhaul_core::balance::{Prefix, Strategy};
 use std::net::{IpAddr, SocketAddr};
 
 /// How long a reservation lasts that does not say it.
@@ -207,8 +207,7 @@ impl Desk {
 impl State {
     fn allow(&mut self, id: i64, list: &[Prefix]) -> Result<(), Refusal> {
         self.facility.set_senders(id, list)?;
-        self.balance(id)?.allow(AllowList::of(list));
-        Ok(())
+        self.admit(id)
     }
 
     /// A reservation, without its token.

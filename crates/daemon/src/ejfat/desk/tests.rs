@@ -22,6 +22,7 @@ fn open(path: Option<&Path>, limits: Limits) -> Desk {
         data_port: 0,
         sync_port: 0,
         balance,
+        upstream: Default::default(),
         apart: None,
     };
     Desk::open(facility, ground).unwrap()
@@ -249,9 +250,9 @@ fn what_cannot_be_asked_for() {
         SendStateRequest { lb_id: "1".to_owned(), total_events_dequeued: -5, ..state() },
     )
     .unwrap();
-    assert_eq!(kind(desk.chain_load_balancer(&own, Default::default())), Kind::Unimplemented);
-    assert_eq!(kind(desk.unchain_load_balancer(&own, Default::default())), Kind::Unimplemented);
-    assert_eq!(kind(desk.get_chain_graph(&own, Default::default())), Kind::Unimplemented);
+    assert_eq!(kind(desk.chain_load_balancer(&own, Default::default())), Kind::Invalid);
+    assert_eq!(kind(desk.unchain_load_balancer(&own, Default::default())), Kind::Invalid);
+    assert_eq!(kind(desk.get_chain_graph(&own, Default::default())), Kind::Invalid);
 }
 
 #[test]

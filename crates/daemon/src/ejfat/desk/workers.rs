@@ -90,7 +90,7 @@ impl Desk {
         let report = WorkerState { ready: request.is_ready, signal: f64::from(request.control_signal), load };
         state.balance(reservation)?.handle_state(seated(number), report)?;
         if let Some(running) = state.running.get_mut(&reservation) {
-            running.workers.entry(id).or_default().totals = Totals {
+            let totals = Totals {
                 events: request.total_events_recv,
                 reassembled: request.total_events_reassembled,
                 reassembly_errors: request.total_events_reassembly_err,
@@ -99,6 +99,8 @@ impl Desk {
                 bytes: request.total_bytes_recv,
                 packets: request.total_packets_recv,
             };
+            running.workers.entry(id).or_default().totals = totals;
+            running.together.report(id, totals, f64::from(request.fill_percent));
         }
         Ok(SendStateReply {})
     }

@@ -72,6 +72,7 @@ impl Facility {
         })?;
         self.tokens.remove(&tokens);
         self.sessions.retain(|_, session| session.reservation != id);
+        self.chains.retain(|_, chain| chain.reservation != id);
         self.reservations.remove(&id);
         Ok(())
     }

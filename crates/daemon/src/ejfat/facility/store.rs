@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// `SKYB`, in the file's header.
 const APPLICATION: i64 = 0x534b_5942;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
+/// One without chains.
+const FIRST: i64 = 1;
 
 const SCHEMA: &str = "
 CREATE TABLE token (
@@ -135,7 +137,7 @@ impl Store {
         );
         match (application, version) {
             (0, 0) if tables == 0 => {}
-            (APPLICATION, VERSION) => {}
+            (APPLICATION, FIRST | VERSION) => {}
             (APPLICATION, newer) => return Err(failed(Kind::Newer(newer))),
             _ => return Err(failed(Kind::NotOurs)),
         }
@@ -151,6 +153,9 @@ impl Store {
             if tables == 0 {
                 writing.execute_batch(SCHEMA)?;
                 writing.pragma_update(None, "application_id", APPLICATION)?;
+            }
+            if version < VERSION {
+                writing.execute_batch(super::chains::SCHEMA)?;
                 writing.pragma_update(None, "user_version", VERSION)?;
             }
             writing.commit()

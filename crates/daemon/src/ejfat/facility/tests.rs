@@ -224,3 +224,63 @@ fn what_cannot_be_opened_says_why() {
         assert!(error.contains(told), "{error}");
     }
 }
+
+fn chain(reservation: i64) -> Chain {
+    Chain {
+        id: 0,
+        reservation,
+        uri: "ejfat://t@lb:1/lb/1".to_owned(),
+        session: "7".to_owned(),
+        token: "of the session".to_owned(),
+        addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+        ip: "10.0.0.2".parse().unwrap(),
+        port: 19522,
+        weight: 2.0,
+        min_factor: 0.5,
+        max_factor: 3.0,
+    }
+}
+
+#[test]
+fn chains_are_kept_and_end_with_their_reservation() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let mut facility = open(Some(&path));
+    let id = facility.reserve(&reservation(1), &new(OPERATOR, "r", "r")).unwrap();
+    let other = facility.reserve(&reservation(2), &new(OPERATOR, "o", "o")).unwrap();
+    let (first, second) = (facility.chain(&chain(id)).unwrap(), facility.chain(&chain(id)).unwrap());
+    facility.chain(&chain(other)).unwrap();
+    facility.rechain(second, "8", "another").unwrap();
+    facility.unchain(first).unwrap();
+    drop(facility);
+    let mut facility = open(Some(&path));
+    let kept: Vec<Chain> = facility.chains(id).cloned().collect();
+    let expected = Chain { id: second, session: "8".to_owned(), token: "another".to_owned(), ..chain(id) };
+    assert_eq!(kept, [expected]);
+    assert!(!format!("{kept:?}").contains("another"), "nobody is shown a token");
+    while facility.chain(&chain(id)).is_ok() {}
+    assert_eq!(facility.chains(id).count(), 16);
+    assert!(matches!(facility.rechain(999, "", ""), Err(ChangeError::Gone("chain", 999))));
+    facility.free(id).unwrap();
+    assert_eq!((facility.chains(id).count(), facility.chains(other).count()), (0, 1));
+    drop(facility);
+    assert_eq!(open(Some(&path)).chains(id).count(), 0);
+}
+
+#[test]
+fn a_state_from_before_there_were_chains_goes_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.db");
+    let mut facility = open(Some(&path));
+    let id = facility.reserve(&reservation(1), &new(OPERATOR, "r", "r")).unwrap();
+    let before = all(&facility);
+    drop(facility);
+    let older = rusqlite::Connection::open(&path).unwrap();
+    older.execute_batch("DROP TABLE chain; PRAGMA user_version = 1").unwrap();
+    drop(older);
+    let mut facility = open(Some(&path));
+    assert_eq!(all(&facility), before);
+    facility.chain(&chain(id)).unwrap();
+    drop(facility);
+    assert_eq!(open(Some(&path)).chains(id).count(), 1);
+}

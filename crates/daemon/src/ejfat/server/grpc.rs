@@ -29,7 +29,6 @@ fn status(refusal: Refusal) -> Status {
         Kind::Missing => Code::NotFound,
         Kind::Exhausted => Code::ResourceExhausted,
         Kind::Unfit => Code::FailedPrecondition,
-        Kind::Unimplemented => Code::Unimplemented,
         Kind::Unavailable => Code::Unavailable,
     };
     Status::new(code, refusal.text)

@@ -47,6 +47,8 @@ pub(super) fn routes(door: &Door) -> Router {
         .merge(call!(delete, remove_senders: RemoveSendersRequest => RemoveSendersReply));
     let reservation = call!(get, get_load_balancer: GetLoadBalancerRequest => ReserveLoadBalancerReply)
         .merge(call!(delete, free_load_balancer: FreeLoadBalancerRequest => FreeLoadBalancerReply));
+    let chains = call!(post, chain_load_balancer: ChainLoadBalancerRequest => ChainLoadBalancerReply)
+        .merge(call!(get, get_chain_graph: GetChainGraphRequest => GetChainGraphReply));
     Router::new()
         .route(
             "/lb",
@@ -69,6 +71,11 @@ pub(super) fn routes(door: &Door) -> Router {
         .route(
             "/lb/{lbId}/slots",
             call!(post, set_slot_demands: SetSlotDemandsRequest => SetSlotDemandsReply),
+        )
+        .route("/lb/{lbId}/chains", chains)
+        .route(
+            "/lb/{lbId}/chains/{chainId}",
+            call!(delete, unchain_load_balancer: UnchainLoadBalancerRequest => UnchainLoadBalancerReply),
         )
         .route("/lb/{lbId}/sessions", call!(post, register: RegisterRequest => RegisterReply))
         .route("/sessions/{sessionId}", call!(delete, deregister: DeregisterRequest => DeregisterReply))
@@ -133,7 +140,6 @@ fn refused(refusal: &Refusal) -> Response {
         Kind::Denied => StatusCode::FORBIDDEN,
         Kind::Missing => StatusCode::NOT_FOUND,
         Kind::Exhausted => StatusCode::TOO_MANY_REQUESTS,
-        Kind::Unimplemented => StatusCode::NOT_IMPLEMENTED,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
     };
     let text = json!({ "error": refusal.text, "code": status.as_u16() }).to_string();

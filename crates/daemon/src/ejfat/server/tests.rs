@@ -22,6 +22,7 @@ fn serve(tls: Option<&TlsFiles>) -> io::Result<Server> {
         data_port: 0,
         sync_port: 0,
         balance,
+        upstream: Default::default(),
         apart: None,
     };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());
@@ -104,7 +105,7 @@ async fn a_worker_joins_by_grpc() {
     let denied = client.overview(with("other", OverviewRequest {})).await.unwrap_err();
     assert_eq!(denied.code(), Code::Unauthenticated);
     let chain = client.get_chain_graph(with(OPERATOR, GetChainGraphRequest::default())).await.unwrap_err();
-    assert_eq!(chain.code(), Code::Unimplemented);
+    assert_eq!(chain.code(), Code::InvalidArgument);
     let huge = ReserveLoadBalancerRequest { name: "n".repeat(LARGEST + 1), ..Default::default() };
     let huge = client.reserve_load_balancer(with(OPERATOR, huge)).await.unwrap_err();
     assert_eq!(huge.code(), Code::OutOfRange);
@@ -294,6 +295,7 @@ fn what_cannot_be_served() {
         data_port: 0,
         sync_port: 0,
         balance: BalanceOptions::default(),
+        upstream: Default::default(),
         apart: None,
     };
     let desk = Arc::new(Desk::open(facility, ground).unwrap());

@@ -1,7 +1,7 @@
 //! How a worker joins, and the address that it gives.
 
 use crate::ejfat::client::ControlPlane;
-use crate::ejfat::proto::{PortRange, RegisterRequest};
+use crate::ejfat::proto::{PortRange, RegisterRequest, SlotRange};
 use core::net::{IpAddr, SocketAddr};
 use std::net::{ToSocketAddrs, UdpSocket};
 use std::sync::Arc;
@@ -30,6 +30,8 @@ pub struct WorkerOptions {
     pub max_factor: f32,
     /// Packets come with the balancer's label.
     pub keep_label: bool,
+    /// Slots that are to be its, whatever it reports.
+    pub slot_demands: Vec<SlotRange>,
     /// Whether it is ready from the start.
     pub is_ready: bool,
     /// Time from one report to the next.
@@ -62,6 +64,7 @@ impl WorkerOptions {
             min_factor: 0.0,
             max_factor: 0.0,
             keep_label: false,
+            slot_demands: Vec::new(),
             is_ready: true,
             period: Duration::from_millis(100),
             drain: Duration::from_secs(10),
@@ -105,6 +108,7 @@ impl WorkerOptions {
             min_factor: self.min_factor,
             max_factor: self.max_factor,
             keep_lb_header: self.keep_label,
+            slot_demands: self.slot_demands.clone(),
             ..RegisterRequest::default()
         }
     }

@@ -47,6 +47,8 @@ pub(super) struct Session {
     states: States,
     begun: Instant,
     reply: Option<RegisterReply>,
+    /// The last one, for who asks.
+    registered: Arc<Mutex<RegisterReply>>,
     is_ready: bool,
     /// Since when the control plane does not answer.
     away: Option<Instant>,
@@ -61,10 +63,11 @@ impl Session {
         plane: ControlPlane,
         options: WorkerOptions,
         source: Box<dyn Loaded>,
-        reply: RegisterReply,
+        registered: Arc<Mutex<RegisterReply>>,
         shared: Shared,
     ) -> Self {
         let now = Instant::now();
+        let reply = registered.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let is_ready = options.is_ready;
         Self {
             plane,
@@ -74,6 +77,7 @@ impl Session {
             states: States::default(),
             begun: now,
             reply: Some(reply),
+            registered,
             is_ready,
             away: None,
             pause: SOON,
@@ -151,6 +155,7 @@ impl Session {
         shared.session.clone_from(&reply.session_id);
         drop(shared);
         self.say(&format!("registered with balancer at {} again", self.plane.at()));
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&reply);
         self.reply = Some(reply);
         Ok(())
     }

@@ -1,0 +1,147 @@
+//! The chains of a reservation that are up: what they are told, who is let in for them, how they leave.
+
+use super::super::client::ControlPlane;
+use super::super::facility::Chain;
+use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
+use super::super::worker::Worker;
+use super::{Kind, Refusal, Running, State};
+use skyhaul::core::wire::ejfat::Uri;
+use skyhaul_core::balance::{AllowList, Prefix};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// What chains say, until somebody looks.
+pub(super) type Notes = Arc<Mutex<Vec<String>>>;
+
+/// A chain that is up.
+pub(super) struct Chained {
+    pub(super) worker: Worker,
+    pub(super) plane: ControlPlane,
+    /// Where packets come from.
+    pub(super) addresses: Vec<IpAddr>,
+    /// Whether it was told that there are workers.
+    pub(super) ready: bool,
+}
+
+/// A chain that ended: packets of old calendars still come from there.
+pub(super) struct Leaving {
+    thread: JoinHandle<()>,
+    addresses: Vec<IpAddr>,
+}
+
+impl State {
+    /// Who may send to a reservation: its senders, and the load balancers that feed it.
+    pub(super) fn admit(&self, id: i64) -> Result<(), Refusal> {
+        let running = self.running.get(&id).ok_or_else(|| super::gone(id))?;
+        let leaving = running.leaving.iter().flat_map(|leaving| &leaving.addresses);
+        let chained = self.facility.chains(id).flat_map(|chain| &chain.addresses);
+        let chained = chained.chain(leaving).filter_map(|ip| ip.to_string().parse::<Prefix>().ok());
+        let all: Vec<Prefix> = self.reservation(id)?.senders.iter().copied().chain(chained).collect();
+        running.balance.allow(AllowList::of(&all));
+        Ok(())
+    }
+
+    /// End a chain in its time: what is under way still comes, and is let in until it has.
+    pub(super) fn leave(&mut self, id: i64, chain: i64) -> Result<(), Refusal> {
+        let running = self.running.get_mut(&id).ok_or_else(|| super::gone(id))?;
+        if let Some(Chained { worker, addresses, .. }) = running.chains.remove(&chain) {
+            let leave = std::thread::Builder::new().name("chain-leaves".to_owned());
+            // Without a thread it leaves at once, as it is dropped.
+            if let Ok(thread) = leave.spawn(move || drop(worker.leave())) {
+                running.leaving.push(Leaving { thread, addresses });
+            }
+        }
+        self.admit(id)
+    }
+
+    /// Where a reservation receives, of a version of IP.
+    pub(super) fn receives(&self, id: i64, family: i32) -> Result<SocketAddr, Refusal> {
+        let v6 = match IpFamily::try_from(family) {
+            Ok(IpFamily::Ipv4) => false,
+            Ok(IpFamily::Ipv6) => true,
+            Ok(IpFamily::DualStack) | Err(_) => {
+                let text = "a chain is of one version of IP; hint: ipFamily IPV4 or IPV6";
+                return Err(Refusal::invalid(text));
+            }
+        };
+        let at = self.balance(id)?.data().iter().find(|at| at.is_ipv6() == v6);
+        at.copied().ok_or_else(|| {
+            let text = "this balancer has no address of that version of IP; hint: the other one";
+            Refusal::new(Kind::Unfit, text)
+        })
+    }
+
+    /// The chains of a reservation, as a graph.
+    pub(super) fn edges(&self, id: i64) -> Result<Vec<ChainGraphEdge>, Refusal> {
+        let here = self.describe(id)?;
+        let edge = |chain: &Chain| {
+            let of = |v6: bool| {
+                let ip = chain.addresses.iter().find(|ip| ip.is_ipv6() == v6);
+                ip.map_or_else(String::new, ToString::to_string)
+            };
+            let uri: Option<Uri> = chain.uri.parse().ok();
+            ChainGraphEdge {
+                upstream_lb_id: uri.and_then(|uri| uri.balancer).unwrap_or_default(),
+                upstream_data_ipv4: of(false),
+                upstream_data_ipv6: of(true),
+                downstream_lb_id: id.to_string(),
+                downstream_data_ipv4: here.data_ipv4_address.clone(),
+                downstream_data_ipv6: here.data_ipv6_address.clone(),
+                chain_id: chain.id.to_string(),
+            }
+        };
+        Ok(self.facility.chains(id).map(edge).collect())
+    }
+
+    pub(super) fn planes(&self, id: i64) -> Vec<ControlPlane> {
+        let running = self.running.get(&id);
+        running.into_iter().flat_map(|running| running.chains.values()).map(|one| one.plane.clone()).collect()
+    }
+
+    /// What chains have to be told, and what became of them. Returns what cannot be written.
+    pub(super) fn turn_chains(&mut self, id: i64, slots: &BTreeMap<i64, u16>) -> Option<String> {
+        let State { facility, running, .. } = self;
+        let running = running.get_mut(&id)?;
+        running.together.shares(slots);
+        // Without workers it gets no events.
+        running.ready = slots.values().any(|slots| *slots > 0);
+        let mut wrong = None;
+        for (chain, chained) in &mut running.chains {
+            if chained.ready != running.ready {
+                chained.ready = running.ready;
+                chained.worker.set_ready(running.ready);
+            }
+            let RegisterReply { token, session_id } = chained.worker.registered();
+            let is_other = facility.chains(id).any(|one| one.id == *chain && one.session != session_id);
+            if is_other && let Err(error) = facility.rechain(*chain, &session_id, &token) {
+                wrong = Some(format!("the new session of chain {chain} cannot be kept: {error}"));
+            }
+        }
+        let before = running.leaving.len();
+        running.leaving.retain(|leaving| !leaving.thread.is_finished());
+        if running.leaving.len() != before {
+            let _ = self.admit(id);
+        }
+        wrong
+    }
+}
+
+impl Running {
+    /// Its chains leave, in their time or at once; returns when they have.
+    pub(super) fn unchain(&mut self, at_once: bool) {
+        let all = std::mem::take(&mut self.chains);
+        std::thread::scope(|threads| {
+            for chained in all.into_values() {
+                let worker = chained.worker;
+                threads.spawn(move || drop(if at_once { worker.leave_at_once() } else { worker.leave() }));
+            }
+        });
+        for leaving in self.leaving.drain(..) {
+            if !at_once {
+                let _ = leaving.thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Chains: other load balancers send a part of their events to a reservation, which is a worker of theirs.
+//!
+//! ```text
+//!   senders ─▶ upstream ─┬─▶ worker                        each event whole to one of them
+//!                        └─▶ reservation here ─┬─▶ worker  with its label, so it is balanced again by the same tick
+//!                              │ Together      └─▶ worker
+//!   upstream's control plane ◀─┴─ Worker: registers, reports the sum of its workers, leaves
+//! ```
+//!
+//! A packet in a cycle would go round for ever, so before a chain is made, and again when it is there, the other control
+//! plane is asked what is upstream of it. Nothing here is locked while another control plane is waited for.
+//!
+//! Limits: 16 chains of a reservation; 8 calls at a time that ask others, 32 balancers in a row, 1024 edges of a graph.
+
+use super::super::client::{ClientOptions, ControlError, ControlPlane, Why};
+use super::super::facility::Chain;
+use super::super::facility::token::{Level, Resource};
+use super::super::proto::{
+    ChainLoadBalancerReply, ChainLoadBalancerRequest, GetChainGraphReply, GetChainGraphRequest,
+    RegisterReply, ReserveLoadBalancerReply, UnchainLoadBalancerReply, UnchainLoadBalancerRequest,
+};
+use super::super::worker::{Worker, WorkerOptions};
+use super::chained::{Chained, Notes};
+use super::{Caller, Desk, Kind, Refusal, cut, number};
+use skyhaul::core::wire::ejfat::Uri;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use tonic::Code;
+
+/// How long another control plane may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Calls at a time that ask others. Each holds a thread; calls that ask nobody go on.
+const ASKING: usize = 8;
+/// Load balancers in a row.
+const DEEPEST: usize = 32;
+/// Edges of a graph.
+const EDGES: usize = 1024;
+/// Notes that are kept until they are fetched.
+const NOTES: usize = 100;
+
+/// One of the calls that ask others.
+struct Asking<'a>(&'a AtomicUsize);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Desk {
+    /// Another load balancer sends a part of its events to a reservation.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn chain_load_balancer(
+        &self,
+        caller: &Caller,
+        request: ChainLoadBalancerRequest,
+    ) -> Result<ChainLoadBalancerReply, Refusal> {
+        let id = number(&request.lb_id)?;
+        let (at, ready, load) = {
+            let state = self.locked();
+            state.may(caller, Resource::Reservation(id), Level::Update)?;
+            state.facility.room_for_chain(id)?;
+            let running = state.running.get(&id).ok_or_else(|| super::gone(id))?;
+            (state.receives(id, request.ip_family)?, running.ready, running.together.clone())
+        };
+        let uri = upstream(&request.ejfat_uri)?;
+        let _asking = self.asking()?;
+        let plane = self.plane(&uri)?;
+        let addresses = addresses(&plane.get().map_err(|error| refused(&error))?);
+        self.no_cycle(&plane, id)?;
+        let chain = Chain {
+            id: 0,
+            reservation: id,
+            uri: uri.to_string(),
+            session: String::new(),
+            token: String::new(),
+            addresses,
+            ip: at.ip(),
+            port: at.port(),
+            // A field that is not set is 0.
+            weight: if request.weight == 0.0 { 1.0 } else { request.weight },
+            min_factor: request.min_factor,
+            max_factor: request.max_factor,
+        };
+        let mut options = self.options(&chain, ready);
+        options.slot_demands = request.slot_demands;
+        let worker = Worker::join(&plane, options, Box::new(load)).map_err(|error| refused(&error))?;
+        let RegisterReply { token, session_id: session } = worker.registered();
+        let chain_id = self.enter(Chain { session, token, ..chain }, worker, plane.clone(), ready)?;
+        // Two that chain each other at the same time: the later one sees both.
+        if let Err(refusal) = self.no_cycle(&plane, id) {
+            let mut state = self.locked();
+            state.facility.unchain(chain_id)?;
+            state.leave(id, chain_id)?;
+            return Err(refusal);
+        }
+        Ok(ChainLoadBalancerReply { chain_id: chain_id.to_string() })
+    }
+
+    /// A chain ends: what is under way still comes.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn unchain_load_balancer(
+        &self,
+        caller: &Caller,
+        request: UnchainLoadBalancerRequest,
+    ) -> Result<UnchainLoadBalancerReply, Refusal> {
+        let (mut state, id) = (self.locked(), number(&request.lb_id)?);
+        state.may(caller, Resource::Reservation(id), Level::Update)?;
+        let chain = request.chain_id.parse().ok();
+        let chain = chain.filter(|chain| state.facility.chains(id).any(|one| one.id == *chain));
+        let chain = chain.ok_or_else(|| {
+            let text = format!("reservation {id} has no chain `{}`", cut(&request.chain_id));
+            Refusal::new(Kind::Missing, text + "; hint: GetChainGraph lists them")
+        })?;
+        state.facility.unchain(chain)?;
+        state.leave(id, chain)?;
+        Ok(UnchainLoadBalancerReply {})
+    }
+
+    /// Who sends to a reservation, and who to those.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn get_chain_graph(
+        &self,
+        caller: &Caller,
+        request: GetChainGraphRequest,
+    ) -> Result<GetChainGraphReply, Refusal> {
+        let id = number(&request.lb_id)?;
+        let (mut edges, planes) = {
+            let state = self.locked();
+            state.may(caller, Resource::Reservation(id), Level::ReadOnly)?;
+            (state.edges(id)?, state.planes(id))
+        };
+        let mut visited = request.visited;
+        let own = self.node_of(id);
+        if visited.contains(&own) {
+            return Ok(GetChainGraphReply { edges: Vec::new(), cycle_detected: true });
+        }
+        visited.push(own);
+        if planes.is_empty() || visited.len() > DEEPEST {
+            return Ok(GetChainGraphReply { edges, cycle_detected: false });
+        }
+        let _asking = self.asking()?;
+        for plane in planes {
+            // What cannot be reached is not shown.
+            let Ok(more) = plane.chain_graph(visited.clone()) else { continue };
+            edges.extend(more.edges);
+            edges.truncate(EDGES);
+            if more.cycle_detected {
+                return Ok(GetChainGraphReply { edges, cycle_detected: true });
+            }
+        }
+        Ok(GetChainGraphReply { edges, cycle_detected: false })
+    }
+
+    /// Chains as they were kept: each goes on with its session.
+    pub(super) fn rechain(&self) {
+        let mut state = self.locked();
+        let all: Vec<Chain> =
+            state.running.keys().flat_map(|id| state.facility.chains(*id)).cloned().collect();
+        for chain in all {
+            let load = state.running.get(&chain.reservation).map(|running| running.together.clone());
+            let uri: Option<Uri> = chain.uri.parse().ok();
+            let plane = uri.and_then(|uri| self.plane(&uri).ok());
+            let (Some(load), Some(plane)) = (load, plane) else { continue };
+            let reply = RegisterReply { token: chain.token.clone(), session_id: chain.session.clone() };
+            let options = self.options(&chain, false);
+            match Worker::resume(&plane, options, reply, Box::new(load)) {
+                Ok(worker) => {
+                    if let Some(running) = state.running.get_mut(&chain.reservation) {
+                        let addresses = chain.addresses.clone();
+                        running.chains.insert(chain.id, Chained { worker, plane, addresses, ready: false });
+                    }
+                }
+                Err(error) => self.say(&format!("chain {}: {error}", chain.id)),
+            }
+            let _ = state.admit(chain.reservation);
+        }
+    }
+
+    /// Say to a log what chains say.
+    pub(super) fn said(&self) -> Vec<String> {
+        std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn say(&self, text: &str) {
+        say(&self.notes, text);
+    }
+
+    /// How a chain is a worker of the other load balancer.
+    fn options(&self, chain: &Chain, ready: bool) -> WorkerOptions {
+        let (notes, name) = (Arc::clone(&self.notes), format!("chain-{}", chain.reservation));
+        let before = format!("reservation {}, chain to ", chain.reservation);
+        WorkerOptions {
+            name,
+            weight: chain.weight,
+            min_factor: chain.min_factor,
+            max_factor: chain.max_factor,
+            keep_label: true,
+            is_ready: ready,
+            say: Arc::new(move |text| say(&notes, &format!("{before}{}", text.replace('\n', ";")))),
+            ..WorkerOptions::new(chain.ip, chain.port)
+        }
+    }
+
+    fn plane(&self, uri: &Uri) -> Result<ControlPlane, Refusal> {
+        let options =
+            ClientOptions { trust: self.trust.clone(), deadline: PATIENCE, patience: Duration::ZERO };
+        ControlPlane::new(uri, &options).map_err(|error| refused(&error))
+    }
+
+    fn asking(&self) -> Result<Asking<'_>, Refusal> {
+        let asking = Asking(&self.asking);
+        if self.asking.fetch_add(1, Ordering::AcqRel) < ASKING {
+            return Ok(asking);
+        }
+        let text = format!("{ASKING} calls ask other control planes already; hint: ask again later");
+        Err(Refusal::new(Kind::Exhausted, text))
+    }
+
+    /// What this reservation is called in graphs: nobody else's name.
+    fn node_of(&self, id: i64) -> String {
+        format!("{}/{id}", self.node)
+    }
+
+    /// The other load balancer is not fed by this one.
+    fn no_cycle(&self, plane: &ControlPlane, id: i64) -> Result<(), Refusal> {
+        match plane.chain_graph(vec![self.node_of(id)]) {
+            Ok(graph) if graph.cycle_detected => Err(Refusal::new(
+                Kind::Unfit,
+                format!(
+                    "load balancer {} of {} is fed by this one: events would go in a circle; hint: look at the chains of both",
+                    plane.uri().balancer.as_deref().unwrap_or("?"),
+                    plane.at()
+                ),
+            )),
+            Ok(_) => Ok(()),
+            // It cannot be chained itself.
+            Err(ControlError { why: Why::Refused { code: Code::Unimplemented, .. }, .. }) => Ok(()),
+            Err(error) => Err(refused(&error)),
+        }
+    }
+
+    /// Write a chain, and let its packets in.
+    fn enter(&self, chain: Chain, worker: Worker, plane: ControlPlane, ready: bool) -> Result<i64, Refusal> {
+        let id = chain.reservation;
+        let mut state = self.locked();
+        // The reservation may have ended meanwhile. Whatever is not entered leaves as it is dropped.
+        state.reservation(id)?;
+        let chain_id = state.facility.chain(&chain)?;
+        let running = state.running.get_mut(&id).ok_or_else(|| super::gone(id))?;
+        running.chains.insert(chain_id, Chained { worker, plane, addresses: chain.addresses, ready });
+        state.admit(id)?;
+        Ok(chain_id)
+    }
+}
+
+fn say(notes: &Notes, text: &str) {
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    if notes.len() < NOTES {
+        notes.push(text.to_owned());
+    }
+}
+
+/// The URI of the other load balancer. Errors never show its token.
+fn upstream(text: &str) -> Result<Uri, Refusal> {
+    let uri: Uri = text.parse().map_err(|error| Refusal::invalid(format!("ejfatUri: {error}")))?;
+    let lacks = |what: &str| {
+        Refusal::invalid(format!("ejfatUri has no {what}; hint: that of the other one's reservation"))
+    };
+    uri.token.as_ref().ok_or_else(|| lacks("token"))?;
+    uri.balancer.as_ref().ok_or_else(|| lacks("load balancer"))?;
+    Ok(uri)
+}
+
+/// Where a load balancer's packets come from.
+fn addresses(of: &ReserveLoadBalancerReply) -> Vec<IpAddr> {
+    [&of.data_ipv4_address, &of.data_ipv6_address].iter().filter_map(|ip| ip.parse().ok()).collect()
+}
+
+/// What another control plane said, which is not about the caller's token.
+fn refused(error: &ControlError) -> Refusal {
+    let kind = if error.is_away() { Kind::Unavailable } else { Kind::Unfit };
+    Refusal::new(kind, format!("the other load balancer: {error}"))
+}
