@@ -197,7 +197,7 @@ impl Desk {
     /// How a chain is a worker of the other load balancer.
     fn options(&self, chain: &Chain, ready: bool) -> WorkerOptions {
         let (notes, name) = (Arc::clone(&self.notes), format!("chain-{}", chain.reservation));
-        let before = format!("reservation {}, chain to ", chain.reservation);
+        let before = format!("a chain of reservation {}: ", chain.reservation);
         WorkerOptions {
             name,
             weight: chain.weight,
