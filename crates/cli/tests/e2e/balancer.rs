@@ -281,6 +281,9 @@ fn a_full_disk_under_the_state() {
     }
     has(&refused.expect("no room for more"), &["disk is full", "hint: make room on that disk"]);
     has(&facility.operator("reserve y").expect(2).stderr, &["disk is full"]);
+    wait_for("nobody to forward for what was refused", || {
+        (!at.join("state.db.plane-2").exists()).then_some(())
+    });
     has(&facility.by("uri", "free").expect(2).stderr, &["disk is full"]);
     worker.ready(&facility.running);
     crate::balance::send(&facility.running.data, 0..20);

@@ -51,7 +51,14 @@ impl Desk {
         // A port that is taken is found before anything is written.
         let balance = state.ground.open(&wanted, std::iter::empty())?;
         let new = NewToken { parent, hash: Hash::of(&token), name: "reservation", now: caller.now };
-        let id = state.facility.reserve(&wanted, &new)?;
+        let id = match state.facility.reserve(&wanted, &new) {
+            Ok(id) => id,
+            Err(error) => {
+                // What forwards in another process would go on for nobody.
+                let _ = balance.stop();
+                return Err(error.into());
+            }
+        };
         state.running.insert(id, Running::new(balance));
         Ok(ReserveLoadBalancerReply {
             ejfat_uri: state.uri(caller, id, &token)?,
