@@ -153,7 +153,7 @@ fn send(from: &UdpSocket, to: &str, tick: u64) {
 fn events_go_through_two_in_a_row_and_none_is_split() {
     let (up, down) = (place("127.0.0.2", &["127.0.0.1"]), place("127.0.0.3", &[]));
     let mut workers = [Worker::join(&up, "a"), Worker::join(&down, "b"), Worker::join(&down, "c")];
-    let mut work = |workers: &mut [Worker; 3]| workers.iter_mut().for_each(Worker::work);
+    let work = |workers: &mut [Worker; 3]| workers.iter_mut().for_each(Worker::work);
     let chain = down.chain(&up.uri).unwrap();
     until("all have a share", || {
         work(&mut workers);
