@@ -217,7 +217,7 @@ fn what_cannot_be_opened_says_why() {
             "UPDATE permission SET level = 3; UPDATE sender SET network = 'x' WHERE network LIKE 'fd%'",
             "corrupt: the sender x",
         ),
-        ("PRAGMA user_version = 2", "newer skyhaul"),
+        ("PRAGMA user_version = 3", "newer skyhaul"),
     ] {
         damage(change);
         let error = Facility::open(Some(&path), "o", Limits::default(), NOW).unwrap_err().to_string();
