@@ -37,6 +37,12 @@ fn good<W: Keyed>() -> Vec<u8> {
 /// Choices of the target: what is told whole, how long the stretches are, how much is taken at once.
 const CHOICES: [[u8; 3]; 5] = [[0, 0, 0], [20, 7, 0], [255, 40, 200], [3, 15, 250], [90, 255, 128]];
 
+/// Whether packets of a byte stream are found by their first octets. Those of other families only state their length where
+/// they are stored.
+fn is_streamed<W: Keyed>() -> bool {
+    !W::MAGIC.is_empty()
+}
+
 /// Whole packets of the family among others, whole and disturbed.
 struct Seeds(&'static dyn Packets);
 
@@ -47,6 +53,9 @@ impl VisitKeyed for Seeds {
             Ok(Some(place)) => u64::from(place.start) + place.length == packet.len() as u64,
             _ => false,
         };
+        if !is_streamed::<W>() {
+            return Vec::new();
+        }
         let (good, mut seeds) = (good::<W>(), Vec::new());
         for (choices, packet) in CHOICES.iter().cycle().zip(inspect_seeds().iter().filter(|p| is_whole(p))) {
             seeds.push([&choices[..], packet, &good].concat());
@@ -64,7 +73,9 @@ struct Cut<'a>(&'a [u8]);
 impl VisitKeyed for Cut<'_> {
     type Out = ();
     fn visit<W: Keyed>(self) {
-        fuzzing::cutter(Box::new(HeadsOf::<W>(PhantomData)), &good::<W>(), self.0);
+        if is_streamed::<W>() {
+            fuzzing::cutter(Box::new(HeadsOf::<W>(PhantomData)), &good::<W>(), self.0);
+        }
     }
 }
 

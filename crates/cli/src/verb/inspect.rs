@@ -11,8 +11,8 @@ use skyhaul::io::file::MappedFile;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::{UdpOptions, UdpSource};
-use skyhaul::wire::Framing;
 use skyhaul::wire::inspect::{Inspection, inspect};
+use skyhaul::wire::{Format, Framing};
 use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -143,7 +143,7 @@ fn from_source(source: &mut dyn Source, args: &InspectArgs) -> Result<Taken> {
     Ok((packets, None))
 }
 
-/// Frames of a file, one after another.
+/// Frames or packets of a file, one after another.
 fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
     let mut packets = Vec::new();
     let mut at = 0;
@@ -154,7 +154,7 @@ fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
         }
         let length = match args.format.framing(rest) {
             Framing::Length(length) => length.clamp(1, rest.len()),
-            Framing::Incomplete | Framing::Unknown => rest.len(),
+            Framing::Incomplete | Framing::Unknown => stored(args.format, rest).unwrap_or(rest.len()),
         };
         if number >= args.skip {
             packets.push(Packet {
@@ -165,6 +165,14 @@ fn from_file(file: &[u8], args: &InspectArgs) -> Vec<Packet> {
         at += length;
     }
     packets
+}
+
+/// Length of the packet at the front of `bytes`, as one of the families stores it.
+fn stored(format: Format, bytes: &[u8]) -> Option<usize> {
+    let mut places = format.families().filter_map(|family| family.packets()?.place(bytes).ok()?);
+    let place = places.next()?;
+    let length = usize::try_from(place.length).ok()?.checked_add(place.start as usize)?;
+    Some(length.clamp(1, bytes.len()))
 }
 
 fn shown<'a>(packet: &'a Packet, inspection: &'a Inspection) -> Shown<'a> {

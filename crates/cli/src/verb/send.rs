@@ -182,6 +182,10 @@ fn supply(args: &SendArgs, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn 
 }
 
 fn recording(args: &SendArgs, scan: &str, number: usize, met: &mut Vec<Met>) -> Result<Box<dyn Supply>> {
+    ensure!(
+        args.targets.iter().all(|target| !target.is_balancer),
+        "a recording is sent to receivers, not through a balancer\nhint: --to udp://ADDRESS:PORT of a receiver"
+    );
     let (recording, at) = open(&args.disk, scan, args.stream, args.follow)?;
     let stream = &recording.datastreams[at];
     let about = recording.about(at);

@@ -61,7 +61,7 @@ fn packet(counter: u64) -> Vec<u8> {
 }
 
 /// A record of raw IPv4: a datagram of these bytes.
-fn record(payload: &[u8]) -> Vec<u8> {
+pub(crate) fn record(payload: &[u8]) -> Vec<u8> {
     let length = (28 + payload.len()) as u16;
     let mut ip = vec![0x45, 0];
     ip.extend(length.to_be_bytes());
@@ -83,7 +83,7 @@ fn capture(directory: &Path, more: &[u8]) -> String {
     capture_of(directory, &[&record(&packet(1)), &record(&packet(2)), &record(&train), more])
 }
 
-fn capture_of(directory: &Path, records: &[&[u8]]) -> String {
+pub(crate) fn capture_of(directory: &Path, records: &[&[u8]]) -> String {
     let path = directory.join("capture.pcap");
     let head = [0xA1B2_C3D4u32, 0x0004_0002, 0, 0, 65_535, 101].map(u32::to_le_bytes).concat();
     std::fs::write(&path, [head, records.concat()].concat()).unwrap();

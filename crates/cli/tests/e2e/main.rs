@@ -28,6 +28,7 @@ mod many;
 mod paused;
 mod readers;
 mod recorded;
+mod recorded_events;
 mod restart;
 mod sent_events;
 mod spead;

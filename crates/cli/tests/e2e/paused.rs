@@ -146,7 +146,6 @@ fn it_listens_before_its_memory_is_there_and_mistakes_are_said_before_any_is_tak
         (format!("record --scan a --disk {disk} --listen udp://192.0.2.7:1"), "192.0.2.7"),
         (format!("record --scan a --disk {disk} --disk {disk}/. {ANY}"), "twice"),
         (format!("record --scan a --disk {disk} --memory 100TiB {ANY}"), "memory"),
-        (format!("record --scan a --disk {disk} --format ejfat {ANY}"), "--output-file"),
         (format!("receive --format ejfat --station Ef {ANY}"), "--station"),
         (format!("receive --from 10.0.0.0/99 {ANY}"), "10.0.0.0/99"),
     ] {

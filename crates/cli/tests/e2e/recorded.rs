@@ -25,7 +25,7 @@ fn heaps(report: &Value, kind: &str) -> u64 {
 }
 
 /// Chunk records of the scan that check, by its indexes.
-fn records(site: &Site) -> Vec<skyhaul::recording::ChunkRecord> {
+pub(crate) fn records(site: &Site) -> Vec<skyhaul::recording::ChunkRecord> {
     let mut found = Vec::new();
     for disk in &site.disks {
         let bytes = std::fs::read(disk.join("trial/trial.index")).unwrap_or_default();

@@ -141,6 +141,8 @@ pub enum Control {
 pub struct Left {
     /// The object's number.
     pub number: u64,
+    /// Its source, if its packets state it.
+    pub source: u16,
     /// Octets of the whole object, if known.
     pub size: Option<u64>,
     /// Octets of its payload: a received range, less the part already stored.

@@ -169,11 +169,11 @@ impl Recorded {
             open.heaps.add(object.number, object.missing);
             object.stored.items(&mut |id| open.heaps.add_item(id));
         }
-        let (number, size) = (object.number, object.size);
+        let (number, source, size) = (object.number, object.source, object.size);
         let mut items = 0;
         let nothing = std::iter::once(0..0).filter(|_| parts.is_empty());
         for payload in parts.iter().cloned().chain(nothing) {
-            let mut left = Left { number, size, payload, items, room: 0 };
+            let mut left = Left { number, source, size, payload, items, room: 0 };
             if !self.part(object, &mut left, means) {
                 return false;
             }

@@ -222,7 +222,8 @@ impl Divider {
     /// Read the next stored head; false at the end.
     fn next_head(&mut self, reader: &mut Reader) -> io::Result<bool> {
         loop {
-            let read = reader.take(8).read_to_end(&mut self.head)?;
+            // No more than the head: heads are whole words of four octets.
+            let read = reader.take(4).read_to_end(&mut self.head)?;
             match self.packets.place(&self.head) {
                 Ok(Some(_)) => return Ok(true),
                 Ok(None) if read > 0 => {}

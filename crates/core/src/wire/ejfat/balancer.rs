@@ -7,14 +7,11 @@
 //!
 //! A balancer does not examine what follows: neither the protocol nor the reassembly header.
 
-use super::{BalancerV2, BalancerV3, MAGIC, SYNC_MAGIC, SYNC_VERSION, SyncMessage};
+use super::{BalancerV2, BalancerV3, MAGIC, REASSEMBLY, SYNC_MAGIC, SYNC_VERSION, SyncMessage};
 use crate::{
     placement::Reject,
     wire::labelled::{Label, LabelLayout, Labelled, Sync},
 };
-
-/// Protocol number of the reassembly header.
-const REASSEMBLY: u8 = 1;
 
 /// How labels are read.
 #[derive(Debug)]

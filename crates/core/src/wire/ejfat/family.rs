@@ -2,13 +2,13 @@
 
 use super::{
     BalancerV2, BalancerV3, EjfatLabels, EjfatWire, OldReassembly, Reassembly, Segment, balancer_bytes,
-    data_id, fuzzing, read,
+    data_id, fuzzing, read, stored::StoredEvents,
 };
 use crate::{
     placement::Reject,
     wire::{
         family::{Family, FamilyRef, Known, Particulars, Seen, Shape, StreamFormat},
-        frame::Objects,
+        frame::{Objects, Packets},
         fuzzing::parser::Parser,
         inspect::reader::{Reader, number},
         keyed::{Head, Keyed, KnownKeyed, Part},
@@ -49,6 +49,10 @@ impl Family for EjfatFamily {
         data_ids.sort_unstable();
         data_ids.dedup();
         Ok(StreamFormat { place: Place::Sequence, ..seen.blank(EjfatStream { data_ids }) })
+    }
+
+    fn packets(&self) -> Option<&'static dyn Packets> {
+        Some(&StoredEvents)
     }
 
     fn inspect(&self, reader: &mut Reader<'_>, _: Option<Shape>) {

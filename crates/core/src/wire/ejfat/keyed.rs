@@ -1,9 +1,10 @@
 //! EJFAT as a family of keyed objects: an event is a tick of one data id, regardless of the ports of its segments.
 
+use super::stored::{self, HEADS};
 use super::{Addressing, BalancerV2, BalancerVersion, OldReassembly, PortRule, Reassembly, balancer_bytes};
 use crate::{
     placement::{Key, Placement, Reject},
-    wire::keyed::{Following, Head, Keyed, Part, source_of},
+    wire::keyed::{Following, Head, Keyed, Left, Part, Stored, source_of},
 };
 
 /// How EJFAT segments are read.
@@ -76,13 +77,21 @@ impl Keyed for EjfatWire {
         Segment::read(packet)
     }
 
-    /// A segment does not state its length.
+    /// A segment does not state its length; only a [stored](super::stored) one does.
     fn peek(_: &[u8]) -> Result<Option<Segment>, Reject> {
         Err(Reject::Unrecognised)
     }
 
     fn describe((): &()) -> String {
         "EJFAT".to_owned()
+    }
+
+    fn heads_bytes((): &(), parts: usize) -> usize {
+        parts.max(1) * HEADS
+    }
+
+    fn store((): &(), left: &Left, to: &mut Vec<u8>) -> Option<Stored> {
+        stored::store(left, to)
     }
 
     /// The forms are without a balancer's header, and with one of each version.

@@ -19,6 +19,7 @@ mod family;
 mod fuzzing;
 mod keyed;
 mod packets;
+mod stored;
 mod uri;
 
 pub use balancer::{Addressing, BalancerVersion, EjfatLabels, PortRule, SlotRule};
@@ -89,6 +90,8 @@ crate::header! {
 
 /// "LB".
 pub const MAGIC: u16 = 0x4C42;
+/// Protocol number of the reassembly header.
+const REASSEMBLY: u8 = 1;
 /// "LC".
 pub const SYNC_MAGIC: u16 = 0x4C43;
 /// The only version of synchronisation messages.
@@ -103,7 +106,7 @@ pub const SYNC_VERSION: u8 = 2;
 pub fn balancer_bytes(packet: &[u8]) -> Result<usize, Reject> {
     match BalancerV2::read(packet) {
         Some((lb, _)) if lb.magic == MAGIC => match (lb.version, lb.protocol) {
-            (2 | 3, 1) => Ok(BalancerV2::LEN),
+            (2 | 3, REASSEMBLY) => Ok(BalancerV2::LEN),
             _ => Err(Reject::BadVersion),
         },
         _ => Ok(0),
