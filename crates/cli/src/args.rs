@@ -9,6 +9,7 @@ mod allow;
 mod balance;
 mod balancer;
 mod bench;
+mod build;
 mod cli;
 mod config;
 mod demo;

@@ -16,6 +16,7 @@
 //! Neither blocks, reads a clock, depends on a format or exceeds its limits. The type of a block is the
 //! caller's: blocks come from `room` and are returned in [`Retired`].
 
+pub mod building;
 pub mod coverage;
 pub mod keyed;
 pub mod ordered;

@@ -10,10 +10,12 @@
 //!
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
+mod building;
 mod distribution;
 mod session;
 mod source;
 
+pub use building::BuildReport;
 pub use distribution::Distribution;
 pub use session::SessionReport;
 pub use source::SourceReport;
@@ -226,6 +228,9 @@ pub struct ReceiveReport {
     /// Errors that ended a receiving thread: what it would have received after that is missing.
     #[serde(default)]
     pub errors: Vec<String>,
+    /// Ticks, if they were built from the events of several sources.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub building: Option<BuildReport>,
     /// The worker's session, if it joined a balancer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<SessionReport>,
@@ -287,7 +292,8 @@ impl ReceiveReport {
     pub fn is_whole(&self) -> bool {
         let taken = self.kernel_drops() == 0 && self.no_buffer() == 0 && self.cut_short() == 0;
         let right = self.pattern_errors.unwrap_or(0) == 0 && self.errors.is_empty();
-        taken && right && self.ended != "nothing" && self.objects_are_whole()
+        let built = self.building.is_none_or(|ticks| ticks.partial == 0);
+        taken && right && built && self.ended != "nothing" && self.objects_are_whole()
     }
 
     fn objects_are_whole(&self) -> bool {

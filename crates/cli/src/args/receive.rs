@@ -1,5 +1,6 @@
 //! Arguments of `receive`, most of which are also those of `record`.
 
+use super::build::BuildArgs;
 use super::heading::{DESTINATION, HOST, INPUT, TESTING, WHEN};
 use super::heaps::HeapReceiveArgs;
 use super::join::JoinArgs;
@@ -26,6 +27,8 @@ pub(crate) struct ReceiveArgs {
     /// Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
     pub(crate) list: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) build: BuildArgs,
     /// Take this long over each heap or event, as a program that works on them would
     #[arg(long, value_name = "TIME", help_heading = TESTING)]
     pub(crate) work: Option<Span>,

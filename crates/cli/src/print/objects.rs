@@ -25,6 +25,7 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
         r.left_at_the_end(),
         "they were still waiting for room when the receiver was stopped",
     );
+    ticks(out, r);
     paused(out, r);
     transport(out, r);
     if r.repeated() > 0 {
@@ -49,6 +50,22 @@ pub(super) fn lines(out: &mut String, r: &ReceiveReport) {
             "  hint: no buffer: use more --memory or a faster disk, or a smaller --largest-heap if heaps declare more than they contain"
         );
     }
+}
+
+/// Ticks that were built, if any were to be.
+fn ticks(out: &mut String, r: &ReceiveReport) {
+    let Some(ticks) = &r.building else { return };
+    let _ = writeln!(
+        out,
+        "  ticks: {} whole, {} in part ({} of them for want of room); events in none: {} late, {} twice, {} incomplete, {} of other sources",
+        count(ticks.whole),
+        count(ticks.partial),
+        count(ticks.crowded),
+        count(ticks.late),
+        count(ticks.doubled),
+        count(ticks.incomplete),
+        count(ticks.other_sources)
+    );
 }
 
 /// The same for a progress line.

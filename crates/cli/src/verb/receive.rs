@@ -1,6 +1,7 @@
 //! `skyhaul receive`.
 
 mod objects;
+mod ticks;
 
 use super::joining::{self, Joining};
 use super::receiving::{self, Snapshot};
@@ -8,16 +9,20 @@ use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use objects::{Listed, Output, Payloads, Worked};
 use skyhaul::io::file::failed;
 use skyhaul::io::memory::Pool;
 use skyhaul::io::pcap::PcapSource;
 use skyhaul::receive::{Collector, Nowhere, ObjectSink, Receiver};
+use skyhaul::wire::Objects;
 use std::path::Path;
+use std::sync::PoisonError;
+use ticks::{Shared, Ticks};
 
 pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     receiving::check(&args.common)?;
+    check_build(args)?;
     let joining = Joining::prepare(&args.worker, &args.common)?;
     let capture = capture(&args.common)?;
     let interrupt = Interrupt::listen()?;
@@ -39,7 +44,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
         }
         false => None,
     };
-    let objects = objects(args, output)?;
+    let (objects, built) = objects(args, output)?;
     let sink = |_| collector.as_ref().map_or_else(|| Box::new(Nowhere) as _, Collector::sink);
     let mut running = receiver.start_with(sink, objects)?;
     let worker = joining.map(|joining| joining.join(&addresses, &running)).transpose()?;
@@ -62,6 +67,7 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
     let worker = worker.map(|worker| joining::leave(worker, &running, args.common.output.quiet));
     let mut report = running.finish();
     report.worker = worker;
+    report.building = built.map(|built| *built.lock().unwrap_or_else(PoisonError::into_inner));
     let collected = collector.map(Collector::finish);
     if let Some(frames) = collected.as_ref().filter(|_| args.verify) {
         report.pattern_errors = Some(report.pattern_errors.unwrap_or(0) + frames.wrong);
@@ -79,7 +85,13 @@ pub(crate) fn run(args: &ReceiveArgs) -> Result<Outcome> {
 }
 
 /// What becomes of finished heaps and events.
-fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<Box<dyn ObjectSink>> {
+fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<(Box<dyn ObjectSink>, Option<Shared>)> {
+    if let Some(config) = args.build.config() {
+        let list = args.list.as_deref().map(receiving::open_output).transpose()?;
+        let ticks = Ticks::new(config, list, output)?;
+        let built = ticks.report();
+        return Ok((worked(args, Box::new(ticks)), Some(built)));
+    }
     let mut sink: Box<dyn ObjectSink> = match output {
         Some(output) => Box::new(Payloads { output, fill: args.common.of_heaps.incomplete }),
         None => Box::new(Nowhere),
@@ -88,10 +100,25 @@ fn objects(args: &ReceiveArgs, output: Option<Output>) -> Result<Box<dyn ObjectS
         let failed = |error| failed("write", path, &error);
         sink = Box::new(Listed::new(receiving::open_output(path)?, sink).map_err(failed)?);
     }
-    if let Some(work) = args.work {
-        sink = Box::new(Worked { time: work.duration(), next: sink });
+    Ok((worked(args, sink), None))
+}
+
+/// The same, but taking its time.
+fn worked(args: &ReceiveArgs, sink: Box<dyn ObjectSink>) -> Box<dyn ObjectSink> {
+    match args.work {
+        Some(work) => Box::new(Worked { time: work.duration(), next: sink }),
+        None => sink,
     }
-    Ok(sink)
+}
+
+/// Only events have ticks that several sources share.
+fn check_build(args: &ReceiveArgs) -> Result<()> {
+    let objects = args.common.stream.format.objects();
+    ensure!(
+        args.build.config().is_none() || objects == Some(Objects::Events),
+        "--build is for events of several sources\nhint: add --format ejfat, or leave it out"
+    );
+    Ok(())
 }
 
 /// The capture file that is to be received from, opened before anything is made for what is in it.

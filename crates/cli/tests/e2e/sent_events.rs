@@ -162,3 +162,46 @@ fn events_pause_as_asked() {
         data.recv(&mut [0; 10]).is_err().then_some(())
     });
 }
+
+#[test]
+fn ticks_are_built_from_the_events_of_several_sources() {
+    let directory = tempfile::tempdir().unwrap();
+    let [list, output] = ["list", "output"].map(|name| directory.path().join(name));
+    for (build, whole, others) in [("5-7", 40, 0), ("5,6", 40, 40), ("any:3", 40, 0), ("5,6,9", 0, 40)] {
+        let mut receiver = Job::start(&words(&format!(
+            "receive --format ejfat --json --verify --memory 256MiB --idle 1s --wait 60s --build {build} --build-timeout 300ms \
+             --list {} --output-file {} {ANY}",
+            list.display(),
+            output.display()
+        )));
+        let line = "--format ejfat --pattern --event 1B..60KiB --seed 3 --events 40 --senders 3 --data-id 5 --rate 100Mbps --tick 9 --tick-step 5";
+        let sent = send(&receiver.address(), line);
+        let done = receiver.finish();
+        let report = done.json();
+        if drops(&report) > 0 {
+            continue;
+        }
+        let ticks = &report["building"];
+        let count = |name: &str| number(&ticks[name]);
+        assert_eq!((count("whole"), count("partial")), (whole, 40 - whole), "{build}: {report}");
+        assert_eq!(
+            (count("other_sources"), count("late") + count("doubled")),
+            (others, 0),
+            "{build}: {report}"
+        );
+        assert_eq!(done.code, Some(i32::from(whole == 0)), "{build}: {}", done.stderr);
+        let text = std::fs::read_to_string(&list).unwrap();
+        let lines: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split(',').collect()).collect();
+        assert_eq!(lines.len(), 40, "{build}: {text}");
+        let came = if build == "5-7" || build == "any:3" { "5+6+7" } else { "5+6" };
+        assert!(lines.iter().all(|line| line[1] == came), "{build}: {text}");
+        assert!(lines.iter().all(|line| (line[3] == "0") == (whole > 0)), "{build}: {text}");
+        let one = number(&sent[0]["payload_bytes"]);
+        let bytes: u64 = lines.iter().map(|line| line[2].parse::<u64>().unwrap()).sum();
+        assert_eq!(bytes, one * came.split('+').count() as u64, "{build}");
+        let written = std::fs::metadata(&output).unwrap().len();
+        assert_eq!(written, if whole > 0 { bytes } else { 0 }, "{build}");
+    }
+    let done = run(&format!("receive --format spead --build 1,2 {ANY}")).expect(2);
+    assert!(done.stderr.contains("--format ejfat"), "{}", done.stderr);
+}
