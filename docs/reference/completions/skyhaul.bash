@@ -4039,7 +4039,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__receive)
-            opts="-q -o -h -V --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --output-file --list --work --verify --config --show-config --help --version"
+            opts="-q -o -h -V --join --balancer --name --address --weight --min-factor --max-factor --ports --keep-label --drain --certificate --any-certificate --listen --pcap --from --station --max-streams --forward --duration --idle --wait --bytes --start --stop --start-at --stop-at --format --frame-rate --threads --split-threads --keep-partial-sets --place --keep --strip --memory --chunk --window --flush --socket-buffer --receive-threads --cpus --realtime --tier --feedback --faults --heap-window --largest-heap --heap-timeout --remember --by-sender --in-order --stop-items --heaps --start-heap --incomplete --end-with-connections --json --quiet --output-file --list --build --build-timeout --build-window --build-memory --work --verify --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4294,6 +4294,22 @@ _skyhaul() {
                     if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
                         compopt -o filenames
                     fi
+                    return 0
+                    ;;
+                --build)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --build-timeout)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --build-window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --build-memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --work)

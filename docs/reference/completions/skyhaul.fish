@@ -188,6 +188,10 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l heaps -d 'St
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l start-heap -d 'Ignore heaps with a smaller counter' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -s o -l output-file -d 'Write the frames to this file, `-` for standard output (default: discard them)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l list -d 'Write a line for each heap or event to this file: its number, its source, and the bytes that came and are missing' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build -d 'Build ticks: hand on the events of a tick together, once those of these data ids (such as 1,2,5-8), or of any N sources (any:N), have come' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build-timeout -d 'End a tick this long after its first event, with what has come' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build-window -d 'Ticks held at a time; one more ends the oldest' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l build-memory -d 'Events of these held with --output-file, in bytes; more end the oldest tick' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l work -d 'Take this long over each heap or event, as a program that works on them would' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand receive" -l join -d 'Join a load balancer: register with its control plane, report how far behind this receiver is, and leave when it ends'

@@ -125,8 +125,8 @@ fn reserve(plane: &ControlPlane, args: &ReserveArgs, json: bool) -> Result<()> {
         strategy: strategy.to_owned(),
     })?;
     let uri = plane.uri_of(&reply);
-    let reply = proto::ReserveLoadBalancerReply { ejfat_uri: uri.to_string(), ..reply };
-    if let Err(error) = give(args.uri_file.as_deref(), &reply.ejfat_uri, json) {
+    let reply = reply.reached_at(&uri);
+    if let Err(error) = give(args.uri_file.as_deref(), &uri, json) {
         // Nobody would know how to end it.
         let freed = ControlPlane::new(&uri, &ClientOptions::default()).and_then(|plane| plane.free());
         let what = if freed.is_ok() { "the reservation was freed" } else { "it is still reserved" };
@@ -143,15 +143,16 @@ fn reserve(plane: &ControlPlane, args: &ReserveArgs, json: bool) -> Result<()> {
 }
 
 /// Put a URI where it is asked for; as JSON it is part of the reply.
-fn give(file: Option<&Path>, uri: &str, json: bool) -> Result<()> {
+fn give(file: Option<&Path>, uri: &Uri, json: bool) -> Result<()> {
+    let uri = uri.to_string();
     match file {
         Some(path) => {
-            token_file::private(path, uri).map_err(|error| failed("write", path, &error))?;
+            token_file::private(path, &uri).map_err(|error| failed("write", path, &error))?;
             eprintln!("EJFAT_URI is in {}", path.display());
             Ok(())
         }
         None if json => Ok(()),
-        None => print(uri),
+        None => print(&uri),
     }
 }
 
@@ -219,8 +220,8 @@ fn create(plane: &ControlPlane, args: &CreateArgs, json: bool) -> Result<()> {
     let reply = plane.create_token(&args.name, permissions)?;
     // The control plane as it was reached.
     let uri = Uri { token: Some(reply.token.clone()), ..plane.uri().clone() };
-    let reply = proto::CreateTokenReply { ejfat_uri: uri.to_string(), ..reply };
-    give(args.uri_file.as_deref(), &reply.ejfat_uri, json)?;
+    let reply = reply.reached_at(&uri);
+    give(args.uri_file.as_deref(), &uri, json)?;
     if json { print(&json_of("CreateTokenReply", &reply)?) } else { Ok(()) }
 }
 
@@ -234,12 +235,11 @@ fn chain(plane: &ControlPlane, args: &ChainArgs, json: bool) -> Result<()> {
     let from: Uri = from.parse()?;
     let family = if args.ipv6 { proto::IpFamily::Ipv6 } else { proto::IpFamily::Ipv4 };
     let chain_id = plane.chain(proto::ChainLoadBalancerRequest {
-        ejfat_uri: from.to_string(),
         ip_family: family.into(),
         weight: args.weight,
         min_factor: args.min_factor,
         max_factor: args.max_factor,
-        ..proto::ChainLoadBalancerRequest::default()
+        ..proto::ChainLoadBalancerRequest::from_balancer(&from)
     })?;
     let reply = proto::ChainLoadBalancerReply { chain_id };
     let text = format!("chain {}: load balancer {} sends to this one", reply.chain_id, said::place(&from));

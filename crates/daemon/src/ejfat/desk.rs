@@ -16,6 +16,7 @@
 
 mod chained;
 mod chains;
+mod link;
 mod look;
 mod refusal;
 mod reservations;
@@ -32,7 +33,7 @@ use super::client::Trust;
 use super::facility::token::{Level, Resource, Token, random};
 use super::facility::{Facility, Millis, Reservation};
 use super::ground::{Ground, served, stays};
-use chained::{Chained, Leaving, Notes};
+use link::{Chained, Leaving, Notes};
 use series::{ReservationSeries, SessionSeries, Totals};
 use skyhaul::balance::{Balance, BalanceError, BalanceStatus};
 use std::collections::BTreeMap;

@@ -10,6 +10,7 @@
 //!
 //! Limits, fixed at the start: [`Limits`]. It has no clock and forwards nothing.
 
+mod chain;
 mod chains;
 mod change;
 mod entry;
@@ -17,7 +18,7 @@ mod kept;
 mod store;
 pub mod token;
 
-pub use chains::Chain;
+pub use chain::Chain;
 pub use entry::{ChangeError, Limits, Millis, NewToken, Reservation, Session};
 pub use store::StoreError;
 
@@ -68,7 +69,7 @@ impl Facility {
             kept::insert_permissions(to, OPERATOR, &[all])
         })?;
         let Kept { tokens, reservations, sessions } = kept::read(&store)?;
-        let chains = chains::read(&store)?;
+        let chains = chain::read(&store)?;
         Ok(Facility { store, limits, tokens, reservations, sessions, chains })
     }
 

@@ -1,7 +1,7 @@
 //! The URI of a reservation, from what the control plane replied.
 
 use super::ControlPlane;
-use crate::ejfat::proto::ReserveLoadBalancerReply;
+use crate::ejfat::proto::{ChainLoadBalancerRequest, CreateTokenReply, ReserveLoadBalancerReply};
 use core::net::{IpAddr, SocketAddr};
 use skyhaul::core::wire::ejfat::{DATA_PORT, DataAddress, Uri};
 
@@ -29,5 +29,29 @@ impl ControlPlane {
             sync: sync.into_iter().flatten().filter_map(|ip| Some(SocketAddr::new(ip, sync_port?))).collect(),
             session: None,
         }
+    }
+}
+
+impl ReserveLoadBalancerReply {
+    /// The same, with this URI in place of the one that the control plane believes to be its own.
+    #[must_use]
+    pub fn reached_at(self, uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..self }
+    }
+}
+
+impl CreateTokenReply {
+    /// The same, with this URI in place of the one that the control plane believes to be its own.
+    #[must_use]
+    pub fn reached_at(self, uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..self }
+    }
+}
+
+impl ChainLoadBalancerRequest {
+    /// To be sent to by the load balancer at `uri`, with what is usual for the rest.
+    #[must_use]
+    pub fn from_balancer(uri: &Uri) -> Self {
+        Self { ejfat_uri: uri.to_string(), ..Self::default() }
     }
 }

@@ -3,33 +3,12 @@
 use super::super::client::ControlPlane;
 use super::super::facility::Chain;
 use super::super::proto::{ChainGraphEdge, IpFamily, RegisterReply};
-use super::super::worker::Worker;
+use super::link::{Chained, Leaving};
 use super::{Kind, Refusal, Running, State};
 use skyhaul::core::wire::ejfat::Uri;
 use skyhaul_core::balance::{AllowList, Prefix};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-
-/// What chains say, until somebody looks.
-pub(super) type Notes = Arc<Mutex<Vec<String>>>;
-
-/// A chain that is up.
-pub(super) struct Chained {
-    pub(super) worker: Worker,
-    pub(super) plane: ControlPlane,
-    /// Where packets come from.
-    pub(super) addresses: Vec<IpAddr>,
-    /// Whether it was told that there are workers.
-    pub(super) ready: bool,
-}
-
-/// A chain that ended: packets of old calendars still come from there.
-pub(super) struct Leaving {
-    thread: JoinHandle<()>,
-    addresses: Vec<IpAddr>,
-}
+use std::net::SocketAddr;
 
 impl State {
     /// Who may send to a reservation: its senders, and the load balancers that feed it.

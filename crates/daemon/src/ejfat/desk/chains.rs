@@ -20,7 +20,7 @@ use super::super::proto::{
     RegisterReply, ReserveLoadBalancerReply, UnchainLoadBalancerReply, UnchainLoadBalancerRequest,
 };
 use super::super::worker::{Worker, WorkerOptions};
-use super::chained::{Chained, Notes};
+use super::link::{Chained, Notes};
 use super::{Caller, Desk, Kind, Refusal, cut, number};
 use skyhaul::core::wire::ejfat::Uri;
 use std::net::IpAddr;

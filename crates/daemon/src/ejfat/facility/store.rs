@@ -39,6 +39,14 @@ CREATE TABLE demand (
 CREATE INDEX demand_session ON demand (session);
 ";
 
+/// What version 2 has more.
+const CHAINS: &str = "
+CREATE TABLE chain (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, reservation INTEGER NOT NULL REFERENCES reservation ON DELETE CASCADE,
+    uri TEXT NOT NULL, session TEXT NOT NULL, token TEXT NOT NULL, addresses TEXT NOT NULL, ip TEXT NOT NULL,
+    port INTEGER NOT NULL, weight REAL NOT NULL, least REAL NOT NULL, most REAL NOT NULL) STRICT;
+";
+
 /// Why the state cannot be read or written.
 #[derive(Debug)]
 pub struct StoreError {
@@ -155,7 +163,7 @@ impl Store {
                 writing.pragma_update(None, "application_id", APPLICATION)?;
             }
             if version < VERSION {
-                writing.execute_batch(super::chains::SCHEMA)?;
+                writing.execute_batch(CHAINS)?;
                 writing.pragma_update(None, "user_version", VERSION)?;
             }
             writing.commit()

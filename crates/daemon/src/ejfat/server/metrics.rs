@@ -1,11 +1,13 @@
 //! `/metrics`: counters as Prometheus reads them. No token is asked for, and none is shown.
 
+use super::super::desk::Names;
 use super::door::Door;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use skyhaul::balance::BalanceStatus;
 use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -88,10 +90,7 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         counter("plane_restarts_total", "How often a process that forwards died and was started again.");
     let mut gone =
         counter("plane_away_seconds_total", "Time without it: packets that came then are not counted.");
-    let mut member_packets = counter("member_packets_total", "Packets that were routed to a worker.");
-    let mut member_bytes = counter("member_bytes_total", "Bytes that were routed to a worker.");
-    let mut slots = gauge("member_slots", "Slots of a worker in the newest calendar.");
-    let mut fill = gauge("member_fill", "Fill level of a worker's queue, 0 to 1.");
+    let mut members = Members::new();
     for (reservation, status, names) in door.desk.statuses() {
         let lb: (&str, &dyn Display) = ("lb", &reservation.id);
         let sent = &status.forwarded;
@@ -112,33 +111,42 @@ fn of_reservations(door: &Door) -> Vec<Metric> {
         cpu.add(&[lb], status.cpu.as_secs_f64());
         restarts.add(&[lb], status.restarts);
         gone.add(&[lb], status.away.as_secs_f64());
+        members.add(lb, &status, &names);
+    }
+    let mut all = vec![
+        packets, refused, forwarded, bytes, unsent, dropped, syncs, bad, epoch, behind, cpu, restarts, gone,
+    ];
+    all.extend([members.packets, members.bytes, members.slots, members.fill]);
+    all
+}
+
+/// What there is of each worker.
+struct Members {
+    packets: Metric,
+    bytes: Metric,
+    slots: Metric,
+    fill: Metric,
+}
+
+impl Members {
+    fn new() -> Members {
+        Members {
+            packets: Metric::new("member_packets_total", "counter", "Packets that were routed to a worker."),
+            bytes: Metric::new("member_bytes_total", "counter", "Bytes that were routed to a worker."),
+            slots: Metric::new("member_slots", "gauge", "Slots of a worker in the newest calendar."),
+            fill: Metric::new("member_fill", "gauge", "Fill level of a worker's queue, 0 to 1."),
+        }
+    }
+
+    fn add(&mut self, lb: (&str, &dyn Display), status: &BalanceStatus, names: &Names) {
         for worker in &status.workers {
             let number = worker.session.number();
             let Some((_, id, name)) = names.iter().find(|(of, ..)| *of == number) else { continue };
             let of: [(&str, &dyn Display); 3] = [lb, ("session", id), ("name", name)];
-            member_packets.add(&of, worker.packets);
-            member_bytes.add(&of, worker.bytes);
-            slots.add(&of, worker.slots);
-            fill.add(&of, worker.state.load.fill);
+            self.packets.add(&of, worker.packets);
+            self.bytes.add(&of, worker.bytes);
+            self.slots.add(&of, worker.slots);
+            self.fill.add(&of, worker.state.load.fill);
         }
     }
-    vec![
-        packets,
-        refused,
-        forwarded,
-        bytes,
-        unsent,
-        dropped,
-        syncs,
-        bad,
-        epoch,
-        behind,
-        cpu,
-        restarts,
-        gone,
-        member_packets,
-        member_bytes,
-        slots,
-        fill,
-    ]
 }
