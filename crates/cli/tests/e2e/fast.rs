@@ -1,6 +1,9 @@
 //! The fast path of a balancer is gone with the process, whatever ends it.
 
-use std::process::{Command, Stdio};
+use rustix::process::{Pid, Signal};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 struct Network(String);
@@ -36,41 +39,54 @@ fn network() -> Option<Network> {
     Some(network)
 }
 
+/// A data plane in the network; `None`, with a visible reason, if it cannot have a program.
+fn plane(name: &str, socket: &Path, has_program: &dyn Fn() -> bool) -> Option<Child> {
+    let mut plane = Command::new("ip")
+        .args(["netns", "exec", name, env!("CARGO_BIN_EXE_skyhaul"), "data-plane", "--socket"])
+        .arg(socket)
+        .args(["--listen", "10.80.0.1:19522", "--threads", "1", "--fast-path", "xdp"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    // It listens when it has its program.
+    while !(has_program() && UnixStream::connect(socket).is_ok()) {
+        if plane.try_wait().unwrap().is_some() {
+            let said = plane.wait_with_output().unwrap().stderr;
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert!(said.contains("hint: "), "{said}");
+            eprintln!("SKIPPED: {said}");
+            return None;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "never attached");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Some(plane)
+}
+
+fn end(mut plane: Child, signal: Signal) {
+    // `ip netns exec` becomes the program.
+    rustix::process::kill_process(Pid::from_child(&plane), signal).unwrap();
+    plane.wait().unwrap();
+}
+
 #[test]
-fn a_data_plane_that_is_killed_leaves_no_program() {
+fn a_data_plane_that_is_killed_leaves_no_program_and_the_next_has_one() {
     let Some(network) = network() else { return };
     let name = &network.0;
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("plane");
     let has_program = || ip(&format!("-n {name} link show b0")).unwrap().contains("xdp");
-    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::TERM] {
-        let mut plane = Command::new("ip")
-            .args(["netns", "exec", name, env!("CARGO_BIN_EXE_skyhaul"), "data-plane", "--socket"])
-            .arg(&socket)
-            .args(["--listen", "10.80.0.1:19522", "--threads", "1", "--fast-path", "xdp"])
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let begun = Instant::now();
-        while !has_program() {
-            if plane.try_wait().unwrap().is_some() {
-                let said = plane.wait_with_output().unwrap().stderr;
-                let said = String::from_utf8_lossy(&said).into_owned();
-                assert!(said.contains("hint: "), "{said}");
-                return eprintln!("SKIPPED: {said}");
-            }
-            assert!(begun.elapsed() < Duration::from_secs(30), "never attached");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        // `ip netns exec` becomes the program.
-        let id = rustix::process::Pid::from_child(&plane);
-        rustix::process::kill_process(id, signal).unwrap();
-        plane.wait().unwrap();
-        let ended = Instant::now();
-        while has_program() {
-            // The kernel takes it away behind the process's end.
-            assert!(ended.elapsed() < Duration::from_secs(30), "it is still there");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+    let Some(first) = plane(name, &socket, &has_program) else { return };
+    end(first, Signal::KILL);
+    for signal in [Signal::KILL, Signal::TERM] {
+        // At once: the kernel takes the program away a moment after its process.
+        let next = plane(name, &socket, &has_program).expect("a program was allowed before");
+        end(next, signal);
+    }
+    let ended = Instant::now();
+    while has_program() {
+        assert!(ended.elapsed() < Duration::from_secs(30), "it is still there");
+        std::thread::sleep(Duration::from_millis(10));
     }
 }

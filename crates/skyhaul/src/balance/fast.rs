@@ -37,6 +37,8 @@ const LEASE: u64 = 250_000_000;
 const ASK: Duration = Duration::from_millis(500);
 /// The same, while one is not known.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long another program is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// How often counters are published.
 const PUBLISH: Duration = Duration::from_millis(50);
 
@@ -102,7 +104,7 @@ impl Fast {
                 let inlet = Inlet { interface, mac, data: data.to_vec(), single: place == Place::Driver };
                 let steps = program::<L>(&inlet).map_err(io::Error::other)?.steps(number);
                 let steps: Vec<[u8; 8]> = steps.into_iter().map(Step::octets).collect();
-                match Program::load(&steps)?.attach(interface, place) {
+                match attach_soon(&Program::load(&steps)?, interface, place) {
                     Ok(at) => {
                         said.push(format!("{} of {name}", place.name()));
                         attached.push(at);
@@ -214,6 +216,21 @@ impl Fast {
         done.table = self.known;
         done.mode.clone_from(&self.mode);
         done.cpu = thread::cpu_time();
+    }
+}
+
+/// Attach a program. That of a process that was killed is taken away a moment after its end, and is waited for.
+fn attach_soon(program: &Program, interface: u32, place: Place) -> io::Result<Attached> {
+    let begun = Instant::now();
+    loop {
+        let attached = program.attach(interface, place);
+        let is_taken = attached.as_ref().is_err_and(|error| {
+            matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
+        });
+        if !is_taken || begun.elapsed() > PATIENCE {
+            return attached;
+        }
+        std::thread::sleep(LOOK);
     }
 }
 
