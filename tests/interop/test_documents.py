@@ -49,7 +49,12 @@ def test_every_block_has_a_language_that_is_dealt_with():
 # Indented blocks are only shown. Why each cannot run here; what can is in a block with a fence.
 BUILT = "builds the package: `make python` has run before these tests"
 TUNED = "changes the host: test_tuning.py types it in namespaces, except for what needs hardware"
+OPERATED = "asks a host of its own: the e2e tests of the command (balancer.rs) make each of these calls"
 SHOWN_ONLY = {
+    "ejfat-operate.md": {
+        "skyhaul balancer --balancer": OPERATED,
+        "skyhaul balancer chain": OPERATED,
+    },
     "python.md": {
         "make python                  # from a checkout:": BUILT,
         "printf 'implementation=CPython": "builds for a Python that is seldom there",

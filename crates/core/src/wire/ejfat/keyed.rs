@@ -77,7 +77,7 @@ impl Keyed for EjfatWire {
         Segment::read(packet)
     }
 
-    /// A segment does not state its length; only a [stored](super::stored) one does.
+    /// A segment does not state its length; only a stored one does.
     fn peek(_: &[u8]) -> Result<Option<Segment>, Reject> {
         Err(Reject::Unrecognised)
     }
