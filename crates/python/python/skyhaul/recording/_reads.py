@@ -50,6 +50,7 @@ class Reads:
     """
 
     def _stream(self) -> Stream:
+        """What is read. Each class with these methods says which stream that is."""
         raise NotImplementedError
 
     @property
