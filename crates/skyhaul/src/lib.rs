@@ -20,6 +20,7 @@ pub mod frames;
 pub mod inproc;
 pub mod mirror;
 mod panics;
+pub mod peer;
 pub mod receive;
 pub mod recorder;
 pub mod recording;

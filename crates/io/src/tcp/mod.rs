@@ -13,6 +13,7 @@
 //! Limits: [`TcpSource`] does not trust a stream any more in which the length of a packet is wrong: it is closed and
 //! counted.
 
+pub mod door;
 mod gather;
 mod open;
 pub mod pieces;

@@ -30,11 +30,16 @@ impl Default for TcpSendOptions {
 
 /// Listen without waiting, and the endpoint with the port the system chose.
 pub(super) fn listen(at: &Endpoint) -> io::Result<(TcpListener, Endpoint)> {
+    listen_with(at, true)
+}
+
+/// The same; `[::]` may take IPv4 too.
+pub(super) fn listen_with(at: &Endpoint, only_v6: bool) -> io::Result<(TcpListener, Endpoint)> {
     let socket = Socket::new(Domain::for_address(at.address), Type::STREAM, Some(Protocol::TCP))
         .map_err(at.failing("open a socket for"))?;
     socket.set_reuse_address(true).map_err(at.failing("set SO_REUSEADDR on"))?;
     if at.address.is_ipv6() {
-        socket.set_only_v6(true).map_err(at.failing("set IPV6_V6ONLY on"))?;
+        socket.set_only_v6(only_v6).map_err(at.failing("set IPV6_V6ONLY on"))?;
     }
     if let Some(size) = at.rcvbuf {
         let bytes = usize::try_from(size.bytes()).unwrap_or(usize::MAX);

@@ -1,0 +1,104 @@
+//! Two hosts that work on one task: a control connection on which both have proved that they know the same token.
+//!
+//! ```text
+//!   client                                             server
+//!     ──────────────── connects ───────────────────────▶ Door: few half-open connections, each for a few seconds
+//!     ◀─────── Challenge { version, nonce s } ──────────
+//!     ── Hello { version, nonce c, HMAC(client, s, c) } ─▶
+//!     ◀──────── Welcome { HMAC(server, s, c) } ──────────
+//!     ─────────── Ask: run "udp" for 12 s ─────────────▶ Line: so many at once, the others wait in turn
+//!     ◀────────── Queued { ahead 2, 31 s } ─────────────
+//!     ◀──────────────────── Go ─────────────────────────
+//!     ◀═════════ messages of the Service ══════════════▶
+//! ```
+//!
+//! Every nonce is fresh, so a handshake that was recorded proves nothing the next time. Every message behind the handshake
+//! ends in an HMAC of its number and bytes under a key of this connection and direction: nothing can be changed, repeated
+//! or left out on the way. Nothing is encrypted. [0025](https://github.com/skyhaul/skyhaul/blob/main/docs/decisions/0025-a-control-connection-of-our-own.md) has the reasons.
+//!
+//! What a server does is a [`Service`], found by its name: tests of a path, audits, copies. It knows none of them.
+//!
+//! ```
+//! use skyhaul::peer::{Admission, Limits, PeerError, Server, ServerOptions, Service, Session, Token, connect};
+//! use std::time::Duration;
+//!
+//! struct Echo;
+//! impl Service for Echo {
+//!     fn name(&self) -> &'static str {
+//!         "echo"
+//!     }
+//!     fn admit(&self, _: &serde_json::Value, _: &Limits) -> Result<Admission, String> {
+//!         Ok(Admission::slot(Duration::from_secs(1)))
+//!     }
+//!     fn run(&self, session: &mut Session<'_>, body: serde_json::Value) -> Result<(), PeerError> {
+//!         session.connection.send(&body)
+//!     }
+//! }
+//!
+//! let token = Token::new("a-token-of-16-or-more")?;
+//! let server = Server::start("127.0.0.1:0".parse().unwrap(), token.clone(), ServerOptions::default(), vec![Box::new(Echo)])?;
+//! let mut peer = connect(server.local(), &token, Duration::from_secs(5))?;
+//! peer.ask("echo", &"hello", &mut |_wait| true)?;
+//! assert_eq!(peer.receive::<String>(Duration::from_secs(5))?, "hello");
+//! # Ok::<(), PeerError>(())
+//! ```
+//!
+//! Limits: a message to a client is at most [`MESSAGE`] bytes, one to a server [`REQUEST`], one of the handshake [`GREETING`]; every read and write has a deadline.
+
+mod connection;
+mod cookie;
+mod door;
+mod error;
+mod frame;
+mod line;
+mod message;
+mod rooms;
+mod server;
+mod service;
+mod token;
+
+pub use connection::{Connection, attach, connect};
+pub use cookie::Cookies;
+pub use error::PeerError;
+pub use frame::Frames;
+pub use line::{Line, Ticket, Turn};
+pub use message::{Answer, Ask, Challenge, Hello, Waiting, Welcome};
+pub use rooms::Room;
+pub use server::{Server, ServerOptions, ServerStats};
+pub use service::{Admission, Limits, Service, Session};
+pub use token::{Token, hex, unhex};
+
+/// Version of the handshake and of the messages around services.
+pub const VERSION: u32 = 1;
+/// Longest message to a client in bytes.
+pub const MESSAGE: usize = 4 << 20;
+/// Longest message to a server in bytes: as JSON in memory, it takes some ten times as much.
+pub const REQUEST: usize = 256 << 10;
+/// Longest message before both have proved the token, in bytes.
+pub const GREETING: usize = 512;
+/// The port of `skyhaul probe serve`, if none is chosen.
+pub const PORT: u16 = 14_300;
+
+/// Take a stream of bytes as messages of a peer; for the fuzzer. Whatever comes, memory stays bounded.
+pub fn fuzz(input: &[u8]) {
+    let Some((&choice, input)) = input.split_first() else { return };
+    let most = if choice & 1 == 0 { GREETING } else { 1 << 16 };
+    let mut frames = Frames::new(most);
+    for piece in input.chunks(usize::from(choice >> 1).max(1)) {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            let n = frames.wanted().min(rest.len());
+            assert!(n > 0 && frames.held() <= most + 4);
+            frames.push(&rest[..n]);
+            rest = &rest[n..];
+            match frames.next_frame() {
+                Ok(Some(body)) => message::fuzz(&body),
+                Ok(None) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,351 @@
+//! A connection on which both ends have proved the token: whole messages, each with a deadline.
+
+use super::frame::{Frames, PIECE, framed};
+use super::message::{Answer, Ask, Challenge, Hello, Waiting, Welcome};
+use super::token::{BYTES, Nonces, Role, Token, hex, random, unhex};
+use super::{GREETING, MESSAGE, PeerError, REQUEST, VERSION};
+use ring::hmac;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use skyhaul_io::address::system_text;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// Time to take a message; a peer that takes nothing for so long is gone.
+const TAKE: Duration = Duration::from_secs(10);
+/// How often a server tells those who wait that it is there, at the least.
+pub(super) const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
+/// After so long without it, it is taken for gone.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// The keys of one connection, and the numbers of its messages.
+struct Keys {
+    mine: hmac::Key,
+    theirs: hmac::Key,
+    sent: u64,
+    received: u64,
+    /// Longest message that the other end takes.
+    most: usize,
+}
+
+/// One end.
+pub struct Connection {
+    stream: TcpStream,
+    peer: SocketAddr,
+    local: SocketAddr,
+    frames: Frames,
+    keys: Option<Keys>,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer)
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Connect to the server at `to`, and prove the token to each other.
+///
+/// # Errors
+/// It cannot be reached, is no server of skyhaul, has another version or another token, or is full.
+pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connection, PeerError> {
+    let end = Instant::now() + within;
+    let failed = |error: io::Error| {
+        let hint = match error.kind() {
+            ErrorKind::ConnectionRefused => "\nhint: start `skyhaul probe serve` there, or name its port",
+            ErrorKind::TimedOut => "\nhint: see whether the host is up, and whether a firewall is between",
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("connect to {to}: {}{hint}", system_text(&error)))
+    };
+    let stream = TcpStream::connect_timeout(&to, within.max(Duration::from_millis(1))).map_err(failed)?;
+    let mut connection = Connection::new(stream)?;
+    connection.greet(token, end)?;
+    Ok(connection)
+}
+
+/// Connect once more, as a further connection of a service that gave out `cookie`. The stream is the caller's own.
+///
+/// # Errors
+/// As [`connect`], or the cookie is unknown.
+pub fn attach(to: SocketAddr, token: &Token, cookie: &str, within: Duration) -> Result<TcpStream, PeerError> {
+    let mut connection = connect(to, token, within)?;
+    connection.send(&Ask::Attach { cookie: cookie.to_owned() })?;
+    match connection.receive::<Answer>(within)? {
+        Answer::Go => connection.into_stream(),
+        Answer::Refused { why } => Err(PeerError::Refused { peer: to, why }),
+        Answer::Queued(_) => Err(connection.unexpected("a place in the line")),
+    }
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream) -> Result<Self, PeerError> {
+        stream.set_nodelay(true)?;
+        let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
+        Ok(Self { stream, peer, local, frames: Frames::new(GREETING), keys: None })
+    }
+
+    /// The other end's address.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// This end's address.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// That the peer sent `what` where something else was expected.
+    #[must_use]
+    pub fn unexpected(&self, what: &str) -> PeerError {
+        PeerError::Unexpected { peer: self.peer, why: what.to_owned() }
+    }
+
+    /// The client's side of the handshake.
+    fn greet(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
+        let challenge: Challenge = self.greeting(end)?;
+        if challenge.skyhaul != VERSION {
+            return Err(PeerError::Version { peer: self.peer, theirs: challenge.skyhaul, ours: VERSION });
+        }
+        let server = unhex(&challenge.nonce).ok_or(PeerError::Stranger(self.peer))?;
+        let nonces = Nonces { server, client: random()? };
+        let proof = hex(&token.proof(Role::Client, &nonces));
+        self.send(&Hello { skyhaul: VERSION, nonce: hex(&nonces.client), proof })?;
+        match self.greeting(end)? {
+            Welcome::Proof(proof) => {
+                let proof = unhex(&proof).ok_or(PeerError::Stranger(self.peer))?;
+                if !token.is_proof(Role::Server, &nonces, &proof) {
+                    return Err(PeerError::Token(self.peer));
+                }
+                self.trust(token, Role::Client, &nonces);
+                Ok(())
+            }
+            Welcome::WrongToken => Err(PeerError::Token(self.peer)),
+            Welcome::Version(theirs) => Err(PeerError::Version { peer: self.peer, theirs, ours: VERSION }),
+        }
+    }
+
+    /// The server's side of the handshake.
+    pub(super) fn admit(&mut self, token: &Token, end: Instant) -> Result<(), PeerError> {
+        let server = random()?;
+        self.send(&Challenge { skyhaul: VERSION, nonce: hex(&server) })?;
+        let hello: Hello = self.greeting(end)?;
+        if hello.skyhaul != VERSION {
+            self.send(&Welcome::Version(VERSION))?;
+            return Err(PeerError::Version { peer: self.peer, theirs: hello.skyhaul, ours: VERSION });
+        }
+        let (client, proof) = (unhex(&hello.nonce), unhex::<BYTES>(&hello.proof));
+        let (client, proof) = client.zip(proof).ok_or(PeerError::Stranger(self.peer))?;
+        let nonces = Nonces { server, client };
+        if !token.is_proof(Role::Client, &nonces, &proof) {
+            self.send(&Welcome::WrongToken)?;
+            return Err(PeerError::Token(self.peer));
+        }
+        self.send(&Welcome::Proof(hex(&token.proof(Role::Server, &nonces))))?;
+        self.trust(token, Role::Server, &nonces);
+        Ok(())
+    }
+
+    fn trust(&mut self, token: &Token, me: Role, nonces: &Nonces) {
+        let (mine, theirs) = (token.key(me, nonces), token.key(me.other(), nonces));
+        let (taken, most) = match me {
+            Role::Client => (MESSAGE, REQUEST),
+            Role::Server => (REQUEST, MESSAGE),
+        };
+        self.keys = Some(Keys { mine, theirs, sent: 0, received: 0, most });
+        self.frames.allow(taken);
+    }
+
+    /// A message of the handshake; what is none comes from a stranger.
+    fn greeting<T: DeserializeOwned>(&mut self, end: Instant) -> Result<T, PeerError> {
+        match self.message(end.saturating_duration_since(Instant::now()), "answer") {
+            Err(PeerError::TooLong { .. } | PeerError::Closed(_) | PeerError::Unexpected { .. }) => {
+                Err(PeerError::Stranger(self.peer))
+            }
+            other => other,
+        }
+    }
+
+    /// Ask for a service, and wait for its turn. `each` is told the place in the line, and returns whether to go on waiting.
+    ///
+    /// # Errors
+    /// The server refuses, is gone, or `each` did not want to wait.
+    pub fn ask(
+        &mut self,
+        service: &str,
+        body: &impl Serialize,
+        each: &mut dyn FnMut(Waiting) -> bool,
+    ) -> Result<(), PeerError> {
+        let body = serde_json::to_value(body).map_err(|error| self.unexpected(&error.to_string()))?;
+        self.send(&Ask::Run { service: service.to_owned(), body })?;
+        loop {
+            match self.message::<Answer>(SILENCE, "answer")? {
+                Answer::Go => return Ok(()),
+                Answer::Queued(waiting) if each(waiting) => {}
+                Answer::Queued(_) => return Err(PeerError::Stopped),
+                Answer::Refused { why } => return Err(PeerError::Refused { peer: self.peer, why }),
+            }
+        }
+    }
+
+    /// Send a message.
+    ///
+    /// # Errors
+    /// It is too long, or the peer does not take it.
+    pub fn send(&mut self, message: &impl Serialize) -> Result<(), PeerError> {
+        let body = serde_json::to_vec(message).map_err(|error| self.unexpected(&error.to_string()))?;
+        let bytes = match &mut self.keys {
+            None => framed(&body, &[], GREETING)?,
+            Some(keys) => {
+                let tag = sign(&keys.mine, keys.sent, &body);
+                let bytes = framed(&body, tag.as_ref(), keys.most)?;
+                keys.sent += 1;
+                bytes
+            }
+        };
+        self.write(&bytes)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), PeerError> {
+        let end = Instant::now() + TAKE;
+        while !bytes.is_empty() {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.late("take a message", TAKE));
+            }
+            self.stream.set_write_timeout(Some(left.max(Duration::from_millis(1))))?;
+            match self.stream.write(bytes) {
+                Ok(0) => return Err(PeerError::Closed(self.peer)),
+                Ok(n) => bytes = &bytes[n..],
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next message, if it comes within `within`. If it does not ([`PeerError::is_late`]), the connection stays usable.
+    ///
+    /// # Errors
+    /// None came, it is not a `T`, or the connection is of no more use.
+    pub fn receive<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, PeerError> {
+        self.message(within, "answer")
+    }
+
+    /// The next message if it is here already.
+    ///
+    /// # Errors
+    /// It is not a `T`, or the connection is of no more use.
+    pub fn poll<T: DeserializeOwned>(&mut self) -> Result<Option<T>, PeerError> {
+        self.stream.set_nonblocking(true)?;
+        let found = self.message(Duration::ZERO, "answer");
+        self.stream.set_nonblocking(false)?;
+        match found {
+            Ok(message) => Ok(Some(message)),
+            Err(error) if error.is_late() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn message<T: DeserializeOwned>(&mut self, within: Duration, what: &'static str) -> Result<T, PeerError> {
+        let body = self.body(within, what)?;
+        serde_json::from_slice(&body).map_err(|error| self.unexpected(&format!("not a message: {error}")))
+    }
+
+    fn body(&mut self, within: Duration, what: &'static str) -> Result<Vec<u8>, PeerError> {
+        let end = Instant::now() + within;
+        let mut piece = [0; PIECE];
+        loop {
+            if let Some(body) = self.frames.next_frame()? {
+                return self.verified(body);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let polls = within.is_zero();
+            if left.is_zero() && !polls {
+                return Err(self.late(what, within));
+            }
+            if !polls {
+                self.stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+            }
+            let wanted = self.frames.wanted();
+            match self.stream.read(&mut piece[..wanted]) {
+                Ok(0) => return Err(PeerError::Closed(self.peer)),
+                Ok(n) => self.frames.push(&piece[..n]),
+                Err(error) if polls && error.kind() == ErrorKind::WouldBlock => {
+                    return Err(self.late(what, within));
+                }
+                Err(error) if passes(&error) => {}
+                Err(error) => return Err(self.broken(error)),
+            }
+        }
+    }
+
+    fn verified(&mut self, mut body: Vec<u8>) -> Result<Vec<u8>, PeerError> {
+        let Some(keys) = &mut self.keys else { return Ok(body) };
+        let cut = body.len().checked_sub(BYTES).ok_or(PeerError::Forged(self.peer))?;
+        let tag = body.split_off(cut);
+        let numbered = numbered(keys.received, &body);
+        keys.received += 1;
+        hmac::verify(&keys.theirs, &numbered, &tag).map_err(|_| PeerError::Forged(self.peer))?;
+        Ok(body)
+    }
+
+    /// Whether the peer closed the connection, or sent what nobody waits for.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        let mut one = [0];
+        if self.stream.set_nonblocking(true).is_err() {
+            return true;
+        }
+        let gone = match self.stream.peek(&mut one) {
+            Ok(n) => n == 0,
+            Err(error) => !passes(&error),
+        };
+        self.stream.set_nonblocking(false).is_err() || gone
+    }
+
+    /// Close it; the other end and a thread that waits on this one notice.
+    pub fn close(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// The stream alone: behind the last message, it is the caller's own.
+    ///
+    /// # Errors
+    /// The socket failed.
+    pub fn into_stream(self) -> Result<TcpStream, PeerError> {
+        self.stream.set_read_timeout(None)?;
+        self.stream.set_write_timeout(None)?;
+        Ok(self.stream)
+    }
+
+    fn late(&self, what: &'static str, within: Duration) -> PeerError {
+        PeerError::Late { peer: self.peer, what, seconds: within.as_secs_f64() }
+    }
+
+    fn broken(&self, error: io::Error) -> PeerError {
+        use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, NotConnected};
+        match error.kind() {
+            BrokenPipe | ConnectionAborted | ConnectionReset | NotConnected => PeerError::Closed(self.peer),
+            _ => PeerError::Io(error),
+        }
+    }
+}
+
+fn numbered(number: u64, body: &[u8]) -> Vec<u8> {
+    [number.to_be_bytes().as_slice(), body].concat()
+}
+
+fn sign(key: &hmac::Key, number: u64, body: &[u8]) -> hmac::Tag {
+    hmac::sign(key, &numbered(number, body))
+}
+
+fn passes(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

@@ -1,0 +1,357 @@
+//! The server: it lets peers in, has those who ask wait in line, and runs services.
+//!
+//! One thread accepts; every connection has one of its own, of which there are at most [`ServerOptions::half_open`] before
+//! and [`ServerOptions::connections`] behind the handshake.
+
+use super::connection::SIGN_OF_LIFE;
+use super::door::Doorway;
+use super::line::{Line, Ticket, Turn};
+use super::message::{Answer, Ask, Waiting};
+use super::rooms::Rooms;
+use super::{Admission, Connection, Limits, PeerError, Service, Session, Token};
+use crate::panics;
+use serde_json::Value;
+use skyhaul_io::tcp::door::Door;
+use std::net::{SocketAddr, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Time for the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// A client that asks for nothing for so long is disconnected.
+const IDLE: Duration = Duration::from_secs(60);
+/// How often threads that wait look whether to stop.
+const LOOK: Duration = Duration::from_millis(200);
+/// Stack of the threads of half-open connections, which do little.
+const STACK: usize = 256 << 10;
+
+/// Bounds of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerOptions {
+    /// Tests at a time.
+    pub tests: usize,
+    /// Clients that wait for their turn.
+    pub queue: usize,
+    /// Tests of one address, running and waiting.
+    pub per_peer: usize,
+    /// Connections whose peer has not proved the token; a quarter of them for one address.
+    pub half_open: usize,
+    /// Connections whose peer has.
+    pub connections: usize,
+    /// What is allowed to tests.
+    pub limits: Limits,
+}
+
+impl Default for ServerOptions {
+    /// One test at a time, 32 that wait, 8 of one address, 64 half-open and 1024 other connections.
+    fn default() -> Self {
+        Self { tests: 1, queue: 32, per_peer: 8, half_open: 64, connections: 1024, limits: Limits::default() }
+    }
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct ServerStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Those refused because there were too many.
+    pub full: u64,
+    /// Those whose peer did not prove the token: wrong, late, garbage, gone.
+    pub unproven: u64,
+    /// Requests that ran to their end.
+    pub done: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Requests that ended by an error: the peer vanished, a message was invalid.
+    pub failed: u64,
+    /// Half-open connections now.
+    pub half_open: usize,
+    /// Tests that run now.
+    pub running: usize,
+    /// Clients that wait now.
+    pub waiting: usize,
+}
+
+#[derive(Default)]
+struct Counts {
+    accepted: AtomicU64,
+    full: AtomicU64,
+    unproven: AtomicU64,
+    done: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+struct Shared {
+    token: Token,
+    options: ServerOptions,
+    services: Vec<Box<dyn Service>>,
+    stop: AtomicBool,
+    doorway: Doorway,
+    inside: AtomicUsize,
+    line: Mutex<Line>,
+    moved: Condvar,
+    rooms: Arc<Rooms>,
+    counts: Counts,
+}
+
+/// A server that runs in threads of its own until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    local: SocketAddr,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listen at `at`, and serve whoever knows `token`.
+    ///
+    /// # Errors
+    /// The address cannot be listened on, or the system has no thread left.
+    pub fn start(
+        at: SocketAddr,
+        token: Token,
+        options: ServerOptions,
+        services: Vec<Box<dyn Service>>,
+    ) -> Result<Self, PeerError> {
+        let door = Door::open(at)?;
+        let local = door.local();
+        let shared = Arc::new(Shared {
+            token,
+            options,
+            services,
+            stop: AtomicBool::new(false),
+            doorway: Doorway::new(options.half_open, options.half_open.div_ceil(4)),
+            inside: AtomicUsize::new(0),
+            line: Mutex::new(Line::new(options.tests, options.queue, options.per_peer)),
+            moved: Condvar::new(),
+            rooms: Arc::default(),
+            counts: Counts::default(),
+        });
+        let mine = shared.clone();
+        let accepting =
+            std::thread::Builder::new().name("peers".into()).spawn(move || accept(&door, &mine))?;
+        Ok(Self { shared, local, accepting: Some(accepting) })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// What happened so far.
+    #[must_use]
+    pub fn stats(&self) -> ServerStats {
+        let (read, all) = (|n: &AtomicU64| n.load(Ordering::Relaxed), &self.shared.counts);
+        let (running, waiting) = self.shared.line().len();
+        ServerStats {
+            accepted: read(&all.accepted),
+            full: read(&all.full),
+            unproven: read(&all.unproven),
+            done: read(&all.done),
+            refused: read(&all.refused),
+            failed: read(&all.failed),
+            half_open: self.shared.doorway.len(),
+            running,
+            waiting,
+        }
+    }
+}
+
+impl Drop for Server {
+    /// Stop: services are told, and connections end within moments.
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.moved.notify_all();
+        if let Some(thread) = self.accepting.take() {
+            // A panic there was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(door: &Door, shared: &Arc<Shared>) {
+    while !shared.stopped() {
+        match door.accept(LOOK) {
+            Ok(Some((stream, from))) => shared.receive(stream, from),
+            Ok(None) => {}
+            Err(error) => {
+                eprintln!("no more peers are accepted: {error}");
+                return;
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begin the handshake on a thread.
+    fn receive(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        count(&self.counts.accepted);
+        let Some(number) = self.doorway.enter(from.ip(), &stream) else {
+            return count(&self.counts.full);
+        };
+        let shared = self.clone();
+        let thread = std::thread::Builder::new().name("peer".into()).stack_size(STACK);
+        let work = move || {
+            let admitted = Connection::new(stream).and_then(|mut connection| {
+                connection.admit(&shared.token, Instant::now() + HANDSHAKE).map(|()| connection)
+            });
+            shared.doorway.leave(number);
+            match admitted {
+                Ok(connection) => shared.welcome(connection),
+                Err(_) => count(&shared.counts.unproven),
+            }
+        };
+        if thread.spawn(work).is_err() {
+            self.doorway.leave(number);
+            count(&self.counts.full);
+        }
+    }
+
+    /// Go on with a peer that proved the token, on a thread with an ordinary stack.
+    fn welcome(self: &Arc<Self>, mut connection: Connection) {
+        if self.inside.fetch_add(1, Ordering::Relaxed) >= self.options.connections {
+            self.inside.fetch_sub(1, Ordering::Relaxed);
+            let why = "it has too many connections; hint: try again later".to_owned();
+            let _ = connection.send(&Answer::Refused { why });
+            return count(&self.counts.full);
+        }
+        let shared = self.clone();
+        let work = move || {
+            let served = catch_unwind(AssertUnwindSafe(|| shared.serve(connection)));
+            shared.inside.fetch_sub(1, Ordering::Relaxed);
+            if let Err(panic) = served {
+                count(&shared.counts.failed);
+                eprintln!("a request failed: {}", panics::reason(&*panic));
+            }
+        };
+        if std::thread::Builder::new().name("peer".into()).spawn(work).is_err() {
+            self.inside.fetch_sub(1, Ordering::Relaxed);
+            count(&self.counts.full);
+        }
+    }
+
+    /// Whatever the peer asks, until it is gone.
+    fn serve(self: &Arc<Self>, mut connection: Connection) {
+        let mut silent = Instant::now();
+        while !self.stopped() && silent.elapsed() < IDLE {
+            match connection.receive::<Ask>(LOOK) {
+                Ok(Ask::Attach { cookie }) => return self.attach(connection, &cookie),
+                Ok(Ask::Run { service, body }) => match self.run(&mut connection, &service, body) {
+                    Ok(()) => silent = Instant::now(),
+                    Err(_) => return count(&self.counts.failed),
+                },
+                Err(error) if error.is_late() => {}
+                Err(PeerError::Closed(_)) => return,
+                Err(_) => return count(&self.counts.failed),
+            }
+        }
+    }
+
+    fn attach(&self, mut connection: Connection, cookie: &str) {
+        let Some(door) = self.rooms.door(cookie) else {
+            count(&self.counts.refused);
+            let why = "nothing runs here with that cookie".to_owned();
+            return drop(connection.send(&Answer::Refused { why }));
+        };
+        if connection.send(&Answer::Go).is_ok()
+            && let Ok(stream) = connection.into_stream()
+        {
+            // A room that is full or gone closes it.
+            let _ = door.try_send(stream);
+        }
+    }
+
+    fn run(self: &Arc<Self>, connection: &mut Connection, name: &str, body: Value) -> Result<(), PeerError> {
+        let known = || self.services.iter().map(|service| service.name()).collect::<Vec<_>>().join(", ");
+        let found = self.services.iter().find(|service| service.name() == name);
+        let admitted = found
+            .ok_or_else(|| format!("it does not know `{}`; it knows {}", name.escape_debug(), known()))
+            .and_then(|service| {
+                service.admit(&body, &self.options.limits).map(|admission| (service, admission))
+            })
+            .and_then(|(service, admission)| {
+                self.join(connection, admission).map(|place| (service, admission, place))
+            });
+        let (service, admission, place) = match admitted {
+            Ok(admitted) => admitted,
+            Err(why) => {
+                count(&self.counts.refused);
+                return connection.send(&Answer::Refused { why });
+            }
+        };
+        place.wait(connection)?;
+        connection.send(&Answer::Go)?;
+        let end = Instant::now() + admission.takes * 2 + Duration::from_secs(10);
+        let limits = self.options.limits;
+        service.run(&mut Session { connection, limits, end, stop: &self.stop, rooms: &self.rooms }, body)?;
+        count(&self.counts.done);
+        Ok(())
+    }
+
+    fn join(self: &Arc<Self>, connection: &Connection, admission: Admission) -> Result<Place, String> {
+        let takes = admission.takes;
+        if takes > self.options.limits.duration {
+            let most = self.options.limits.duration.as_secs();
+            return Err(format!(
+                "it would take {:.0} s, and at most {most} s are allowed; hint: measure less at a time, or start the server \
+                 with a longer --longest",
+                takes.as_secs_f64()
+            ));
+        }
+        let who = connection.peer().ip();
+        let ticket = admission.slot.then(|| self.line().join(who, takes)).transpose()?;
+        Ok(Place { shared: self.clone(), ticket })
+    }
+}
+
+/// A place in the line, given back when it is dropped, whatever happens.
+struct Place {
+    shared: Arc<Shared>,
+    ticket: Option<Ticket>,
+}
+
+impl Place {
+    /// Wait for its turn, and tell the client meanwhile.
+    fn wait(&self, connection: &mut Connection) -> Result<(), PeerError> {
+        let Some(ticket) = self.ticket else { return Ok(()) };
+        let mut told: Option<(Waiting, Instant)> = None;
+        loop {
+            let turn = self.shared.line().turn(ticket, Instant::now());
+            let Turn::Wait(waiting) = turn else { return Ok(()) };
+            if told.is_none_or(|(before, at)| before.ahead != waiting.ahead || at.elapsed() > SIGN_OF_LIFE) {
+                connection.send(&Answer::Queued(waiting))?;
+                told = Some((waiting, Instant::now()));
+            }
+            if self.shared.stopped() || connection.is_gone() {
+                return Err(PeerError::Stopped);
+            }
+            let line = self.shared.line();
+            drop(self.shared.moved.wait_timeout(line, LOOK).map_err(|_| PeerError::Stopped)?);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.shared.line().leave(ticket);
+            self.shared.moved.notify_all();
+        }
+    }
+}

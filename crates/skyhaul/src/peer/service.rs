@@ -1,0 +1,106 @@
+//! What a server does for a client, as a trait: the server knows only names.
+
+use super::rooms::Rooms;
+use super::{Connection, PeerError, Room};
+use serde_json::Value;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the operator of a server allows to clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Highest rate of a test, in bits per second; `None`: any.
+    pub rate: Option<u64>,
+    /// Longest test.
+    pub duration: Duration,
+}
+
+impl Default for Limits {
+    /// Any rate, for at most ten minutes.
+    fn default() -> Self {
+        Self { rate: None, duration: Duration::from_secs(600) }
+    }
+}
+
+/// What a request takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Time it takes, about: what those who wait are told. It is ended at twice this time and ten seconds more.
+    pub takes: Duration,
+    /// Whether it needs one of the slots: it measures, so that others would disturb it.
+    pub slot: bool,
+}
+
+impl Admission {
+    /// A test that needs a slot for about this time.
+    #[must_use]
+    pub fn slot(takes: Duration) -> Self {
+        Self { takes, slot: true }
+    }
+
+    /// A question that is answered at once, beside any tests.
+    #[must_use]
+    pub fn aside(takes: Duration) -> Self {
+        Self { takes, slot: false }
+    }
+}
+
+/// One kind of work.
+pub trait Service: Send + Sync {
+    /// The name by which clients ask for it.
+    fn name(&self) -> &'static str;
+
+    /// Judge a request before it waits for its turn.
+    ///
+    /// # Errors
+    /// Why it is refused, for the user at the other end: it cannot be read, or exceeds the limits.
+    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String>;
+
+    /// Do it. Returning ends the request; the client may then ask for more on the same connection.
+    ///
+    /// # Errors
+    /// Whatever ends the connection.
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError>;
+}
+
+/// A request that runs.
+#[derive(Debug)]
+pub struct Session<'a> {
+    /// To the client.
+    pub connection: &'a mut Connection,
+    /// What the operator allows.
+    pub limits: Limits,
+    pub(super) end: Instant,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) rooms: &'a Arc<Rooms>,
+}
+
+impl Session<'_> {
+    /// Whether to end: the server stops, or the time is over. Every loop of a service asks this.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.left().is_zero()
+    }
+
+    /// Time that is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// Set when the server stops.
+    #[must_use]
+    pub fn stop(&self) -> &AtomicBool {
+        self.stop
+    }
+
+    /// Let further connections in: send the client its cookie, with which it [attaches](super::attach) up to `places`.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn room(&self, places: usize) -> io::Result<Room> {
+        self.rooms.open(places)
+    }
+}

@@ -1,0 +1,286 @@
+//! Both ends on loopback, and peers that do not behave.
+
+use super::*;
+use serde_json::{Value, json};
+use skyhaul_io::host::thread::usage;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn token() -> Token {
+    Token::new("the-token-of-these-tests").unwrap()
+}
+
+/// Repeats messages, lets further connections in, fails on demand.
+struct Parrot;
+
+impl Service for Parrot {
+    fn name(&self) -> &'static str {
+        "parrot"
+    }
+    fn admit(&self, body: &Value, _: &Limits) -> Result<Admission, String> {
+        match body.as_str() {
+            Some("aside") => Ok(Admission::aside(Duration::from_secs(1))),
+            Some("long") => Ok(Admission::slot(Duration::from_secs(10_000))),
+            Some(_) => Ok(Admission::slot(Duration::from_secs(5))),
+            None => Err("not a text".into()),
+        }
+    }
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
+        assert!(body != "panic", "as it was told");
+        let room = session.room(1)?;
+        session.connection.send(&room.cookie())?;
+        while !session.is_over() {
+            if let Some(mut stream) = room.next(Duration::ZERO) {
+                stream.write_all(b"in")?;
+            }
+            match session.connection.receive::<Value>(Duration::from_millis(20)) {
+                Ok(word) if word == "bye" => return Ok(()),
+                Ok(word) => session.connection.send(&word)?,
+                Err(error) if error.is_late() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn serve(options: ServerOptions) -> Server {
+    Server::start("127.0.0.1:0".parse().unwrap(), token(), options, vec![Box::new(Parrot)]).unwrap()
+}
+
+/// A client for which `body` runs.
+fn running(server: &Server, body: &str) -> (Connection, String) {
+    let mut peer = connect(server.local(), &token(), SOON).unwrap();
+    peer.ask("parrot", &body, &mut |_| true).unwrap();
+    let cookie = peer.receive(SOON).unwrap();
+    (peer, cookie)
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn messages_go_both_ways_and_one_connection_asks_again() {
+    let server = serve(ServerOptions::default());
+    let (mut peer, _) = running(&server, "a");
+    for word in [json!("x"), json!({ "long": "y".repeat(200_000) })] {
+        peer.send(&word).unwrap();
+        assert_eq!(peer.receive::<Value>(SOON).unwrap(), word);
+    }
+    assert_eq!(peer.poll::<Value>().unwrap(), None);
+    assert!(peer.receive::<Value>(Duration::from_millis(10)).unwrap_err().is_late());
+    assert!(matches!(peer.send(&"y".repeat(REQUEST)), Err(PeerError::TooLong { .. })));
+    peer.send(&"bye").unwrap();
+    let said = peer.ask("parrot", &1, &mut |_| true).unwrap_err().to_string();
+    assert!(said.ends_with("refused: not a text"), "{said}");
+    let said = peer.ask("owl", &1, &mut |_| true).unwrap_err().to_string();
+    assert!(said.contains("does not know `owl`; it knows parrot"), "{said}");
+    let said = peer.ask("parrot", &"long", &mut |_| true).unwrap_err().to_string();
+    assert!(said.contains("at most 600 s are allowed; hint: "), "{said}");
+    peer.ask("parrot", &"b", &mut |_| true).unwrap();
+}
+
+#[test]
+fn whoever_does_not_know_the_token_or_is_no_peer_is_told_apart() {
+    let server = serve(ServerOptions::default());
+    let other = Token::new("another-token-of-theirs").unwrap();
+    assert!(matches!(connect(server.local(), &other, SOON), Err(PeerError::Token(_))));
+    until("it is counted", || server.stats().unproven == 1);
+    for said in [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(),
+        b"",
+        b"\0\0\0\x02{}",
+        b"\0\0\0\x1c{\"skyhaul\":1,\"nonce\":\"00ff\"}",
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        std::thread::spawn(move || listener.accept().unwrap().0.write_all(said).unwrap());
+        let error = connect(at, &token(), SOON).unwrap_err();
+        assert!(matches!(error, PeerError::Stranger(_)), "{said:?}: {error}");
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let said = connect(nobody, &token(), SOON).unwrap_err().to_string();
+    assert!(said.contains("\nhint: start `skyhaul probe serve` there"), "{said}");
+}
+
+/// A relay to `server` that keeps what the client says, and may change what goes to the server.
+fn relay(
+    server: SocketAddr,
+    change: fn(&mut [u8], usize),
+) -> (SocketAddr, std::sync::mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    let (kept, keeps) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut out = TcpStream::connect(server).unwrap();
+        let (mut back, mut there) = (out.try_clone().unwrap(), client.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut back, &mut there);
+            let _ = there.shutdown(Shutdown::Both);
+        });
+        let (mut bytes, mut all) = ([0; 4096], Vec::new());
+        while let Ok(n) = client.read(&mut bytes) {
+            all.extend_from_slice(&bytes[..n]);
+            change(&mut bytes[..n], all.len());
+            if n == 0 || out.write_all(&bytes[..n]).is_err() {
+                break;
+            }
+        }
+        let _ = kept.send(all);
+    });
+    (at, keeps)
+}
+
+#[test]
+fn a_recorded_handshake_opens_nothing() {
+    let server = serve(ServerOptions::default());
+    let (at, keeps) = relay(server.local(), |_, _| {});
+    drop(connect(at, &token(), SOON).unwrap());
+    let recorded = keeps.recv().unwrap();
+    let mut again = TcpStream::connect(server.local()).unwrap();
+    again.write_all(&recorded).unwrap();
+    let mut answer = Vec::new();
+    let _ = again.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    assert!(answer.ends_with("\"wrong_token\""), "{answer}");
+    until("it is counted", || server.stats().unproven == 1);
+}
+
+#[test]
+fn a_message_that_is_changed_on_the_way_ends_the_connection() {
+    let server = serve(ServerOptions::default());
+    // Behind the handshake, `"x"` becomes `"y"`.
+    let (at, _keeps) = relay(server.local(), |bytes, _| {
+        if let Some(at) = bytes.windows(3).position(|three| three == b"\"x\"") {
+            bytes[at + 1] = b'y';
+        }
+    });
+    let mut peer = connect(at, &token(), SOON).unwrap();
+    peer.ask("parrot", &"a", &mut |_| true).unwrap();
+    let _cookie: String = peer.receive(SOON).unwrap();
+    peer.send(&"z").unwrap();
+    assert_eq!(peer.receive::<Value>(SOON).unwrap(), "z");
+    peer.send(&"x").unwrap();
+    assert!(matches!(peer.receive::<Value>(SOON), Err(PeerError::Closed(_))));
+    until("it is counted", || server.stats().failed == 1);
+}
+
+#[test]
+fn ten_thousand_connections_without_a_word_take_no_memory_and_no_place() {
+    let server = serve(ServerOptions::default());
+    let mut open = VecDeque::new();
+    let mut before = 0;
+    for n in 0..10_000 {
+        open.push_back(TcpStream::connect(server.local()).unwrap());
+        if open.len() > 200 {
+            open.pop_front();
+        }
+        if n == 1000 {
+            before = usage().peak_memory;
+        }
+        assert!(server.stats().half_open <= 16);
+    }
+    let grown = usage().peak_memory - before;
+    // Other tests of this process run meanwhile.
+    assert!(grown < 64 << 20, "{grown} bytes more");
+    let (mut peer, _) = running(&server, "a");
+    peer.send(&"bye").unwrap();
+    until("the others are out", || server.stats().done == 1 && server.stats().accepted == 10_001);
+}
+
+#[test]
+fn garbage_leaves_the_server_as_it_was() {
+    let server = serve(ServerOptions::default());
+    for bytes in [
+        b"\xff\xff\xff\xff".as_slice(),
+        b"\0\0\0\x04null",
+        b"\0\0\x01",
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0; 5000],
+    ] {
+        let mut stream = TcpStream::connect(server.local()).unwrap();
+        let _ = stream.write_all(bytes);
+    }
+    until("all are out", || server.stats().unproven == 5);
+    running(&server, "a");
+}
+
+#[test]
+fn others_wait_in_line_and_are_told_how_long() {
+    let options = ServerOptions { queue: 1, ..ServerOptions::default() };
+    let server = serve(options);
+    let (mut first, _) = running(&server, "a");
+    let at = server.local();
+    let second = std::thread::spawn(move || {
+        let mut peer = connect(at, &token(), SOON).unwrap();
+        let mut told = Vec::new();
+        let went = peer.ask("parrot", &"b", &mut |waiting| {
+            told.push(waiting);
+            true
+        });
+        went.map(|()| told)
+    });
+    until("it waits", || server.stats().waiting == 1);
+    let mut third = connect(at, &token(), SOON).unwrap();
+    let said = third.ask("parrot", &"c", &mut |_| true).unwrap_err().to_string();
+    assert!(said.contains("1 wait already; hint: try again later"), "{said}");
+    let (_aside, _) = running(&server, "aside");
+    first.send(&"bye").unwrap();
+    let told = second.join().unwrap().unwrap();
+    assert!(told[0].ahead == 0 && told[0].seconds > 0.0 && told[0].seconds <= 5.0, "{told:?}");
+}
+
+#[test]
+fn a_client_that_vanishes_or_fails_frees_its_slot() {
+    let server = serve(ServerOptions::default());
+    drop(running(&server, "a"));
+    let (mut second, _) = running(&server, "b");
+    second.send(&"bye").unwrap();
+    let mut third = connect(server.local(), &token(), SOON).unwrap();
+    third.ask("parrot", &"panic", &mut |_| true).unwrap();
+    assert!(matches!(third.receive::<Value>(SOON), Err(PeerError::Closed(_))));
+    running(&server, "c");
+    assert!(server.stats().failed >= 2);
+}
+
+#[test]
+fn further_connections_come_in_by_the_cookie_only() {
+    let server = serve(ServerOptions::default());
+    let (peer, cookie) = running(&server, "a");
+    let mut stream = attach(server.local(), &token(), &cookie, SOON).unwrap();
+    let mut said = [0; 2];
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"in");
+    for wrong in ["", "00", "00112233445566778899aabbccddeeff"] {
+        let error = attach(server.local(), &token(), wrong, SOON).unwrap_err();
+        assert!(error.to_string().contains("nothing runs here with that cookie"), "{error}");
+    }
+    drop(peer);
+    until("its room is gone", || attach(server.local(), &token(), &cookie, SOON).is_err());
+}
+
+#[test]
+fn a_server_that_stops_ends_its_sessions() {
+    let server = serve(ServerOptions::default());
+    let (mut peer, _) = running(&server, "a");
+    drop(server);
+    assert!(matches!(peer.receive::<Value>(SOON), Err(PeerError::Closed(_))));
+}
+
+#[test]
+fn the_entry_for_the_fuzzer_takes_messages_in_pieces() {
+    let whole = frame::framed(&serde_json::to_vec(&Answer::Go).unwrap(), &[], 99).unwrap();
+    for choice in 0..=255 {
+        fuzz(&[&[choice], whole.as_slice(), &whole, &[9, 9]].concat());
+    }
+}
