@@ -20,6 +20,7 @@ mod heaps;
 mod learn;
 pub mod mutate;
 mod packets;
+mod peer;
 mod pieces;
 mod recording;
 mod samples;
@@ -109,6 +110,7 @@ const OTHERS: &[Parser] = &[
     other("samples", 20, samples::run, samples::seeds),
     other("assembly_units", 4, assembly::units, assembly::seeds),
     other("assembly_bytes", 4, assembly::bytes, assembly::seeds),
+    other("peer", 2, peer::run, peer::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
 ];
