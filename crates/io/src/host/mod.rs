@@ -5,6 +5,7 @@
 //! | [`interface`] | which interface has an address, its counters |
 //! | [`counters`] | the kernel's UDP counters: losses above the interface |
 //! | [`sockets`] | bytes queued at a port, and datagrams dropped there |
+//! | [`stages`] | counters along the way of a packet: interface, IP, UDP, backlog, processors |
 //! | [`thread`] | CPU seconds used, affinity, real-time priority |
 //! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
 //! | [`limit`] | a share of one processor: control groups, or a competing load |
@@ -19,5 +20,6 @@ pub mod limit;
 pub mod machine;
 pub mod program;
 pub mod sockets;
+pub mod stages;
 pub mod thread;
 pub mod way;

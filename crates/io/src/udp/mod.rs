@@ -15,6 +15,7 @@
 
 mod auto;
 mod batch;
+pub mod both;
 mod filter;
 pub mod forward;
 mod gather;

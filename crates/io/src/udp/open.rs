@@ -123,7 +123,7 @@ pub(crate) fn bind_to_interface(socket: &Socket, name: &str) -> io::Result<()> {
 }
 
 /// Set the largest possible buffer: beyond `rmem_max` with CAP_NET_ADMIN, up to it without.
-fn size_receive_buffer(fd: BorrowedFd<'_>, asked: u64) -> Buffer {
+pub(super) fn size_receive_buffer(fd: BorrowedFd<'_>, asked: u64) -> Buffer {
     // The kernel doubles the value, in an i32.
     let bytes = i32::try_from(asked.min(i32::MAX as u64 / 2)).unwrap_or(i32::MAX / 2);
     // A refusal shows in the granted size.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use skyhaul_core::measure::Histogram;
 
 /// A histogram in a few numbers, and its buckets.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
     /// Values counted.
     pub count: u64,

@@ -1,0 +1,212 @@
+//! Counters of this host along the way of a packet, in one reading: interface, IP, UDP, backlog, processors.
+//!
+//! ```text
+//!   sent       udp.sent ─▶ ip.sent ─▶ interface.sent            udp.no_room   interface.send_dropped
+//!   received   interface.received ─▶ backlog.processed ─▶ ip.received ─▶ ip.delivered ─▶ udp.received
+//!              interface.receive_dropped   backlog.dropped   ip.discarded                udp.buffer_full …
+//! ```
+//!
+//! Differences of two readings tell in which layer packets were lost, if nothing else used the host meanwhile: all
+//! counters are those of the network namespace, or of the host.
+//!
+//! ```
+//! use skyhaul_io::host::stages;
+//! let before = stages::read(Some("lo"));
+//! // ... packets ...
+//! let moved = stages::since(&stages::read(Some("lo")), &before);
+//! assert!(moved.contains_key("udp.received"));
+//! ```
+//!
+//! Limits: an interface, IP and UDP count a train that passes as one as one packet, so layers compare only where packets
+//! are sent one by one. Processors are counted in ticks, of which [`TICKS`] make a second.
+
+use std::collections::BTreeMap;
+
+/// Counters by name; those that the kernel does not report are missing.
+pub type Stages = BTreeMap<String, u64>;
+
+/// Ticks of a second in the counters of processors (`USER_HZ`, the same on all architectures here).
+pub const TICKS: u64 = 100;
+
+/// `/proc/net/dev`, behind the name: receive, then transmit.
+const DEVICE: [(usize, &str); 8] = [
+    (0, "interface.received_bytes"),
+    (1, "interface.received"),
+    (2, "interface.receive_errors"),
+    (3, "interface.receive_dropped"),
+    (8, "interface.sent_bytes"),
+    (9, "interface.sent"),
+    (10, "interface.send_errors"),
+    (11, "interface.send_dropped"),
+];
+
+/// `/proc/net/snmp`; `snmp6` has the same words behind `Ip6`, `Udp6` and `Icmp6`.
+const PROTOCOLS: [(&str, &str, &str); 19] = [
+    ("Ip", "InReceives", "ip.received"),
+    ("Ip", "InHdrErrors", "ip.bad_headers"),
+    ("Ip", "InAddrErrors", "ip.not_ours"),
+    ("Ip", "InDiscards", "ip.discarded"),
+    ("Ip", "InDelivers", "ip.delivered"),
+    ("Ip", "OutRequests", "ip.sent"),
+    ("Ip", "OutDiscards", "ip.send_discarded"),
+    ("Ip", "OutNoRoutes", "ip.no_route"),
+    ("Ip", "ReasmFails", "ip.reassembly_failures"),
+    ("Ip", "FragFails", "ip.fragment_failures"),
+    ("Udp", "InDatagrams", "udp.received"),
+    ("Udp", "NoPorts", "udp.no_port"),
+    ("Udp", "InErrors", "udp.errors"),
+    ("Udp", "RcvbufErrors", "udp.buffer_full"),
+    ("Udp", "InCsumErrors", "udp.bad_checksums"),
+    ("Udp", "MemErrors", "udp.no_memory"),
+    ("Udp", "OutDatagrams", "udp.sent"),
+    ("Udp", "SndbufErrors", "udp.no_room"),
+    ("Icmp", "InDestUnreachs", "icmp.unreachable"),
+];
+
+/// `/proc/stat`, behind the name of a processor.
+const PROCESSOR: [&str; 8] = ["user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal"];
+
+/// Read them; `interface` by its name, or all together.
+#[must_use]
+pub fn read(interface: Option<&str>) -> Stages {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut stages = Stages::new();
+    device(&mut stages, &text("/proc/thread-self/net/dev"), interface);
+    protocols(&mut stages, &text("/proc/thread-self/net/snmp"));
+    protocols6(&mut stages, &text("/proc/thread-self/net/snmp6"));
+    backlog(&mut stages, &text("/proc/net/softnet_stat"));
+    processors(&mut stages, &text("/proc/stat"));
+    stages
+}
+
+/// What was counted between two readings. A counter that fell is left out: it was reset.
+#[must_use]
+pub fn since(now: &Stages, before: &Stages) -> Stages {
+    let difference = |(name, value): (&String, &u64)| {
+        let before = before.get(name).copied().unwrap_or(0);
+        value.checked_sub(before).map(|difference| (name.clone(), difference))
+    };
+    now.iter().filter_map(difference).collect()
+}
+
+fn add(stages: &mut Stages, name: &str, value: Option<u64>) {
+    if let Some(value) = value {
+        let sum = stages.entry(name.to_owned()).or_default();
+        *sum = sum.wrapping_add(value);
+    }
+}
+
+fn device(stages: &mut Stages, table: &str, interface: Option<&str>) {
+    for (name, numbers) in table.lines().skip(2).filter_map(|line| line.split_once(':')) {
+        if interface.is_some_and(|wanted| wanted != name.trim()) {
+            continue;
+        }
+        let numbers: Vec<&str> = numbers.split_whitespace().collect();
+        for (column, name) in DEVICE {
+            add(stages, name, numbers.get(column).and_then(|n| n.parse().ok()));
+        }
+    }
+}
+
+/// Two lines for each protocol: names, then values.
+fn protocols(stages: &mut Stages, text: &str) {
+    let lines: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(':')).collect();
+    for pair in lines.chunks_exact(2).filter(|pair| pair[0].0 == pair[1].0) {
+        for (name, value) in pair[0].1.split_whitespace().zip(pair[1].1.split_whitespace()) {
+            counted(stages, pair[0].0, name, value);
+        }
+    }
+}
+
+/// One line each: `Udp6InDatagrams 17`.
+fn protocols6(stages: &mut Stages, text: &str) {
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+        if let Some((protocol, name)) = name.split_once('6') {
+            counted(stages, protocol, name, value);
+        }
+    }
+}
+
+fn counted(stages: &mut Stages, protocol: &str, name: &str, value: &str) {
+    for (_, _, ours) in PROTOCOLS.iter().filter(|(p, n, _)| (*p, *n) == (protocol, name)) {
+        add(stages, ours, value.parse().ok());
+    }
+}
+
+/// A line for each processor, hexadecimal: processed, dropped, squeezed.
+fn backlog(stages: &mut Stages, text: &str) {
+    for line in text.lines() {
+        let names = ["backlog.processed", "backlog.dropped", "backlog.squeezed"];
+        for (name, word) in names.iter().zip(line.split_whitespace()) {
+            add(stages, name, u64::from_str_radix(word, 16).ok());
+        }
+    }
+}
+
+fn processors(stages: &mut Stages, text: &str) {
+    for line in text.lines().filter(|line| line.starts_with("cpu")) {
+        let mut words = line.split_whitespace();
+        let Some(cpu) = words.next() else { continue };
+        for (state, word) in PROCESSOR.iter().zip(words) {
+            add(stages, &format!("{cpu}.{state}"), word.parse().ok());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_table_is_read_by_its_names() {
+        let mut s = Stages::new();
+        device(
+            &mut s,
+            "Inter-|\n face |\n  eth0: 10 20 1 2 0 0 0 0 30 40 3 4 0 0 0 0\n  lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n",
+            Some("eth0"),
+        );
+        protocols(
+            &mut s,
+            "Ip: InReceives InDelivers\nIp: 7 5\nUdp: RcvbufErrors New\nUdp: 3 9\nUdpLite: RcvbufErrors\nUdpLite: 8\n",
+        );
+        protocols6(&mut s, "Ip6InReceives  4\nUdp6RcvbufErrors 2\nUdpLite6RcvbufErrors 9\nx\n");
+        backlog(&mut s, "0000000a 00000001 00000002 0\n00000010 00000000 00000001 0\n");
+        processors(&mut s, "cpu  1 2 3 4 5 6 7 8 9 9\ncpu0 1 0 0 0 0 0 7\nintr 1 2\n");
+        let is = |name: &str, value: u64| assert_eq!(s.get(name), Some(&value), "{name}");
+        is("interface.received", 20);
+        is("interface.send_dropped", 4);
+        is("ip.received", 11);
+        is("ip.delivered", 5);
+        is("udp.buffer_full", 5);
+        is("backlog.processed", 26);
+        is("backlog.squeezed", 3);
+        is("cpu.softirq", 7);
+        is("cpu0.softirq", 7);
+        assert_eq!(s.get("cpu0.steal"), None, "an older kernel");
+    }
+
+    #[test]
+    fn differences_leave_out_what_fell() {
+        let stages =
+            |pairs: &[(&str, u64)]| pairs.iter().map(|&(name, n)| (name.to_owned(), n)).collect::<Stages>();
+        let moved = since(&stages(&[("a", 5), ("b", 1), ("c", 2)]), &stages(&[("a", 3), ("b", 2)]));
+        assert_eq!(moved, stages(&[("a", 2), ("c", 2)]));
+    }
+
+    #[test]
+    fn a_datagram_is_counted_in_every_layer() {
+        let before = read(Some("lo"));
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        socket.recv(&mut [0; 4]).unwrap();
+        let moved = since(&read(Some("lo")), &before);
+        for name in
+            ["udp.sent", "ip.sent", "interface.sent", "interface.received", "ip.received", "udp.received"]
+        {
+            assert!(moved.get(name).is_some_and(|&n| n > 0), "{name}: {moved:?}");
+        }
+        assert!(read(None).len() >= moved.len());
+    }
+}

@@ -1,0 +1,181 @@
+//! One socket on which one peer is sent to and received from: the same ports both ways, so that firewalls and translators
+//! of addresses let both through.
+//!
+//! ```
+//! use skyhaul_io::udp::{UdpOptions, both::Both};
+//! use std::time::Duration;
+//! let options = UdpOptions::default();
+//! let any = "127.0.0.1:0".parse().unwrap();
+//! let (here, there) = (Both::bind(any, &options)?, Both::bind(any, &options)?);
+//! here.connect(there.local())?;
+//! here.send(b"hello")?;
+//! let (length, from) = there.receive_from(&mut [0; 16], Duration::from_secs(5))?.expect("it came");
+//! assert_eq!((length, from), (5, here.local()));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: once there is a [source](Both::source), it alone reads, because the time for which reads wait belongs to the socket.
+
+use super::{
+    UdpOptions, UdpSource,
+    open::open_socket,
+    option::{get, set},
+    send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer},
+};
+use crate::address::Endpoint;
+use rustix::net::SendFlags;
+use socket2::Socket;
+use std::{
+    io::{self, ErrorKind},
+    net::{SocketAddr, UdpSocket},
+    os::fd::{AsFd, OwnedFd},
+    time::Duration,
+};
+
+/// The socket.
+#[derive(Debug)]
+pub struct Both {
+    socket: UdpSocket,
+    local: SocketAddr,
+}
+
+impl Both {
+    /// Bind to an address of this host, with buffers as `options` want them.
+    ///
+    /// # Errors
+    /// A system call failed: the error names the operation and the address, and has a hint.
+    pub fn bind(at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        let (socket, local) = open_socket(&Endpoint::udp(at), options)?;
+        size_send_buffer(socket.as_fd(), SendOptions::default().buffer);
+        Ok(Self { socket: socket.into(), local })
+    }
+
+    /// Its address, with the port that the system chose.
+    #[must_use]
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn at(&self) -> Endpoint {
+        Endpoint::udp(self.local)
+    }
+
+    /// From here on, send to and receive from `peer` only.
+    ///
+    /// # Errors
+    /// There is no route to it, or another system error.
+    pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        self.socket.connect(peer).map_err(Endpoint::udp(peer).failing("connect"))
+    }
+
+    /// Send one datagram to any address.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn send_to(&self, datagram: &[u8], to: SocketAddr) -> io::Result<usize> {
+        self.socket.send_to(datagram, to)
+    }
+
+    /// Send one datagram to the peer, in one system call. It waits if the socket has no room.
+    ///
+    /// # Errors
+    /// A system error, as it is: the caller counts or explains it.
+    #[inline]
+    pub fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        Ok(rustix::net::send(&self.socket, datagram, SendFlags::NOSIGNAL)?)
+    }
+
+    /// The next datagram and its sender, if one comes within `wait`.
+    ///
+    /// # Errors
+    /// An error that prevents further work; not what routers reported of earlier datagrams.
+    pub fn receive_from(&self, into: &mut [u8], wait: Duration) -> io::Result<Option<(usize, SocketAddr)>> {
+        self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
+        match self.socket.recv_from(into) {
+            Ok((length, from)) => Ok(Some((length, SocketAddr::new(from.ip().to_canonical(), from.port())))),
+            Err(error) => match error.kind() {
+                ErrorKind::WouldBlock
+                | ErrorKind::TimedOut
+                | ErrorKind::Interrupted
+                | ErrorKind::ConnectionRefused
+                | ErrorKind::HostUnreachable
+                | ErrorKind::NetworkUnreachable => Ok(None),
+                _ => Err(self.at().failed("receive from", &error)),
+            },
+        }
+    }
+
+    fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.socket.as_fd().try_clone_to_owned().map_err(self.at().failing("open a socket for"))
+    }
+
+    /// Another handle of the same socket.
+    ///
+    /// # Errors
+    /// If no file descriptor is free.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { socket: self.duplicate()?.into(), local: self.local })
+    }
+
+    /// What receives from it, by a tier that reads sockets.
+    ///
+    /// # Errors
+    /// If no file descriptor is free, or a system call failed.
+    pub fn source(&self, options: &UdpOptions) -> io::Result<UdpSource> {
+        UdpSource::from_fd(self.duplicate()?, options)
+    }
+
+    /// What sends trains to the peer.
+    ///
+    /// # Errors
+    /// It is not connected, or no file descriptor is free.
+    pub fn sender(&self, options: &SendOptions) -> io::Result<UdpSender> {
+        let peer = self.socket.peer_addr().map_err(self.at().failing("name the peer of"))?;
+        let socket = Socket::from(self.duplicate()?);
+        let buffer = size_send_buffer(socket.as_fd(), options.buffer);
+        let (mode, because) = choose(options.mode);
+        let stats =
+            SenderStats { packets: 0, bytes: 0, refused: 0, unreachable: 0, calls: 0, mode, because, buffer };
+        Ok(UdpSender { socket, at: Endpoint::udp(peer), stats })
+    }
+
+    /// Have the kernel space out what is sent to this many bytes a second (`SO_MAX_PACING_RATE`); `None`: no longer. It does
+    /// so only where the queueing discipline of the interface is `fq`.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn pace(&self, bytes_per_second: Option<u64>) -> io::Result<()> {
+        let rate = bytes_per_second.map_or(u32::MAX, |rate| u32::try_from(rate).unwrap_or(u32::MAX - 1));
+        set(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)
+            .map_err(self.at().failing("set SO_MAX_PACING_RATE on"))
+    }
+
+    /// Forbid routers and this host to fragment datagrams, whatever MTU was reported before; or let them again.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn forbid_fragments(&self, forbid: bool) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        let (level, name, probe, usual) = match self.local.is_ipv4() {
+            true => (libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE, libc::IP_PMTUDISC_WANT),
+            false => {
+                (libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_WANT)
+            }
+        };
+        set(fd, level, name, &if forbid { probe } else { usual })
+            .map_err(self.at().failing("set IP_MTU_DISCOVER on"))
+    }
+
+    /// Bytes that its receive buffer may hold, and that its send buffer may.
+    #[must_use]
+    pub fn buffers(&self) -> (u64, u64) {
+        let granted = |name| get::<i32>(self.socket.as_fd(), libc::SOL_SOCKET, name).unwrap_or(0);
+        let half = |bytes: i32| u64::try_from(bytes).unwrap_or(0) / 2;
+        (half(granted(libc::SO_RCVBUF)), half(granted(libc::SO_SNDBUF)))
+    }
+
+    /// Set the largest possible receive buffer up to `bytes`, and return what the kernel granted.
+    pub fn size_receive_buffer(&self, bytes: u64) -> u64 {
+        super::open::size_receive_buffer(self.socket.as_fd(), bytes).granted
+    }
+}
