@@ -19,6 +19,7 @@ mod feedback;
 mod heaps;
 mod learn;
 pub mod mutate;
+mod netlink;
 mod packets;
 mod peer;
 mod pieces;
@@ -103,6 +104,7 @@ const OTHERS: &[Parser] = &[
     other("restamp", 1, fuzzing::restamp, packets::restamp_seeds),
     other("quantity", 1, text::quantity, text::quantity_seeds),
     other("address", 1, text::address, text::address_seeds),
+    other("netlink", 1, netlink::run, netlink::seeds),
     other("faults", 1, text::faults, text::faults_seeds),
     other("chunk_expr", 2, expr::run, expr::seeds),
     other("index", 2, recording::index, recording::seeds),

@@ -12,6 +12,7 @@ mod frame;
 pub mod gathered;
 pub mod host;
 pub mod memory;
+pub mod netlink;
 pub mod pcap;
 pub mod quantity;
 pub mod samples;

@@ -4,18 +4,13 @@
 //!
 //! Limits: one way for each address; of Ethernet only.
 
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, send, socket_with,
-};
-use std::{collections::BTreeMap, io, net::IpAddr, os::fd::OwnedFd};
+use crate::netlink::{Attributes, Netlink, Request, route::octets};
+use std::{collections::BTreeMap, io, net::IpAddr};
 
 const GET_LINK: u16 = 18;
 const GET_ROUTE: u16 = 26;
 const NEW_NEIGHBOUR: u16 = 28;
 const GET_NEIGHBOUR: u16 = 30;
-const ERROR: u16 = 2;
-const REQUEST: u16 = 1;
-const ACKNOWLEDGE: u16 = 4;
 const CREATE: u16 = 0x400;
 
 const DESTINATION: u16 = 1;
@@ -36,11 +31,7 @@ const VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x80;
 /// As if it had been sent something.
 const USE: u8 = 1;
 
-/// Of the family of messages of network devices, and in them.
-const CONTROLLER: u16 = 16;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
+/// Of messages about network devices.
 const GET_DEVICE: u8 = 1;
 const DEVICE: u16 = 1;
 const FEATURES: u16 = 3;
@@ -74,11 +65,10 @@ pub struct Way {
 /// Asks the kernel of the network that it was opened in.
 #[derive(Debug)]
 pub struct Ways {
-    route: OwnedFd,
-    generic: OwnedFd,
+    route: Netlink,
+    generic: Netlink,
     /// The number of messages about network devices; none before Linux 6.3.
     devices: Option<u16>,
-    sequence: u32,
     /// Interfaces, since they were last forgotten.
     links: BTreeMap<u32, Option<Link>>,
 }
@@ -89,15 +79,9 @@ impl Ways {
     /// # Errors
     /// A system error.
     pub fn open() -> io::Result<Ways> {
-        let open =
-            |protocol| socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol);
-        let (route, generic) = (open(None)?, open(Some(netlink::GENERIC))?);
-        let mut ways = Ways { route, generic, devices: None, sequence: 0, links: BTreeMap::new() };
-        let family =
-            ways.ask(true, CONTROLLER, 0, &[GET_FAMILY, 1, 0, 0], &[(FAMILY_NAME, &b"netdev\0"[..])]);
-        ways.devices =
-            family.ok().and_then(|all| number(find(all.get(4..)?, FAMILY_ID)?)).map(|id| id as u16);
-        Ok(ways)
+        let (route, mut generic) = (Netlink::route()?, Netlink::generic()?);
+        let devices = generic.family("netdev").unwrap_or(None);
+        Ok(Ways { route, generic, devices, links: BTreeMap::new() })
     }
 
     /// The interface of this number; `None` if it is not of Ethernet.
@@ -121,10 +105,10 @@ impl Ways {
     fn ask_link(&mut self, interface: u32) -> io::Result<Option<Link>> {
         let mut fixed = [0; 16];
         fixed[4..8].copy_from_slice(&interface.to_ne_bytes());
-        let answer = self.ask(false, GET_LINK, 0, &fixed, &[])?;
-        let Some((fixed, attributes)) = answer.split_at_checked(16) else { return Ok(None) };
-        let mac = find(attributes, LINK_ADDRESS).and_then(|octets| octets.try_into().ok());
-        let mtu = find(attributes, LINK_MTU).and_then(number);
+        let answer = self.route.ask(&Request::new(GET_LINK).fixed(&fixed))?;
+        let Some((fixed, attributes)) = parts(&answer, 16) else { return Ok(None) };
+        let mac = attributes.find(LINK_ADDRESS).and_then(|octets| octets.try_into().ok());
+        let mtu = attributes.number(LINK_MTU);
         let ((Some(mac), Some(mtu)), true) = ((mac, mtu), fixed[2..4] == ETHERNET.to_ne_bytes()) else {
             return Ok(None);
         };
@@ -134,9 +118,9 @@ impl Ways {
     /// Nobody knows in earlier kernels; then it does not.
     fn takes(&mut self, interface: u32) -> (bool, bool) {
         let Some(devices) = self.devices else { return (false, false) };
-        let device = (DEVICE, &interface.to_ne_bytes()[..]);
-        let answer = self.ask(true, devices, 0, &[GET_DEVICE, 1, 0, 0], &[device]).unwrap_or_default();
-        let features = answer.get(4..).and_then(|all| find(all, FEATURES)).and_then(number).unwrap_or(0);
+        let request = Request::new(devices).fixed(&[GET_DEVICE, 1, 0, 0]).number(DEVICE, interface);
+        let answer = self.generic.ask(&request).unwrap_or_default();
+        let features = Attributes::after(&answer, 4).number(FEATURES).unwrap_or(0);
         (features & TAKES_FRAMES != 0, features & TAKES_PIECES != 0)
     }
 
@@ -150,19 +134,19 @@ impl Ways {
         let family = if to.len() == 4 { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
         let bits = 8 * to.len() as u8;
         let fixed = [family, bits, if from.len() == to.len() { bits } else { 0 }, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let mut attributes = vec![(DESTINATION, &to[..])];
+        let mut request = Request::new(GET_ROUTE).fixed(&fixed).attribute(DESTINATION, &to);
         if from.len() == to.len() {
-            attributes.push((SOURCE, &from[..]));
+            request = request.attribute(SOURCE, &from);
         }
-        let Some(answer) = none(self.ask(false, GET_ROUTE, 0, &fixed, &attributes))? else { return Ok(None) };
-        let Some((fixed, attributes)) = answer.split_at_checked(12) else { return Ok(None) };
-        let Some(interface) = find(attributes, OUTPUT).and_then(number) else { return Ok(None) };
+        let Some(answer) = none(self.route.ask(&request))? else { return Ok(None) };
+        let Some((fixed, attributes)) = parts(&answer, 12) else { return Ok(None) };
+        let Some(interface) = attributes.number(OUTPUT) else { return Ok(None) };
         if fixed[7] != UNICAST {
             return Ok(None);
         }
-        let next = find(attributes, GATEWAY).unwrap_or(&to).to_vec();
+        let next = attributes.find(GATEWAY).unwrap_or(&to).to_vec();
         let Some(link) = self.link(interface as u32)? else { return Ok(None) };
-        let metric = find(attributes, METRICS).and_then(|metrics| find(metrics, METRIC_MTU)).and_then(number);
+        let metric = attributes.nested(METRICS).number(METRIC_MTU);
         let mtu = metric.map_or(link.mtu, |mtu| (mtu as u32).min(link.mtu));
         Ok(self.neighbour(link.interface, &next)?.map(|next| Way { link, next, mtu }))
     }
@@ -174,62 +158,26 @@ impl Ways {
             let [a, b, c, d] = interface.to_ne_bytes();
             [family, 0, 0, 0, a, b, c, d, 0, 0, flags, 0]
         };
-        let flags = ACKNOWLEDGE | CREATE;
-        none(self.ask(false, NEW_NEIGHBOUR, flags, &fixed(USE), &[(DESTINATION, ip)]))?;
-        let answer = none(self.ask(false, GET_NEIGHBOUR, 0, &fixed(0), &[(DESTINATION, ip)]))?;
-        let Some((fixed, attributes)) = answer.as_deref().and_then(|all| all.split_at_checked(12)) else {
+        let request = |kind, flags| Request::new(kind).fixed(&fixed(flags)).attribute(DESTINATION, ip);
+        none(self.route.tell(&request(NEW_NEIGHBOUR, USE).flags(CREATE)))?;
+        let answer = none(self.route.ask(&request(GET_NEIGHBOUR, 0)))?;
+        let Some((fixed, attributes)) = answer.as_deref().and_then(|all| parts(all, 12)) else {
             return Ok(None);
         };
         let state = u16::from_ne_bytes([fixed[8], fixed[9]]);
-        let mac = find(attributes, HARDWARE_ADDRESS).and_then(|octets| octets.try_into().ok());
+        let mac = attributes.find(HARDWARE_ADDRESS).and_then(|octets| octets.try_into().ok());
         Ok(mac.filter(|_| state & VALID != 0))
-    }
-
-    /// Ask, and return the answer without its head.
-    fn ask(
-        &mut self,
-        generic: bool,
-        kind: u16,
-        flags: u16,
-        fixed: &[u8],
-        attributes: &[(u16, &[u8])],
-    ) -> io::Result<Vec<u8>> {
-        self.sequence += 1;
-        let mut message = vec![0; 4];
-        [kind, flags | REQUEST].iter().for_each(|half| message.extend(half.to_ne_bytes()));
-        [self.sequence, 0].iter().for_each(|word| message.extend(word.to_ne_bytes()));
-        message.extend(fixed);
-        for (kind, octets) in attributes {
-            message.extend((4 + octets.len() as u16).to_ne_bytes());
-            message.extend(kind.to_ne_bytes());
-            message.extend(*octets);
-            message.resize(message.len().next_multiple_of(4), 0);
-        }
-        let length = (message.len() as u32).to_ne_bytes();
-        message[..4].copy_from_slice(&length);
-        let socket = if generic { &self.generic } else { &self.route };
-        send(socket, &message, SendFlags::empty())?;
-        let mut buffer = vec![0u8; 1 << 16];
-        loop {
-            let (came, _) = recv(socket, &mut buffer[..], RecvFlags::empty())?;
-            let Some(head) = buffer[..came].first_chunk::<16>() else { continue };
-            let length = u32::from_ne_bytes([head[0], head[1], head[2], head[3]]) as usize;
-            let sequence = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
-            if sequence != self.sequence {
-                continue;
-            }
-            let body = buffer[16..came].get(..length.saturating_sub(16)).unwrap_or(&[]);
-            if head[4..6] != ERROR.to_ne_bytes() {
-                return Ok(body.to_vec());
-            }
-            let error = body.first_chunk::<4>().map_or(0, |word| i32::from_ne_bytes(*word));
-            return if error == 0 { Ok(Vec::new()) } else { Err(io::Error::from_raw_os_error(-error)) };
-        }
     }
 }
 
+/// The fixed part of an answer, and the attributes after it.
+fn parts(answer: &[u8], fixed: usize) -> Option<(&[u8], Attributes<'_>)> {
+    let (fixed, attributes) = answer.split_at_checked(fixed)?;
+    Some((fixed, Attributes::new(attributes)))
+}
+
 /// There is no such thing, which is no error.
-fn none(answer: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
+fn none<T>(answer: io::Result<T>) -> io::Result<Option<T>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) => match error.raw_os_error() {
@@ -246,38 +194,6 @@ fn none(answer: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn octets(ip: IpAddr) -> Vec<u8> {
-    match ip {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    }
-}
-
-/// A number of 16, 32 or 64 bits.
-fn number(octets: &[u8]) -> Option<u64> {
-    match octets.len() {
-        2 => Some(u16::from_ne_bytes(octets.try_into().ok()?).into()),
-        4 => Some(u32::from_ne_bytes(octets.try_into().ok()?).into()),
-        8 => Some(u64::from_ne_bytes(octets.try_into().ok()?)),
-        _ => None,
-    }
-}
-
-/// The attribute of this kind.
-fn find(mut attributes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let head = attributes.first_chunk::<4>()?;
-        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        // Two bits say how it is to be read.
-        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3FFF;
-        let octets = attributes.get(4..length)?;
-        if kind == wanted {
-            return Some(octets);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -290,19 +206,5 @@ mod tests {
         assert_eq!(ways.to(here, here).unwrap(), None);
         assert_eq!(ways.to("::1".parse().unwrap(), here).unwrap(), None);
         assert!(ways.link(999_999).is_err());
-    }
-
-    #[test]
-    fn attributes_are_found_within_their_bounds() {
-        let all =
-            [&8u16.to_ne_bytes()[..], &[3, 0], &[1, 2, 3, 4], &6u16.to_ne_bytes(), &[4, 0], &[9, 9]].concat();
-        assert_eq!(find(&all, 3), Some(&[1, 2, 3, 4][..]));
-        assert_eq!(find(&all, 4), Some(&[9, 9][..]));
-        assert_eq!(find(&all, 5), None);
-        for cut in 0..all.len() {
-            let _ = find(&all[..cut], 4);
-        }
-        let forever = [0u8; 8];
-        assert_eq!(find(&forever, 4), None);
     }
 }
