@@ -86,6 +86,15 @@ impl<T: Clone> Line<T> {
         }
     }
 
+    /// Follow other faults from the next packet on. Packets held back are delivered first, in order.
+    pub fn change(&mut self, faults: &Faults, out: &mut impl FnMut(T, Damage)) {
+        self.flush(out);
+        self.plan.change(faults);
+        let places = faults.reorder as usize * 2 + 2;
+        self.due.resize_with(places, Vec::new);
+        self.now = 0;
+    }
+
     /// Number of packets held back.
     #[must_use]
     pub fn held(&self) -> usize {

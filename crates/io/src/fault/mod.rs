@@ -33,10 +33,13 @@
 //! # Ok::<(), skyhaul_io::fault::NotFaults>(())
 //! ```
 //!
+//! A whole path, with rate, queue, delay and a schedule, is described and judged by [`path`]; these keys mean the same there.
+//!
 //! Limits: at most 2 × (N + 1) late packets are held, N at most 65 536; the list of lost packets has at most a million
 //! ranges, and counts the packets beyond them.
 
 mod line;
+pub mod path;
 mod plan;
 mod source;
 
@@ -93,6 +96,41 @@ impl Faults {
     pub fn any(&self) -> bool {
         Faults { seed: 1, ..*self } != Self::NONE
     }
+
+    /// Change one fault; returns whether there is one of this name.
+    ///
+    /// # Errors
+    /// The value is none of this fault.
+    pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<bool, NotFaults> {
+        match key {
+            "loss" => self.loss = probability(key, value)?,
+            "duplicate" => self.duplicate = probability(key, value)?,
+            "corrupt" => self.corrupt = probability(key, value)?,
+            "truncate" => self.truncate = probability(key, value)?,
+            "burst" => {
+                let (length, chance) = value.split_once('@').ok_or_else(|| {
+                    NotFaults::faults(format!("burst '{value}' has no probability: write burst=500@0.0001"))
+                })?;
+                self.burst = count(key, length)?;
+                self.burst_chance = probability(key, chance)?;
+            }
+            "reorder" => {
+                let (depth, chance) = value.split_once('@').unwrap_or((value, ""));
+                self.reorder = count(key, depth)?;
+                self.reorder_chance = REORDER_CHANCE;
+                if !chance.is_empty() {
+                    self.reorder_chance = probability(key, chance)?;
+                }
+            }
+            "seed" => {
+                self.seed = value
+                    .parse()
+                    .map_err(|_| NotFaults::faults(format!("seed '{value}' is not a number")))?;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
 }
 
 impl Default for Faults {
@@ -103,13 +141,30 @@ impl Default for Faults {
 
 /// Text that does not describe faults, with a hint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotFaults(String);
+pub struct NotFaults {
+    said: String,
+    example: &'static str,
+}
+
+/// What a path is made of, for a hint.
+const PATH: &str = "rate=1Gbps,buffer=2MiB,delay=15ms,jitter=1ms,loss=1e-4,police=400Mbps/1MiB,seed=7;rev:loss=0;at=10s:delay=25ms";
+
+impl NotFaults {
+    /// Text that describes no path.
+    fn new(said: String) -> Self {
+        Self { said, example: PATH }
+    }
+
+    fn faults(said: String) -> Self {
+        let example =
+            "loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7";
+        Self { said, example }
+    }
+}
 
 impl fmt::Display for NotFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let example =
-            "loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7";
-        write!(f, "faults: {}; hint: use any of {example}", self.0)
+        write!(f, "faults: {}; hint: use any of {}", self.said, self.example)
     }
 }
 
@@ -122,32 +177,9 @@ impl FromStr for Faults {
         let mut faults = Self::NONE;
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
             let (key, value) =
-                part.split_once('=').ok_or_else(|| NotFaults(format!("'{part}' has no value")))?;
-            match key {
-                "loss" => faults.loss = probability(key, value)?,
-                "duplicate" => faults.duplicate = probability(key, value)?,
-                "corrupt" => faults.corrupt = probability(key, value)?,
-                "truncate" => faults.truncate = probability(key, value)?,
-                "burst" => {
-                    let (length, chance) = value.split_once('@').ok_or_else(|| {
-                        NotFaults(format!("burst '{value}' has no probability: write burst=500@0.0001"))
-                    })?;
-                    faults.burst = count(key, length)?;
-                    faults.burst_chance = probability(key, chance)?;
-                }
-                "reorder" => {
-                    let (depth, chance) = value.split_once('@').unwrap_or((value, ""));
-                    faults.reorder = count(key, depth)?;
-                    faults.reorder_chance = REORDER_CHANCE;
-                    if !chance.is_empty() {
-                        faults.reorder_chance = probability(key, chance)?;
-                    }
-                }
-                "seed" => {
-                    faults.seed =
-                        value.parse().map_err(|_| NotFaults(format!("seed '{value}' is not a number")))?;
-                }
-                _ => return Err(NotFaults(format!("unknown fault '{key}'"))),
+                part.split_once('=').ok_or_else(|| NotFaults::faults(format!("'{part}' has no value")))?;
+            if !faults.set(key, value)? {
+                return Err(NotFaults::faults(format!("unknown fault '{key}'")));
             }
         }
         Ok(faults)
@@ -158,12 +190,14 @@ impl FromStr for Faults {
 fn probability(key: &str, text: &str) -> Result<f64, NotFaults> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |n| (n, 100.0));
     let value = number.parse::<f64>().ok().map(|p| p / scale).filter(|p| (0.0..=1.0).contains(p));
-    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is not a probability from 0 to 1")))
+    value.ok_or_else(|| NotFaults::faults(format!("{key} '{text}' is not a probability from 0 to 1")))
 }
 
 fn count(key: &str, text: &str) -> Result<u32, NotFaults> {
     let value = text.parse::<u32>().ok().filter(|n| (1..=DEEPEST).contains(n));
-    value.ok_or_else(|| NotFaults(format!("{key} '{text}' is not a number of packets from 1 to {DEEPEST}")))
+    value.ok_or_else(|| {
+        NotFaults::faults(format!("{key} '{text}' is not a number of packets from 1 to {DEEPEST}"))
+    })
 }
 
 impl fmt::Display for Faults {

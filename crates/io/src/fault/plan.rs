@@ -162,6 +162,11 @@ impl FaultPlan {
         fate
     }
 
+    /// Follow other faults from the next packet on; the random numbers go on.
+    pub fn change(&mut self, faults: &Faults) {
+        self.faults = Faults { seed: self.faults.seed, ..*faults };
+    }
+
     /// The faults injected so far.
     #[must_use]
     pub fn injected(&self) -> &Injected {
@@ -177,16 +182,16 @@ impl FaultPlan {
 
 /// Marsaglia's 64-bit xorshift with Vigna's multiplier: fast, and good enough to choose packets.
 #[derive(Clone, Debug)]
-struct XorShift(u64);
+pub(super) struct XorShift(u64);
 
 impl XorShift {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         // Neighbouring seeds must give unrelated streams, and the state must never be zero.
         let mixed = (seed ^ 0x9E37_79B9_7F4A_7C15).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         Self((mixed ^ (mixed >> 31)).max(1))
     }
 
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -194,13 +199,13 @@ impl XorShift {
     }
 
     /// True with probability `p`. Draws nothing for 0, so that a fault left out changes no other.
-    fn chance(&mut self, p: f64) -> bool {
+    pub(super) fn chance(&mut self, p: f64) -> bool {
         // 53 bits: the precision of a double.
         p > 0.0 && ((self.next() >> 11) as f64) < p * (1u64 << 53) as f64
     }
 
     /// 0 to `n` - 1, for `n` > 0.
-    fn below(&mut self, n: u32) -> u32 {
+    pub(super) fn below(&mut self, n: u32) -> u32 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u32
     }
 }
