@@ -100,7 +100,7 @@ impl RecordingReport {
     }
 }
 
-/// Times, counted in buckets of an eighth of their value.
+/// Times, exact to three digits. Older reports counted them in eighths of a power of two; they are read as they are.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "Buckets", into = "Buckets")]
 pub struct Latency(Histogram);
@@ -128,7 +128,7 @@ impl Latency {
         self.0.count()
     }
 
-    /// The time that `part` (0 to 1) of them do not exceed, to an eighth.
+    /// The time that `part` (0 to 1) of them do not exceed.
     #[must_use]
     pub fn quantile(&self, part: f64) -> Duration {
         Duration::from_micros(self.0.quantile(part))
@@ -140,16 +140,16 @@ impl Latency {
         Duration::from_micros(self.0.max())
     }
 
-    /// Each bucket that counted, in µs, and its count.
+    /// Each eighth of a power of two that counted, in µs, and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
-        self.0.buckets()
+        self.0.eighths()
     }
 }
 
 /// What is written of both is the same.
 impl PartialEq for Latency {
     fn eq(&self, other: &Latency) -> bool {
-        self.max() == other.max() && self.buckets().eq(other.buckets())
+        self.max() == other.max() && self.0.iter().eq(other.0.iter())
     }
 }
 
@@ -182,16 +182,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_an_eighth_and_what_is_written_is_read() {
+    fn quantiles_are_right_and_what_is_written_is_read() {
         let mut histogram = Latency::default();
         (1..=1000).for_each(|n| histogram.add(Duration::from_micros(n * 10)));
         assert_eq!((histogram.count(), histogram.max()), (1000, Duration::from_millis(10)));
         let median = histogram.quantile(0.5).as_micros();
-        assert!((5000..5700).contains(&median), "{median}");
+        assert!((5000..5005).contains(&median), "{median}");
         assert_eq!(histogram.quantile(1.0), Duration::from_millis(10));
         histogram.add(Duration::from_secs(1 << 40));
         let text = serde_json::to_string(&histogram).unwrap();
         let back: Latency = serde_json::from_str(&text).unwrap();
         assert_eq!(serde_json::to_string(&back).unwrap(), text);
+    }
+
+    #[test]
+    fn a_report_of_older_buckets_is_read() {
+        // As written when a bucket was an eighth: 640..704 µs, 704..768 µs, 1.5 to 1.625 ms of which 1600 is the longest.
+        let text =
+            r#"{"count":6,"p50_us":703,"p99_us":1600,"max_us":1600,"buckets":[[704,4],[768,1],[1664,1]]}"#;
+        let old: Latency = serde_json::from_str(text).unwrap();
+        assert_eq!((old.count(), old.max().as_micros(), old.quantile(0.5).as_micros()), (6, 1600, 703));
+        assert_eq!(old.buckets().collect::<Vec<_>>(), [(640..704, 4), (704..768, 1), (1536..1664, 1)]);
+        let again = serde_json::from_str::<Latency>(&serde_json::to_string(&old).unwrap()).unwrap();
+        assert_eq!(again, old);
     }
 }

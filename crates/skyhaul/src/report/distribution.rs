@@ -16,7 +16,8 @@ pub struct Distribution {
     pub p99: u64,
     /// The largest value.
     pub max: u64,
-    /// Buckets that hold anything: smallest value and count.
+    /// Buckets that hold anything, an eighth of a power of two wide: smallest value and count. The other numbers are exact
+    /// to three digits.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -28,7 +29,7 @@ impl From<&Histogram> for Distribution {
             p50: h.quantile(0.5),
             p99: h.quantile(0.99),
             max: h.max(),
-            buckets: h.iter().collect(),
+            buckets: h.eighths().map(|(range, n)| (range.start, n)).collect(),
         }
     }
 }
