@@ -7,4 +7,4 @@ pub mod histogram;
 pub mod sequence;
 
 pub use histogram::Histogram;
-pub use sequence::SequenceMeter;
+pub use sequence::{Arrival, SequenceMeter};
