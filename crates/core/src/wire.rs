@@ -26,6 +26,7 @@ pub mod inspect;
 pub mod keyed;
 pub mod labelled;
 pub mod layout;
+pub mod probe;
 #[doc(hidden)]
 pub mod trial;
 pub mod vtp;
