@@ -1,4 +1,4 @@
-//! When the next packet is due, without drift.
+//! When the next packet is due, without drift: by bits at a rate ([`Pacer`]), or by gaps between packets ([`GapPacer`]).
 //!
 //! The ideal time of a packet is `t0 + bits_before_it / rate`, computed from the whole count each time, so
 //! rounding never adds up: after a day at 16 Gb/s the last packet is still within a nanosecond of its place.
@@ -17,6 +17,10 @@
 //! ```
 //!
 //! The rate may change at any moment ([`Pacer::set_rate`]), or from one object to the next ([`Pacer::switch`]).
+
+mod gap;
+
+pub use gap::GapPacer;
 
 use crate::placement::Nanos;
 
