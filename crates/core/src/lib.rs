@@ -59,6 +59,7 @@ pub mod pace;
 pub mod packetize;
 pub mod pattern;
 pub mod placement;
+pub mod predict;
 pub mod samples;
 pub mod synth;
 pub mod wire;
