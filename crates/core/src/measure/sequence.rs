@@ -38,7 +38,7 @@ mod exact;
 mod window;
 
 use super::Histogram;
-use window::Window;
+use window::{Settled, Window};
 
 /// Where a packet stands among those before it. Without a window only the first two are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,13 +82,6 @@ pub struct SequenceMeter {
     /// From each lost packet to the next, in numbers (RFC 3357, loss distance): 1 within a run. Only with a window.
     pub distance: Histogram,
     window: Option<Box<Window>>,
-}
-
-/// What the window tells of numbers that it leaves.
-struct Settled<'a> {
-    lost: &'a mut u64,
-    runs: &'a mut Histogram,
-    distance: &'a mut Histogram,
 }
 
 impl SequenceMeter {

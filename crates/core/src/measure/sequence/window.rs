@@ -11,7 +11,14 @@
 //! settled at that moment. For each missing number the window keeps how many packets had arrived when the first one beyond it
 //! did: RFC 4737's reordering extent is the distance from there.
 
-use super::Settled;
+use crate::measure::Histogram;
+
+/// What the window tells of numbers that it leaves.
+pub(super) struct Settled<'a> {
+    pub(super) lost: &'a mut u64,
+    pub(super) runs: &'a mut Histogram,
+    pub(super) distance: &'a mut Histogram,
+}
 
 /// The numbers from `next` − W to `next`.
 #[derive(Clone)]
