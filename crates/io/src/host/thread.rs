@@ -52,10 +52,20 @@ pub struct Usage {
 /// Resources used by this process so far.
 #[must_use]
 pub fn usage() -> Usage {
+    usage_of(libc::RUSAGE_SELF)
+}
+
+/// Resources used by this thread so far; the peak of memory is the process's.
+#[must_use]
+pub fn own_usage() -> Usage {
+    usage_of(libc::RUSAGE_THREAD)
+}
+
+fn usage_of(who: libc::c_int) -> Usage {
     // SAFETY: rusage is integers, for which zero is a value.
     let mut usage: libc::rusage = unsafe { mem::zeroed() };
     // SAFETY: `usage` is a valid place for the answer.
-    if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
+    if unsafe { libc::getrusage(who, &raw mut usage) } != 0 {
         return Usage::default();
     }
     let time = |t: libc::timeval| {

@@ -12,15 +12,23 @@
 //!
 //! Limits: [`TcpSource`] does not trust a stream any more in which the length of a packet is wrong: it is closed and
 //! counted.
+//!
+//! For measurements, [`info`] is what the kernel knows of a connection, [`bulk`] moves bytes that mean nothing, and
+//! [`setup`] and [`tune`] set and read window, congestion control and pace; [`door`] and [`wait`] let peers in.
 
+pub mod bulk;
 pub mod door;
 mod gather;
+pub mod info;
 mod open;
 pub mod pieces;
 mod port;
 mod receive;
 mod send;
+pub mod setup;
 mod trains;
+pub mod tune;
+pub mod wait;
 
 pub use open::TcpSendOptions;
 pub use port::TcpPort;

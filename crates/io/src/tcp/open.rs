@@ -64,6 +64,11 @@ pub(super) fn listen_with(at: &Endpoint, only_v6: bool) -> io::Result<(TcpListen
 /// twice as long. The kernel counts in whole seconds.
 pub(super) fn ready(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     stream.set_nonblocking(true)?;
+    alive(stream, silence)
+}
+
+/// The same without changing how the connection blocks.
+pub(super) fn alive(stream: &TcpStream, silence: Duration) -> io::Result<()> {
     let second = Duration::from_secs(1);
     let alive = TcpKeepalive::new().with_time(silence.max(second));
     let alive = alive.with_interval((silence / 4).max(second)).with_retries(4);

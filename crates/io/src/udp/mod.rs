@@ -9,7 +9,8 @@
 //! | [`Tier::Ring`] | a ring of packets shared with the kernel (`TPACKET_V3`) | many small single packets |
 //! | [`Tier::Auto`] | stage, or a ring if the traffic suits it and the privilege is available | general use |
 //!
-//! Sending is in [`send`], answering a sender in [`reply`], sending on to one of many in [`forward`].
+//! Sending is in [`send`], answering a sender in [`reply`], sending on to one of many in [`forward`];
+//! [`peer`] has a connected socket for each peer of a port.
 //!
 //! Limits: one socket and one thread each; several sockets on one port with [`UdpOptions::reuse_port`].
 
@@ -22,6 +23,7 @@ mod gather;
 mod open;
 mod option;
 mod path;
+pub mod peer;
 pub mod reply;
 mod ring;
 pub mod selftest;
@@ -38,7 +40,7 @@ use auto::AutoTier;
 pub use path::largest_datagram;
 
 pub(crate) use open::{bind_to_interface, open_socket};
-pub(crate) use option::set as set_option;
+pub(crate) use option::{get as get_option, get_sized as get_sized_option, set as set_option};
 use ring::RingTier;
 use socket::SocketTier;
 use std::{io, net::SocketAddr, os::fd::OwnedFd, time::Duration};

@@ -19,15 +19,21 @@ pub(crate) trait Plain: Copy + Default {}
 impl Plain for i32 {}
 impl Plain for [u32; 3] {}
 impl Plain for [u32; 9] {}
+impl Plain for [u64; 32] {}
 
 /// Read a socket option.
 pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    get_sized(fd, level, name).map(|(value, _)| value)
+}
+
+/// Read a socket option whose length depends on the kernel, and how many bytes of it the kernel gave.
+pub(crate) fn get_sized<T: Plain>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<(T, usize)> {
     let mut value = T::default();
     let mut length = mem::size_of::<T>() as libc::socklen_t;
     let place = (&raw mut value).cast();
     // SAFETY: `place` is writable for `length` bytes, any bits are a valid `T`, and a shorter answer leaves zeros.
     let done = unsafe { libc::getsockopt(fd.as_raw_fd(), level, name, place, &raw mut length) };
-    if done == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
+    if done == 0 { Ok((value, length as usize)) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Arrivals that the kernel dropped at this socket since it was created: the count that `SO_RXQ_OVFL` gives with each

@@ -43,7 +43,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io::{self, IoSlice},
     net::SocketAddr,
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
 };
 
 /// How to send.
@@ -118,6 +118,26 @@ impl UdpSender {
         let stats =
             SenderStats { packets: 0, bytes: 0, refused: 0, unreachable: 0, calls: 0, mode, because, buffer };
         Ok(Self { socket, at: at.clone(), stats })
+    }
+
+    /// Send on a connected socket that was created elsewhere. Its source, route and hops stay as they are.
+    ///
+    /// # Errors
+    /// The descriptor is not a connected UDP socket, or a system call failed.
+    pub fn from_fd(fd: OwnedFd, options: &SendOptions) -> io::Result<Self> {
+        let socket = Socket::from(fd);
+        let peer = socket.peer_addr().ok().and_then(|peer| peer.as_socket());
+        let Some(peer) = peer.filter(|_| matches!(socket.r#type(), Ok(Type::DGRAM))) else {
+            let text = "adopt a socket: not a connected UDP socket; hint: connect it first";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        };
+        let at = Endpoint::udp(peer);
+        socket.set_nonblocking(false).map_err(at.failing("make blocking"))?;
+        let buffer = size_send_buffer(socket.as_fd(), options.buffer);
+        let (mode, because) = choose(options.mode);
+        let stats =
+            SenderStats { packets: 0, bytes: 0, refused: 0, unreachable: 0, calls: 0, mode, because, buffer };
+        Ok(Self { socket, at, stats })
     }
 
     /// The destination.

@@ -1,0 +1,158 @@
+//! What a measurement sets on a connection before it is used, and reads back: window, congestion control, pace.
+//!
+//! ```no_run
+//! use skyhaul_io::{quantity::Size, tcp::tune};
+//! use std::net::TcpStream;
+//! let stream = TcpStream::connect("10.0.0.9:5201")?;
+//! tune::set_congestion(&stream, "bbr")?;
+//! let window = tune::set_send_buffer(&stream, Size::from_bytes(64 << 20));
+//! println!("{} of {} bytes granted, {}", window.granted, window.asked, tune::congestion(&stream)?);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: a receive buffer must be set before connecting or listening if it is to allow a window scale for more than
+//! the system's default maximum.
+
+use crate::{
+    address::system_text,
+    quantity::Size,
+    source::Buffer,
+    udp::{get_option, set_option},
+};
+use socket2::SockRef;
+use std::{fs, io, os::fd::AsFd};
+
+/// The largest window of TCP: 65 535 bytes scaled by 2^14 (RFC 7323 §2.3).
+pub const LARGEST_WINDOW: u64 = 65_535 << 14;
+
+/// The algorithms that this kernel has loaded.
+#[must_use]
+pub fn available_congestion() -> Vec<String> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The algorithm of a connection.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
+    let name = SockRef::from(socket).tcp_congestion()?;
+    let name = name.split(|&b| b == 0).next().unwrap_or(&[]);
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// Set the algorithm of a connection.
+///
+/// # Errors
+/// It is not there, or not permitted; the error says which are.
+pub fn set_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| {
+        let text = format!(
+            "use congestion control {name}: {}; hint: this kernel has {}; `modprobe tcp_{name}` as root may add it",
+            system_text(&error),
+            available_congestion().join(", ")
+        );
+        io::Error::new(error.kind(), text)
+    })
+}
+
+/// Ask for a send buffer of `size`, beyond `wmem_max` where that is permitted.
+pub fn set_send_buffer(socket: &impl AsFd, size: Size) -> Buffer {
+    set_buffer(socket, size, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+/// Ask for a receive buffer of `size`, beyond `rmem_max` where that is permitted. The kernel then no longer tunes the
+/// window by itself.
+pub fn set_receive_buffer(socket: &impl AsFd, size: Size) -> Buffer {
+    set_buffer(socket, size, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+fn set_buffer(socket: &impl AsFd, size: Size, force: i32, plain: i32) -> Buffer {
+    // The kernel doubles the value, in an i32.
+    let bytes = i32::try_from(size.bytes()).unwrap_or(i32::MAX / 2).min(i32::MAX / 2);
+    let fd = socket.as_fd();
+    // A refusal shows in the granted size.
+    if set_option(fd, libc::SOL_SOCKET, force, &bytes).is_err() {
+        let _ = set_option(fd, libc::SOL_SOCKET, plain, &bytes);
+    }
+    Buffer { asked: size.bytes(), granted: granted(socket, plain) }
+}
+
+/// The send and the receive buffer as the kernel granted them, in bytes of data: half of what it sets aside.
+#[must_use]
+pub fn buffers(socket: &impl AsFd) -> (u64, u64) {
+    (granted(socket, libc::SO_SNDBUF), granted(socket, libc::SO_RCVBUF))
+}
+
+fn granted(socket: &impl AsFd, name: i32) -> u64 {
+    let bytes = get_option::<i32>(socket.as_fd(), libc::SOL_SOCKET, name).unwrap_or(0);
+    u64::try_from(bytes).unwrap_or(0) / 2
+}
+
+/// Largest segment to announce (`TCP_MAXSEG`), before connecting.
+///
+/// # Errors
+/// The kernel does not accept the value.
+pub fn set_largest_segment(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_mss(bytes).map_err(|error| {
+        let text = format!(
+            "set TCP_MAXSEG to {bytes}: {}; hint: 88 to 32767, before connecting",
+            system_text(&error)
+        );
+        io::Error::new(error.kind(), text)
+    })
+}
+
+/// Largest segment in use.
+///
+/// # Errors
+/// The descriptor is not a TCP socket.
+pub fn largest_segment(socket: &impl AsFd) -> io::Result<u32> {
+    SockRef::from(socket).tcp_mss()
+}
+
+/// Let the kernel space segments so that the rate stays below `bits_per_second` (`SO_MAX_PACING_RATE`); 0: no limit.
+///
+/// # Errors
+/// The kernel has no such option.
+pub fn set_pacing(socket: &impl AsFd, bits_per_second: u64) -> io::Result<()> {
+    let bytes = if bits_per_second == 0 { u64::MAX } else { (bits_per_second / 8).max(1) };
+    set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tcp::info::TcpInfo;
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn what_was_asked_and_granted_is_read_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let send = set_send_buffer(&stream, Size::from_bytes(100_000));
+        let receive = set_receive_buffer(&stream, Size::from_bytes(50_000));
+        assert_eq!((send.asked, send.granted), (100_000, 100_000));
+        assert_eq!(buffers(&stream), (100_000, receive.granted));
+        let absurd = set_send_buffer(&stream, Size::from_bytes(u64::MAX));
+        assert_eq!(absurd.asked, u64::MAX);
+        assert!(absurd.granted >= 100_000);
+        set_pacing(&stream, 80_000_000).unwrap();
+        assert_eq!(TcpInfo::of(&stream).unwrap().max_pacing_rate, 10_000_000);
+        set_pacing(&stream, 0).unwrap();
+        assert!(largest_segment(&stream).unwrap() > 500);
+    }
+
+    #[test]
+    fn congestion_control_is_set_or_the_error_says_what_there_is() {
+        let available = available_congestion();
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // Reno is part of every kernel.
+        assert!(available.iter().any(|name| name == "reno"), "{available:?}");
+        set_congestion(&socket, "reno").unwrap();
+        assert_eq!(congestion(&socket).unwrap(), "reno");
+        let error = set_congestion(&socket, "no-such-one").unwrap_err().to_string();
+        assert!(error.contains("hint:") && error.contains("reno"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! One UDP port, and a connected socket of it for each peer, as servers have it that know a peer by its address.
+//!
+//! ```text
+//!   port 5201  door ◀── first words of any peer
+//!              socket connected to peer A ◀── everything that A sends from then on
+//!              socket connected to peer B
+//! ```
+//!
+//! The kernel prefers the connected socket. Between binding it and connecting it, it may get what was meant for the door:
+//! [`connected`] gives that back.
+//!
+//! Limits: every program that shares the port must set `SO_REUSEADDR`, so only programs of one user do.
+
+use crate::address::Endpoint;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+};
+
+/// Datagrams that are given back at most, and how much of each.
+const STRAYS: usize = 64;
+const STRAY_BYTES: usize = 64;
+
+/// A datagram that was meant for the door.
+pub type Stray = (SocketAddr, Vec<u8>);
+
+/// The door of a port; with the address of IPv6 that means every address, IPv4 is heard too.
+///
+/// # Errors
+/// A system call failed: the error names the operation and the address.
+pub fn door(at: SocketAddr) -> io::Result<UdpSocket> {
+    bound(at).map(UdpSocket::from)
+}
+
+/// A socket of the door's port that hears only `peer`, and what it heard of others before.
+///
+/// # Errors
+/// A system call failed: the error names the operation and the address.
+pub fn connected(door: &UdpSocket, peer: SocketAddr) -> io::Result<(UdpSocket, Vec<Stray>)> {
+    let socket = bound(door.local_addr()?)?;
+    socket.connect(&SockAddr::from(peer)).map_err(Endpoint::udp(peer).failing("connect"))?;
+    let socket = UdpSocket::from(socket);
+    let mut strays = Vec::new();
+    socket.set_nonblocking(true)?;
+    let mut buffer = [0; STRAY_BYTES];
+    while strays.len() < STRAYS {
+        // A longer one is cut: first words are short.
+        let Ok((length, from)) = socket.recv_from(&mut buffer) else { break };
+        if from != peer {
+            strays.push((from, buffer[..length].to_vec()));
+        }
+    }
+    socket.set_nonblocking(false)?;
+    Ok((socket, strays))
+}
+
+/// A socket from any port to `peer`.
+///
+/// # Errors
+/// A system call failed: the error names the operation and the address.
+pub fn to(peer: SocketAddr) -> io::Result<UdpSocket> {
+    let at = Endpoint::udp(peer);
+    let socket = Socket::new(Domain::for_address(peer), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(at.failing("open a socket for"))?;
+    socket.connect(&SockAddr::from(peer)).map_err(at.failing("connect"))?;
+    Ok(socket.into())
+}
+
+fn bound(on: SocketAddr) -> io::Result<Socket> {
+    let at = Endpoint::udp(on);
+    let socket = Socket::new(Domain::for_address(on), Type::DGRAM, Some(Protocol::UDP))
+        .map_err(at.failing("open a socket for"))?;
+    socket.set_reuse_address(true).map_err(at.failing("set SO_REUSEADDR on"))?;
+    if on.is_ipv6() {
+        socket.set_only_v6(!on.ip().is_unspecified()).map_err(at.failing("set IPV6_V6ONLY on"))?;
+    }
+    socket.bind(&SockAddr::from(on)).map_err(at.failing("bind"))?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn each_peer_has_its_socket_and_the_door_hears_the_others() {
+        let door = door("[::]:0".parse().unwrap()).unwrap();
+        let port = door.local_addr().unwrap().port();
+        let wait = Some(Duration::from_secs(5));
+        door.set_read_timeout(wait).unwrap();
+        let (one, two) = (to(([127, 0, 0, 1], port).into()).unwrap(), UdpSocket::bind("[::1]:0").unwrap());
+        two.connect(("::1", port)).unwrap();
+        let mut buffer = [0; 100];
+        one.send(b"hello").unwrap();
+        let (_, from) = door.recv_from(&mut buffer).unwrap();
+        let (of_one, strays) = connected(&door, from).unwrap();
+        assert!(strays.is_empty());
+        of_one.set_read_timeout(wait).unwrap();
+        one.send(b"again").unwrap();
+        assert_eq!(of_one.recv(&mut buffer).unwrap(), 5);
+        of_one.send(b"answer").unwrap();
+        one.set_read_timeout(wait).unwrap();
+        assert_eq!(one.recv(&mut buffer).unwrap(), 6);
+        two.send(b"me").unwrap();
+        assert_eq!(door.recv_from(&mut buffer).unwrap().0, 2);
+        assert!(connected(&door, from).is_ok(), "a second time, too");
+    }
+}
