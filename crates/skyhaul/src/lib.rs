@@ -9,7 +9,7 @@
 //!
 //! [`receive`] turns packets into finished parts of streams; [`recorder`] writes these through [`recording`]; [`mirror`]
 //! forwards them; [`balance`] distributes packets among workers; [`send`] makes packets from files, recordings, patterns and noise; [`spead`] receives and sends heaps;
-//! [`report`] has the reports of all of them.
+//! [`probe`] measures a path; [`report`] has the reports of all of them.
 #![forbid(unsafe_code)]
 
 pub mod awake;
@@ -21,6 +21,7 @@ pub mod inproc;
 pub mod mirror;
 mod panics;
 pub mod peer;
+pub mod probe;
 pub mod receive;
 pub mod recorder;
 pub mod recording;

@@ -1,0 +1,192 @@
+//! What bounded a sender, from the kernel's own accounts of its time first, and from patterns only within the rest.
+//!
+//! ```text
+//!   time ─┬─ nothing to send ─────────── the application (or its CPU)
+//!         ├─ the peer's window full ──── its buffer, or its application if the window shrinks
+//!         ├─ send buffer too small ───── this end's buffer
+//!         └─ the rest ─┬─ losses, all at one window ─── a shallow buffer, or a policer
+//!                      ├─ losses at any window ──────── loss
+//!                      └─ no loss ───────────────────── slow start, pacing, the CPU, or a path that is full
+//! ```
+//!
+//! Limits: one end's view. That the receiving application is slow shows only in its window.
+
+use super::bound::{Bound, Verdict};
+use super::report::{Counts, FlowReport, Waited};
+use skyhaul_io::quantity::Size;
+use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
+
+/// A part of a CPU that counts as all of it: the rest is taken by interrupts and other programs.
+const BUSY_CPU: f64 = 0.85;
+/// Losses of which a pattern is made.
+const EPISODES: u32 = 3;
+
+/// Means over the samples.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means {
+    /// The peer's window in bytes.
+    pub(super) peer_window: f64,
+    /// Part of the samples in which the application had less to send than the window allowed.
+    pub(super) idle: f64,
+}
+
+/// Judge a flow by where its time went.
+pub(super) fn judge(flow: &FlowReport, waited: &Waited, means: Means, last: &TcpInfo) -> Verdict {
+    let seconds = flow.end - flow.begin;
+    let cpu = (flow.cpu_user_seconds + flow.cpu_system_seconds) / seconds.max(1e-9);
+    let parts = [waited.application, waited.receive_window, waited.send_buffer, waited.path];
+    let most = parts.into_iter().fold(0.0, f64::max);
+    if most <= 0.0 || flow.bytes == 0 {
+        return verdict(Bound::Unknown, 0.0, "nothing was sent".into(), None);
+    }
+    if most == waited.path {
+        return of_path(flow, most, cpu, means.idle, last);
+    }
+    if most == waited.receive_window {
+        return of_peer(flow, most, means.peer_window);
+    }
+    if most == waited.send_buffer {
+        let (has, wants) = wanted(flow.send_buffer);
+        let text = format!("{} send buffer: {has} hold less than the path", percent(most));
+        let hint = format!(
+            "--window {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here",
+            wants.bytes()
+        );
+        return verdict(Bound::SendBuffer, most, text, Some(hint));
+    }
+    if cpu > BUSY_CPU {
+        return of_cpu(cpu);
+    }
+    let text = format!("{} nothing to send: the application is slow", percent(most));
+    verdict(Bound::Application, most, text, None)
+}
+
+fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
+    let most = flow.counts.peer_window_most;
+    // A window that only fills is announced as it is; one whose reader is slow shrinks.
+    if mean_peer_window < 0.6 * most as f64 {
+        let text =
+            format!("{} receiver's window, which shrinks: the receiving application is slow", percent(share));
+        let hint = "look at the receiver's CPU and disks, or receive without copying".to_owned();
+        return verdict(Bound::SlowReceiver, share, text, Some(hint));
+    }
+    let (has, wants) = wanted(most);
+    let text = format!("{} receiver's window: {has} are all it announces", percent(share));
+    let hint = if most >= LARGEST_WINDOW / 2 {
+        "TCP allows no larger window: use more flows".to_owned()
+    } else {
+        format!(
+            "on the receiver `sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {}\"`, or --window {wants}",
+            wants.bytes() * 2
+        )
+    };
+    verdict(Bound::ReceiveWindow, share, text, Some(hint))
+}
+
+fn of_path(flow: &FlowReport, share: f64, cpu: f64, idle: f64, last: &TcpInfo) -> Verdict {
+    let Counts { retransmits, segments, .. } = flow.counts;
+    if retransmits > 0 {
+        return of_losses(flow, share);
+    }
+    if cpu > BUSY_CPU {
+        return of_cpu(cpu);
+    }
+    if last.max_pacing_rate != u64::MAX
+        && last.max_pacing_rate > 0
+        && !at_most(flow, last.max_pacing_rate * 8)
+    {
+        let text = format!("the rate was set to {}", rate(last.max_pacing_rate as f64 * 8.0));
+        return verdict(Bound::Pacing, share, text, None);
+    }
+    // Data were under way, but only because acknowledgements take their time.
+    if idle > 0.5 {
+        let text = format!(
+            "{} of the time less to send than the window allows: the application is slow",
+            percent(idle)
+        );
+        return verdict(Bound::Application, idle, text, None);
+    }
+    // A threshold that was never set: slow start was not left.
+    let growing = last.snd_ssthresh > 1 << 30 && flow.end - flow.begin < 20.0 * flow.counts.rtt_mean;
+    if growing {
+        let text = format!("slow start: {segments} segments were too few to open the window");
+        return verdict(Bound::SlowStart, share, text, Some("send more, or for longer".into()));
+    }
+    let Counts { rtt_least, rtt_mean, .. } = flow.counts;
+    let queue = if rtt_mean > 1.5 * rtt_least { "with a queue" } else { "without a queue" };
+    let text = format!(
+        "the path: {} {queue}, round trip {:.3} ms, at least {:.3} ms",
+        rate(flow.bits_per_second),
+        rtt_mean * 1e3,
+        rtt_least * 1e3
+    );
+    verdict(Bound::Path, share, text, None)
+}
+
+/// Whether the rate stayed well below a limit.
+fn at_most(flow: &FlowReport, limit: u64) -> bool {
+    flow.bits_per_second < 0.8 * limit as f64
+}
+
+fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
+    let Counts { retransmits, segments, doubled, rtt_least, rtt_mean, .. } = flow.counts;
+    let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
+    let windows = windows_at_loss(flow);
+    let queue = rtt_mean > 1.5 * rtt_least;
+    let number = windows.len() as f64;
+    let mean = windows.iter().sum::<f64>() / number.max(1.0);
+    let spread = (windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / number.max(1.0)).sqrt();
+    if windows.len() >= EPISODES as usize && spread < 0.2 * mean {
+        let text = format!(
+            "{} path: losses whenever about {} are under way ({retransmits} of {segments} segments)",
+            percent(share),
+            Size::from_bytes(mean as u64 / 1024 * 1024)
+        );
+        let (bound, hint) = if queue {
+            (Bound::Path, "the bottleneck is full: more is not to be had".to_owned())
+        } else {
+            let hint = "a shallow buffer or a policer: set a rate below it, or --cc bbr";
+            (Bound::ShallowBuffer, hint.to_owned())
+        };
+        return verdict(bound, share, text, Some(hint));
+    }
+    let text =
+        format!("{} path: {retransmits} of {segments} segments sent again, {lost:.1e} lost", percent(share));
+    verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
+}
+
+/// Congestion windows just before losses, in bytes, from the trace.
+fn windows_at_loss(flow: &FlowReport) -> Vec<f64> {
+    let pairs = flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits);
+    pairs.map(|pair| pair[0].congestion_window as f64).collect()
+}
+
+fn of_cpu(cpu: f64) -> Verdict {
+    let text = format!("the CPU: the sending thread used {} of one", percent(cpu.min(1.0)));
+    let hint =
+        "send without copying (--zerocopy), use larger segments (MTU 9000), or more flows on more CPUs";
+    verdict(Bound::Cpu, cpu.min(1.0), text, Some(hint.into()))
+}
+
+fn verdict(bound: Bound, share: f64, text: String, hint: Option<String>) -> Verdict {
+    Verdict { bound, share, text, hint }
+}
+
+/// What there is, and the next power of two that is at least twice as much.
+fn wanted(bytes: u64) -> (Size, Size) {
+    let wants = bytes.saturating_mul(2).max(1 << 16).next_power_of_two().min(LARGEST_WINDOW);
+    (Size::from_bytes(bytes), Size::from_bytes(wants))
+}
+
+fn percent(part: f64) -> String {
+    format!("{:.0} %", part * 100.0)
+}
+
+fn rate(bits: f64) -> String {
+    let (unit, by) = match bits {
+        b if b >= 1e9 => ("Gb/s", 1e9),
+        b if b >= 1e6 => ("Mb/s", 1e6),
+        _ => ("kb/s", 1e3),
+    };
+    format!("{:.3} {unit}", bits / by)
+}
