@@ -7,7 +7,7 @@
 //! ```
 //!
 //! [`run`] works on sockets that are already connected. Two hosts agree by [`TcpClient`] and [`TcpService`] over a
-//! connection that is authenticated ([`crate::peer`]).
+//! connection that is authenticated ([`crate::peer`]), or by the protocol of [`iperf3`](super::iperf3).
 //!
 //! ```
 //! use skyhaul::probe::tcp::{self, Amount, Direction, Flow, RunOptions};

@@ -1,0 +1,291 @@
+//! One test, as a client runs it.
+
+use super::SPEAKS;
+use super::control::{COOKIE, Control, Cookie, PATIENCE, REPORT, RESULTS};
+use super::datagram::{HELLO, is_answer};
+use super::error::Iperf3Error;
+use super::params::Params;
+use super::report::{Asked, Iperf3Report, Role};
+use super::results::Results;
+use super::state::State;
+use super::work::{Sockets, Work, setup};
+use crate::report::VERSION;
+use skyhaul_io::quantity::{Rate, Size};
+use skyhaul_io::tcp::tune;
+use skyhaul_io::udp::peer;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io::{self, Write as _};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// How often a test looks at its clock.
+const TICK: Duration = Duration::from_millis(10);
+/// How long the first words of a stream of datagrams wait for their answer, and how often they are said.
+const ANSWER: Duration = Duration::from_secs(1);
+const TRIES: usize = 5;
+/// How long the end may wait for what is in the send buffer.
+const FLUSH: Duration = Duration::from_millis(500);
+/// A server of iperf3 drops what it has not read when the end comes: it gets this long to read it.
+const READ: Duration = Duration::from_millis(20);
+/// The rate of datagrams if none is given, as with iperf3.
+const UDP_RATE: u64 = 1_000_000;
+/// Longest datagram.
+const LONGEST: u32 = 65_507;
+const BUFFER: u64 = 16 << 20;
+
+/// What a client does.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The server.
+    pub to: SocketAddr,
+    /// What to ask for. The version is filled in.
+    pub params: Params,
+    /// Choose the length of datagrams by the path's largest segment, and 1 Mb/s if no rate is given, as iperf3 does.
+    pub datagrams_by_path: bool,
+    /// Length of intervals in the report.
+    pub interval: Duration,
+    /// Time to connect.
+    pub patience: Duration,
+    /// Address to send from.
+    pub source: Option<IpAddr>,
+}
+
+impl ClientOptions {
+    /// A test of ten seconds with one connection.
+    #[must_use]
+    pub fn new(to: SocketAddr) -> Self {
+        Self {
+            to,
+            params: Params::default(),
+            datagrams_by_path: false,
+            interval: Duration::from_secs(1),
+            patience: PATIENCE,
+            source: None,
+        }
+    }
+}
+
+/// How far a test is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Since data flow.
+    pub elapsed: Duration,
+    /// Bytes sent.
+    pub sent: u64,
+    /// Bytes received.
+    pub received: u64,
+}
+
+/// Run a test with a server of iperf3. `stop` ends it early, with results; `progress` is called once an interval.
+///
+/// # Errors
+/// The server cannot be reached, is busy, refuses, or does not keep to the protocol.
+pub fn run(
+    options: &ClientOptions,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Iperf3Report, Iperf3Error> {
+    let cookie = cookie();
+    let mut client = Client::connect(options, cookie)?;
+    let work = client.until_running()?;
+    let (done, heard) = client.watch(work, stop, progress)?;
+    let mut report = client.report(cookie);
+    report.seconds = done.seconds;
+    report.streams = done.streams;
+    report.cpu_percent = done.results.cpu;
+    report.error = done.error;
+    report.enter(&client.exchange(&done.results, heard)?);
+    Ok(report)
+}
+
+struct Client<'a> {
+    control: Control,
+    options: &'a ClientOptions,
+    params: Params,
+    cookie: Cookie,
+    began: u64,
+}
+
+impl<'a> Client<'a> {
+    fn connect(options: &'a ClientOptions, cookie: Cookie) -> Result<Self, Iperf3Error> {
+        let plain = skyhaul_io::tcp::setup::Setup { source: options.source, ..<_>::default() };
+        let mut stream = plain.connect(options.to, options.patience).map_err(Iperf3Error::Stream)?;
+        stream.write_all(&cookie).map_err(Iperf3Error::control)?;
+        let mut params = Params { version: SPEAKS.into(), ..options.params.clone() };
+        if params.udp && options.datagrams_by_path {
+            let segment = tune::largest_segment(&stream).map_err(Iperf3Error::control)?;
+            params.block = Size::from_bytes(segment.clamp(16, LONGEST).into());
+            if params.rate == Rate::default() {
+                params.rate = Rate::from_bits_per_second(UDP_RATE);
+            }
+        }
+        let control = Control::new(stream).map_err(Iperf3Error::control)?;
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Ok(Self { control, options, params, cookie, began })
+    }
+
+    /// The next state, which is not a bad end.
+    fn hear(&mut self, wait: Duration) -> Result<Option<State>, Iperf3Error> {
+        match self.control.hear(wait)? {
+            Some(State::AccessDenied) => Err(Iperf3Error::Busy),
+            Some(State::ServerError) => Err(Iperf3Error::Server(self.control.hear_error()?)),
+            Some(State::ServerTerminate) => Err(Iperf3Error::Terminated),
+            other => Ok(other),
+        }
+    }
+
+    fn expect(&mut self, wait: Duration) -> Result<State, Iperf3Error> {
+        self.hear(wait)?.ok_or(Iperf3Error::Silent)
+    }
+
+    fn until_running(&mut self) -> Result<Work, Iperf3Error> {
+        let mut sockets = None;
+        loop {
+            match self.expect(self.options.patience.max(PATIENCE) * 2)? {
+                State::ParamExchange => self.control.send(&self.params.write())?,
+                State::CreateStreams => sockets = Some(self.streams()?),
+                State::TestStart => {}
+                State::TestRunning => {
+                    let Some(sockets) = sockets else {
+                        return Err(Iperf3Error::Protocol("it runs without streams".into()));
+                    };
+                    return Work::start(sockets, &self.params, true, self.options.interval);
+                }
+                state => return Err(Iperf3Error::Protocol(format!("{state:?} before the test"))),
+            }
+        }
+    }
+
+    fn streams(&self) -> Result<Sockets, Iperf3Error> {
+        let mut sockets = Sockets::new(self.params.udp);
+        let mut setup = setup(&self.params);
+        setup.source = self.options.source;
+        for _ in 0..self.params.connections() {
+            match &mut sockets {
+                Sockets::Tcp(streams) => {
+                    let stream = setup.connect(self.options.to, self.options.patience);
+                    let mut stream = stream.map_err(Iperf3Error::Stream)?;
+                    stream.write_all(&self.cookie).map_err(Iperf3Error::control)?;
+                    streams.push(stream);
+                }
+                Sockets::Udp(streams) => streams.push(self.greet().map_err(Iperf3Error::Stream)?),
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// Say the first words, and wait for the answer.
+    fn greet(&self) -> io::Result<UdpSocket> {
+        let socket = peer::to(self.options.to)?;
+        tune::set_receive_buffer(&socket, self.params.window.unwrap_or(Size::from_bytes(BUFFER)));
+        socket.set_read_timeout(Some(ANSWER))?;
+        let mut buffer = [0; 64];
+        for _ in 0..TRIES {
+            socket.send(&HELLO)?;
+            while let Ok(length) = socket.recv(&mut buffer) {
+                if is_answer(&buffer[..length]) {
+                    return Ok(socket);
+                }
+            }
+        }
+        let to = self.options.to;
+        let text =
+            format!("udp://{to}: no answer to the first datagram; hint: does a firewall let UDP through?");
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    }
+
+    /// Until it is done, or stopped; then tell the server. What was heard after that is given back.
+    fn watch(
+        &mut self,
+        mut work: Work,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<(super::work::Done, State), Iperf3Error> {
+        let mut next = self.options.interval;
+        while !work.is_done() && !stop.load(Relaxed) {
+            if let Some(state) = self.hear(TICK)? {
+                return Err(Iperf3Error::Protocol(format!("{state:?} during the test")));
+            }
+            work.tick();
+            if work.elapsed() >= next {
+                let (sent, received) = work.moved();
+                progress(Progress { elapsed: work.elapsed(), sent, received });
+                next += self.options.interval.max(TICK);
+            }
+        }
+        let sends = self.params.way.sends(true);
+        if sends && !self.params.way.receives(true) {
+            work.stop();
+            work.wait_acknowledged(FLUSH);
+            std::thread::sleep(READ);
+        }
+        self.control.tell(State::TestEnd)?;
+        // What the server still sends until it hears that belongs to what it counts.
+        let heard = self.expect(PATIENCE * 2)?;
+        work.stop();
+        Ok((work.finish(&self.params), heard))
+    }
+
+    fn exchange(&mut self, ours: &Results, heard: State) -> Result<Results, Iperf3Error> {
+        if heard != State::ExchangeResults {
+            return Err(Iperf3Error::Protocol(format!("{heard:?} in place of results")));
+        }
+        self.control.send(&ours.write())?;
+        let most = if self.params.server_output { REPORT } else { RESULTS };
+        let theirs = Results::read(&self.control.receive(most)?).map_err(Iperf3Error::Protocol)?;
+        match self.expect(PATIENCE)? {
+            State::DisplayResults => {}
+            state => return Err(Iperf3Error::Protocol(format!("{state:?} after results"))),
+        }
+        // The results are there: that the server is gone now is no matter.
+        let _ = self.control.tell(State::IperfDone);
+        Ok(theirs)
+    }
+
+    fn report(&self, cookie: Cookie) -> Iperf3Report {
+        Iperf3Report {
+            version: VERSION,
+            role: Role::Client,
+            peer: self.options.to,
+            began: i64::try_from(self.began).unwrap_or(0),
+            cookie: String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned(),
+            asked: Asked::of(&self.params),
+            seconds: 0.0,
+            streams: Vec::new(),
+            cpu_percent: [0.0; 3],
+            peer_cpu_percent: [0.0; 3],
+            peer_congestion: None,
+            peer_output: None,
+            error: None,
+        }
+    }
+}
+
+/// 36 characters of the 32 that iperf3 takes, and a zero.
+fn cookie() -> Cookie {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut cookie = [0; COOKIE];
+    for part in cookie[..COOKIE - 1].chunks_mut(12) {
+        // Keyed with what the system gives as random.
+        let mut random = RandomState::new().build_hasher().finish();
+        for letter in part {
+            *letter = LETTERS[(random & 31) as usize];
+            random >>= 5;
+        }
+    }
+    cookie
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_are_letters_and_differ() {
+        let (one, two) = (cookie(), cookie());
+        assert!(one != two && one[COOKIE - 1] == 0);
+        assert!(one[..COOKIE - 1].iter().all(u8::is_ascii_alphanumeric));
+    }
+}
