@@ -17,6 +17,7 @@ mod balance;
 mod expr;
 mod feedback;
 mod heaps;
+mod iperf3;
 mod learn;
 pub mod mutate;
 mod netlink;
@@ -113,6 +114,7 @@ const OTHERS: &[Parser] = &[
     other("assembly_units", 4, assembly::units, assembly::seeds),
     other("assembly_bytes", 4, assembly::bytes, assembly::seeds),
     other("peer", 2, peer::run, peer::seeds),
+    other("iperf3", 2, iperf3::run, iperf3::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
 ];

@@ -1,0 +1,23 @@
+//! What clients and servers of iperf3 say: JSON behind its length, and heads of datagrams.
+
+use skyhaul::probe::iperf3::control::fuzz;
+use skyhaul::probe::iperf3::datagram::{HELLO, Head};
+use skyhaul::probe::iperf3::{Params, Results, StreamResult};
+use skyhaul_core::placement::Nanos;
+
+pub(crate) fn run(input: &[u8]) {
+    fuzz(input);
+}
+
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let stream = StreamResult { id: 1, bytes: 1 << 33, seconds: 10.0, ..StreamResult::default() };
+    let results = Results { streams: vec![stream; 4], ..Results::default() };
+    let udp = Params { udp: true, wide: true, streams: 8, ..Params::default() };
+    let messages = [Params::default().write(), udp.write(), results.write()].map(|json| {
+        let text = json.to_string();
+        let length = u32::try_from(text.len()).unwrap_or(0).to_be_bytes();
+        [&length, text.as_bytes()].concat()
+    });
+    let heads = (1..40u64).flat_map(|number| Head { time: Nanos(number << 20), number }.write(true));
+    messages.into_iter().chain([heads.collect(), HELLO.to_vec(), vec![0xFF; 8]]).collect()
+}
