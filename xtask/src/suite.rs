@@ -1,7 +1,7 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark) ─▶ cargo test ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ fuzz ─▶ man pages ─▶ release binary
+//!   prepare (.venv, tshark, iperf3) ─▶ cargo test ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ fuzz ─▶ man pages ─▶ release binary
 //!     ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
@@ -28,6 +28,7 @@ pub(crate) fn run() -> Result<bool> {
     let mut tally = Tally::default();
     let python = prepare::python();
     let capture_tool = prepare::tshark();
+    prepare::iperf3();
 
     Step::new("Rust: unit, property, model and documentation tests", "cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])

@@ -1,6 +1,6 @@
-//! What the tests need besides Rust: a Python with the packages of `tests/requirements.txt`, and tshark.
+//! What the tests need besides Rust: a Python with the packages of `tests/requirements.txt`, tshark, and iperf3.
 //!
-//! Both are fetched where that is possible: Python packages into `.venv`, system packages with apt, and that only
+//! They are fetched where that is possible: Python packages into `.venv`, system packages with apt, and that only
 //! as root or where sudo asks no password. `SKYHAUL_INSTALL=no` forbids both. What could not be had is answered as
 //! a sentence with its remedy, and the suite goes on without it.
 
@@ -49,6 +49,13 @@ pub(crate) fn tshark() -> Result<(), String> {
         return Ok(());
     }
     Err("tshark is not installed (apt-get install tshark)".to_owned())
+}
+
+/// Have iperf3, a peer of `skyhaul probe`, if that is possible. Tests that need it say themselves that it is missing.
+pub(crate) fn iperf3() {
+    if !quiet("iperf3", &["--version"]) && may_install() {
+        let _ = apt("iperf3");
+    }
 }
 
 fn may_install() -> bool {
