@@ -115,6 +115,8 @@ const OTHERS: &[Parser] = &[
     other("assembly_bytes", 4, assembly::bytes, assembly::seeds),
     other("peer", 2, peer::run, peer::seeds),
     other("iperf3", 2, iperf3::run, iperf3::seeds),
+    other("probe_meeting", 1, peer::meeting, peer::meeting_seeds),
+    other("probe_orders", 2, peer::orders, peer::orders_seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
 ];

@@ -5,6 +5,42 @@ pub(crate) fn run(input: &[u8]) {
     skyhaul::peer::fuzz(input);
 }
 
+/// Small datagrams of a test of a path.
+pub(crate) fn meeting(input: &[u8]) {
+    skyhaul::probe::udp::meeting::fuzz(input);
+}
+
+pub(crate) fn meeting_seeds() -> Vec<Vec<u8>> {
+    use skyhaul::probe::udp::meeting::{Meeting, Small};
+    let all = [
+        Meeting::Knock([7; 16]),
+        Meeting::Cookie([8; 16]),
+        Meeting::Echo([9; 16]),
+        Meeting::Ready,
+        Meeting::Ping { number: 3, sent: 4 },
+        Meeting::Pong { number: 3, sent: 4, came: 5, back: 6 },
+    ];
+    all.map(|meeting| Small { test: 1, flow: 2, meeting }.octets().to_vec()).to_vec()
+}
+
+/// Orders and answers of a test of a path.
+pub(crate) fn orders(input: &[u8]) {
+    skyhaul::probe::udp::fuzz(input);
+}
+
+pub(crate) fn orders_seeds() -> Vec<Vec<u8>> {
+    let point = r#"{"size":1472,"spacing_ps":10000000,"packets":100,"longest_ns":1000000000,"mode":"single","train":1,"burst":{"packets":8,"period_ps":1000000}}"#;
+    let order = format!(r#"{{"point":{{"run":1,"point":{point},"direction":"both","samples":9,"settle_ms":20}}}}"#);
+    let rest = [
+        r#"{"flows":1,"seconds":1.5,"rate":1e9,"join":false}"#,
+        r#"{"test":1,"cookie":"00","ports":[1,2],"host":{"machine":"","interface":"","buffers":[1,2],"largest_datagram":1472}}"#,
+        r#"{"sent":{"run":1,"packets":[100]}}"#,
+        r#"{"ready":{"run":1}}"#,
+        r#""end""#,
+    ];
+    rest.iter().map(|text| text.as_bytes().to_vec()).chain([order.into_bytes()]).collect()
+}
+
 /// One of each message.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let messages = [

@@ -66,6 +66,7 @@ pub use message::{Answer, Ask, Challenge, Hello, Waiting, Welcome};
 pub use rooms::Room;
 pub use server::{Server, ServerOptions, ServerStats};
 pub use service::{Admission, Limits, Service, Session};
+pub(crate) use token::random;
 pub use token::{Token, hex, unhex};
 
 /// Version of the handshake and of the messages around services.

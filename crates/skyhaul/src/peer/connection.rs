@@ -84,7 +84,10 @@ pub fn attach(to: SocketAddr, token: &Token, cookie: &str, within: Duration) -> 
 impl Connection {
     pub(super) fn new(stream: TcpStream) -> Result<Self, PeerError> {
         stream.set_nodelay(true)?;
-        let canonical = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+        let canonical = |at: SocketAddr| match at.ip().to_canonical() {
+            ip if ip == at.ip() => at,
+            ip => SocketAddr::new(ip, at.port()),
+        };
         let (peer, local) = (canonical(stream.peer_addr()?), canonical(stream.local_addr()?));
         Ok(Self { stream, peer, local, frames: Frames::new(GREETING), keys: None })
     }

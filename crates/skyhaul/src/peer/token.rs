@@ -95,7 +95,7 @@ fn bytes(tag: &hmac::Tag) -> [u8; BYTES] {
 }
 
 /// Random bytes that cannot be guessed.
-pub(super) fn random<const N: usize>() -> io::Result<[u8; N]> {
+pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| io::Error::other("get random numbers from the system: it has none"))?;

@@ -1,0 +1,316 @@
+//! One end of a test: the sockets of its flows, and what it does in a point.
+
+use super::clock::unix_now;
+use super::meeting::{LEN, Meeting, Small};
+use super::message::HostNote;
+use super::meter::Meter;
+use super::plan::Point;
+use super::receiving::{Exchange, Receiver};
+use super::report::{EndReport, Received, Sent};
+use super::sending;
+use crate::peer::{Cookies, PeerError};
+use skyhaul_io::address::Endpoint;
+use skyhaul_io::host::interface::interface_of;
+use skyhaul_io::host::machine::Machine;
+use skyhaul_io::host::stages::{self, Stages};
+use skyhaul_io::udp::both::Both;
+use skyhaul_io::udp::{Tier, UdpOptions, largest_datagram};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long both ends try to meet on UDP.
+const MEETING: Duration = Duration::from_secs(5);
+/// Time between two attempts.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How often something else is looked at while data are sent.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
+/// Socket and receiver of a flow.
+#[derive(Debug)]
+struct Lane {
+    both: Both,
+    receiver: Receiver,
+}
+
+/// The end.
+#[derive(Debug)]
+pub(super) struct End {
+    test: u64,
+    lanes: Vec<Lane>,
+    interface: Option<String>,
+    pings: u64,
+}
+
+/// How the sockets receive.
+fn options(join: bool) -> UdpOptions {
+    match join {
+        true => UdpOptions { tier: Tier::Stage, ..UdpOptions::default() },
+        // Every packet is seen when it comes: what it costs is part of what is measured.
+        false => UdpOptions { tier: Tier::Plain, gather: Duration::ZERO, ..UdpOptions::default() },
+    }
+}
+
+/// Sockets of a server that nobody met yet.
+pub(super) struct Waiting {
+    test: u64,
+    cookie: [u8; 16],
+    join: bool,
+    sockets: Vec<Both>,
+}
+
+impl Waiting {
+    /// One socket for each flow, on the address at which the client found this host.
+    pub(super) fn bind(at: IpAddr, flows: u16, test: u64, cookie: [u8; 16], join: bool) -> io::Result<Self> {
+        let sockets = (0..flows).map(|_| Both::bind(SocketAddr::new(at, 0), &options(join)));
+        Ok(Self { test, cookie, join, sockets: sockets.collect::<io::Result<_>>()? })
+    }
+
+    /// Their ports.
+    pub(super) fn ports(&self) -> Vec<u16> {
+        self.sockets.iter().map(|socket| socket.local().port()).collect()
+    }
+
+    /// What is said of this host.
+    pub(super) fn host(&self, peer: SocketAddr) -> HostNote {
+        self.sockets.first().map(|both| note(both, peer)).unwrap_or_default()
+    }
+
+    /// Await that the client shows in every flow that it receives: nothing but answers as long as what came is sent before.
+    pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<End, PeerError> {
+        let end = Instant::now() + MEETING;
+        let mut met: Vec<Option<SocketAddr>> = vec![None; self.sockets.len()];
+        let wait = Duration::from_millis(20) / u32::try_from(self.sockets.len().max(1)).unwrap_or(u32::MAX);
+        while met.iter().any(Option::is_none) {
+            if over() || Instant::now() > end {
+                return Err(PeerError::Stopped);
+            }
+            for (flow, both) in self.sockets.iter().enumerate() {
+                if met[flow].is_some() {
+                    continue;
+                }
+                let mut bytes = [0; LEN + 1];
+                let Some((length, from)) = both.receive_from(&mut bytes, wait)? else { continue };
+                let flow = flow as u16;
+                met[usize::from(flow)] = self.hear(cookies, both, flow, &bytes[..length], from)?;
+            }
+        }
+        let lanes = self.sockets.into_iter().enumerate();
+        let lanes = lanes.map(|(flow, both)| lane(both, self.test, flow as u16, self.join));
+        End::new(self.test, lanes.collect::<io::Result<_>>()?).map_err(PeerError::from)
+    }
+
+    /// Answer a datagram; the address of whoever showed that it receives.
+    fn hear(
+        &self,
+        cookies: &Cookies,
+        both: &Both,
+        flow: u16,
+        datagram: &[u8],
+        from: SocketAddr,
+    ) -> io::Result<Option<SocketAddr>> {
+        let number = self.test ^ u64::from(flow) << 48;
+        let say = |meeting| {
+            // What is not sent is asked for again.
+            let _ = both.send_to(&Small { test: self.test, flow, meeting }.octets(), from);
+        };
+        match Small::read(datagram) {
+            Ok(small) if (small.test, small.flow) != (self.test, flow) => {}
+            Ok(Small { meeting: Meeting::Knock(cookie), .. }) if cookie == self.cookie => {
+                say(Meeting::Cookie(cookies.of(from, number)));
+            }
+            Ok(Small { meeting: Meeting::Echo(cookie), .. }) if cookies.is_of(from, number, cookie) => {
+                both.connect(from)?;
+                say(Meeting::Ready);
+                return Ok(Some(from));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+}
+
+fn lane(both: Both, test: u64, flow: u16, join: bool) -> io::Result<Lane> {
+    let receiver = Receiver::start(&both, test, flow, &options(join))?;
+    Ok(Lane { both, receiver })
+}
+
+fn note(both: &Both, peer: SocketAddr) -> HostNote {
+    HostNote {
+        machine: Machine::this().to_string(),
+        interface: interface_of(both.local().ip()).unwrap_or_default(),
+        buffers: both.buffers(),
+        largest_datagram: largest_datagram(&Endpoint::udp(peer)).unwrap_or(0) as u64,
+    }
+}
+
+impl End {
+    fn new(test: u64, lanes: Vec<Lane>) -> io::Result<Self> {
+        let interface = lanes.first().and_then(|lane| interface_of(lane.both.local().ip()));
+        Ok(Self { test, lanes, interface, pings: 0 })
+    }
+
+    /// The client's end: a socket for each of the server's ports, and a meeting on each.
+    pub(super) fn reach(
+        from: IpAddr,
+        server: IpAddr,
+        ports: &[u16],
+        test: u64,
+        cookie: [u8; 16],
+        join: bool,
+    ) -> Result<(Self, HostNote), PeerError> {
+        let mut lanes = Vec::new();
+        let mut host = HostNote::default();
+        for (flow, &port) in ports.iter().enumerate() {
+            let (flow, peer) = (flow as u16, SocketAddr::new(server, port));
+            let both = Both::bind(SocketAddr::new(from, 0), &options(join))?;
+            both.connect(peer)?;
+            knock(&both, test, flow, cookie, peer)?;
+            if flow == 0 {
+                host = note(&both, peer);
+            }
+            lanes.push(lane(both, test, flow, join)?);
+        }
+        Ok((Self::new(test, lanes)?, host))
+    }
+
+    /// Flows.
+    pub(super) fn flows(&self) -> u16 {
+        self.lanes.len() as u16
+    }
+
+    /// This end's address in the first flow.
+    pub(super) fn local(&self) -> Option<SocketAddr> {
+        self.lanes.first().map(|lane| lane.both.local())
+    }
+
+    /// Begin a point: counters as they are before, and meters if data are to come.
+    pub(super) fn begin(&mut self, run: u32, point: &Point, receives: bool, samples: usize) -> Stages {
+        if receives {
+            for lane in &mut self.lanes {
+                lane.receiver.begin(Meter::new(run, point.size, samples));
+            }
+        }
+        stages::read(self.interface.as_deref())
+    }
+
+    /// Send a point in all flows; `tick` is called some hundred times a second, and returns whether to go on.
+    pub(super) fn send(
+        &mut self,
+        run: u32,
+        point: &Point,
+        tick: &mut dyn FnMut(&mut Pings<'_>) -> bool,
+    ) -> Result<Vec<Sent>, PeerError> {
+        let stop = AtomicBool::new(false);
+        let lanes = &self.lanes;
+        let mut pings = Pings { test: self.test, lanes, sent: &mut self.pings };
+        std::thread::scope(|scope| {
+            let senders: Vec<_> = lanes
+                .iter()
+                .enumerate()
+                .map(|(flow, lane)| {
+                    let (flow, stop) = (flow as u16, &stop);
+                    scope.spawn(move || sending::send(&lane.both, run, flow, point, stop))
+                })
+                .collect();
+            while !senders.iter().all(|sender| sender.is_finished()) {
+                std::thread::sleep(TICK.min(point.takes() / 4).max(Duration::from_millis(1)));
+                if !tick(&mut pings) {
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            let joined = senders.into_iter().map(|sender| {
+                let failed = || io::Error::other("a sending thread failed");
+                sender.join().map_err(|_| failed())?
+            });
+            joined.collect::<io::Result<Vec<Sent>>>().map_err(PeerError::from)
+        })
+    }
+
+    /// Wait until everything that was sent came, or nothing came for `settle`; what came.
+    pub(super) fn finish(&mut self, sent: &[u64], settle: Duration) -> Vec<Received> {
+        let told = Instant::now();
+        loop {
+            let open = self.lanes.iter().zip(sent).any(|(lane, &sent)| {
+                let (unique, silent) = lane.receiver.progress();
+                unique < sent && silent.min(told.elapsed()) < settle
+            });
+            if !open {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let lanes = self.lanes.iter_mut().zip(sent);
+        lanes.filter_map(|(lane, &sent)| lane.receiver.finish(sent)).collect()
+    }
+
+    /// What this end did in a point that began with the counters `before`.
+    pub(super) fn report(&self, before: &Stages, sent: Vec<Sent>, received: Vec<Received>) -> EndReport {
+        let counters = stages::since(&stages::read(self.interface.as_deref()), before);
+        let strays = self.lanes.iter().map(|lane| lane.receiver.strays()).sum();
+        EndReport { sent, received, counters, interface: self.interface.clone().unwrap_or_default(), strays }
+    }
+
+    /// What sends pings, while nothing else does.
+    pub(super) fn pings(&mut self) -> Pings<'_> {
+        Pings { test: self.test, lanes: &self.lanes, sent: &mut self.pings }
+    }
+
+    /// Exchanges of times since the last call.
+    pub(super) fn exchanges(&self) -> Vec<Exchange> {
+        self.lanes.iter().flat_map(|lane| lane.receiver.exchanges()).collect()
+    }
+
+    /// Why a receiver ended, if one did.
+    pub(super) fn error(&self) -> Option<String> {
+        self.lanes.iter().find_map(|lane| lane.receiver.error())
+    }
+}
+
+/// Asks the other end for its time, over the path of the data.
+pub(super) struct Pings<'a> {
+    test: u64,
+    lanes: &'a [Lane],
+    sent: &'a mut u64,
+}
+
+impl Pings<'_> {
+    /// Ask once, in the first flow.
+    pub(super) fn ping(&mut self) {
+        if let Some(lane) = self.lanes.first() {
+            let meeting = Meeting::Ping { number: *self.sent, sent: unix_now() };
+            *self.sent += 1;
+            // One that is not sent is one exchange less.
+            let _ = lane.both.send(&Small { test: self.test, flow: 0, meeting }.octets());
+        }
+    }
+}
+
+/// Knock until the server knows that this end receives.
+fn knock(both: &Both, test: u64, flow: u16, cookie: [u8; 16], peer: SocketAddr) -> Result<(), PeerError> {
+    let end = Instant::now() + MEETING;
+    let mut say = Meeting::Knock(cookie);
+    while Instant::now() < end {
+        // What is lost is said again.
+        let _ = both.send(&Small { test, flow, meeting: say }.octets());
+        let until = Instant::now() + AGAIN;
+        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+            let mut bytes = [0; LEN + 1];
+            let Some((length, _)) = both.receive_from(&mut bytes, left)? else { break };
+            match Small::read(&bytes[..length]) {
+                Ok(small) if (small.test, small.flow) != (test, flow) => {}
+                Ok(Small { meeting: Meeting::Cookie(cookie), .. }) => {
+                    say = Meeting::Echo(cookie);
+                    break;
+                }
+                Ok(Small { meeting: Meeting::Ready, .. }) => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+    let why = format!(
+        "no answer to UDP at {peer}, though TCP works; hint: let UDP through the firewalls between, both ways"
+    );
+    Err(PeerError::Io(io::Error::new(io::ErrorKind::TimedOut, why)))
+}
