@@ -8,8 +8,8 @@
 and alone in a line for any number of lines |
 
 A `receive` or `record` that listens is typed into a terminal of its own; what follows is typed once it listens, and what is
-no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance` has a terminal of its own,
-too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
+no `send` once all such have ended. Python does not wait for them: it may be what sends. A `balance` or `probe serve` has a terminal
+of its own, too, and goes on: Ctrl-C ends it with the page. `export NAME=VALUE` holds for all that follows. In the directory of a page, `docs`
 is that of the clone, and the page has a network of its own where that is possible.
 
 What Python prints must be in the page, in full. Of what a shell says, a page shows what it wants, in whole lines and in order.
@@ -48,7 +48,7 @@ SHORTER = {
 STATION = 'memory = "256MiB"\n'
 KEPT = ROOT / "target/pages"
 # What says that a command listens.
-LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on) ", re.MULTILINE)
+LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving on) ", re.MULTILINE)
 # Runs what it is given, block by block, as the main module; says when each is done.
 DRIVER = """
 import sys
@@ -121,7 +121,7 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if verb == "balance":
+        if verb == "balance" or line.startswith("skyhaul probe serve"):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):

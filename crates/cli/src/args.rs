@@ -23,10 +23,12 @@ mod join;
 mod limits;
 mod misplaced;
 mod output;
+mod probe;
 mod receive;
 mod record;
 mod samples;
 mod send;
+mod several;
 mod stored;
 mod stream;
 
@@ -45,10 +47,14 @@ pub(crate) use generate::{GenerateArgs, GenerateWhat};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
 pub(crate) use inspect::InspectArgs;
 pub(crate) use join::JoinArgs;
+pub(crate) use probe::{
+    OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat, SendingArg, ServeArgs,
+};
 pub(crate) use receive::{ReceiveArgs, ReceiveCommon, TierArg};
 pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
 pub(crate) use samples::{ExportArgs, PlotArgs, SamplesArgs};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
+pub(crate) use several::Several;
 pub(crate) use stored::{CatArgs, CheckArgs, LsArgs};
 pub(crate) use stream::{KeepArg, Place};
 

@@ -56,6 +56,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Balancer(args) => verb::balancer::run(&args),
         Verb::DataPlane(args) => verb::data_plane::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
+        Verb::Probe(args) => verb::probe::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),
     }
 }

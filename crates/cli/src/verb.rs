@@ -15,6 +15,7 @@ pub(crate) mod inspect;
 mod joining;
 pub(crate) mod ls;
 pub(crate) mod plot;
+pub(crate) mod probe;
 pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;

@@ -8,6 +8,7 @@ use super::demo::DemoArgs;
 use super::generate::GenerateArgs;
 use super::heading::GENERAL;
 use super::inspect::InspectArgs;
+use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
 use super::samples::{ExportArgs, PlotArgs};
@@ -59,6 +60,8 @@ pub(crate) enum Verb {
     Balancer(BalancerArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
+    /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost
+    Probe(Box<ProbeArgs>),
     /// Forward for a balancer that decides in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
@@ -68,7 +71,7 @@ pub(crate) enum Verb {
 }
 
 /// What `-h` shows of the verbs that have many options: those that people need first. Other verbs show all of theirs.
-const FIRST: [(&str, &[&str]); 5] = [
+const FIRST: [(&str, &[&str]); 6] = [
     (
         "receive",
         &[
@@ -103,6 +106,10 @@ const FIRST: [(&str, &[&str]); 5] = [
             "duration",
             "json",
         ],
+    ),
+    (
+        "probe",
+        &["host", "token_file", "sizes", "spacing", "reverse", "both", "flows", "time", "limit", "json"],
     ),
     (
         "bench",

@@ -26,6 +26,7 @@ mod limited;
 mod lofar;
 mod many;
 mod paused;
+mod probe;
 mod readers;
 mod recorded;
 mod recorded_events;

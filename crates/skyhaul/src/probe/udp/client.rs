@@ -1,11 +1,10 @@
 //! The client's end of UDP tests: it says what is measured, and puts both ends' reports together.
 
 use super::account::way;
-use super::delay::keep;
 use super::end::{End, Pings};
 use super::message::{HostNote, Opened, Order, Reply, Request};
 use super::plan::{Direction, Point};
-use super::receiving::Exchange;
+use super::receiving::{Exchange, keep};
 use super::report::{EndReport, PointReport, Way};
 use super::service::NAME;
 use crate::peer::{Connection, PeerError, Token, Waiting, connect, unhex};

@@ -6,21 +6,6 @@ use super::report::{ClockReport, Delay, PointReport, Received};
 use skyhaul_core::measure::clock::{self, ClockFit};
 use skyhaul_core::placement::Nanos;
 
-/// Most exchanges that are kept; every second is dropped when there are more.
-const MOST: usize = 1 << 16;
-
-/// Keep more of them.
-pub(super) fn keep(all: &mut Vec<Exchange>, more: Vec<Exchange>) {
-    all.extend(more);
-    while all.len() > MOST {
-        let mut n = 0;
-        all.retain(|_| {
-            n += 1;
-            n % 2 == 1
-        });
-    }
-}
-
 fn fit(exchanges: &[Exchange]) -> Option<ClockFit> {
     let of = |e: &Exchange| clock::Exchange {
         sent: Nanos(e.sent),
@@ -113,15 +98,5 @@ mod tests {
         let delay = delays(&fit, &received, false).unwrap();
         assert!((delay.median - 3.3e6).abs() <= delay.error, "{delay:?}");
         assert_eq!(delays(&fit, &Received::default(), true), None);
-    }
-
-    #[test]
-    fn exchanges_of_a_long_run_are_thinned() {
-        let mut all = Vec::new();
-        for n in 0..3 * MOST as u64 {
-            keep(&mut all, vec![Exchange { sent: n, ..Exchange::default() }]);
-        }
-        assert!(all.len() <= MOST && all.len() > MOST / 4);
-        assert!(all.windows(2).all(|two| two[0].sent < two[1].sent));
     }
 }

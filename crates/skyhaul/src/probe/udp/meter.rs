@@ -68,7 +68,7 @@ impl Samples {
     /// Note (number, sent, arrived) of a packet, if it is its turn.
     #[inline]
     pub(super) fn note(&mut self, sample: (u64, u64, u64)) {
-        if self.count % self.stride == 0 {
+        if self.count.is_multiple_of(self.stride) {
             if self.kept.len() == self.most {
                 let mut n = 0;
                 self.kept.retain(|_| {
@@ -77,7 +77,7 @@ impl Samples {
                 });
                 self.stride *= 2;
             }
-            if self.count % self.stride == 0 {
+            if self.count.is_multiple_of(self.stride) {
                 self.kept.push(sample);
             }
         }
@@ -141,9 +141,9 @@ impl Losses {
             (false, false) => {
                 self.holes[at].1 = number;
                 if self.holes.len() < LOSSES {
-                    self.holes.insert(at + 1, (number + 1, to))
+                    self.holes.insert(at + 1, (number + 1, to));
                 } else {
-                    self.left_out += 1
+                    self.left_out += 1;
                 }
             }
         }

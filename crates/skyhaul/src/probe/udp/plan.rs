@@ -158,7 +158,7 @@ impl Point {
     /// # Errors
     /// What is out of range.
     pub fn check(&self) -> Result<(), String> {
-        fn within<T: PartialOrd + std::fmt::Display>(
+        fn within<T: PartialOrd + std::fmt::Display + Copy>(
             what: &str,
             value: T,
             range: RangeInclusive<T>,

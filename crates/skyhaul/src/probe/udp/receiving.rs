@@ -210,3 +210,33 @@ impl State {
         }
     }
 }
+
+/// Most exchanges that are kept; every second is dropped when there are more.
+const KEPT: usize = 1 << 16;
+
+/// Keep more of them.
+pub(super) fn keep(all: &mut Vec<Exchange>, more: Vec<Exchange>) {
+    all.extend(more);
+    while all.len() > KEPT {
+        let mut n = 0;
+        all.retain(|_| {
+            n += 1;
+            n % 2 == 1
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exchanges_of_a_long_run_are_thinned() {
+        let mut all = Vec::new();
+        for n in 0..3 * KEPT as u64 {
+            keep(&mut all, vec![Exchange { sent: n, ..Exchange::default() }]);
+        }
+        assert!(all.len() <= KEPT && all.len() > KEPT / 4);
+        assert!(all.windows(2).all(|two| two[0].sent < two[1].sent));
+    }
+}

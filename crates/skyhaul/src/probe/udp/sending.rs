@@ -118,9 +118,9 @@ impl<'a> Sending<'a> {
             self.note(now);
             let count = step.min(self.point.packets - self.number);
             if self.trains.is_some() {
-                self.train(now, count)?
+                self.train(now, count)?;
             } else {
-                self.single(now)?
+                self.single(now)?;
             }
             self.pacer.sent(count, Nanos(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)));
             self.number += count;

@@ -1,0 +1,90 @@
+//! `skyhaul probe send` and `probe receive`: a path in one direction, without a control connection.
+
+use super::super::receiving::print_json;
+use crate::Outcome;
+use crate::args::{OneWayReceiveArgs, OneWaySendArgs, SendingArg};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::{Progress, count};
+use anyhow::{Result, anyhow};
+use skyhaul::probe::udp::{Mode, Point, oneway};
+
+/// Packets reported one by one.
+const SAMPLES: usize = 4096;
+
+pub(super) fn send(args: &OneWaySendArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let (mode, train) = match args.mode {
+        SendingArg::Single => (Mode::Single, 1),
+        SendingArg::Trains => (Mode::Trains, args.train),
+        SendingArg::Kernel => (Mode::Kernel, 1),
+    };
+    let point = Point { mode, train, ..Point::even(args.size, args.spacing, args.time.duration()) };
+    point.check().map_err(|why| anyhow!(why))?;
+    let sent = oneway::send(args.to, &point, &interrupt.flag())?;
+    if args.output.json {
+        print_json(&sent)?;
+    } else {
+        eprintln!(
+            "sent {} packets, {} bytes in {:.3} s: {}",
+            count(sent.packets),
+            count(sent.bytes),
+            sent.seconds,
+            sent.how
+        );
+        eprintln!(
+            "gaps: mean {:.3} us, 99 % {:.3} us; {:.2} % within a fifth; {} refused, {} unreachable",
+            sent.gaps_ns.mean / 1e3,
+            sent.gaps_ns.p99 as f64 / 1e3,
+            sent.within_fifth * 100.0,
+            sent.refused,
+            sent.unreachable
+        );
+    }
+    match sent.error {
+        Some(error) => Err(anyhow!("send to {}: {error}", args.to)),
+        None => Ok(ended(&interrupt)),
+    }
+}
+
+pub(super) fn receive(args: &OneWayReceiveArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let mut progress = Progress::new(args.output.quiet);
+    let longest = args.time.map(|time| time.duration());
+    let mut each = |packets| progress.show(&format!("{} packets", count(packets)));
+    let flag = interrupt.flag();
+    let got = oneway::receive(&args.at, args.join, args.idle.duration(), longest, SAMPLES, &flag, &mut each)?;
+    progress.clear();
+    if args.output.json {
+        print_json(&got)?;
+    }
+    let Some(got) = got else {
+        eprintln!("no packet of a probe came");
+        return Ok(Outcome::Failed);
+    };
+    if !args.output.json {
+        eprintln!(
+            "received {} packets, {} bytes; lost {}, reordered {}, doubled {}",
+            count(got.packets),
+            count(got.bytes),
+            count(got.lost),
+            count(got.reordered),
+            count(got.duplicates)
+        );
+        let stamped = got.kernel.as_ref().unwrap_or(&got.user);
+        eprintln!(
+            "gaps: mean {:.3} us, 99 % {:.3} us; jitter {:.3} us",
+            stamped.gaps_ns.mean / 1e3,
+            stamped.gaps_ns.p99 as f64 / 1e3,
+            stamped.jitter_ns / 1e3
+        );
+    }
+    Ok(ended(&interrupt))
+}
+
+fn ended(interrupt: &Interrupt) -> Outcome {
+    if interrupt.is_set() {
+        eprintln!("{INTERRUPTED}");
+        return Outcome::Failed;
+    }
+    Outcome::Done
+}

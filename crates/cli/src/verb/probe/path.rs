@@ -1,0 +1,248 @@
+//! `skyhaul probe HOST`: points of size and spacing, one after the other.
+
+use super::super::receiving::print_json;
+use super::super::token_file;
+use super::super::written::command_line;
+use super::further;
+use super::table::Table;
+use crate::Outcome;
+use crate::args::{PathArgs, SendingArg, Several};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::Progress;
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Serialize;
+use skyhaul::io::file::failed;
+use skyhaul::peer::{PORT, PeerError, Token, Waiting};
+use skyhaul::probe::udp::{
+    ClientOptions, ClockReport, Direction, HostNote, Mode, Point, PointReport, UdpClient,
+};
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::time::Duration;
+
+/// Length of the only point, and of each of several.
+const ONE: Duration = Duration::from_secs(5);
+const EACH: Duration = Duration::from_millis(50);
+/// Packets reported one by one, of the only point and of each of several.
+const SAMPLES: (u32, u32) = (4096, 128);
+
+/// The same for a trace, of all flows.
+const TRACED: u32 = 65_536;
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(super) struct Told {
+    /// [`skyhaul::report::VERSION`].
+    version: u32,
+    command: String,
+    server: String,
+    here: HostNote,
+    there: HostNote,
+    /// Shortest round trip in seconds, of the small datagrams beside the data.
+    round_trip_seconds: Option<f64>,
+    /// The server's clock, by which delays were told.
+    clock: Option<ClockReport>,
+    interrupted: bool,
+    points: Vec<PointReport>,
+}
+
+pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let (host, token_file) =
+        args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
+    let (server, token) = (resolve(host)?, Token::new(&token_file::read(token_file)?)?);
+    let points = points(args)?;
+    let mut progress = Progress::new(args.output.quiet);
+    let mut wait = |waiting: Waiting| {
+        progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
+        !interrupt.is_set()
+    };
+    let mut client = UdpClient::open(server, &token, options(args, &points), &mut wait)?;
+    progress.clear();
+    eprintln!("measuring the path to {server}");
+    let mut told = Told {
+        version: skyhaul::report::VERSION,
+        command: command_line(),
+        server: server.to_string(),
+        here: client.here.clone(),
+        there: client.there.clone(),
+        round_trip_seconds: None,
+        clock: None,
+        interrupted: false,
+        points: Vec::with_capacity(points.len()),
+    };
+    let direction = direction(args);
+    if further::asked(args) {
+        let outcome = further::run(args, &mut client, direction, &interrupt, &mut progress);
+        let _ = client.end();
+        return outcome;
+    }
+    let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
+    for (n, point) in points.iter().enumerate() {
+        progress.show(&format!("point {} of {}", n + 1, points.len()));
+        let report = match client.point(point, direction, &interrupt.flag()) {
+            Ok(report) => report,
+            Err(PeerError::Stopped) if interrupt.is_set() => break,
+            Err(error) => return Err(error.into()),
+        };
+        progress.clear();
+        if let Some(table) = &mut table {
+            table.row(&report);
+        }
+        told.points.push(report);
+        if interrupt.is_set() {
+            break;
+        }
+    }
+    client.exchange_times();
+    told.round_trip_seconds = client.round_trip().map(|trip| trip.as_secs_f64());
+    told.clock = client.compare_clocks(&mut told.points);
+    told.interrupted = interrupt.is_set();
+    // The server may be gone, which changes nothing of what was measured.
+    let _ = client.end();
+    finish(args, &told, table)
+}
+
+fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome> {
+    if let Some(table) = table {
+        table.end(&told.points);
+    }
+    if let Some(path) = &args.trace {
+        trace(path, &told.points)?;
+    }
+    if args.output.json {
+        print_json(told)?;
+    }
+    if told.interrupted {
+        eprintln!("{INTERRUPTED}");
+    }
+    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// The sampled packets of all points, as lines.
+fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
+    let written = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        writeln!(file, "point,flow,number,sent_ns,under_way_ns")?;
+        for (n, report) in points.iter().enumerate() {
+            for end in [&report.server, &report.client] {
+                for (flow, received) in end.received.iter().enumerate() {
+                    for (number, sent, under_way) in &received.samples {
+                        let sent = i128::from(received.base_ns) + i128::from(*sent);
+                        writeln!(file, "{n},{flow},{number},{sent},{under_way}")?;
+                    }
+                }
+            }
+        }
+        file.flush()
+    };
+    Ok(written().map_err(|error| failed("write", path, &error))?)
+}
+
+/// The address of `HOST` or `HOST:PORT`.
+fn resolve(host: &str) -> Result<SocketAddr> {
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    let with_port = match bare.parse::<std::net::IpAddr>() {
+        Ok(ip) => return Ok(SocketAddr::new(ip, PORT)),
+        Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
+            host.to_owned()
+        }
+        Err(_) => format!("{host}:{PORT}"),
+    };
+    let mut found = with_port.to_socket_addrs().map_err(|error| {
+        anyhow!("find {host}: {error}\nhint: write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{PORT}")
+    })?;
+    found.next().with_context(|| format!("find {host}: it has no address"))
+}
+
+fn direction(args: &PathArgs) -> Direction {
+    match (args.reverse, args.both) {
+        (true, _) => Direction::Reverse,
+        (false, true) => Direction::Both,
+        (false, false) => Direction::Forward,
+    }
+}
+
+/// Sizes, and of each the spacings.
+fn points(args: &PathArgs) -> Result<Vec<Point>> {
+    let time = args.time.map_or(if args.points() == 1 { ONE } else { EACH }, |time| time.duration());
+    let (mode, train) = match args.mode {
+        SendingArg::Single => (Mode::Single, 1),
+        SendingArg::Trains => (Mode::Trains, args.train),
+        SendingArg::Kernel => (Mode::Kernel, 1),
+    };
+    let mut points = Vec::with_capacity(args.points());
+    for &size in args.sizes.values() {
+        let spacings: Vec<u64> = match args.rates.as_slice() {
+            [] => args.spacing.values().to_vec(),
+            rates => rates.iter().map(|rate| spacing(size, rate.bits_per_second())).collect(),
+        };
+        for spacing_ps in spacings {
+            let even = Point::even(size, spacing_ps, time);
+            let point = Point { mode, train, packets: args.packets.unwrap_or(even.packets), ..even };
+            let point = if args.packets.is_some() { Point { longest_ns: LONGEST, ..point } } else { point };
+            if mode == Mode::Kernel && spacing_ps == 0 {
+                bail!(
+                    "the kernel spaces packets by a rate\nhint: choose a spacing above 0 with --mode kernel"
+                );
+            }
+            point.check().map_err(|why| anyhow!(why))?;
+            points.push(point);
+        }
+    }
+    Ok(points)
+}
+
+/// Longest point of a number of packets: an hour.
+const LONGEST: u64 = 3_600_000_000_000;
+
+/// Picoseconds from one datagram to the next at a rate of payload.
+fn spacing(size: u32, bits_per_second: u64) -> u64 {
+    let picoseconds = u128::from(size) * 8 * 1_000_000_000_000 / u128::from(bits_per_second.max(1));
+    u64::try_from(picoseconds).unwrap_or(u64::MAX).max(1)
+}
+
+fn options(args: &PathArgs, points: &[Point]) -> ClientOptions {
+    let seconds: f64 = points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum();
+    let rate = points.iter().map(Point::rate).collect::<Option<Vec<f64>>>();
+    ClientOptions {
+        flows: args.flows,
+        seconds: seconds + 1.0,
+        rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(args.flows)),
+        join: args.join || args.mode == SendingArg::Trains,
+        samples: match (args.trace.is_some(), points.len()) {
+            (true, _) => TRACED / u32::from(args.flows),
+            (false, 1) => SAMPLES.0,
+            (false, _) => SAMPLES.1,
+        },
+        settle: args.settle.duration(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_found_by_name_address_and_port() {
+        for (text, wanted) in [
+            ("127.0.0.1", format!("127.0.0.1:{PORT}")),
+            ("127.0.0.1:99", "127.0.0.1:99".to_owned()),
+            ("::1", format!("[::1]:{PORT}")),
+            ("[::1]", format!("[::1]:{PORT}")),
+            ("[::1]:99", "[::1]:99".to_owned()),
+        ] {
+            assert_eq!(resolve(text).unwrap().to_string(), wanted);
+        }
+        assert_eq!(resolve("localhost:99").unwrap().port(), 99);
+        assert!(resolve("no such host").unwrap_err().to_string().contains("hint: "));
+    }
+
+    #[test]
+    fn a_rate_is_a_spacing_to_the_picosecond() {
+        assert_eq!(spacing(8972, 100_000_000_000), 717_760);
+        assert_eq!(spacing(64, u64::MAX), 1);
+    }
+}

@@ -1,0 +1,144 @@
+//! Both ends of a measurement as commands on loopback.
+
+use super::site::{Done, Job, run, wait_for, words};
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// A server, its port and its token.
+struct Server {
+    job: Job,
+    at: String,
+    token: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(more: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let token = directory.path().join("token");
+        let line =
+            format!("probe serve --listen 127.0.0.1 --port 0 --json --token-file {} {more}", token.display());
+        let mut job = Job::start(&words(&line));
+        let at = wait_for("the server to serve", || {
+            let said = job.stderr();
+            let found = said.lines().find_map(|line| line.strip_prefix("serving on ")).map(str::to_owned);
+            assert!(found.is_some() || job.is_running(), "it ended: {said}");
+            found
+        });
+        Self { job, at, token, _directory: directory }
+    }
+
+    fn line(&self, line: &str) -> String {
+        format!("probe {} --token-file {} --json {line}", self.at, self.token.display())
+    }
+
+    fn probe(&self, line: &str) -> Done {
+        run(&self.line(line))
+    }
+
+    fn stop(self) -> Value {
+        self.job.signal(rustix::process::Signal::INT);
+        self.job.finish().expect(0).json()
+    }
+}
+
+/// Nothing is lost slowly on loopback, unless the machine stands still longer than a buffer lasts.
+const SLOW: &str = "--spacing 200us --packets 50 --settle 5s";
+
+#[test]
+fn a_sweep_measures_each_point_and_accounts_for_each_packet() {
+    let server = Server::start("");
+    let report = server.probe(&format!("--sizes 64,1472 {SLOW} --both")).expect(0).json();
+    let points = report["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    for (point, size) in points.iter().zip([64, 1472]) {
+        assert_eq!(point["point"]["size"], size);
+        for way in ["forward", "reverse"] {
+            let way = &point[way];
+            assert_eq!(
+                (&way["sent"], &way["arrived"], &way["lost"]),
+                (&50.into(), &50.into(), &0.into()),
+                "{way}"
+            );
+            assert!(way["account"].as_array().unwrap().len() >= 6);
+        }
+    }
+    assert!(report["round_trip_seconds"].as_f64().unwrap() > 0.0);
+    let stats = server.stop();
+    assert_eq!((&stats["done"], &stats["failed"]), (&1.into(), &0.into()));
+}
+
+#[test]
+fn further_tests_find_the_longest_datagram_and_round_trips() {
+    let server = Server::start("");
+    // Loopback takes the longest there are.
+    assert_eq!(server.probe("--mtu").expect(0).json()["mtu"]["payload"], 65_507);
+    let report = server.probe("--latency --sizes 64,1000 --packets 20").expect(0).json();
+    for point in report["points"].as_array().unwrap() {
+        let trips = &point["forward"]["round_trip_ns"];
+        assert!(trips["count"].as_u64().unwrap() > 0 && trips["p50"].as_u64().unwrap() > 0, "{trips}");
+    }
+    let trace = server.token.with_file_name("trace.csv");
+    server.probe(&format!("--trace {} {SLOW}", trace.display())).expect(0);
+    let lines = std::fs::read_to_string(&trace).unwrap();
+    assert_eq!(
+        (lines.lines().count(), lines.lines().next()),
+        (51, Some("point,flow,number,sent_ns,under_way_ns"))
+    );
+}
+
+#[test]
+fn ctrl_c_ends_with_what_was_measured_and_a_client_that_is_killed_frees_its_slot() {
+    let server = Server::start("");
+    let long = words(&server.line("--time 5min --spacing 1ms"));
+    let measuring = |client: &mut Job| {
+        wait_for("the test to begin", || {
+            assert!(client.is_running(), "{}", client.stderr());
+            client.stderr().contains("measuring the path").then_some(())
+        });
+        // Some packets of 1 ms each.
+        std::thread::sleep(std::time::Duration::from_secs(1));
+    };
+    let mut client = Job::start(&long);
+    measuring(&mut client);
+    client.signal(rustix::process::Signal::INT);
+    let done = client.finish().expect(1);
+    let report = done.json();
+    assert_eq!(report["interrupted"], true);
+    assert!(report["points"][0]["forward"]["arrived"].as_u64().unwrap() > 0, "{report}");
+    assert!(done.stderr.contains("INTERRUPTED"), "{}", done.stderr);
+    let mut client = Job::start(&long);
+    measuring(&mut client);
+    client.signal(rustix::process::Signal::KILL);
+    let _ = client.finish();
+    server.probe(SLOW).expect(0);
+}
+
+#[test]
+fn a_wrong_token_a_wrong_host_and_too_much_are_refused_with_a_hint() {
+    let server = Server::start("--most 10Mbps");
+    let other = server.token.with_file_name("other");
+    std::fs::write(&other, "another-token-of-theirs\n").unwrap();
+    let line = format!("probe {} --token-file {}", server.at, other.display());
+    let said = run(&line).expect(2).stderr;
+    assert!(said.contains("has another token\nhint: "), "{said}");
+    let said = server.probe("--spacing 10us").expect(2).stderr;
+    assert!(said.contains("more than the 10 Mb/s that it allows"), "{said}");
+    let nobody = format!("probe 127.0.0.1:1 --token-file {}", other.display());
+    let said = run(&nobody).expect(2).stderr;
+    assert!(said.contains("connect to 127.0.0.1:1: Connection refused\nhint: "), "{said}");
+}
+
+#[test]
+fn one_way_needs_no_control_connection() {
+    let at = {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.local_addr().unwrap()
+    };
+    let receiver = Job::start(&words(&format!("probe receive udp://{at} --idle 3s --time 60s --json")));
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let sent = run(&format!("probe send {at} --spacing 1ms --time 200ms --json")).expect(0).json();
+    let got = receiver.finish().expect(0).json();
+    assert!(sent["packets"].as_u64().unwrap() > 0);
+    assert!(got["packets"].as_u64().unwrap() > 0 && got["lost"] == 0, "{got}");
+}
