@@ -41,6 +41,7 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show p
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "probe" -d 'Measure a path: rate, loss, order, jitter and delay, and where packets are lost'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -654,6 +655,77 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l token-file -d 'File with the token of the server' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l sizes -d 'Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l spacing -d 'From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N); down to picoseconds, 0us is as fast as possible' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l rates -d 'Rates of payload instead of spacings: one or several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l trace -d 'Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of point,flow,number,sent_ns,under_way_ns' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l flows -d 'Flows at once, each with ports and threads of its own' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l time -d 'Length of each point (default: 5s for one, 50ms for each of several)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l packets -d 'Packets of each point and flow (default: as many as fit in its time)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
+trains\t'In trains that the kernel cuts (UDP_SEGMENT), each train at its time'
+kernel\t'One by one, spaced by the kernel where the interface has the fq discipline'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l train -d 'Packets of a train (--mode trains)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l settle -d 'Time without arrival after which a point ends, besides a round trip' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l udp -d 'Measure with UDP (the default)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mtu -d 'Find the longest datagram that passes without being cut'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l latency -d 'Round trips of datagrams that the server sends back, of each size'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l bursts -d 'Bursts of 1, 2, 4, 8 … packets back to back, and which of them lose any'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l search -d 'Search for the highest rate at which nothing is lost'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l limit -d 'Send more than the path carries, and find what limits it: rate and bucket of a policer, rate and depth of a queue'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l reverse -d 'Data from the server to here'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l both -d 'Data both ways at once'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l join -d 'Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on; [::] takes IPv4 too' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l port -d 'TCP port; tests open UDP ports as they need them' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token that both hosts need; made if there is none' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l tests -d 'Tests at a time; others wait in turn' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l queue -d 'Clients that may wait' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l per-peer -d 'Tests of one address, running and waiting' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l most -d 'Highest rate of a test (default: any)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l longest -d 'Longest test' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l size -d 'Bytes of a datagram' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l spacing -d 'From the start of one packet to that of the next, down to picoseconds; 0us is as fast as possible' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l time -d 'How long to send' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
+trains\t'In trains that the kernel cuts (UDP_SEGMENT), each train at its time'
+kernel\t'One by one, spaced by the kernel where the interface has the fq discipline'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l train -d 'Packets of a train (--mode trains)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from send" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l idle -d 'Time without packets, behind the first, after which it ends' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l time -d 'Longest time to wait and receive (default: until Ctrl-C)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l join -d 'Let the kernel join packets that arrive together: less CPU time, and no time of each packet'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l socket -d 'Unix socket for who decides' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l listen -d 'Address on which packets arrive' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l threads -d 'Threads for each address; 0: one for each processor' -r
@@ -670,22 +742,23 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "ls" -d 'List recordings'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "probe" -d 'Measure a path: rate, loss, order, jitter and delay, and where packets are lost'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "status" -d 'Show a reservation: its workers with their shares, its senders, what it counted'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "overview" -d 'Show all reservations that the token may see'
@@ -699,3 +772,6 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "unchain" -d 'End that'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "version" -d 'Show the version of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
