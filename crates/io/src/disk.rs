@@ -24,13 +24,18 @@ use std::sync::Arc;
 
 use rustix::fs::{CWD, FallocateFlags, FlockOperation, Mode, OFlags, RenameFlags};
 
+mod calls;
 mod engine;
 mod faults;
 mod log;
 mod making;
 mod place;
 mod plain;
+mod queue;
 mod read;
+mod scratch;
+mod space;
+pub mod tree;
 mod uring;
 mod waker;
 mod work;
@@ -40,7 +45,11 @@ pub use engine::{DiskOptions, Engine, Means};
 pub use faults::Faults;
 pub use log::{Log, is_locked};
 pub use place::Place;
+pub use queue::{Ended, Queue};
 pub use read::{Source, only_regular, open_regular, read_buffers};
+pub use scratch::{Scratch, device_bytes};
+pub use space::{next_data, set_size};
+pub use tree::Tree;
 pub use waker::Waker;
 pub use writer::{Disk, Done};
 

@@ -36,8 +36,16 @@ impl Place {
     /// # Errors
     /// The reason why the directory cannot be recorded to, and a hint.
     pub fn for_recordings(path: &Path) -> io::Result<Self> {
+        Self::writable(path, "record to")
+    }
+
+    /// As [`for_recordings`](Self::for_recordings); `purpose` begins the text of an error: "record to", "measure".
+    ///
+    /// # Errors
+    /// The reason why nothing can be written there, and a hint.
+    pub fn writable(path: &Path, purpose: &str) -> io::Result<Self> {
         let told =
-            |kind, text: String| Err(io::Error::new(kind, format!("record to {}: {text}", path.display())));
+            |kind, text: String| Err(io::Error::new(kind, format!("{purpose} {}: {text}", path.display())));
         let found = match stat(path) {
             Ok(found) => found,
             Err(Errno::NOENT) => {

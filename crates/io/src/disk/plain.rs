@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use super::Waker;
@@ -22,18 +23,19 @@ impl Plain {
     }
 
     pub(super) fn wait(&mut self, time: Duration, waker: &Waker, finished: &mut Vec<Finished>) {
-        let Some((id, work)) = self.waiting.pop_front() else {
+        let Some((id, mut work)) = self.waiting.pop_front() else {
             if !time.is_zero() {
                 waker.sleep(time);
             }
             return;
         };
         let begun = Instant::now();
-        let result = match &work {
+        let result = match &mut work {
             Work::Write { file, view, bytes, offset } => write(file, view, *bytes, *offset),
+            Work::Read { file, block, bytes, offset } => file.read_at(block.part_mut(0..*bytes), *offset),
             Work::Sync { file } => file.sync_data().map(|()| 0),
         };
-        finished.push(Finished { id, result, time: begun.elapsed() });
+        finished.push(Finished { id, result, time: begun.elapsed(), work: Some(work) });
     }
 }
 

@@ -1,7 +1,8 @@
-//! The ring: many writes and syncs in flight, without a system call for each.
+//! The ring: many reads, writes and syncs in flight, without a system call for each.
 //!
-//! The kernel reads the memory of a write until its completion; the ring therefore owns each request (file and
-//! [`View`](crate::memory::View)) from submission to completion, and waits for all of them when dropped.
+//! The kernel uses the memory of a request until its completion; the ring therefore owns each request (file, and
+//! [`View`](crate::memory::View) or [`Block`](crate::memory::Block)) from submission to completion, and waits for all of
+//! them when dropped.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,7 +13,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use super::Waker;
 use super::work::{Finished, Work};
-use crate::memory::{Pool, View};
+use crate::memory::Pool;
 
 /// User data of the request that watches the waker.
 const WAKE: u64 = u64::MAX;
@@ -90,14 +91,23 @@ impl Ring {
         self.pool.is_some() || self.wanted.is_some()
     }
 
-    pub(super) fn push(&mut self, id: u64, work: Work) -> io::Result<()> {
+    pub(super) fn push(&mut self, id: u64, mut work: Work) -> io::Result<()> {
         self.register_when_touched();
-        let entry = match &work {
+        let entry = match &mut work {
             Work::Write { file, view, bytes, offset } => {
                 let (fd, from, len) = (types::Fd(file.as_raw_fd()), view.start(), *bytes as u32);
-                match self.fixed(view, *bytes) {
+                match self.fixed(view.pool(), view.pool_offset(), *bytes) {
                     Some(buffer) => opcode::WriteFixed::new(fd, from, len, buffer).offset(*offset).build(),
                     None => opcode::Write::new(fd, from, len).offset(*offset).build(),
+                }
+            }
+            Work::Read { file, block, bytes, offset } => {
+                let (fd, len) = (types::Fd(file.as_raw_fd()), *bytes as u32);
+                let buffer = self.fixed(block.pool(), block.pool_offset(), *bytes);
+                let to = block.part_mut(0..*bytes).as_mut_ptr();
+                match buffer {
+                    Some(buffer) => opcode::ReadFixed::new(fd, to, len, buffer).offset(*offset).build(),
+                    None => opcode::Read::new(fd, to, len).offset(*offset).build(),
                 }
             }
             Work::Sync { file } => {
@@ -112,12 +122,11 @@ impl Ring {
         pushed
     }
 
-    /// The registered buffer that holds `bytes` from the start of `view`.
-    fn fixed(&self, view: &View, bytes: usize) -> Option<u16> {
-        if !self.pool.as_ref()?.same(view.pool()) {
+    /// The registered buffer that holds `bytes` from `at` on in `pool`.
+    fn fixed(&self, pool: &Pool, at: usize, bytes: usize) -> Option<u16> {
+        if !self.pool.as_ref()?.same(pool) {
             return None;
         }
-        let at = view.pool_offset();
         let index = self.spans.iter().position(|&(start, len)| at >= start && at + bytes <= start + len)?;
         u16::try_from(index).ok()
     }
@@ -161,9 +170,9 @@ impl Ring {
                 if let Some(waker) = waker {
                     waker.clear();
                 }
-            } else if let Some((_work, begun)) = self.flying.remove(&id) {
+            } else if let Some((work, begun)) = self.flying.remove(&id) {
                 let result = usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result));
-                finished.push(Finished { id, result, time: begun.elapsed() });
+                finished.push(Finished { id, result, time: begun.elapsed(), work: Some(work) });
             }
         }
         Ok(())

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::memory::View;
+use crate::memory::{Block, View};
 
 /// A request to an engine. It owns the memory and file that the kernel uses.
 #[derive(Debug)]
@@ -15,6 +15,13 @@ pub(super) enum Work {
     Write {
         file: Arc<File>,
         view: View,
+        bytes: usize,
+        offset: u64,
+    },
+    /// Read into the first `bytes` bytes of `block`.
+    Read {
+        file: Arc<File>,
+        block: Block,
         bytes: usize,
         offset: u64,
     },
@@ -29,4 +36,6 @@ pub(super) struct Finished {
     pub(super) id: u64,
     pub(super) result: io::Result<usize>,
     pub(super) time: Duration,
+    /// The request itself; none if it was refused.
+    pub(super) work: Option<Work>,
 }

@@ -7,18 +7,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::calls::Calls;
 use super::making::Making;
-use super::plain::Plain;
-use super::uring::Ring;
 use super::work::{Finished, Work};
-use super::{DiskOptions, Engine, Faults, Means, Waker};
+use super::{DiskOptions, Faults, Means, Waker};
 use crate::memory::{ALIGN, Pool, View};
-
-#[derive(Debug)]
-enum Queue {
-    Ring(Box<Ring>),
-    Plain(Plain),
-}
 
 /// The result for a file.
 #[derive(Debug)]
@@ -49,7 +42,7 @@ const AGAIN: u32 = 10;
 /// One disk, written to by one thread.
 #[derive(Debug)]
 pub struct Disk {
-    queue: Queue,
+    calls: Calls,
     options: DiskOptions,
     means: Means,
     waker: Waker,
@@ -75,33 +68,9 @@ impl Disk {
         let mut options = options.clone();
         options.write_bytes = options.write_bytes.clamp(ALIGN, 1 << 30).next_multiple_of(ALIGN);
         options.depth = options.depth.clamp(1, 1024);
-        let mut notes = Vec::new();
-        let entries = (options.depth * 2).next_power_of_two().max(64) as u32;
-        let queue = match options.engine {
-            Engine::Plain => Queue::Plain(Plain::default()),
-            engine => match Ring::new(entries, pool) {
-                Ok(ring) => {
-                    if pool.is_some() && !ring.is_registered() {
-                        notes.push("buffers not registered: raise the memlock limit (ulimit -l)".to_owned());
-                    }
-                    Queue::Ring(Box::new(ring))
-                }
-                Err(error) if engine == Engine::Uring => return Err(error),
-                Err(error) => {
-                    notes.push(format!(
-                        "io_uring not permitted ({error}): see /proc/sys/kernel/io_uring_disabled"
-                    ));
-                    Queue::Plain(Plain::default())
-                }
-            },
-        };
-        let (engine, registered) = match &queue {
-            Queue::Ring(ring) => ("io_uring", ring.is_registered()),
-            Queue::Plain(_) => ("pwrite", false),
-        };
-        let means = Means { engine, direct: options.direct, registered, notes };
+        let (calls, means) = Calls::open(&options, pool)?;
         Ok(Disk {
-            queue,
+            calls,
             options,
             means,
             waker: Waker::new()?,
@@ -213,10 +182,7 @@ impl Disk {
         let mut finished = std::mem::take(&mut self.finished);
         // The rejected requests are results already: do not wait for others.
         let wait = if finished.is_empty() { self.until_held(wait) } else { Duration::ZERO };
-        match &mut self.queue {
-            Queue::Ring(ring) => ring.wait(wait, Some(&self.waker), &mut finished)?,
-            Queue::Plain(plain) => plain.wait(wait, &self.waker, &mut finished),
-        }
+        self.calls.wait(wait, &self.waker, &mut finished)?;
         self.hold(&mut finished);
         for end in finished.drain(..) {
             self.settle(end, done);
@@ -272,16 +238,12 @@ impl Disk {
             }
         };
         self.requests.insert(id, request);
-        let refused = match (fault, &mut self.queue) {
-            (Some(error), _) => Some(error),
-            (None, Queue::Ring(ring)) => ring.push(id, work).err(),
-            (None, Queue::Plain(plain)) => {
-                plain.push(id, work);
-                None
-            }
+        let refused = match fault {
+            Some(error) => Some(error),
+            None => self.calls.push(id, work).err(),
         };
         if let Some(error) = refused {
-            self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO });
+            self.finished.push(Finished { id, result: Err(error), time: Duration::ZERO, work: None });
         }
     }
 

@@ -73,6 +73,11 @@ impl Block {
         &self.pool
     }
 
+    /// Distance of its first byte from the first byte of the pool.
+    pub(crate) fn pool_offset(&self) -> usize {
+        self.start as usize - self.pool.base() as usize
+    }
+
     /// Write `bytes` at `offset`, past the caches; other parts may be in use by [`View`]s. The bytes are visible to other
     /// threads after [`copy::fence`](crate::copy::fence), which is called once per train.
     ///

@@ -1,0 +1,347 @@
+//! A directory below which everything stays: for names that a peer chose.
+//!
+//! Every path is opened name by name from the directory's descriptor, and no link is followed, so neither `..` nor a link
+//! that somebody put there leads out of it.
+//!
+//! ```
+//! use skyhaul_io::disk::Tree;
+//! let directory = tempfile::tempdir()?;
+//! let tree = Tree::open(directory.path())?;
+//! tree.make_dirs("a/b".as_ref())?;
+//! assert!(tree.make_dirs("../outside".as_ref()).is_err());
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: the directory itself is opened as any other path, links and all.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::io::Errno;
+
+/// A process that was killed keeps its locks until the kernel has ended its writes: wait so long for them.
+const KILLED: Duration = Duration::from_secs(1);
+
+/// What a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A symbolic link.
+    Link,
+    /// A FIFO, a socket or a device.
+    Special,
+}
+
+/// What the file system says about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes of a file.
+    pub size: u64,
+    /// Bytes that it takes on the disk: fewer than `size` if it has holes.
+    pub stored: u64,
+    /// Permissions, without set-user-ID, set-group-ID and the sticky bit.
+    pub mode: u32,
+    /// Last change of its content: seconds and nanoseconds since 1970.
+    pub modified: (i64, u32),
+}
+
+impl Status {
+    fn of(stat: &rustix::fs::Stat) -> Self {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            FileType::Symlink => Kind::Link,
+            _ => Kind::Special,
+        };
+        Self {
+            kind,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+            stored: u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512),
+            mode: stat.st_mode & 0o777,
+            modified: (stat.st_mtime, u32::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+        }
+    }
+}
+
+/// A directory, and nothing outside it.
+#[derive(Debug)]
+pub struct Tree {
+    path: PathBuf,
+    root: Arc<File>,
+    /// The directory opened last: files come in the order of directories.
+    last: Mutex<Option<(PathBuf, Arc<File>)>>,
+}
+
+const LOOK: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Tree {
+    /// The directory at `path`.
+    ///
+    /// # Errors
+    /// A system error: it does not exist, or is no directory.
+    pub fn open(path: &Path) -> io::Result<Tree> {
+        Ok(Tree { path: path.to_owned(), root: super::open_directory(path)?, last: Mutex::new(None) })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path in it must have ordinary names only.
+    fn names(path: &Path) -> io::Result<Vec<&OsStr>> {
+        let wrong = || {
+            let text = format!("{}: it leads out of the directory", path.display());
+            io::Error::new(io::ErrorKind::InvalidInput, text)
+        };
+        let name = |part| match part {
+            Component::Normal(name) if !name.as_bytes().contains(&0) => Ok(name),
+            _ => Err(wrong()),
+        };
+        path.components().map(name).collect()
+    }
+
+    /// The directory at `path`; empty: this one.
+    ///
+    /// # Errors
+    /// A system error; `InvalidInput` if the path leads out; a link on the way is `NotADirectory`.
+    pub fn directory(&self, path: &Path) -> io::Result<Arc<File>> {
+        let names = Self::names(path)?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, directory)) = &*last
+            && known == path
+        {
+            return Ok(directory.clone());
+        }
+        let mut at = self.root.clone();
+        for name in names {
+            at = Arc::new(File::from(rustix::fs::openat(&at, name, OFlags::RDONLY | LOOK, Mode::empty())?));
+        }
+        *last = Some((path.to_owned(), at.clone()));
+        Ok(at)
+    }
+
+    /// The directory that holds `path`, and the name in it.
+    fn parent<'a>(&self, path: &'a Path) -> io::Result<(Arc<File>, &'a OsStr)> {
+        let names = Self::names(path)?;
+        let Some(name) = names.last().copied() else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "no name is given"));
+        };
+        Ok((self.directory(path.parent().unwrap_or(Path::new("")))?, name))
+    }
+
+    /// What is at `path`, not following a link; None if nothing is.
+    ///
+    /// # Errors
+    /// A system error, or the path leads out.
+    pub fn status(&self, path: &Path) -> io::Result<Option<Status>> {
+        if path.as_os_str().is_empty() {
+            return Ok(Some(Status::of(&rustix::fs::fstat(&self.root)?)));
+        }
+        let (parent, name) = match self.parent(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        match rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(Status::of(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Make the directory `path` and those above it; those that exist stay as they are.
+    ///
+    /// # Errors
+    /// A system error, or the path leads out, or a link or a file is in the way.
+    pub fn make_dirs(&self, path: &Path) -> io::Result<()> {
+        let mut at = self.root.clone();
+        for name in Self::names(path)? {
+            match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+            at = Arc::new(File::from(rustix::fs::openat(&at, name, OFlags::RDONLY | LOOK, Mode::empty())?));
+        }
+        Ok(())
+    }
+
+    /// Open a regular file for reading, past the page cache if `direct` and the file system allows it. Returns whether it
+    /// is.
+    ///
+    /// # Errors
+    /// A system error, or it is no regular file, or the path leads out.
+    pub fn read(&self, path: &Path, direct: bool) -> io::Result<(File, bool)> {
+        self.open_regular(path, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY, direct)
+    }
+
+    /// Open a file for writing and reading, made if it does not exist, and locked while it is open.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); `WouldBlock` if another process has it open so.
+    pub fn write(&self, path: &Path, direct: bool) -> io::Result<(File, bool)> {
+        let (file, direct) = self.open_regular(path, OFlags::RDWR | OFlags::CREATE, direct)?;
+        let begun = Instant::now();
+        while !super::lock(&file, FlockOperation::NonBlockingLockExclusive) {
+            if begun.elapsed() > KILLED {
+                return Err(Self::taken(path));
+            }
+            std::thread::sleep(KILLED / 40);
+        }
+        Ok((file, direct))
+    }
+
+    fn taken(path: &Path) -> io::Error {
+        let text = format!("{}: another copy is writing it", path.display());
+        io::Error::new(io::ErrorKind::WouldBlock, text)
+    }
+
+    fn open_regular(&self, path: &Path, flags: OFlags, direct: bool) -> io::Result<(File, bool)> {
+        let (parent, name) = self.parent(path)?;
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o600);
+        let open = |flags| rustix::fs::openat(&parent, name, flags, mode);
+        let (fd, direct) = match direct.then(|| open(flags | OFlags::DIRECT)) {
+            None | Some(Err(Errno::INVAL)) => (open(flags)?, false),
+            Some(opened) => (opened?, true),
+        };
+        let file = File::from(fd);
+        super::read::only_regular(file.metadata()?.file_type())?;
+        Ok((file, direct))
+    }
+
+    /// Give `from` the name `to` in the same directory; with `replace`, what has that name is replaced.
+    ///
+    /// # Errors
+    /// A system error: `AlreadyExists` if it is not to be replaced.
+    pub fn rename(&self, from: &Path, to: &Path, replace: bool) -> io::Result<()> {
+        let ((parent, from), (beside, to)) = (self.parent(from)?, self.parent(to)?);
+        if replace {
+            return Ok(rustix::fs::renameat(&parent, from, &beside, to)?);
+        }
+        match rustix::fs::renameat_with(&parent, from, &beside, to, RenameFlags::NOREPLACE) {
+            // Not every file system supports the flag.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                match rustix::fs::statat(&beside, to, AtFlags::SYMLINK_NOFOLLOW) {
+                    Err(Errno::NOENT) => Ok(rustix::fs::renameat(&parent, from, &beside, to)?),
+                    Ok(_) => Err(io::ErrorKind::AlreadyExists.into()),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// Remove a file or a link.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn remove(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::unlinkat(&parent, name, AtFlags::empty())?)
+    }
+
+    /// Make a symbolic link. Where it leads is not looked at.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn make_link(&self, path: &Path, target: &OsStr) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        Ok(rustix::fs::symlinkat(target, &parent, name)?)
+    }
+
+    /// Where a symbolic link leads.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn link(&self, path: &Path) -> io::Result<OsString> {
+        let (parent, name) = self.parent(path)?;
+        let target = rustix::fs::readlinkat(&parent, name, Vec::new())?;
+        Ok(OsString::from_vec(target.into_bytes()))
+    }
+
+    /// The names in a directory, sorted.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let directory = self.directory(path)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if name != b"." && name != b".." {
+                names.push(OsString::from_vec(name.to_vec()));
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Set the permissions and the time of change of a directory.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn settle_directory(&self, path: &Path, mode: u32, modified: (i64, u32)) -> io::Result<()> {
+        settle(&*self.directory(path)?, mode, modified)
+    }
+}
+
+/// Set the permissions and the time of change of a file or directory.
+///
+/// # Errors
+/// A system error.
+pub fn settle(file: &File, mode: u32, modified: (i64, u32)) -> io::Result<()> {
+    rustix::fs::fchmod(file, Mode::from_raw_mode(mode & 0o777))?;
+    let time = Timespec { tv_sec: modified.0, tv_nsec: i64::from(modified.1) };
+    rustix::fs::futimens(file, &Timestamps { last_access: time, last_modification: time })?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_leads_out_of_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("inside");
+        std::fs::create_dir_all(inside.join("a")).unwrap();
+        std::fs::write(directory.path().join("secret"), "x").unwrap();
+        std::os::unix::fs::symlink("..", inside.join("out")).unwrap();
+        std::os::unix::fs::symlink("../secret", inside.join("leak")).unwrap();
+        let tree = Tree::open(&inside).unwrap();
+        for path in ["../secret", "/etc/passwd", "a/../../secret", "out/secret", "leak", ".", ""] {
+            let path = Path::new(path);
+            assert!(tree.read(path, false).is_err(), "{path:?} was read");
+            assert!(tree.write(path, false).is_err(), "{path:?} was written");
+        }
+        for path in ["../new", "out/new", "/tmp/skyhaul-new", "leak/new"] {
+            assert!(tree.make_dirs(Path::new(path)).is_err(), "{path:?} was made");
+        }
+        assert!(!directory.path().join("new").exists());
+        assert_eq!(tree.status(Path::new("leak")).unwrap().unwrap().kind, Kind::Link);
+        assert_eq!(tree.link(Path::new("leak")).unwrap(), "../secret");
+    }
+
+    #[test]
+    fn one_process_writes_a_file_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = Tree::open(directory.path()).unwrap();
+        let held = tree.write(Path::new("f"), true).unwrap();
+        assert_eq!(tree.write(Path::new("f"), true).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(held);
+        tree.write(Path::new("f"), true).unwrap();
+    }
+}
