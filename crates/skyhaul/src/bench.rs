@@ -167,7 +167,8 @@ fn summarise(what: What, rows: &mut [Row]) {
     }
 }
 
-fn load_average() -> f64 {
+/// Load average of the last minute.
+pub(crate) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
