@@ -14,6 +14,7 @@
 
 mod assembly;
 mod balance;
+mod copy;
 mod expr;
 mod feedback;
 mod heaps;
@@ -117,6 +118,7 @@ const OTHERS: &[Parser] = &[
     other("iperf3", 2, iperf3::run, iperf3::seeds),
     other("probe_meeting", 1, peer::meeting, peer::meeting_seeds),
     other("probe_orders", 2, peer::orders, peer::orders_seeds),
+    other("copy", 2, copy::run, copy::seeds),
     other("pieces", 16, pieces::run, pieces::seeds),
     other("heaps", 16, heaps::run, heaps::seeds),
 ];

@@ -16,6 +16,7 @@ pub mod awake;
 pub mod balance;
 pub mod bench;
 pub mod control;
+pub mod copy;
 pub mod disk;
 pub mod frames;
 pub mod inproc;

@@ -77,7 +77,7 @@ pub struct Session<'a> {
     pub(super) rooms: &'a Arc<Rooms>,
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
     /// Whether to end: the server stops, or the time is over. Every loop of a service asks this.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -92,7 +92,7 @@ impl Session<'_> {
 
     /// Set when the server stops.
     #[must_use]
-    pub fn stop(&self) -> &AtomicBool {
+    pub fn stop(&self) -> &'a AtomicBool {
         self.stop
     }
 

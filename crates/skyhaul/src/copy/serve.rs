@@ -1,0 +1,209 @@
+//! The serving end: copies into and out of the directories it was given, for whoever knows the token.
+
+use super::manifest::{Manifest, Root};
+use super::message::{Message, Request, VERSION, Way};
+use super::options::Tuning;
+use super::plan;
+use super::receiver::{self, Into};
+use super::sender;
+use super::talk::{Talk, of_peer};
+use super::tune::tune;
+use crate::peer::{Admission, Limits, PeerError, Service, Session};
+use serde_json::Value;
+use skyhaul_io::disk::{Engine, Faults, Tree};
+use std::io;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to attach its flows.
+const ATTACH: Duration = Duration::from_secs(15);
+
+/// Copies below some directories, as a [`Service`] of a [`Server`](crate::peer::Server).
+#[derive(Debug)]
+pub struct CopyService {
+    roots: Vec<Arc<Tree>>,
+    /// Nothing may be written.
+    read_only: bool,
+    engine: Engine,
+    faults: Faults,
+}
+
+impl CopyService {
+    /// Serve what is below `roots`, and take copies into it unless `read_only`.
+    ///
+    /// # Errors
+    /// A directory does not exist.
+    pub fn new(roots: &[PathBuf], read_only: bool) -> io::Result<Self> {
+        let open = |root: &PathBuf| {
+            let path = std::fs::canonicalize(root)
+                .map_err(|error| skyhaul_io::file::failed("serve", root, &error))?;
+            Ok(Arc::new(Tree::open(&path).map_err(|error| skyhaul_io::file::failed("serve", root, &error))?))
+        };
+        let roots = roots.iter().map(open).collect::<io::Result<Vec<_>>>()?;
+        Ok(Self { roots, read_only, engine: Engine::Auto, faults: Faults::default() })
+    }
+
+    /// With these system calls, and faults of the disk, for tests.
+    #[must_use]
+    pub fn with(self, engine: Engine, faults: Faults) -> Self {
+        Self { engine, faults, ..self }
+    }
+
+    /// The root that holds `path`, and the path there: absolute, or below the first root.
+    fn place(&self, path: &Path) -> Result<(Arc<Tree>, PathBuf), String> {
+        let outside = || {
+            let roots: Vec<_> = self.roots.iter().map(|root| root.path().display().to_string()).collect();
+            format!("{} is not below {}; hint: name a path there", path.display(), roots.join(", "))
+        };
+        let within = |root: &&Arc<Tree>| path.starts_with(root.path());
+        let (root, rest) = match path.is_absolute() {
+            // The longest: roots may lie in each other.
+            true => {
+                let root = self.roots.iter().filter(within).max_by_key(|root| root.path().as_os_str().len());
+                let root = root.ok_or_else(outside)?;
+                (root, path.strip_prefix(root.path()).map_err(|_| outside())?)
+            }
+            false => (self.roots.first().ok_or_else(outside)?, path),
+        };
+        let plain = |part: std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
+        let rest: PathBuf = rest.components().filter(|part| *part != std::path::Component::CurDir).collect();
+        if rest.components().all(plain) { Ok((root.clone(), rest)) } else { Err(outside()) }
+    }
+
+    fn request(&self, body: &Value) -> Result<Request, String> {
+        let request: Request =
+            serde_json::from_value(body.clone()).map_err(|error| format!("the request is none: {error}"))?;
+        if request.version != VERSION {
+            return Err("the programs at both ends have different versions; hint: install the same".into());
+        }
+        if self.read_only && request.way == Way::Push {
+            return Err("this server only lets copy from it; hint: start it without --read-only".into());
+        }
+        if request.paths.is_empty() || request.paths.len() > 1024 {
+            return Err("1 to 1024 paths are possible".into());
+        }
+        self.tuning(&request).check()?;
+        request.paths.iter().try_for_each(|path| self.place(&path.path()).map(drop))?;
+        Ok(request)
+    }
+
+    fn tuning(&self, request: &Request) -> Tuning {
+        let tuning = Tuning {
+            flows: request.flows,
+            range: request.range,
+            direct: request.direct,
+            engine: self.engine,
+            window: request.window,
+            congestion: request.congestion.clone(),
+            limit: request.limit,
+            faults: self.faults.clone(),
+            ..Tuning::default()
+        };
+        tuning.bounded()
+    }
+
+    fn roots(&self, request: &Request) -> io::Result<Vec<Root>> {
+        let root = |(at, name): (usize, &super::message::Name)| {
+            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
+            let name = path.file_name().map(PathBuf::from).unwrap_or_default();
+            Ok(Root { tree, path, name, to: request.to.get(at).copied().unwrap_or(0) })
+        };
+        request.paths.iter().enumerate().map(root).collect()
+    }
+
+    fn into(&self, request: &Request) -> io::Result<Vec<Into>> {
+        let into = |name: &super::message::Name| {
+            let (tree, path) = self.place(&name.path()).map_err(io::Error::other)?;
+            tree.make_dirs(&path)
+                .map_err(|error| skyhaul_io::file::failed("copy into", &tree.path().join(&path), &error))?;
+            Ok(Into { tree, path })
+        };
+        request.paths.iter().map(into).collect()
+    }
+
+    fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
+        let tuning = self.tuning(request);
+        let flows = flows(session, request)?;
+        // A session borrows its connection: its end is seen by the clock and the server's flag.
+        let (left, begun, over) = (session.left(), Instant::now(), session.stop());
+        let stop = move || over.load(std::sync::atomic::Ordering::Relaxed) || begun.elapsed() > left;
+        let mut quiet = |_: &_| {};
+        let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+        match request.way {
+            Way::Push if request.plan => plan::answer_push(talk, flows, &self.into(request)?, &tuning),
+            Way::Pull if request.plan => plan::answer_pull(talk, flows, &self.roots(request)?, &tuning),
+            Way::Push => {
+                receiver::receive(talk, flows, &self.into(request)?, request.exists, &tuning).map(drop)
+            }
+            Way::Pull => {
+                let roots = self.roots(request)?;
+                let manifest = Manifest::of(&roots)?;
+                sender::send(talk, flows, &roots, &manifest, &tuning).map(drop)
+            }
+        }
+    }
+}
+
+/// Let the client's flows in.
+fn flows(session: &mut Session<'_>, request: &Request) -> io::Result<Vec<TcpStream>> {
+    let room = session.room(request.flows)?;
+    session.connection.send(&Message::Ready { cookie: room.cookie() }).map_err(of_peer)?;
+    let (mut flows, end) = (Vec::new(), Instant::now() + ATTACH);
+    while flows.len() < request.flows {
+        let left = end.saturating_duration_since(Instant::now());
+        let stream = room.next(left).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::TimedOut, "the client did not attach its flows in time")
+        })?;
+        tune(&stream, request.window, request.congestion.as_deref())?;
+        flows.push(stream);
+    }
+    Ok(flows)
+}
+
+impl Service for CopyService {
+    fn name(&self) -> &'static str {
+        "copy"
+    }
+
+    fn admit(&self, body: &Value, limits: &Limits) -> Result<Admission, String> {
+        self.request(body)?;
+        Ok(Admission::aside(limits.duration))
+    }
+
+    fn run(&self, session: &mut Session<'_>, body: Value) -> Result<(), PeerError> {
+        let request = self.request(&body).map_err(|why| PeerError::Io(io::Error::other(why)))?;
+        match self.serve(session, &request) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // What cannot begin: the client is told why.
+                let why = error.to_string();
+                let _ = session.connection.send(&Message::Stop { why });
+                Err(PeerError::Io(error))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_below_the_roots_are_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, two) = (directory.path().join("one"), directory.path().join("one/two"));
+        std::fs::create_dir_all(&two).unwrap();
+        let service = CopyService::new(&[one.clone(), two.clone()], false).unwrap();
+        let at = |path: &Path| service.place(path).map(|(root, rest)| (root.path().to_owned(), rest));
+        let (one, two) = (one.canonicalize().unwrap(), two.canonicalize().unwrap());
+        assert_eq!(at(Path::new("exp")), Ok((one.clone(), "exp".into())));
+        assert_eq!(at(&two.join("exp")), Ok((two, "exp".into())));
+        assert_eq!(at(&one.join("./exp")), Ok((one.clone(), "exp".into())));
+        for bad in ["../x", "exp/../../x", "/etc/passwd"] {
+            assert!(at(Path::new(bad)).unwrap_err().contains("hint: "), "{bad}");
+        }
+        assert!(at(&one.join("../x")).is_err());
+    }
+}
