@@ -48,7 +48,7 @@ SHORTER = {
 STATION = 'memory = "256MiB"\n'
 KEPT = ROOT / "target/pages"
 # What says that a command listens.
-LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving on) ", re.MULTILINE)
+LISTENS = re.compile(r"^(receiving from|recording .* from|balancing on|serving) ", re.MULTILINE)
 # Runs what it is given, block by block, as the main module; says when each is done.
 DRIVER = """
 import sys
@@ -121,7 +121,7 @@ class Reader:
         if verb in ("receive", "record") and "--pcap" not in line:
             self.terminals.append(self.open(line))
             return
-        if verb == "balance" or line.startswith("skyhaul probe serve"):
+        if verb == "balance" or line.startswith(("skyhaul probe serve", "skyhaul copy serve")):
             self.services.append(self.open(line))
             return
         if line.startswith("export "):

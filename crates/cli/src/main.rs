@@ -57,6 +57,8 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::DataPlane(args) => verb::data_plane::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Probe(args) => verb::probe::run(&args),
+        Verb::Copy(args) => verb::copy::run(&args),
+        Verb::Disk(args) => verb::disk::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),
     }
 }

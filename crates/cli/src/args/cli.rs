@@ -4,7 +4,9 @@ use super::balance::{BalanceArgs, DataPlaneArgs};
 use super::balancer::BalancerArgs;
 use super::bench::BenchArgs;
 use super::config::ConfigArgs;
+use super::copy::CopyArgs;
 use super::demo::DemoArgs;
+use super::disk::DiskMeasureArgs;
 use super::generate::GenerateArgs;
 use super::heading::GENERAL;
 use super::inspect::InspectArgs;
@@ -58,10 +60,14 @@ pub(crate) enum Verb {
     Balance(BalanceArgs),
     /// Reserve a load balancer, look after it and free it: skyhaul's, or ESnet's
     Balancer(BalancerArgs),
+    /// Copy files, directories and recordings to another host, or from it
+    Copy(CopyArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
     /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost
     Probe(Box<ProbeArgs>),
+    /// Measure what disks write and read, and whether they or a network bound a transfer
+    Disk(DiskMeasureArgs),
     /// Forward for a balancer that decides in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
@@ -71,7 +77,7 @@ pub(crate) enum Verb {
 }
 
 /// What `-h` shows of the verbs that have many options: those that people need first. Other verbs show all of theirs.
-const FIRST: [(&str, &[&str]); 6] = [
+const FIRST: [(&str, &[&str]); 7] = [
     (
         "receive",
         &[
@@ -125,6 +131,10 @@ const FIRST: [(&str, &[&str]); 6] = [
             "report",
             "json",
         ],
+    ),
+    (
+        "disk",
+        &["disks", "write", "read", "sizes", "blocks", "depths", "streams", "buffered", "against", "json"],
     ),
 ];
 

@@ -12,6 +12,7 @@ mod balanced;
 mod balancer;
 mod config;
 mod control;
+mod copied;
 mod device;
 mod disks;
 mod events;

@@ -1,0 +1,259 @@
+//! `skyhaul copy`: files, directories and recordings to another host, or from it.
+
+use super::receiving::print_json;
+use super::token_file;
+use super::written::command_line;
+use crate::Outcome;
+use crate::args::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat, DiskEngine};
+use crate::interrupt::Interrupt;
+use crate::print::{self, Progress as Line};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use skyhaul::bench::Stop;
+use skyhaul::copy::{CopyOptions, CopyReport, CopyService, Exists, Plan, Progress, Tuning, copy, remote};
+use skyhaul::io::disk::{Engine, Faults};
+use skyhaul::peer::{Limits, Server, ServerOptions, Token};
+use std::fmt::Write as _;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long a copy may take on a server: longer than any disk is written.
+const LONGEST: Duration = Duration::from_secs(90 * 86_400);
+/// Files that failed which are told one by one.
+const TOLD: usize = 20;
+
+/// A report and the command that produced it.
+#[derive(Serialize)]
+struct Told<'a> {
+    command: String,
+    #[serde(flatten)]
+    report: &'a CopyReport,
+}
+
+pub(crate) fn run(args: &CopyArgs) -> Result<Outcome> {
+    match &args.what {
+        Some(CopyWhat::Serve(args)) => serve(args),
+        None => files(&args.copy),
+    }
+}
+
+fn engine(of: DiskEngine) -> Engine {
+    match of {
+        DiskEngine::Auto => Engine::Auto,
+        DiskEngine::Uring => Engine::Uring,
+        DiskEngine::Plain => Engine::Plain,
+    }
+}
+
+fn serve(args: &CopyServeArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let faults: Faults =
+        args.disk_faults.as_deref().unwrap_or_default().parse().map_err(anyhow::Error::msg)?;
+    let service = CopyService::new(&args.root, args.read_only)?.with(engine(args.disk_engine), faults);
+    let token = Token::new(&token_file::read_or_make(&args.token_file)?)?;
+    let options = ServerOptions {
+        limits: Limits { duration: LONGEST, ..Limits::default() },
+        ..ServerOptions::default()
+    };
+    let server = Server::start(args.listen, token, options, vec![Box::new(service)])?;
+    let roots: Vec<String> = args.root.iter().map(|root| root.display().to_string()).collect();
+    eprintln!("serving {} at {}", roots.join(", "), server.local());
+    while !interrupt.is_set() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(Outcome::Done)
+}
+
+fn files(args: &CopyFilesArgs) -> Result<Outcome> {
+    let mut options = options(args)?;
+    let path = args.token_file.as_deref().context("--token-file is needed")?;
+    let token = Token::new(&token_file::read(path)?)?;
+    let interrupt = Interrupt::listen()?;
+    options.stop = Stop::from(interrupt.flag());
+    let mut line = Line::new(args.output.quiet);
+    if options.plan || options.dry_run {
+        line.show("measuring disks and path");
+    }
+    let report = copy(&options, &token, &mut |progress| line.show(&shown(progress)));
+    line.clear();
+    let report = report?;
+    if args.output.json {
+        print_json(&Told { command: command_line(), report: &report })?;
+    } else {
+        eprint!("{}", summary(&report));
+    }
+    Ok(if report.is_whole() { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Sources on one side, directories on the other.
+fn options(args: &CopyFilesArgs) -> Result<CopyOptions> {
+    let hint = "hint: `SRC... HOST:DIR` copies there, `HOST:SRC... DIR` from there; a path with a colon is written ./a:b";
+    let mut local: Vec<(usize, PathBuf)> = Vec::new();
+    let mut far: Vec<(usize, PathBuf)> = Vec::new();
+    let mut host: Option<String> = None;
+    for (at, word) in args.paths.iter().enumerate() {
+        let Some((name, path)) = word.to_str().and_then(remote) else {
+            local.push((at, word.into()));
+            continue;
+        };
+        if host.as_ref().is_some_and(|host| host != name) {
+            bail!("one copy is with one host\n{hint}");
+        }
+        host = Some(name.to_owned());
+        far.push((at, path.to_owned()));
+    }
+    let Some(host) = host else { bail!("no host is named\n{hint}") };
+    let Some(first) = local.first() else { bail!("both ends are on {host}\n{hint}") };
+    let pull = first.0 > 0;
+    let (sources, into) = if pull { (far, local) } else { (local, far) };
+    // All sources, then all directories.
+    if sources.last().map(|(at, _)| *at) > into.first().map(|(at, _)| *at) {
+        bail!("sources come first, directories behind them\n{hint}");
+    }
+    let paths = |of: Vec<(usize, PathBuf)>| of.into_iter().map(|(_, path)| path).collect();
+    Ok(CopyOptions {
+        server: resolve(&host, args.port)?,
+        sources: paths(sources),
+        into: paths(into),
+        pull,
+        exists: match args.exists {
+            CopyExistsArg::Fail => Exists::Fail,
+            CopyExistsArg::Skip => Exists::Skip,
+            CopyExistsArg::Replace => Exists::Replace,
+        },
+        tuning: Tuning {
+            flows: args.flows,
+            range: args.range.bytes(),
+            depth: args.depth,
+            direct: !args.buffered,
+            engine: engine(args.disk_engine),
+            window: args.window.map(|size| size.bytes()),
+            congestion: args.cc.clone(),
+            limit: args.limit.map(|rate| rate.bits_per_second()),
+            ..Tuning::default()
+        },
+        plan: args.plan,
+        dry_run: args.dry_run,
+        stop: Stop::default(),
+    })
+}
+
+fn resolve(host: &str, port: u16) -> Result<SocketAddr> {
+    let found = (host, port).to_socket_addrs().with_context(|| {
+        format!("find {host}\nhint: check the name with `getent hosts {host}`, or write its address")
+    })?;
+    found.into_iter().next().with_context(|| format!("find {host}: it has no address"))
+}
+
+fn shown(progress: &Progress) -> String {
+    let Progress { files, all_files, bytes, all_bytes, seconds } = *progress;
+    let rate = bytes as f64 * 8.0 / seconds.max(1e-3);
+    let left = all_bytes.saturating_sub(bytes) as f64 * 8.0 / rate.max(1.0);
+    format!(
+        "{} of {} files, {} of {}, {}, {left:.0} s left",
+        print::count(files as u64),
+        print::count(all_files as u64),
+        print::bytes(bytes),
+        print::bytes(all_bytes),
+        print::rate(rate)
+    )
+}
+
+fn summary(report: &CopyReport) -> String {
+    let mut out = String::new();
+    if let Some(plan) = &report.plan {
+        out.push_str(&plan_text(plan));
+    }
+    if report.seconds > 0.0 {
+        let _ = writeln!(
+            out,
+            "copied {} files, {} in {:.1} s ({}), {} flows, CPU {:.3} s/GB reading, {:.3} s/GB writing",
+            print::count((report.files - report.kept_files) as u64),
+            print::bytes(report.moved_bytes + report.hole_bytes),
+            report.seconds,
+            print::rate(report.bits_per_second),
+            report.flows,
+            per_gb(report.sender.cpu_seconds, report.moved_bytes),
+            per_gb(report.receiver.cpu_seconds, report.moved_bytes),
+        );
+    }
+    if report.kept_files > 0 {
+        let (files, bytes) = (print::count(report.kept_files as u64), print::bytes(report.kept_bytes));
+        let _ = writeln!(out, "  {files} files were there already, {bytes}");
+    }
+    if report.resumed_bytes > 0 {
+        let _ = writeln!(out, "  resumed: {} were there already", print::bytes(report.resumed_bytes));
+    }
+    if report.again > 0 {
+        let _ = writeln!(out, "  {} ranges came damaged and were sent again", print::count(report.again));
+    }
+    if let Some(bound) = report.bound {
+        let _ = writeln!(out, "  bounded by {}", bound.words());
+    }
+    for failed in report.failed.iter().take(TOLD) {
+        let _ = writeln!(out, "  NOT COPIED {}: {}", failed.path.display(), print::indented(&failed.error));
+    }
+    if report.failed.len() > TOLD {
+        let _ = writeln!(out, "  and {} more (--json)", report.failed.len() - TOLD);
+    }
+    for path in report.special.iter().take(TOLD) {
+        let _ = writeln!(out, "  note: {} is no file, directory or link, and is left out", path.display());
+    }
+    if let Some(why) = &report.stopped {
+        let _ = writeln!(out, "STOPPED: {}\nhint: the same command copies the rest", print::indented(why));
+    }
+    out
+}
+
+fn per_gb(seconds: f64, bytes: u64) -> f64 {
+    if bytes == 0 { 0.0 } else { seconds / (bytes as f64 / 1e9) }
+}
+
+fn plan_text(plan: &Plan) -> String {
+    let mut out = format!(
+        "plan: reading {}, network {}, writing {}, round trip {:.2} ms\n",
+        print::rate(plan.read.bits_per_second),
+        print::rate(plan.network.bits_per_second),
+        print::rate(plan.write.bits_per_second),
+        plan.rtt_seconds * 1e3
+    );
+    if let Some(rate) = plan.window_bits_per_second {
+        let _ = writeln!(out, "  windows of all flows a round trip: {}", print::rate(rate));
+    }
+    if let Some(rate) = plan.host_bits_per_second {
+        let _ = writeln!(out, "  both ends are one host, whose processors carry {}", print::rate(rate));
+    }
+    let bound = plan.bound.map_or("nothing", skyhaul::copy::Bounds::words);
+    let time = plan.seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default();
+    let _ = writeln!(out, "  predicted: {}{time}, bounded by {bound}", print::rate(plan.bits_per_second));
+    if let Some((measured, ratio)) = plan.measured_bits_per_second.zip(plan.ratio) {
+        let percent = ratio * 100.0;
+        let _ = writeln!(out, "  measured: {}, {percent:.0} % of the prediction", print::rate(measured));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Parsed, Places, Verb, parse};
+
+    fn of(line: &str) -> Result<CopyOptions> {
+        let words = ["skyhaul", "copy", "--token-file", "t"].into_iter().chain(line.split(' '));
+        let Parsed::Run(cli) = parse(words, &Places::default())? else { panic!() };
+        let Verb::Copy(args) = cli.verb else { panic!() };
+        options(&args.copy)
+    }
+
+    #[test]
+    fn the_side_with_the_host_is_the_far_one() {
+        let push = of("a b 127.0.0.1:/d1 127.0.0.1:/d2").unwrap();
+        assert_eq!((push.pull, push.sources.len(), push.into.len()), (false, 2, 2));
+        let pull = of("127.0.0.1:/d1/exp here --flows 2 --limit 1Gbps").unwrap();
+        assert_eq!((pull.pull, pull.tuning.flows, pull.tuning.limit), (true, 2, Some(1_000_000_000)));
+        for bad in ["a b", "127.0.0.1:/a 127.0.0.1:/b", "a 127.0.0.1:/b 127.0.0.2:/c", "a 127.0.0.1:/b c"] {
+            assert!(of(bad).unwrap_err().to_string().contains("hint: "), "{bad}");
+        }
+    }
+}

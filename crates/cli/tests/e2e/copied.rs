@@ -1,0 +1,236 @@
+//! `copy` end to end: two programs on the loopback, killed, interrupted, and short of room.
+
+use crate::device::Mounted;
+use crate::site::{Job, Site, number, send, wait_for, words};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A server, and what it serves.
+struct Place {
+    directory: tempfile::TempDir,
+    server: Job,
+    port: u16,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::create_dir(directory.path().join("root")).unwrap();
+        let (server, port) = Self::serve(directory.path(), 0);
+        Self { directory, server, port }
+    }
+
+    fn serve(directory: &Path, port: u16) -> (Job, u16) {
+        let (root, token) = (directory.join("root"), directory.join("token"));
+        let line = format!(
+            "copy serve --root {} --token-file {} --listen 127.0.0.1:{port}",
+            root.display(),
+            token.display()
+        );
+        let mut server = Job::start(&words(&line));
+        let port = wait_for("the server to listen", || {
+            let said = server.stderr();
+            if let Some(line) = said.lines().find(|line| line.starts_with("serving ")) {
+                return line.rsplit(':').next().unwrap().parse().ok();
+            }
+            assert!(server.is_running(), "{said}");
+            None
+        });
+        (server, port)
+    }
+
+    /// The server is killed, and started again.
+    fn restart(&mut self) {
+        self.server.signal(rustix::process::Signal::KILL);
+        let (server, port) = Self::serve(self.directory.path(), 0);
+        (self.server, self.port) = (server, port);
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.directory.path().join(path)
+    }
+
+    fn start(&self, line: &str) -> Job {
+        let token = self.at("token");
+        let more = format!("--token-file {} --port {} --json", token.display(), self.port);
+        Job::start(&words(&format!("copy {line} {more}")))
+    }
+
+    fn copy(&self, line: &str, code: i32) -> Value {
+        self.start(line).finish().expect(code).json()
+    }
+}
+
+fn noise(length: usize) -> Vec<u8> {
+    let mut state = 0x1234_5678_9ABC_DEFF_u64;
+    let next = |_| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..length).map(next).collect()
+}
+
+/// Must 12, in small: killed many times at any moment, at either end; no byte is wrong, and only open ranges are sent again.
+/// `SKYHAUL_KILLS=100` kills as often as the figure in the documents says.
+#[test]
+fn killed_again_and_again() {
+    let kills = std::env::var("SKYHAUL_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8u64);
+    let mut place = Place::new();
+    let size = 24 << 20;
+    let bytes = noise(size);
+    std::fs::create_dir(place.at("src")).unwrap();
+    std::fs::write(place.at("src/large"), &bytes).unwrap();
+    std::fs::write(place.at("src/small"), &bytes[..5000]).unwrap();
+    let line = format!("{} 127.0.0.1:in --range 256KiB --flows 2", place.at("src").display());
+    let journal = place.at("root/in/src/.large.skyhaul-journal");
+    let durable = |journal: &Path| {
+        let text = std::fs::read_to_string(journal).unwrap_or_default();
+        text.lines().filter(|line| line.len() > 8).count().saturating_sub(1)
+    };
+    let mut most = 0;
+    for n in 0..kills {
+        // So slow that it does not end before it is killed, and some ranges become durable.
+        let mut job = place.start(&format!("{line} --limit 20Mbps"));
+        let end = std::time::Instant::now() + Duration::from_millis(150 + n * 97 % 1500);
+        while std::time::Instant::now() < end && job.is_running() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        match n % 2 {
+            0 => job.signal(rustix::process::Signal::KILL),
+            _ => place.restart(),
+        }
+        let _ = job.finish();
+        let now = durable(&journal);
+        assert!(now >= most || place.at("root/in/src/large").exists(), "{now} ranges of {most} are left");
+        most = now;
+    }
+    // The server may take a moment to notice that a killed client is gone.
+    let report = wait_for("the rest to be copied", || {
+        let done = place.start(&line).finish();
+        (done.code == Some(0)).then(|| done.json())
+    });
+    assert!(std::fs::read(place.at("root/in/src/large")).unwrap() == bytes);
+    assert!(std::fs::read(place.at("root/in/src/small")).unwrap() == bytes[..5000]);
+    let (moved, resumed) = (number(&report["moved_bytes"]), number(&report["resumed_bytes"]));
+    if number(&report["kept_bytes"]) <= 5000 {
+        assert!((size..=size + 5000).contains(&((moved + resumed) as usize)), "{report}");
+        assert!(resumed >= most as u64 * (256 << 10), "{most} ranges were durable: {report}");
+    }
+    let names = std::fs::read_dir(place.at("root/in/src")).unwrap().count();
+    assert_eq!(names, 2, "nothing unfinished is left");
+}
+
+#[test]
+fn interrupted_and_resumed() {
+    let place = Place::new();
+    let bytes = noise(12 << 20);
+    std::fs::write(place.at("src"), &bytes).unwrap();
+    let line = format!("{} 127.0.0.1:in --range 256KiB", place.at("src").display());
+    let job = place.start(&format!("{line} --limit 20Mbps"));
+    let part = place.at("root/in/.src.skyhaul-part");
+    wait_for("the copy to begin", || part.exists().then_some(()));
+    job.signal(rustix::process::Signal::INT);
+    let done = job.finish().expect(1);
+    assert!(done.json()["stopped"].as_str().unwrap().contains("interrupted"), "{}", done.stderr);
+    let report = wait_for("the rest to be copied", || {
+        let done = place.start(&line).finish();
+        (done.code == Some(0)).then(|| done.json())
+    });
+    assert_eq!(number(&report["moved_bytes"]) + number(&report["resumed_bytes"]), 12 << 20, "{report}");
+    assert!(std::fs::read(place.at("root/in/src")).unwrap() == bytes);
+}
+
+/// A recording on two disks: the copy is checked as the original is.
+#[test]
+fn a_recording_keeps_its_index() {
+    let site = Site::new(2);
+    let mut recorder = site.record(crate::site::ANY);
+    send(&recorder.address(), "--pattern --payload 5000 --rate 200Mbps --packets 3000");
+    recorder.stop();
+    let verdict = site.check(0)["verdict"].clone();
+    let place = Place::new();
+    let from: Vec<String> = site.disks.iter().map(|disk| disk.join("trial").display().to_string()).collect();
+    place.copy(&format!("{} 127.0.0.1:d0 127.0.0.1:d1", from.join(" ")), 0);
+    let (d0, d1) = (place.at("root/d0"), place.at("root/d1"));
+    let line = format!("check trial --verify --json --disk {} --disk {}", d0.display(), d1.display());
+    assert_eq!(crate::site::run(&line).expect(0).json()["verdict"], verdict);
+}
+
+#[test]
+fn a_full_disk() {
+    let place = Place::new();
+    let small = place.at("root/small");
+    std::fs::create_dir(&small).unwrap();
+    let Some(mounted) = Mounted::new(Path::new("tmpfs"), &["-t", "tmpfs", "-o", "size=8m"], &small) else {
+        println!("SKIPPED: a small file system (needs root, to mount a tmpfs)");
+        return;
+    };
+    let bytes = noise(12 << 20);
+    std::fs::write(place.at("src"), &bytes).unwrap();
+    std::fs::write(place.at("other"), "fits").unwrap();
+    let line = format!("{} {} 127.0.0.1:small", place.at("src").display(), place.at("other").display());
+    // Both go into the one directory there is.
+    let report = place.copy(&line, 1);
+    let error = report["failed"][0]["error"].as_str().unwrap();
+    assert!(error.contains("needed") && error.contains("hint: "), "{report}");
+    assert_eq!(std::fs::read(small.join("other")).unwrap(), b"fits", "the others go on");
+    assert!(mounted.remount("remount,size=64m"));
+    place.copy(&line, 0);
+    assert!(std::fs::read(small.join("src")).unwrap() == bytes);
+}
+
+#[test]
+fn wrong_use_is_told_with_a_hint() {
+    let place = Place::new();
+    std::fs::write(place.at("src"), "x").unwrap();
+    std::fs::write(place.at("wrong"), "another-token-of-16").unwrap();
+    let src = place.at("src").display().to_string();
+    let base = format!("--token-file {} --port {}", place.at("token").display(), place.port);
+    for (line, said) in [
+        (format!("copy {src} 127.0.0.1:/etc {base}"), "not below"),
+        (format!("copy {src} 127.0.0.1:../x {base}"), "not below"),
+        (format!("copy {src}x 127.0.0.1:in {base}"), "src"),
+        (format!("copy 127.0.0.1:none here {base}"), "none"),
+        (
+            format!(
+                "copy {src} 127.0.0.1:in --token-file {} --port {}",
+                place.at("wrong").display(),
+                place.port
+            ),
+            "another token",
+        ),
+        (
+            format!("copy {src} 127.0.0.1:in --token-file {} --port 1", place.at("token").display()),
+            "connect to",
+        ),
+    ] {
+        let done = crate::site::run(&line);
+        assert_ne!(done.code, Some(0), "{line}");
+        assert!(done.stderr.contains(said) && done.stderr.contains("hint: "), "{line}\n{}", done.stderr);
+    }
+}
+
+/// Nothing is left of a measurement that is killed.
+#[test]
+fn a_measurement_of_disks_leaves_nothing() {
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let disk = directory.path().display().to_string();
+    let report = crate::site::run(&format!("disk {disk} --sizes 4MiB,8MiB --json")).expect(0).json();
+    assert_eq!(report["points"].as_array().unwrap().len(), 4, "{report}");
+    let fio = crate::site::run(&format!("disk {disk} --sizes 4MiB --fio-json")).expect(0).json();
+    assert_eq!(fio["jobs"][0]["write"]["io_bytes"], 4 << 20, "{fio}");
+    for signal in [rustix::process::Signal::KILL, rustix::process::Signal::INT] {
+        let slow = format!("disk {disk} --sizes 64MiB --disk-faults {disk}:latency=200ms");
+        let job = Job::start(&words(&slow));
+        std::thread::sleep(Duration::from_millis(400));
+        job.signal(signal);
+        let done = job.finish();
+        assert_ne!(done.code, Some(0), "{}", done.stderr);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+    let done = crate::site::run(&format!("disk {disk}/none")).expect(2);
+    assert!(done.stderr.contains("hint: "), "{}", done.stderr);
+}
