@@ -13,6 +13,7 @@
 
 use super::bound::{Bound, Verdict};
 use super::report::{Counts, FlowReport, Waited};
+use skyhaul_core::predict::cubic_rate;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 
@@ -85,7 +86,7 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
 
 fn of_path(flow: &FlowReport, share: f64, cpu: f64, idle: f64, last: &TcpInfo) -> Verdict {
     let Counts { retransmits, segments, .. } = flow.counts;
-    if retransmits > 0 {
+    if retransmits > 0 && matters(flow) {
         return of_losses(flow, share);
     }
     if cpu > BUSY_CPU {
@@ -121,6 +122,13 @@ fn of_path(flow: &FlowReport, share: f64, cpu: f64, idle: f64, last: &TcpInfo) -
         rtt_least * 1e3
     );
     verdict(Bound::Path, share, text, None)
+}
+
+/// Whether losses as rare as these can bound such a rate: the models are right within a factor of 4.
+fn matters(flow: &FlowReport) -> bool {
+    let Counts { retransmits, segments, rtt_mean, .. } = flow.counts;
+    let loss = f64::from(retransmits) / f64::from(segments.max(1));
+    rtt_mean <= 0.0 || cubic_rate(f64::from(flow.segment_bytes), rtt_mean, loss) < 4.0 * flow.bits_per_second
 }
 
 /// Whether the rate stayed well below a limit.
