@@ -660,7 +660,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_se
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l spacing -d 'From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N); down to picoseconds, 0us is as fast as possible' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l rates -d 'Rates of payload instead of spacings: one or several' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l trace -d 'Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of point,flow,number,sent_ns,under_way_ns' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l flows -d 'Flows at once, each with ports and threads of its own' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l flows -d 'Flows at once, each with ports and threads of its own; with --tcp also several numbers, like 1,2,4' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l time -d 'Length of each point (default: 5s for one, 50ms for each of several)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l packets -d 'Packets of each point and flow (default: as many as fit in its time)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
@@ -668,6 +668,20 @@ trains\t'In trains that the kernel cuts (UDP_SEGMENT), each train at its time'
 kernel\t'One by one, spaced by the kernel where the interface has the fq discipline'"
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l train -d 'Packets of a train (--mode trains)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l settle -d 'Time without arrival after which a point ends, besides a round trip' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l windows -d 'Socket buffers of both ends: one, several like 1MiB,64MiB, or FROM..TO, doubled (default: the kernel tunes them)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l cc -d 'Congestion control: one or several (default: the system\'s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l write -d 'Bytes of each write and read (default: 1MiB, with iperf3 128KiB; of iperf3\'s datagrams, what the path carries)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l bytes -d 'End after this many bytes of all flows together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l omit -d 'Time at the beginning that is not counted: slow start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l pacing -d 'Rate of each flow below which the kernel spaces segments' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l stagger -d 'Each flow begins this long after the one before' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l segment -d 'Largest segment' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l cores -d 'Pairs of CPUs for the flows in turn, here and there, like 2:3,4:5' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l iperf3 -d 'Measure with a server of iperf3, on its port 5201 unless another is named; needs no token' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l blocks -d 'End after this many blocks of all flows together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l burst -d 'Datagrams that may leave at once' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l tos -d 'Octet of type of service: DSCP times four' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l title -d 'A line of text that goes with the report' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l udp -d 'Measure with UDP (the default)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mtu -d 'Find the longest datagram that passes without being cut'
@@ -678,6 +692,12 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_se
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l reverse -d 'Data from the server to here'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l both -d 'Data both ways at once'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l join -d 'Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l tcp -d 'Measure with TCP'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l zerocopy -d 'Send without copying (sendfile)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l discard -d 'Receive without copying (MSG_TRUNC)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l no-delay -d 'Send small writes at once (TCP_NODELAY)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l wide -d 'Number datagrams with 64 bits'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l server-output -d 'Ask for the server\'s report, too'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s q -l quiet -d 'Show no progress'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
@@ -695,6 +715,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_s
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l per-peer -d 'Tests of one address, running and waiting' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l most -d 'Highest rate of a test (default: any)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l longest -d 'Longest test' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l iperf3 -d 'Serve clients of iperf3, too, without a token: 16 at once, or as many as --tests says if those are more' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l json -d 'Print one JSON report on standard output at the end'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'

@@ -1,5 +1,7 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
+mod tcp;
+
 use super::heading::{GENERAL, HOST, PACE};
 use super::limits::{from_to, some, up_to};
 use super::output::OutputArgs;
@@ -8,9 +10,11 @@ use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
-use skyhaul::probe::udp::{FLOWS, LONGEST, SHORTEST, TRAIN};
+use skyhaul::probe::tcp::FLOWS;
+use skyhaul::probe::udp::{LONGEST, SHORTEST, TRAIN};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+pub(crate) use tcp::{Iperf3Args, TcpArgs};
 
 /// What a measurement is of.
 const MEASURED: &str = "What to measure";
@@ -65,6 +69,9 @@ pub(crate) struct ServeArgs {
     /// Longest test
     #[arg(long, value_name = "TIME", default_value = "10min", value_parser = some::<Span>("such as 10min"), help_heading = ALLOWED)]
     pub(crate) longest: Span,
+    /// Serve clients of iperf3, too, without a token: 16 at once, or as many as --tests says if those are more
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201")]
+    pub(crate) iperf3: Option<u16>,
     /// Print one JSON report on standard output at the end
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
@@ -121,7 +128,7 @@ pub(crate) struct PathArgs {
     #[arg(value_name = "HOST", required = true)]
     pub(crate) host: Option<String>,
     /// File with the token of the server
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required = true)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "iperf3")]
     pub(crate) token_file: Option<PathBuf>,
     /// Measure with UDP (the default)
     #[arg(long, help_heading = MEASURED)]
@@ -161,9 +168,9 @@ pub(crate) struct PathArgs {
     /// Data both ways at once
     #[arg(long, conflicts_with = "reverse", help_heading = MEASURED)]
     pub(crate) both: bool,
-    /// Flows at once, each with ports and threads of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<u16>(FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
-    pub(crate) flows: u16,
+    /// Flows at once, each with ports and threads of its own; with --tcp also several numbers, like 1,2,4
+    #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
+    pub(crate) flows: Vec<u16>,
     /// Length of each point (default: 5s for one, 50ms for each of several)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 5s"), help_heading = PACE)]
     pub(crate) time: Option<Span>,
@@ -182,6 +189,10 @@ pub(crate) struct PathArgs {
     /// Time without arrival after which a point ends, besides a round trip
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = some::<Span>("such as 20ms"), help_heading = HOST)]
     pub(crate) settle: Span,
+    #[command(flatten)]
+    pub(crate) tcp: TcpArgs,
+    #[command(flatten)]
+    pub(crate) iperf3: Iperf3Args,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
@@ -227,7 +238,16 @@ mod tests {
         assert!(args.what.is_none());
         assert_eq!(args.path.points(), 400);
         assert_eq!(probe("dtn2 --token-file t --rates 1Gbps,2Gbps").unwrap().path.points(), 2);
+        let tcp =
+            probe("dtn2 --token-file t --tcp --windows 1MiB..1GiB --flows 1,2,4 --cc cubic,bbr").unwrap();
+        assert_eq!((tcp.path.flows, tcp.path.tcp.cc.len()), (vec![1, 2, 4], 2));
+        assert_eq!(probe("dtn2 --iperf3").unwrap().path.iperf3.iperf3, Some(5201));
+        assert_eq!(probe("dtn2 --iperf3 5301 --udp --rates 1Gbps").unwrap().path.iperf3.iperf3, Some(5301));
         for wrong in [
+            "dtn2 --token-file t --tcp --udp",
+            "dtn2 --token-file t --tcp --sizes 64",
+            "dtn2 --token-file t --blocks 5",
+            "dtn2 --iperf3 --stagger 1s",
             "--token-file t",
             "dtn2",
             "dtn2 --token-file t --both --reverse",

@@ -14,7 +14,7 @@ use serde::Serialize;
 use skyhaul::io::file::failed;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
 use skyhaul::probe::udp::{
-    ClientOptions, ClockReport, Direction, HostNote, Mode, Point, PointReport, UdpClient,
+    ClientOptions, ClockReport, Direction, FLOWS, HostNote, Mode, Point, PointReport, UdpClient,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -53,13 +53,23 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let (host, token_file) =
         args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
     let (server, token) = (resolve(host)?, Token::new(&token_file::read(token_file)?)?);
+    if let Some(option) = args.tcp.stray() {
+        bail!("{option} is for TCP\nhint: add --tcp, or --iperf3");
+    }
+    let flows = match args.flows.as_slice() {
+        [flows] if *flows <= FLOWS => *flows,
+        [_] => {
+            bail!("more than {FLOWS} flows of datagrams\nhint: one for every one or two processors is enough")
+        }
+        _ => bail!("several numbers of flows are for TCP\nhint: give one to --flows, or add --tcp"),
+    };
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
     let mut wait = |waiting: Waiting| {
         progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
         !interrupt.is_set()
     };
-    let mut client = UdpClient::open(server, &token, options(args, &points), &mut wait)?;
+    let mut client = UdpClient::open(server, &token, options(args, flows, &points), &mut wait)?;
     progress.clear();
     eprintln!("measuring the path to {server}");
     let mut told = Told {
@@ -142,17 +152,22 @@ fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
 }
 
 /// The address of `HOST` or `HOST:PORT`.
-fn resolve(host: &str) -> Result<SocketAddr> {
+pub(super) fn resolve(host: &str) -> Result<SocketAddr> {
+    resolve_port(host, PORT)
+}
+
+/// The same with another usual port.
+pub(super) fn resolve_port(host: &str, port: u16) -> Result<SocketAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let with_port = match bare.parse::<std::net::IpAddr>() {
-        Ok(ip) => return Ok(SocketAddr::new(ip, PORT)),
+        Ok(ip) => return Ok(SocketAddr::new(ip, port)),
         Err(_) if host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) => {
             host.to_owned()
         }
-        Err(_) => format!("{host}:{PORT}"),
+        Err(_) => format!("{host}:{port}"),
     };
     let mut found = with_port.to_socket_addrs().map_err(|error| {
-        anyhow!("find {host}: {error}\nhint: write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{PORT}")
+        anyhow!("find {host}: {error}\nhint: write its name or address, like dtn2, 192.0.2.9 or [2001:db8::9]:{port}")
     })?;
     found.next().with_context(|| format!("find {host}: it has no address"))
 }
@@ -204,16 +219,16 @@ fn spacing(size: u32, bits_per_second: u64) -> u64 {
     u64::try_from(picoseconds).unwrap_or(u64::MAX).max(1)
 }
 
-fn options(args: &PathArgs, points: &[Point]) -> ClientOptions {
+fn options(args: &PathArgs, flows: u16, points: &[Point]) -> ClientOptions {
     let seconds: f64 = points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum();
     let rate = points.iter().map(Point::rate).collect::<Option<Vec<f64>>>();
     ClientOptions {
-        flows: args.flows,
+        flows,
         seconds: seconds + 1.0,
-        rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(args.flows)),
+        rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(flows)),
         join: args.join || args.mode == SendingArg::Trains,
         samples: match (args.trace.is_some(), points.len()) {
-            (true, _) => TRACED / u32::from(args.flows),
+            (true, _) => TRACED / u32::from(flows),
             (false, 1) => SAMPLES.0,
             (false, _) => SAMPLES.1,
         },

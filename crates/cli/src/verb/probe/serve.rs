@@ -7,6 +7,8 @@ use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use anyhow::Result;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
+use skyhaul::probe::iperf3;
+use skyhaul::probe::tcp::TcpService;
 use skyhaul::probe::udp::UdpService;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,21 +30,51 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         SocketAddr::new(args.listen, args.port),
         token,
         options,
-        vec![Box::new(UdpService::new()?)],
+        vec![Box::new(UdpService::new()?), Box::new(TcpService)],
     )?;
     eprintln!("serving on {}", server.local());
+    let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;
     while !interrupt.is_set() {
         std::thread::sleep(Duration::from_millis(100));
     }
     let stats = server.stats();
-    drop(server);
+    let of_iperf3 = iperf3.as_ref().map(iperf3::Server::stats);
+    drop((server, iperf3));
     if args.json {
-        print_json(&stats)?;
+        let mut json = serde_json::to_value(stats)?;
+        if let Some(stats) = of_iperf3 {
+            json["iperf3"] = serde_json::to_value(stats)?;
+        }
+        print_json(&json)?;
     } else {
+        if let Some(iperf3::ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
+            eprintln!(
+                "iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off"
+            );
+        }
         eprintln!(
             "{} connections, {} without the token; {} tests done, {} refused, {} broken off",
             stats.accepted, stats.unproven, stats.done, stats.refused, stats.failed
         );
     }
     Ok(Outcome::Done)
+}
+
+/// The port of iperf3 beside our own; what each test did is told at its end.
+fn serve_iperf3(args: &ServeArgs, port: u16) -> Result<iperf3::Server> {
+    let options = iperf3::ServerOptions {
+        tests: args.tests.max(iperf3::ServerOptions::default().tests),
+        longest: args.longest.duration(),
+        rate: args.most.unwrap_or_default(),
+        ..iperf3::ServerOptions::default()
+    };
+    let quiet = args.json;
+    let report = move |report: iperf3::Iperf3Report| {
+        if !quiet {
+            eprint!("{}", iperf3::lines(&report));
+        }
+    };
+    let server = iperf3::Server::start(SocketAddr::new(args.listen, port), options, Box::new(report))?;
+    eprintln!("serving iperf3 on {}", server.local());
+    Ok(server)
 }

@@ -1,0 +1,157 @@
+//! Arguments of `probe` that are for TCP: skyhaul's own measurements, and iperf3.
+
+use super::super::limits::{from_to, some};
+use clap::Args;
+use skyhaul::io::quantity::{Rate, Size, Span};
+use std::str::FromStr;
+
+/// Heading of these options.
+pub(super) const TCP: &str = "TCP (--tcp, --iperf3)";
+/// Heading of those that only iperf3 has.
+pub(super) const IPERF3: &str = "iperf3 (--iperf3)";
+
+/// How connections are made and used.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct TcpArgs {
+    /// Measure with TCP
+    #[arg(long, conflicts_with_all = ["udp", "iperf3", "sizes", "spacing", "rates", "test", "trace", "packets", "mode", "train", "join", "settle"], help_heading = TCP)]
+    pub(crate) tcp: bool,
+    /// Socket buffers of both ends: one, several like 1MiB,64MiB, or FROM..TO, doubled (default: the kernel tunes them)
+    #[arg(long, value_name = "SIZE", help_heading = TCP)]
+    pub(crate) windows: Option<Windows>,
+    /// Congestion control: one or several (default: the system's)
+    #[arg(long, value_name = "NAME", value_delimiter = ',', help_heading = TCP)]
+    pub(crate) cc: Vec<String>,
+    /// Bytes of each write and read (default: 1MiB, with iperf3 128KiB; of iperf3's datagrams, what the path carries)
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 1MiB"), help_heading = TCP)]
+    pub(crate) write: Option<Size>,
+    /// End after this many bytes of all flows together
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 1GiB"), help_heading = TCP)]
+    pub(crate) bytes: Option<Size>,
+    /// Time at the beginning that is not counted: slow start
+    #[arg(long, value_name = "TIME", default_value = "0s", help_heading = TCP)]
+    pub(crate) omit: Span,
+    /// Rate of each flow below which the kernel spaces segments
+    #[arg(long, value_name = "RATE", value_parser = some::<Rate>("such as 1Gbps"), help_heading = TCP)]
+    pub(crate) pacing: Option<Rate>,
+    /// Each flow begins this long after the one before
+    #[arg(long, value_name = "TIME", default_value = "0s", conflicts_with = "iperf3", help_heading = TCP)]
+    pub(crate) stagger: Span,
+    /// Largest segment
+    #[arg(long, value_name = "BYTES", value_parser = from_to::<u32>(88, 32_767, "such as 1400"), help_heading = TCP)]
+    pub(crate) segment: Option<u32>,
+    /// Send without copying (sendfile)
+    #[arg(long, help_heading = TCP)]
+    pub(crate) zerocopy: bool,
+    /// Receive without copying (MSG_TRUNC)
+    #[arg(long, conflicts_with = "iperf3", help_heading = TCP)]
+    pub(crate) discard: bool,
+    /// Pairs of CPUs for the flows in turn, here and there, like 2:3,4:5
+    #[arg(long, value_name = "HERE:THERE", value_delimiter = ',', value_parser = cores, conflicts_with = "iperf3", help_heading = TCP)]
+    pub(crate) cores: Vec<(usize, usize)>,
+}
+
+impl TcpArgs {
+    /// An option that means nothing for datagrams of skyhaul's own, if one was given.
+    pub(crate) fn stray(&self) -> Option<&'static str> {
+        [
+            (self.windows.is_some(), "--windows"),
+            (!self.cc.is_empty(), "--cc"),
+            (self.write.is_some(), "--write"),
+            (self.bytes.is_some(), "--bytes"),
+            (self.omit != Span::default(), "--omit"),
+            (self.pacing.is_some(), "--pacing"),
+            (self.stagger != Span::default(), "--stagger"),
+            (self.segment.is_some(), "--segment"),
+            (self.zerocopy, "--zerocopy"),
+            (self.discard, "--discard"),
+            (!self.cores.is_empty(), "--cores"),
+        ]
+        .into_iter()
+        .find_map(|(given, name)| given.then_some(name))
+    }
+}
+
+/// What iperf3 has besides.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Iperf3Args {
+    /// Measure with a server of iperf3, on its port 5201 unless another is named; needs no token
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201", conflicts_with_all = ["sizes", "spacing", "test", "trace", "packets", "mode", "train", "join", "settle"], help_heading = IPERF3)]
+    pub(crate) iperf3: Option<u16>,
+    /// End after this many blocks of all flows together
+    #[arg(long, value_name = "N", requires = "iperf3", conflicts_with = "bytes", value_parser = from_to::<u64>(1, 1 << 40, "such as 1000"), help_heading = IPERF3)]
+    pub(crate) blocks: Option<u64>,
+    /// Datagrams that may leave at once
+    #[arg(long, value_name = "N", requires = "iperf3", value_parser = from_to::<u32>(1, 1000, "such as 10"), help_heading = IPERF3)]
+    pub(crate) burst: Option<u32>,
+    /// Send small writes at once (TCP_NODELAY)
+    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    pub(crate) no_delay: bool,
+    /// Octet of type of service: DSCP times four
+    #[arg(long, value_name = "N", requires = "iperf3", default_value_t = 0, help_heading = IPERF3)]
+    pub(crate) tos: u8,
+    /// Number datagrams with 64 bits
+    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    pub(crate) wide: bool,
+    /// Ask for the server's report, too
+    #[arg(long, requires = "iperf3", help_heading = IPERF3)]
+    pub(crate) server_output: bool,
+    /// A line of text that goes with the report
+    #[arg(long, value_name = "TEXT", requires = "iperf3", help_heading = IPERF3)]
+    pub(crate) title: Option<String>,
+}
+
+/// Windows of a sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Windows(pub(crate) Vec<Size>);
+
+impl FromStr for Windows {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        /// TCP's own limit.
+        const MOST: u64 = 1 << 30;
+        let size = |text: &str| {
+            let size = text.trim().parse::<Size>().map_err(|error| error.to_string())?;
+            let fits = (1024..=MOST).contains(&size.bytes());
+            fits.then_some(size)
+                .ok_or_else(|| format!("`{text}` is no window\nhint: 1KiB to 1GiB are possible"))
+        };
+        let Some((from, to)) = text.split_once("..") else {
+            return text.split(',').map(size).collect::<Result<_, _>>().map(Self);
+        };
+        let (from, to) = (size(from)?, size(to)?);
+        if from >= to {
+            return Err(format!("`{text}` goes down\nhint: write the lesser window first"));
+        }
+        let doubled = std::iter::successors(Some(from.bytes()), |bytes| bytes.checked_mul(2));
+        let below = doubled.take_while(|&bytes| bytes < to.bytes());
+        Ok(Self(below.chain([to.bytes()]).map(Size::from_bytes).collect()))
+    }
+}
+
+fn cores(text: &str) -> Result<(usize, usize), String> {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let pair = text.split_once(':').and_then(|(here, there)| Some((number(here)?, number(there)?)));
+    pair.ok_or_else(|| format!("`{text}` is no pair of CPUs\nhint: write one here and one there, like 2:3"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_listed_or_doubled() {
+        let windows = |text: &str| text.parse::<Windows>().map(|windows| windows.0);
+        let bytes =
+            |text: &str| -> Vec<u64> { windows(text).unwrap().iter().map(|size| size.bytes()).collect() };
+        assert_eq!(bytes("1MiB,3MiB"), [1 << 20, 3 << 20]);
+        assert_eq!(bytes("1MiB..8MiB"), [1 << 20, 2 << 20, 4 << 20, 8 << 20]);
+        assert_eq!(bytes("1MiB..3MiB"), [1 << 20, 2 << 20, 3 << 20]);
+        assert_eq!(bytes("1MiB..1GiB").len(), 11);
+        for wrong in ["", "2GiB", "8MiB..1MiB", "1MiB..", "many"] {
+            assert!(windows(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(cores("2:3"), Ok((2, 3)));
+        assert!(cores("2").is_err());
+    }
+}

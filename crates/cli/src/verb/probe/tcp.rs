@@ -1,0 +1,173 @@
+//! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
+
+use super::super::receiving::print_json;
+use super::super::token_file;
+use super::super::written::command_line;
+use super::path::resolve;
+use crate::Outcome;
+use crate::args::PathArgs;
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::{self, Progress};
+use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
+use skyhaul::io::quantity::{Rate, Size};
+use skyhaul::peer::{PeerError, Token, Waiting};
+use skyhaul::probe::tcp::{Direction, FlowReport, PointReport, TcpClient, TcpPoint, TcpReport, Way};
+use std::time::Duration;
+
+/// Length of the only point, and of each of several.
+const ONE: Duration = Duration::from_secs(10);
+const EACH: Duration = Duration::from_secs(5);
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+struct Told {
+    /// [`skyhaul::report::VERSION`].
+    version: u32,
+    command: String,
+    server: String,
+    interrupted: bool,
+    points: Vec<PointReport>,
+}
+
+pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let (host, token_file) =
+        args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
+    let (server, token) = (resolve(host)?, Token::new(&token_file::read(token_file)?)?);
+    let points = points(args)?;
+    let mut progress = Progress::new(args.output.quiet);
+    let mut wait = |waiting: Waiting| {
+        progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
+        !interrupt.is_set()
+    };
+    let mut client = TcpClient::open(server, &token, &points, &mut wait)?;
+    progress.clear();
+    let version = skyhaul::report::VERSION;
+    let (command, server) = (command_line(), server.to_string());
+    let mut told = Told { version, command, server, interrupted: false, points: Vec::new() };
+    if !args.output.json {
+        eprintln!("path to {}\n{}", told.server, heading());
+    }
+    for (n, point) in points.iter().enumerate() {
+        progress.show(&format!("point {} of {}", n + 1, points.len()));
+        let report = match client.point(point, &interrupt.flag()) {
+            Ok(report) => report,
+            Err(PeerError::Stopped) if interrupt.is_set() => break,
+            Err(error) => return Err(error.into()),
+        };
+        progress.clear();
+        if !args.output.json {
+            eprint!("{}", lines(&report));
+        }
+        told.points.push(report);
+        if interrupt.is_set() {
+            break;
+        }
+    }
+    told.interrupted = interrupt.is_set();
+    // The server may be gone, which changes nothing of what was measured.
+    let _ = client.end();
+    if args.output.json {
+        print_json(&told)?;
+    }
+    if told.interrupted {
+        eprintln!("{INTERRUPTED}");
+    }
+    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// Windows, of each the numbers of flows, of each the congestion controls.
+fn points(args: &PathArgs) -> Result<Vec<TcpPoint>> {
+    let tcp = &args.tcp;
+    let windows = tcp.windows.as_ref().map_or(vec![None], |w| w.0.iter().copied().map(Some).collect());
+    let controls = if tcp.cc.is_empty() { vec![None] } else { tcp.cc.iter().cloned().map(Some).collect() };
+    let count = windows.len() * args.flows.len() * controls.len();
+    let time = args.time.map_or(if count == 1 { ONE } else { EACH }, |time| time.duration());
+    let mut points = Vec::with_capacity(count);
+    for window in &windows {
+        for &flows in &args.flows {
+            for control in &controls {
+                let point = TcpPoint {
+                    way: match (args.reverse, args.both) {
+                        (true, _) => Way::Reverse,
+                        (false, true) => Way::Both,
+                        (false, false) => Way::Forward,
+                    },
+                    flows: usize::from(flows),
+                    block: tcp.write.map_or(1 << 20, Size::bytes),
+                    window: window.map(Size::bytes),
+                    congestion: control.clone(),
+                    pacing: tcp.pacing.map_or(0, Rate::bits_per_second),
+                    segment: tcp.segment,
+                    seconds: time.as_secs_f64(),
+                    omit: tcp.omit.duration().as_secs_f64(),
+                    bytes: tcp.bytes.map(Size::bytes),
+                    stagger: tcp.stagger.duration().as_secs_f64(),
+                    zero_copy: tcp.zerocopy,
+                    discard: tcp.discard,
+                    cpus_here: tcp.cores.iter().map(|(here, _)| *here).collect(),
+                    cpus_there: tcp.cores.iter().map(|(_, there)| *there).collect(),
+                };
+                point.check().map_err(|why| anyhow!(why))?;
+                points.push(point);
+            }
+        }
+    }
+    Ok(points)
+}
+
+fn heading() -> String {
+    format!(
+        "{:>2}{:>9} {:>5} {:>8} {:>12} {:>9} {:>9} {:>9} {:>9} {:>10}",
+        "", "window", "flows", "control", "rate", "CPU here", "CPU there", "again", "RTT", "most cwnd"
+    )
+}
+
+/// A line for each way, and what bounded it.
+fn lines(report: &PointReport) -> String {
+    let mut text = String::new();
+    for (arrow, direction) in [("→", Direction::Send), ("←", Direction::Receive)] {
+        // Counters and windows are those of the sending end.
+        let (sender, receiver) = match direction {
+            Direction::Send => (&report.here, &report.there),
+            Direction::Receive => (&report.there, &report.here),
+        };
+        let sending: Vec<&FlowReport> =
+            sender.flows.iter().filter(|flow| flow.direction == Direction::Send).collect();
+        let Some(first) = sending.first() else { continue };
+        text += &line(report, arrow, &sending, receiver);
+        let longest = sending.iter().max_by_key(|flow| flow.bytes).unwrap_or(first);
+        if let Some(verdict) = &longest.verdict {
+            text += &format!("     {}\n", verdict.text);
+            if let Some(hint) = &verdict.hint {
+                text += &format!("     hint: {hint}\n");
+            }
+        }
+        for error in sending.iter().filter_map(|flow| flow.error.as_ref()) {
+            text += &format!("     {error}\n");
+        }
+    }
+    text
+}
+
+fn line(report: &PointReport, arrow: &str, sending: &[&FlowReport], receiver: &TcpReport) -> String {
+    let received: u64 =
+        receiver.flows.iter().filter(|f| f.direction == Direction::Receive).map(|f| f.bytes).sum();
+    let seconds = receiver.seconds.max(1e-9);
+    let again: u64 = sending.iter().map(|flow| u64::from(flow.counts.retransmits)).sum();
+    let rtt = sending.iter().map(|flow| flow.counts.rtt_mean).fold(0.0, f64::max);
+    let window = sending.iter().map(|flow| flow.counts.congestion_window_most).max().unwrap_or(0);
+    format!(
+        "{arrow:>2}{:>9} {:>5} {:>8} {:>12} {:>7.3}/GB {:>7.3}/GB {:>9} {:>7.3}ms {:>10}\n",
+        report.point.window.map_or("tuned".to_owned(), |bytes| Size::from_bytes(bytes).to_string()),
+        report.point.flows,
+        sending.first().map_or("", |flow| flow.congestion.as_str()),
+        print::rate(received as f64 * 8.0 / seconds),
+        report.here.cpu_seconds_per_gb,
+        report.there.cpu_seconds_per_gb,
+        print::count(again),
+        rtt * 1e3,
+        print::bytes(window),
+    )
+}
