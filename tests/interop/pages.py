@@ -129,9 +129,11 @@ class Reader:
             line = f'{line} && printf %s "${name}"'
         if verb != "send":
             self.wait()
+        # A variable gets what its command writes to standard output, and nothing else.
+        errors = subprocess.PIPE if line.startswith("export ") else subprocess.STDOUT
         done = subprocess.run(["sh", "-c", line], cwd=self.directory, env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT, check=False)  # fmt: skip
-        assert done.returncode == 0, f"{line}\n{done.stdout}"
+                              stdout=subprocess.PIPE, stderr=errors, text=True, timeout=LIMIT, check=False)  # fmt: skip
+        assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr or ''}"
         if line.startswith("export "):
             self.environment[name] = done.stdout
         else:

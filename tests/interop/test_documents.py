@@ -49,16 +49,7 @@ def test_every_block_has_a_language_that_is_dealt_with():
 # Indented blocks are only shown. Why each cannot run here; what can is in a block with a fence.
 BUILT = "builds the package: `make python` has run before these tests"
 TUNED = "changes the host: test_tuning.py types it in namespaces, except for what needs hardware"
-OPERATED = "asks a host of its own: the e2e tests of the command (balancer.rs) make each of these calls"
 SHOWN_ONLY = {
-    "ejfat.md": {
-        "skyhaul receive --format ejfat --listen udp://:17750 --build": "waits for sources: sent_events.rs of the e2e tests builds ticks",
-        "skyhaul record --format ejfat": "waits for sources: recorded_events.rs of the e2e tests runs each of these verbs",
-    },
-    "ejfat-operate.md": {
-        "skyhaul balancer --balancer": OPERATED,
-        "skyhaul balancer chain": OPERATED,
-    },
     "python.md": {
         "make python                  # from a checkout:": BUILT,
         "printf 'implementation=CPython": "builds for a Python that is seldom there",
