@@ -143,3 +143,37 @@ fn shown(command: &mut Command) -> Result<bool> {
     let status = command.stdin(Stdio::null()).status().context("run it")?;
     Ok(status.success())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Each package of a build with the features that it has there.
+    fn features(package: &str) -> BTreeMap<String, String> {
+        let mut tree = workspace::cargo();
+        tree.args(["tree", "--locked", "--offline", "--edges", "normal,build", "--prefix", "none"]);
+        tree.args(["--format", "{p}|{f}", "--package", package]);
+        let output = tree.current_dir(workspace::root()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let line = |line: &str| {
+            let (package, features) = line.trim_end_matches(" (*)").split_once('|')?;
+            Some((package.to_owned(), features.to_owned()))
+        };
+        text.lines().filter_map(line).collect()
+    }
+
+    /// Else the wheel would build anew what the command was built of: minutes.
+    #[test]
+    fn the_command_and_the_module_are_built_of_the_same() {
+        let (command, module) = (features("skyhaul-cli"), features("skyhaul-python"));
+        let differ: Vec<_> = module
+            .iter()
+            .filter_map(|(package, own)| {
+                command.get(package).filter(|&other| other != own).map(|other| (package, own, other))
+            })
+            .collect();
+        assert!(module.len() > 50 && differ.is_empty(), "give both the same features: {differ:#?}");
+    }
+}
