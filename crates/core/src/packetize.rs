@@ -57,6 +57,19 @@ pub trait Divided {
     /// If `head` is shorter than [`head_bytes_max`](Self::head_bytes_max) or `n` is not less than
     /// [`count`](Self::count).
     fn packet(&self, n: u64, head: &mut [u8]) -> Part;
+
+    /// Packet `n` in one piece, given the octets of the object: for who sends few, and cannot gather.
+    ///
+    /// # Panics
+    /// If `n` is not less than [`count`](Self::count), or the object is shorter than what it was divided for.
+    fn datagram(&self, n: u64, object: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0; self.head_bytes_max()];
+        let part = self.packet(n, &mut packet);
+        packet.truncate(part.head);
+        packet.extend_from_slice(&object[part.payload.start as usize..part.payload.end as usize]);
+        packet.resize(packet.len() + part.dummy, 0);
+        packet
+    }
 }
 
 #[cfg(test)]
@@ -66,12 +79,16 @@ pub(crate) mod tests {
     /// All packets of an object whose payload counts up; what is said of each is held against it.
     pub(crate) fn packets(object: &impl Divided) -> Vec<Vec<u8>> {
         let mut head = vec![0xEE; object.head_bytes_max()];
+        let parts: Vec<Part> = (0..object.count()).map(|n| object.packet(n, &mut head)).collect();
+        let end = parts.iter().map(|part| part.payload.end).max().unwrap_or(0);
+        let octets: Vec<u8> = (0..end).map(|at| at as u8).collect();
         let one = |n| {
             let part = object.packet(n, &mut head);
             let mut packet = head[..part.head].to_vec();
             packet.extend(part.payload.clone().map(|at| at as u8));
             packet.resize(packet.len() + part.dummy, 0);
             assert_eq!((packet.len() as u64, part.bytes()), (object.bytes_of(n), object.bytes_of(n)));
+            assert_eq!(packet, object.datagram(n, &octets));
             packet
         };
         let all: Vec<Vec<u8>> = (0..object.count()).map(one).collect();

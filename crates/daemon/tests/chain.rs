@@ -141,11 +141,7 @@ fn send(from: &UdpSocket, to: &str, tick: u64) {
     };
     let packets = EventPackets::new(&shape).unwrap();
     for n in 0..packets.count() {
-        let mut octets = vec![0; packets.head_bytes_max()];
-        let part = packets.packet(n, &mut octets);
-        octets.truncate(part.head);
-        octets.resize(part.head + (part.payload.end - part.payload.start) as usize, tick as u8);
-        from.send_to(&octets, to).unwrap();
+        from.send_to(&packets.datagram(n, &[tick as u8; 2500]), to).unwrap();
     }
 }
 

@@ -1,6 +1,6 @@
 //! The balancer as a program: packets through it to workers that registered by REST, ends, restarts, and bad starts.
 
-mod plane;
+pub(crate) mod plane;
 
 use crate::site::{Done, Job, run, wait_for, words};
 use serde_json::{Value, json};
@@ -193,11 +193,7 @@ pub(crate) fn send(data: &str, ticks: std::ops::Range<u64>) {
         };
         let packets = EventPackets::new(&shape).unwrap();
         for n in 0..packets.count() {
-            let mut octets = vec![0; packets.head_bytes_max()];
-            let part = packets.packet(n, &mut octets);
-            octets.truncate(part.head);
-            octets.resize(part.head + (part.payload.end - part.payload.start) as usize, tick as u8);
-            sender.send_to(&octets, data).unwrap();
+            sender.send_to(&packets.datagram(n, &[tick as u8; 2500]), data).unwrap();
         }
     }
 }

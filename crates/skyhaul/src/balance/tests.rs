@@ -23,14 +23,8 @@ fn event(tick: u64, data_id: u16, bytes: u64) -> Vec<Vec<u8>> {
         ..EventShape::default()
     };
     let packets = EventPackets::new(&shape).unwrap();
-    let packet = |n: u64| {
-        let mut octets = vec![0; packets.head_bytes_max()];
-        let part = packets.packet(n, &mut octets);
-        octets.truncate(part.head);
-        octets.resize(part.head + (part.payload.end - part.payload.start) as usize, tick as u8);
-        octets
-    };
-    (0..packets.count()).map(packet).collect()
+    let octets = vec![tick as u8; bytes as usize];
+    (0..packets.count()).map(|n| packets.datagram(n, &octets)).collect()
 }
 
 struct Worker {

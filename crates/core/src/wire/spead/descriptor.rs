@@ -24,6 +24,7 @@ use super::{
     Flavour, Head, id, items,
     packets::{HeapPackets, HeapShape, PacketError, Split},
 };
+use crate::packetize::Divided;
 use crate::placement::Reject;
 use std::fmt;
 
@@ -266,12 +267,7 @@ fn alone(flavour: Flavour, pointers: &[u64], payload: &[u8]) -> Result<Vec<u8>, 
         | PacketError::CannotRepeat { .. }
         | PacketError::TooManyPointers { .. } => DescriptorError::TooLong,
     })?;
-    let mut packet = vec![0; packets.head_bytes_max()];
-    let part = packets.packet(0, &mut packet);
-    packet.truncate(part.head);
-    packet.extend_from_slice(payload);
-    packet.resize(packet.len() + part.dummy, 0);
-    Ok(packet)
+    Ok(packets.datagram(0, payload))
 }
 
 fn ascii(item: u64, text: &str) -> Result<&[u8], DescriptorError> {

@@ -56,16 +56,7 @@ pub(crate) fn packets_with(
         split: Split::Full,
     };
     let plan = HeapPackets::new(shape).unwrap();
-    (0..plan.count())
-        .map(|n| {
-            let mut packet = vec![0; plan.head_bytes_max()];
-            let part = plan.packet(n, &mut packet);
-            packet.truncate(part.head);
-            packet.extend(&payload[part.payload.start as usize..part.payload.end as usize]);
-            packet.resize(packet.len() + part.dummy, 0);
-            packet
-        })
-        .collect()
+    (0..plan.count()).map(|n| plan.datagram(n, payload)).collect()
 }
 
 fn stop_heap(counter: u64) -> Vec<u8> {

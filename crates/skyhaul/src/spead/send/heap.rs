@@ -12,7 +12,7 @@ use super::config::SendConfig;
 use super::division::{Division, PacketSize};
 use crate::send::SendError;
 use crate::send::objects::{Chunks, Object, Payload};
-use skyhaul_core::packetize::Part;
+use skyhaul_core::packetize::{Divided, Part};
 use skyhaul_core::wire::spead::descriptor::{BugCompat, Descriptor, DescriptorError};
 use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, PacketError, Plan, Split};
 use skyhaul_core::wire::spead::{Flavour, id};
@@ -214,15 +214,7 @@ impl Heap {
         let mut payload = Vec::new();
         self.chunks.iter().for_each(|chunk| payload.extend_from_slice(chunk));
         payload.resize(self.payload_bytes() as usize, 0);
-        let packet = |n| {
-            let mut packet = vec![0; packets.head_bytes_max()];
-            let part = packets.packet(n, &mut packet);
-            packet.truncate(part.head);
-            packet.extend_from_slice(&payload[part.payload.start as usize..part.payload.end as usize]);
-            packet.resize(packet.len() + part.dummy, 0);
-            packet
-        };
-        Ok((0..packets.count()).map(packet).collect())
+        Ok((0..packets.count()).map(|n| packets.datagram(n, &payload)).collect())
     }
 
     #[inline]
