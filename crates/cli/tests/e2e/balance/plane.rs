@@ -4,11 +4,17 @@ use super::{FREE, Place, send, whole};
 use crate::site::{Job, wait_for, words};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The process that forwards for load balancer 1: a child of the balancer.
 #[track_caller]
 fn plane(of: &Job) -> rustix::process::Pid {
-    let parent = of.pid();
+    plane_of(of.pid())
+}
+
+/// The same, of the balancer with this process id.
+#[track_caller]
+pub(crate) fn plane_of(parent: u32) -> rustix::process::Pid {
     wait_for("the data plane", || {
         let text = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
         // A process starts on any thread.
@@ -21,12 +27,24 @@ fn plane(of: &Job) -> rustix::process::Pid {
     })
 }
 
+/// Whether the process has this file open.
+fn has(pid: u32, path: &Path) -> bool {
+    let all = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    all.filter_map(|fd| std::fs::read_link(fd.path()).ok()).any(|open| open == path)
+}
+
 #[test]
 fn a_data_plane_that_is_killed_under_traffic_is_started_again_and_said() {
     let place = Place::new();
+    // Left open to all programs that are started here.
+    let left = std::fs::File::create(place.path("left")).unwrap();
+    rustix::io::fcntl_setfd(&left, rustix::io::FdFlags::empty()).unwrap();
     let running = place.start(&format!("--state {}", place.path("state.db").display()));
     let worker = running.join();
     let first = plane(&running.job);
+    assert!(
+        has(running.job.pid(), &place.path("left")) && !has(first.as_raw_pid() as u32, &place.path("left"))
+    );
     send(&running.data, 0..20);
     whole(&worker, 0..20);
     let told = wait_for("the packets to be counted", || {

@@ -7,11 +7,14 @@
 //!
 //! Who starts finds the planes that still run, and goes on with them; those of load balancers that nobody has reserved end.
 //!
+//! A plane has no descriptor of the process that started it, which it outlives.
+//!
 //! A plane that dies while this process runs is started again at once, on the same ports, by [`Balance`].
 //!
 //! Limits: the path of a Unix socket has at most 107 octets.
 
 use skyhaul::balance::{Balance, BalanceError, BalanceOptions, Restart};
+use skyhaul::io::host::program::alone;
 use skyhaul_core::balance::{Registration, Session};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Read};
@@ -133,6 +136,7 @@ impl Apart {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // Ctrl-C in a terminal is for this process, which then ends the plane.
         command.process_group(0);
+        alone(&mut command);
         command
             .spawn()
             .map_err(|error| io::Error::new(error.kind(), format!("start the data plane: {error}")))
