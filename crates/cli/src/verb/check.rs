@@ -7,8 +7,9 @@ use crate::print::{self, Progress};
 use anyhow::Result;
 use skyhaul::frames::FramesOf;
 use skyhaul::recording::{
-    CheckOptions, CheckReport, Datastream, FrameReader, Recording, State, Verdict, repair,
+    CheckOptions, CheckReport, Datastream, DatastreamCheck, FrameReader, Recording, State, Verdict, repair,
 };
+use skyhaul::wire::{Format, Objects};
 use std::sync::Mutex;
 
 pub(crate) fn run(args: &CheckArgs) -> Result<Outcome> {
@@ -56,18 +57,28 @@ fn verdict(report: &CheckReport) -> String {
         1 => "; 1 frame was never received".to_owned(),
         n => format!("; {} frames were never received", print::count(n)),
     };
-    let incomplete: u64 = report.datastreams.iter().filter_map(|d| Some(d.heaps?.incomplete)).sum();
-    let never = match incomplete {
-        0 => never,
-        1 => format!("{never}; 1 heap is incomplete"),
-        n => format!("{never}; {} heaps are incomplete", print::count(n)),
-    };
+    let of = |kind| report.datastreams.iter().filter(move |d| objects(d) == kind);
+    let mut never = never;
+    for kind in [Objects::Heaps, Objects::Events] {
+        let incomplete: u64 = of(kind).filter_map(|d| Some(d.heaps?.incomplete)).sum();
+        match incomplete {
+            0 => {}
+            1 => never.push_str(&format!("; 1 {} is incomplete", kind.name().trim_end_matches('s'))),
+            n => never.push_str(&format!("; {} {} are incomplete", print::count(n), kind.name())),
+        }
+    }
     let so_far = if report.state == State::Live { " SO FAR (still being recorded)" } else { "" };
     match report.verdict {
         Verdict::Whole | Verdict::Holes => format!("COMPLETE ON DISK{so_far}{never}"),
         Verdict::Unproven => format!("NOT VERIFIED{never}"),
         Verdict::Damaged => format!("DAMAGED{never}"),
     }
+}
+
+/// What is recorded with keys: heaps, unless its format says otherwise.
+fn objects(datastream: &DatastreamCheck) -> Objects {
+    let format = datastream.format.as_deref().and_then(|name| name.parse::<Format>().ok());
+    format.and_then(Format::objects).unwrap_or(Objects::Heaps)
 }
 
 /// The findings, as lines of text.
@@ -82,11 +93,12 @@ pub(crate) fn summary(report: &CheckReport) -> String {
     for d in &report.datastreams {
         if let Some(heaps) = &d.heaps {
             out.push_str(&format!(
-                "  {}: {} of {} chunks verified, {} heaps, {} incomplete ({} of them never received), {} invalid packets\n",
+                "  {}: {} of {} chunks verified, {} {}, {} incomplete ({} of them never received), {} invalid packets\n",
                 d.name,
                 print::count(d.proven),
                 print::count(d.chunks),
                 print::count(heaps.count),
+                objects(d).name(),
                 print::count(heaps.incomplete),
                 print::bytes(heaps.missing_bytes),
                 print::count(d.illegal_frames),

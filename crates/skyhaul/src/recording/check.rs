@@ -112,6 +112,9 @@ impl Recording {
                 sum: DatastreamCheck {
                     name: stream.name.clone(),
                     bytes: stream.bytes(),
+                    format: about
+                        .as_ref()
+                        .and_then(|about| Some(about.info.format.get("format")?.as_str()?.to_owned())),
                     ..Default::default()
                 },
                 before: None,

@@ -49,12 +49,15 @@ pub struct DatastreamCheck {
     pub illegal_frames: u64,
     /// Of these, marked as invalid.
     pub filled_frames: u64,
-    /// Of a stream of heaps, by the index: how many there are, and what is missing in them.
+    /// Of a stream of heaps or events, by the index: how many there are, and what is missing in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heaps: Option<HeapsCheck>,
+    /// Its format, if an index says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
 }
 
-/// The heaps of a datastream.
+/// The heaps or events of a datastream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeapsCheck {
     /// How many begin in its chunks.
