@@ -188,7 +188,7 @@ fn a_disk_that_becomes_read_only() {
 }
 
 /// Every disk of the site a file system of its own. The recorder leaves the last 64 MiB of each free.
-fn tmpfs(site: &Site) -> Option<Vec<Mounted>> {
+pub(crate) fn tmpfs(site: &Site) -> Option<Vec<Mounted>> {
     let one = |at: &PathBuf| Mounted::new("tmpfs".as_ref(), &["-t", "tmpfs", "-o", "size=192m"], at);
     let mounted: Option<Vec<Mounted>> = site.disks.iter().map(one).collect();
     if mounted.is_none() {

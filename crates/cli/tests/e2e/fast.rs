@@ -1,5 +1,7 @@
 //! The fast path of a balancer is gone with the process, whatever ends it.
 
+use crate::balance::plane::plane_of;
+use crate::site::wait_for;
 use rustix::process::{Pid, Signal};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -20,8 +22,8 @@ fn ip(words: &str) -> Option<String> {
 }
 
 /// None, with a visible reason, where it is not allowed.
-fn network() -> Option<Network> {
-    let name = format!("skyk{}", std::process::id());
+fn network(tag: &str) -> Option<Network> {
+    let name = format!("sky{tag}{}", std::process::id());
     let network = Network(name.clone());
     for step in [
         format!("netns add {name}"),
@@ -72,7 +74,7 @@ fn end(mut plane: Child, signal: Signal) {
 
 #[test]
 fn a_data_plane_that_is_killed_leaves_no_program_and_the_next_has_one() {
-    let Some(network) = network() else { return };
+    let Some(network) = network("k") else { return };
     let name = &network.0;
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("plane");
@@ -89,4 +91,52 @@ fn a_data_plane_that_is_killed_leaves_no_program_and_the_next_has_one() {
         assert!(ended.elapsed() < Duration::from_secs(30), "it is still there");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// With all that a balancer is: it starts the next one itself, and that has a program again.
+#[test]
+fn a_balancer_whose_data_plane_is_killed_has_a_program_again() {
+    let Some(network) = network("b") else { return };
+    let (name, directory) = (&network.0, tempfile::tempdir().unwrap());
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let line = format!(
+        "netns exec {name} {} balance --listen 10.80.0.1 --api 127.0.0.1:18008 --threads 1 --fast-path xdp --json --reserve run \
+         --token-file {} --uri-file {} --state {}",
+        env!("CARGO_BIN_EXE_skyhaul"),
+        file("token"),
+        file("uri"),
+        file("state.db"),
+    );
+    let mut balance = Command::new("ip")
+        .args(line.split_whitespace())
+        .env("SKYHAUL_CONFIG", "/dev/null")
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(file("said")).unwrap())
+        .spawn()
+        .unwrap();
+    let has_program = || ip(&format!("-n {name} link show b0")).unwrap().contains("xdp");
+    let said = || std::fs::read_to_string(file("said")).unwrap();
+    let begun = Instant::now();
+    while !(has_program() && said().contains("balancing on")) {
+        if balance.try_wait().unwrap().is_some() {
+            let said = said();
+            assert!(said.contains("hint: "), "{said}");
+            eprintln!("SKIPPED: {said}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(30), "never attached");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let first = plane_of(balance.id());
+    rustix::process::kill_process(first, Signal::KILL).unwrap();
+    wait_for("another", || said().contains("was started again").then_some(()));
+    assert_ne!(plane_of(balance.id()), first);
+    wait_for("its program", || has_program().then_some(()));
+    rustix::process::kill_process(Pid::from_child(&balance), Signal::INT).unwrap();
+    let output = balance.wait_with_output().unwrap();
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &report["reservations"][0];
+    assert_eq!(one["plane_restarts"], 1, "{report}");
+    assert!(one["mode"].as_str().unwrap().contains("XDP in the driver of b0"), "{report}");
+    wait_for("the program to be gone", || (!has_program()).then_some(()));
 }

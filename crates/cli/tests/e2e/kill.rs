@@ -39,22 +39,37 @@ fn numbers(value: &Value) -> BTreeSet<u32> {
     value.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as u32).collect()
 }
 
-/// One recorder, killed once at least `chunks` chunks are acknowledged and some more work was done.
-fn round(seed: u64, chunks: usize, more: u64) {
-    let site = Site::new(2);
-    let mut recorder = site.record(&format!("{ANY} --disk-engine auto"));
-    let line =
-        format!("send --json --pattern --payload {PAYLOAD} --rate 300Mbps --to {}", recorder.address());
-    let sender = Job::start(&words(&line));
-    wait_for("acknowledged chunks", || (acknowledged(&site, "trial").len() >= chunks).then_some(()));
-    // Somewhere within the next chunks.
-    (0..more).for_each(|_| std::thread::yield_now());
-    let before = acknowledged(&site, "trial");
+/// Kill the recorder of scan `trial`, to which `line` sends, as soon as at least `chunks` chunks are acknowledged and
+/// `more` was done; what is there is nobody's any more then.
+#[track_caller]
+pub(crate) fn kill<T>(
+    site: &Site,
+    mut recorder: Job,
+    line: &str,
+    chunks: usize,
+    more: impl FnOnce() -> T,
+) -> T {
+    let sender = Job::start(&words(&format!("send --json {line} --to {}", recorder.address())));
+    wait_for("acknowledged chunks", || (acknowledged(site, "trial").len() >= chunks).then_some(()));
+    let done = more();
     recorder.signal(rustix::process::Signal::KILL);
     assert_eq!(recorder.finish().code, None, "killed");
     site.released();
     sender.signal(rustix::process::Signal::INT);
     sender.finish();
+    done
+}
+
+/// One recorder, killed once at least `chunks` chunks are acknowledged and some more work was done.
+fn round(seed: u64, chunks: usize, more: u64) {
+    let site = Site::new(2);
+    let recorder = site.record(&format!("{ANY} --disk-engine auto"));
+    let line = format!("--pattern --payload {PAYLOAD} --rate 300Mbps");
+    let before = kill(&site, recorder, &line, chunks, || {
+        // Somewhere within the next chunks.
+        (0..more).for_each(|_| std::thread::yield_now());
+        acknowledged(&site, "trial")
+    });
     let after = acknowledged(&site, "trial");
     assert!(after.is_superset(&before), "seed {seed}: {before:?} {after:?}");
     examine(&site, &after, seed);

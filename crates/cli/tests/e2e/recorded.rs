@@ -1,6 +1,7 @@
 //! Heaps onto disks and back through the command: with loss, under kill -9, followed, damaged.
 
-use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, run, send, sum, wait_for, words};
+use crate::kill::kill;
+use crate::site::{ANY, Done, Job, Site, all_acknowledged, drops, number, run, send, sum, words};
 use serde_json::Value;
 use skyhaul::recording::Record;
 use std::path::PathBuf;
@@ -79,35 +80,37 @@ fn what_came_of_heaps_is_recorded_and_sent_again() {
     }
 }
 
+/// Kill the recorder that `start` starts once it has acknowledged some chunks, while `line` sends to it: what it acknowledged
+/// is proven and sent again as it came. The number of heaps or events acknowledged, and what the receiver of all says.
+#[track_caller]
+pub(crate) fn killed(
+    round: u64,
+    start: impl Fn(&Site) -> Job,
+    line: &str,
+    sent_again: impl Fn(&Site, &str) -> (Value, Done),
+) -> (u64, Value) {
+    let site = Site::new(2);
+    let pause = || std::thread::sleep(std::time::Duration::from_micros(977 * round));
+    kill(&site, start(&site), line, 3 * round as usize, pause);
+    let acknowledged = records(&site).iter().map(|chunk| chunk.meta.heaps.as_ref().unwrap().count).sum();
+
+    let check = site.run("check trial --verify --json").json();
+    assert_eq!(check["state"], "interrupted", "{check}");
+    assert_eq!(sum(&check["datastreams"], "proven"), records(&site).len() as u64, "{check}");
+    assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
+    assert_eq!(check["datastreams"][0]["damaged"], Value::Array(vec![]), "{check}");
+
+    let (again, sent) = sent_again(&site, "--packet 8972");
+    assert_eq!(sent.code, Some(1), "nobody can tell what followed: {}", sent.stderr);
+    assert_eq!(number(&again["pattern_errors"]), 0, "{again}");
+    (acknowledged, again)
+}
+
 #[test]
 fn what_a_killed_recorder_of_heaps_acknowledged_is_read_byte_for_byte() {
     for round in 1..=10u64 {
-        let site = Site::new(2);
-        let mut recorder = record(&site, "--flush 200ms");
-        let line = format!(
-            "send --json --format spead --pattern --heap-size 50KiB --rate 300Mbps --to {}",
-            recorder.address()
-        );
-        let sender = Job::start(&words(&line));
-        wait_for("acknowledged chunks", || (records(&site).len() >= 3 * round as usize).then_some(()));
-        std::thread::sleep(std::time::Duration::from_micros(977 * round));
-        recorder.signal(rustix::process::Signal::KILL);
-        assert_eq!(recorder.finish().code, None, "killed");
-        site.released();
-        sender.signal(rustix::process::Signal::INT);
-        sender.finish();
-        let acknowledged: u64 =
-            records(&site).iter().map(|chunk| chunk.meta.heaps.as_ref().unwrap().count).sum();
-
-        let check = site.run("check trial --verify --json").json();
-        assert_eq!(check["state"], "interrupted", "{check}");
-        assert_eq!(sum(&check["datastreams"], "proven"), records(&site).len() as u64, "{check}");
-        assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
-        assert_eq!(check["datastreams"][0]["damaged"], Value::Array(vec![]), "{check}");
-
-        let (again, sent) = sent_again(&site, "--packet 8972");
-        assert_eq!(sent.code, Some(1), "nobody can tell what followed: {}", sent.stderr);
-        assert_eq!(number(&again["pattern_errors"]), 0, "{again}");
+        let line = "--format spead --pattern --heap-size 50KiB --rate 300Mbps";
+        let (acknowledged, again) = killed(round, |site| record(site, "--flush 200ms"), line, sent_again);
         if drops(&again) == 0 {
             // The heap of the descriptors is none of data.
             assert!(heaps(&again, "complete") + heaps(&again, "incomplete") + 1 >= acknowledged, "{again}");

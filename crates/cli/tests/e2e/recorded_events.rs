@@ -1,13 +1,13 @@
 //! Events onto disks and back through the command: with loss, from a capture, under kill -9, followed, sent on, looked at.
 
+use crate::disks::tmpfs;
 use crate::heaps::{capture_of, record as captured};
-use crate::recorded::records;
-use crate::site::{
-    ANY, Done, Job, Site, all_acknowledged, counter, drops, number, run, send, sum, wait_for, words,
-};
+use crate::recorded::killed;
+use crate::site::{ANY, Done, Job, Site, all_acknowledged, counter, drops, number, run, send, sum, words};
 use serde_json::Value;
 use skyhaul::core::pattern;
 use skyhaul::wire::ejfat::Reassembly;
+use std::path::Path;
 
 fn receiver() -> Job {
     Job::start(&words(&format!(
@@ -69,6 +69,8 @@ fn what_came_of_events_is_recorded_and_sent_again() {
         assert!(events(&report, "complete") > 0, "{report}");
         assert!(!line.contains("loss") || events(&report, "incomplete") > 0, "{report}");
         holds(&site, &report);
+        let said = site.run("check trial --verify").stderr;
+        assert!(said.contains(" events, ") && !said.contains("heap"), "{said}");
         let listed = site.run("ls").expect(0);
         assert!(String::from_utf8_lossy(&listed.stdout).contains("trial"), "{}", listed.stderr);
     }
@@ -77,31 +79,51 @@ fn what_came_of_events_is_recorded_and_sent_again() {
 #[test]
 fn what_a_killed_recorder_of_events_acknowledged_is_read_byte_for_byte() {
     for round in 1..=4u64 {
-        let site = Site::new(2);
-        let mut recorder = site.record(&format!("--format ejfat --flush 200ms {ANY}"));
-        let line = format!(
-            "send --json --format ejfat --pattern --event 1KiB..90KiB --rate 300Mbps --to {}",
-            recorder.address()
-        );
-        let sender = Job::start(&words(&line));
-        wait_for("acknowledged chunks", || (records(&site).len() >= 3 * round as usize).then_some(()));
-        std::thread::sleep(std::time::Duration::from_micros(977 * round));
-        recorder.signal(rustix::process::Signal::KILL);
-        assert_eq!(recorder.finish().code, None, "killed");
-        site.released();
-        sender.signal(rustix::process::Signal::INT);
-        sender.finish();
-        let acknowledged: u64 =
-            records(&site).iter().map(|chunk| chunk.meta.heaps.as_ref().unwrap().count).sum();
-        let check = site.run("check trial --verify --json").json();
-        assert_eq!(check["state"], "interrupted", "{check}");
-        assert_eq!(sum(&check["datastreams"], "proven"), records(&site).len() as u64, "{check}");
-        assert_eq!(sum(&check["datastreams"], "illegal_frames"), 0, "{check}");
-        let (again, sent) = sent_again(&site, "--packet 8972");
-        assert_eq!(sent.code, Some(1), "nobody can tell what followed: {}", sent.stderr);
-        assert_eq!(number(&again["pattern_errors"]), 0, "{again}");
+        let start = |site: &Site| site.record(&format!("--format ejfat --flush 200ms {ANY}"));
+        let line = "--format ejfat --pattern --event 1KiB..90KiB --rate 300Mbps";
+        let (acknowledged, again) = killed(round, start, line, sent_again);
         if drops(&again) == 0 {
             assert!(events(&again, "complete") + events(&again, "incomplete") >= acknowledged, "{again}");
+        }
+    }
+}
+
+/// Disks of which one, or all, get really full: what finds no room is lost, and said to be; what is there is proven.
+#[test]
+fn events_on_disks_that_are_full() {
+    let fill = |disk: &Path| {
+        let mut file = std::fs::File::create(disk.join("other")).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 1 << 16]).is_ok() {}
+    };
+    for full in [1, 2] {
+        let site = Site::new(2);
+        let Some(_mounted) = tmpfs(&site) else { return };
+        let mut recorder = site.record(&format!("--format ejfat {ANY}"));
+        let to = recorder.address();
+        site.disks[..full].iter().for_each(|disk| fill(disk));
+        send(&to, "--format ejfat --pattern --event 100KiB --events 200 --rate 200Mbps");
+        recorder.drained();
+        let report = recorder.stop().json();
+        let recording = &report["recording"];
+        let told = recording["events"].as_array().unwrap();
+        assert!(told.iter().any(|event| event["kind"] == "disk_full"), "{recording}");
+        let stream = &recording["datastreams"][0];
+        if full == 1 {
+            all_acknowledged(&report);
+            holds(&site, &report);
+        } else {
+            assert!(number(&stream["lost"]) > 0, "{recording}");
+            let stored = number(&stream["submitted"]) - number(&stream["lost"]);
+            assert_eq!(sum(&recording["disks"], "chunks"), stored, "{recording}");
+            // Nothing is begun where nothing can be written.
+            let again =
+                site.run(&format!("record --scan other --memory 64MiB --chunk 1MiB --format ejfat {ANY}"));
+            assert_eq!(again.code, Some(2), "{}", again.stderr);
+            assert!(
+                again.stderr.contains("No space left") && again.stderr.contains("hint: "),
+                "{}",
+                again.stderr
+            );
         }
     }
 }
