@@ -61,6 +61,7 @@ mod recorded;
 mod recording;
 mod samples;
 mod send;
+mod ticks;
 mod wait;
 
 use pyo3::prelude::*;
@@ -108,6 +109,8 @@ mod _native {
     use crate::samples::{FrameMaker, Samples, most_array_bytes, scattered_files};
     #[pymodule_export]
     use crate::send::{Batch, SendHeap, SendStream, Settings, Ticket, Wake};
+    #[pymodule_export]
+    use crate::ticks::TickBuilder;
 
     /// The version of the package.
     #[pymodule_export]

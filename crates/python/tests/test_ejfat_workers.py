@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from skyhaul import ejfat
+from skyhaul._native import TickBuilder
 from skyhaul.ejfat import Balancer, Built, Empty, Event, Stopped, Worker, _balancer, _worker
 
 # Long enough for a loaded machine; nothing waits so long when all is well.
@@ -252,17 +253,23 @@ def test_ticks_are_built_of_several_sources(run):
             worker.get(1.0)
         send(to, segments(11, 2, b"due") + segments(12, 2, b"dos") + segments(12, 1, b"uno"))
         assert next(worker).tick == 12
-        assert worker.stats()["building"] == {"built": 2, "given_up": 1, "late": 1, "other_sources": 1}
+        assert worker.stats()["building"] == {
+            "whole": 2, "partial": 1, "crowded": 0, "late": 1, "doubled": 0, "other_sources": 1}  # fmt: skip
 
 
 def test_ticks_under_construction_are_bounded():
-    builder = _worker._Builder([1, 2], 60.0, 4)
+    builder = TickBuilder([1, 2], 60.0, 4)
     for tick in range(100):
-        assert builder.add(Event(tick, 1, np.zeros(1, "u1"))) is None
-        assert builder.add(Event(tick, 1, np.ones(1, "u1"))) is None
-    assert (len(builder.open), builder.counts["given_up"], len(builder.over) <= 16) == (4, 96, True)
-    built = builder.add(Event(99, 2, np.zeros(1, "u1")))
-    assert built is not None and built.parts[1][0] == 0, "the first one counts"
+        builder.add(tick, 1, "first")
+        builder.add(tick, 1, "again")
+        assert builder.poll() is None
+    assert builder.counts == {
+        "whole": 0, "partial": 96, "crowded": 96, "late": 0, "doubled": 100, "other_sources": 0}  # fmt: skip
+    builder.add(99, 2, "second")
+    assert builder.poll() == (99, [(1, "first"), (2, "second")]), "the first one counts"
+    for sources, window in (([], 4), ([1, 1], 4), ([1], 0), ([70_000], 4)):
+        with pytest.raises(ValueError, match="hint: "):
+            TickBuilder(sources, 1.0, window)
 
 
 async def test_asyncio(run):

@@ -3,6 +3,7 @@
 import builtins
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeAlias, final
 
 import numpy.typing as npt
@@ -16,7 +17,7 @@ __all__ = [
     "EventPayload", "EventSender", "EventStream", "FrameMaker", "FrameSender", "Full", "Gaps", "Heap", "InprocQueue", "OpenChunk", "Owner",
     "PlaceFunction", "Placer", "ReceiveConfig", "ReceiveStream", "RecordedHeaps", "Recording", "SendConfig",
     "SendHeap",
-    "Samples", "SendStream", "Stopped", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
+    "Samples", "SendStream", "Stopped", "TickBuilder", "Ticket", "VERSION", "Wake", "list_scans", "most_array_bytes", "pack_bits",
     "read_descriptor", "scattered_files", "unpack_bits", "write_descriptor",
 ]  # fmt: skip
 
@@ -773,3 +774,13 @@ class EventStream:
     def stop(self) -> None: ...
     def stats(self) -> dict[str, Any]: ...
     def session(self) -> str: ...
+
+@final
+class TickBuilder:
+    """Ticks of which some parts are there; `skyhaul.ejfat.Worker` is for programs."""
+
+    def __new__(cls, sources: Sequence[int], timeout: float, window: int) -> Self: ...
+    def add(self, tick: int, data_id: int, data: object) -> None: ...
+    def poll(self) -> tuple[int, list[tuple[int, Any]]] | None: ...
+    @property
+    def counts(self) -> dict[str, int]: ...

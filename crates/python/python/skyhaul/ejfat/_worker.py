@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 from typing import Any, Generic, NamedTuple, Self, TypedDict, TypeVar, Unpack, cast, overload
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._awaited import Awaited
-from .._native import Empty, EventStream, Stopped
+from .._native import Empty, EventStream, Stopped, TickBuilder
 
 __all__ = ["Built", "Empty", "Event", "Stopped", "Worker"]
 
@@ -59,54 +58,6 @@ class Options(TypedDict, total=False):
     certificate: str | None
     any_certificate: bool
     quiet: bool
-
-
-class _Builder:
-    """Ticks of which some sources are there. At most `window` at a time, each for `patience` seconds."""
-
-    def __init__(self, sources: Sequence[int], patience: float, window: int) -> None:
-        self.sources = frozenset(sources)
-        if not sources or len(self.sources) != len(sources):
-            raise ValueError(f"sources is {list(sources)}; hint: at least one data id, each once")
-        self.patience = patience
-        self.window = window
-        self.open: OrderedDict[int, tuple[float, dict[int, npt.NDArray[np.uint8]]]] = OrderedDict()
-        self.over: OrderedDict[int, None] = OrderedDict()
-        self.counts = {"built": 0, "given_up": 0, "late": 0, "other_sources": 0}
-
-    def add(self, event: Event) -> Built | None:
-        """The whole tick, if this was its last part."""
-        now = time.monotonic()
-        self.give_up(now)
-        if event.data_id not in self.sources:
-            self.counts["other_sources"] += 1
-            return None
-        if event.tick in self.over:
-            self.counts["late"] += 1
-            return None
-        _, parts = self.open.setdefault(event.tick, (now, {}))
-        parts.setdefault(event.data_id, event.data)
-        if len(parts) == len(self.sources):
-            self._end(event.tick, "built")
-            return Built(event.tick, parts)
-        if len(self.open) > self.window:
-            self._end(next(iter(self.open)), "given_up")
-        return None
-
-    def give_up(self, now: float) -> None:
-        """End the ticks that have waited for too long."""
-        while self.open:
-            tick, (since, _) = next(iter(self.open.items()))
-            if now - since < self.patience:
-                break
-            self._end(tick, "given_up")
-
-    def _end(self, tick: int, how: str) -> None:
-        self.counts[how] += 1
-        del self.open[tick]
-        self.over[tick] = None
-        if len(self.over) > 4 * self.window:
-            self.over.popitem(last=False)
 
 
 class Worker(Awaited[E], Generic[E]):
@@ -164,7 +115,7 @@ class Worker(Awaited[E], Generic[E]):
         **options: Unpack[Options],
     ) -> None:
         self._waiting = []
-        self._builder = None if sources is None else _Builder(sources, build_timeout, build_window)
+        self._builder = None if sources is None else TickBuilder(sources, build_timeout, build_window)
         self._stream = EventStream(uri, **options)
 
     # ---- taking events
@@ -179,19 +130,19 @@ class Worker(Awaited[E], Generic[E]):
         # Parts of other ticks do not keep it beyond its time, but what is queued is looked at.
         most = self._stream.capacity
         while True:
-            left = 0.1 if end is None else max(0.0, end - time.monotonic())
-            try:
-                built = builder.add(self._event(min(left, 0.1)))
-            except Empty:
-                builder.give_up(time.monotonic())
-                if end is not None and left <= 0.1:
-                    raise
-                continue
+            built = builder.poll()
             if built is not None:
-                return cast(E, built)
-            most -= 1
+                tick, parts = built
+                return cast(E, Built(tick, dict(parts)))
+            left = 0.1 if end is None else max(0.0, end - time.monotonic())
             if end is not None and left == 0.0 and most <= 0:
                 raise Empty("no whole tick within the timeout")
+            most -= 1
+            try:
+                builder.add(*self._event(min(left, 0.1)))
+            except Empty:
+                if end is not None and left <= 0.1:
+                    raise
 
     def _event(self, timeout: float | None) -> Event:
         tick, data_id, data = self._stream.get(timeout)
@@ -260,7 +211,7 @@ class Worker(Awaited[E], Generic[E]):
         """Every counter of its stream; with `sources`, in `building` those of ticks."""
         stats = self._stream.stats()
         if self._builder is not None:
-            stats["building"] = dict(self._builder.counts)
+            stats["building"] = self._builder.counts
         return stats
 
     def __repr__(self) -> str:
