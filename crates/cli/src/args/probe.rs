@@ -128,7 +128,7 @@ pub(crate) struct PathArgs {
     #[arg(value_name = "HOST", required = true)]
     pub(crate) host: Option<String>,
     /// File with the token of the server
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "iperf3")]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "iperf3", help_heading = MEASURED)]
     pub(crate) token_file: Option<PathBuf>,
     /// Measure with UDP (the default)
     #[arg(long, help_heading = MEASURED)]
