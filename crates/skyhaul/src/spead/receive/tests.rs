@@ -10,6 +10,7 @@ mod trains;
 
 use super::*;
 use crate::inproc::InprocQueue;
+use skyhaul_core::packetize::Divided as _;
 use skyhaul_core::placement::Reject;
 use skyhaul_core::wire::spead::packets::{HeapPackets, HeapShape, Split};
 use skyhaul_core::wire::spead::{Flavour, id};
