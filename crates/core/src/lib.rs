@@ -54,6 +54,7 @@
 pub mod assembly;
 pub mod balance;
 pub mod control;
+pub mod diagnose;
 pub mod measure;
 pub mod pace;
 pub mod packetize;

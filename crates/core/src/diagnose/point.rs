@@ -1,0 +1,271 @@
+//! One point of a measurement in a few numbers, from its packets.
+
+use crate::{measure::loss::Gilbert, placement::Nanos};
+use std::ops::Range;
+
+/// A packet that arrived. Where the clocks drift, the stamps are corrected by what [`crate::measure::clock`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its number, from 0.
+    pub number: u64,
+    /// When it was sent, by the sender's clock.
+    pub sent: Nanos,
+    /// When the kernel or the interface stamped it; the user's stamp where there is none.
+    pub kernel: Nanos,
+    /// When the reader had it.
+    pub user: Nanos,
+    /// The hops that were left to it; 0 if unknown.
+    pub ttl: u8,
+}
+
+/// What was asked of a point.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Setting {
+    /// Octets of a packet's payload.
+    pub size: u32,
+    /// Mean time between packets, ns.
+    pub spacing: f64,
+    /// Packets that were sent together; 1 for single ones.
+    pub burst: u32,
+    /// The flow: points that differ in this alone were sent at the same time from other ports.
+    pub flow: u16,
+    /// Silence of the flow before it, s.
+    pub idle: f64,
+    /// Packets sent.
+    pub sent: u64,
+    /// How busy the reader's thread was, 0 to 1.
+    pub reader_busy: f64,
+}
+
+/// A point in numbers. Delays are in ns, over the least of the point.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Octets of a packet's payload.
+    pub size: u32,
+    /// Mean time between packets, ns.
+    pub spacing: f64,
+    /// Packets that were sent together.
+    pub burst: u32,
+    /// The flow.
+    pub flow: u16,
+    /// Silence before, s.
+    pub idle: f64,
+    /// How busy the reader's thread was, 0 to 1.
+    pub reader_busy: f64,
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets received, without duplicates.
+    pub received: u64,
+    /// Packets that came again.
+    pub duplicates: u64,
+    /// Packets behind a later one.
+    pub reordered: u64,
+    /// How much longer runs of losses are than chance makes them.
+    pub burstiness: f64,
+    /// The longest run.
+    pub longest_run: u64,
+    /// Packets lost at the front and at the end of the run, in one piece.
+    pub front_lost: u64,
+    /// Packets lost at the end, in one piece.
+    pub end_lost: u64,
+    /// Median delay.
+    pub delay: f64,
+    /// Delay of 99 % of packets.
+    pub delay_p99: f64,
+    /// Median delay of the packets just before runs of losses; 0 without losses.
+    pub delay_at_loss: f64,
+    /// By how much the delay of a quiet part of the run varies: the lowest tenth to the median of its quietest twentieth.
+    pub noise: f64,
+    /// The largest lasting change of the delay,
+    pub shift: f64,
+    /// and where it was: packets.
+    pub shift_at: u64,
+    /// Whether the number of hops changed.
+    pub ttl_changed: bool,
+    /// The least delay as the stamps say it, ns: it may be negative where clocks differ.
+    pub floor: f64,
+    /// Median delay of the first packets of bursts.
+    pub first: f64,
+    /// Arrivals come in heaps this far apart, ns; 0 if they do not.
+    pub comb: f64,
+    /// How often the delay jumped and drained again, without a loss.
+    pub spikes: u64,
+    /// Rate of delivery of the half of the run with the most losses, packets per second.
+    pub delivered_pps: f64,
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    quantile(values, 0.5)
+}
+
+fn quantile(values: &mut [f64], q: f64) -> f64 {
+    if values.is_empty() {
+        return 0.0;
+    }
+    let at = ((values.len() - 1) as f64 * q).round() as usize;
+    *values.select_nth_unstable_by(at, f64::total_cmp).1
+}
+
+impl Point {
+    /// The part that was lost.
+    #[must_use]
+    pub fn loss(&self) -> f64 {
+        if self.sent == 0 { 0.0 } else { 1.0 - self.received as f64 / self.sent as f64 }
+    }
+
+    /// Packets that were lost.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.sent.saturating_sub(self.received)
+    }
+
+    /// Packets per second that were offered.
+    #[must_use]
+    pub fn pps(&self) -> f64 {
+        1e9 / self.spacing.max(1e-3)
+    }
+
+    /// Bits per second on the line that were offered.
+    #[must_use]
+    pub fn bps(&self) -> f64 {
+        self.pps() * self.wire_bits()
+    }
+
+    /// Bits of the line that a packet takes.
+    #[must_use]
+    pub fn wire_bits(&self) -> f64 {
+        8.0 * (f64::from(self.size) + 66.0)
+    }
+
+    /// The numbers of a point, from its packets in order of arrival.
+    #[must_use]
+    pub fn of(setting: &Setting, arrived: &[Arrived]) -> Point {
+        let Setting { size, spacing, burst, flow, idle, sent, reader_busy } = *setting;
+        let mut point = Point { size, spacing, burst, flow, idle, sent, reader_busy, ..Point::default() };
+        // By number, once each.
+        let mut by_number: Vec<Option<&Arrived>> =
+            vec![None; usize::try_from(sent).unwrap_or(0).min(1 << 24)];
+        let mut highest = None;
+        for packet in arrived {
+            let Some(slot) = by_number.get_mut(packet.number as usize) else { continue };
+            if slot.is_some() {
+                point.duplicates += 1;
+                continue;
+            }
+            *slot = Some(packet);
+            point.received += 1;
+            point.reordered += u64::from(highest.is_some_and(|highest| packet.number < highest));
+            highest = highest.max(Some(packet.number));
+        }
+        let lost = runs(&by_number);
+        point.losses(&lost);
+        let here: Vec<&Arrived> = by_number.iter().flatten().copied().collect();
+        let delay = |packet: &Arrived| packet.kernel.0.wrapping_sub(packet.sent.0) as i64;
+        let Some(least) = here.iter().map(|packet| delay(packet)).min() else { return point };
+        point.floor = least as f64;
+        let delays: Vec<f64> = here.iter().map(|packet| delay(packet).abs_diff(least) as f64).collect();
+        let before = lost.iter().filter_map(|run| by_number[run.start.checked_sub(1)? as usize]);
+        let mut before: Vec<f64> = before.map(|packet| delay(packet).abs_diff(least) as f64).collect();
+        point.delay_at_loss = median(&mut before);
+        point.delays(&delays);
+        point.shifts(&here, &delays);
+        point.bursts(&here, &delays);
+        point.arrivals(arrived, &delays);
+        point.delivered(&by_number);
+        point
+    }
+
+    fn losses(&mut self, lost: &[Range<u64>]) {
+        self.burstiness = Gilbert::fit(lost, self.sent).map_or(0.0, |model| model.burstiness());
+        self.longest_run = lost.iter().map(|run| run.end - run.start).max().unwrap_or(0);
+        let ends = |run: &&Range<u64>| run.end == self.sent;
+        self.front_lost = lost.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
+        self.end_lost = lost.last().filter(ends).map_or(0, |run| run.end - run.start);
+    }
+
+    fn delays(&mut self, delays: &[f64]) {
+        let mut all = delays.to_vec();
+        self.delay = median(&mut all);
+        self.delay_p99 = quantile(&mut all, 0.99);
+        let part = (delays.len() / 20).max(20);
+        let spread = |part: &[f64]| {
+            let mut part = part.to_vec();
+            quantile(&mut part, 0.9) - quantile(&mut part, 0.1)
+        };
+        self.noise = delays.chunks(part).map(spread).fold(f64::INFINITY, f64::min).max(0.0);
+    }
+
+    /// The place where the medians of parts before and after differ most, for good.
+    fn shifts(&mut self, here: &[&Arrived], delays: &[f64]) {
+        let part = (delays.len() / 40).max(10);
+        let medians: Vec<f64> = delays.chunks(part).map(|part| median(&mut part.to_vec())).collect();
+        for at in 3..medians.len().saturating_sub(3) {
+            let (before, after) = (&medians[..at], &medians[at..]);
+            let most = |side: &[f64]| side.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let least = |side: &[f64]| side.iter().copied().fold(f64::INFINITY, f64::min);
+            // All of one side is beyond all of the other.
+            let (up, down) = (least(after) - most(before), least(before) - most(after));
+            let found = if up > down { up } else { -down };
+            if up.max(down) > self.shift.abs() {
+                (self.shift, self.shift_at) = (found, here[at * part].number);
+            }
+        }
+        let ttl = |packet: Option<&&Arrived>| packet.map_or(0, |packet| packet.ttl);
+        self.ttl_changed = ttl(here.first()) != ttl(here.last());
+    }
+
+    fn bursts(&mut self, here: &[&Arrived], delays: &[f64]) {
+        if self.burst < 4 {
+            return;
+        }
+        let place = |packet: &Arrived| packet.number % u64::from(self.burst);
+        let first = here.iter().zip(delays).filter(|(packet, _)| place(packet) == 0);
+        self.first = median(&mut first.map(|(_, &delay)| delay).collect::<Vec<f64>>());
+    }
+
+    /// Heaps in the kernel's stamps, and delays that jump and drain.
+    fn arrivals(&mut self, arrived: &[Arrived], delays: &[f64]) {
+        if self.burst > 1 || arrived.len() < 50 {
+            return;
+        }
+        let gaps: Vec<f64> =
+            arrived.windows(2).map(|pair| pair[1].kernel.0 as f64 - pair[0].kernel.0 as f64).collect();
+        let long: Vec<f64> = gaps.iter().copied().filter(|&gap| gap > 2.0 * self.spacing).collect();
+        let short = gaps.iter().filter(|&&gap| gap < 0.3 * self.spacing).count();
+        let mean = long.iter().sum::<f64>() / (long.len() as f64).max(1.0);
+        let squares = long.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
+        let even = (squares / (long.len() as f64).max(1.0)).sqrt() < 0.35 * mean;
+        // Most packets are in heaps, and the heaps are evenly spaced.
+        if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && even {
+            self.comb = mean;
+        }
+        let high = (20.0 * self.noise).max(10_000.0);
+        let mut above = false;
+        for &delay in delays {
+            self.spikes += u64::from(!above && delay > high);
+            above = if above { delay > high / 4.0 } else { delay > high };
+        }
+    }
+
+    /// Rate of delivery where most is lost.
+    fn delivered(&mut self, by_number: &[Option<&Arrived>]) {
+        let half = (by_number.len() / 2).max(1);
+        let arrived = |part: &[Option<&Arrived>]| part.iter().flatten().count();
+        let least = by_number.chunks_exact(half).map(arrived).min().unwrap_or(0);
+        self.delivered_pps = self.pps() * least as f64 / half as f64;
+    }
+}
+
+/// The runs of numbers that did not arrive.
+fn runs(by_number: &[Option<&Arrived>]) -> Vec<Range<u64>> {
+    let mut lost: Vec<Range<u64>> = Vec::new();
+    for (number, packet) in by_number.iter().enumerate() {
+        let number = number as u64;
+        match (packet, lost.last_mut()) {
+            (Some(_), _) => {}
+            (None, Some(last)) if last.end == number => last.end += 1,
+            (None, _) => lost.push(number..number + 1),
+        }
+    }
+    lost
+}

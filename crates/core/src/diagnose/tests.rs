@@ -1,0 +1,80 @@
+use super::*;
+use crate::placement::Nanos;
+
+fn arrived(number: u64, sent: u64, kernel: u64) -> Arrived {
+    Arrived { number, sent: Nanos(sent), kernel: Nanos(kernel), user: Nanos(kernel), ttl: 60 }
+}
+
+#[test]
+fn names_are_unique() {
+    let names: std::collections::BTreeSet<&str> = Cause::ALL.iter().map(|cause| cause.name()).collect();
+    assert_eq!(names.len(), Cause::ALL.len());
+}
+
+#[test]
+fn a_full_account_gives_each_place_its_share() {
+    let account = Account {
+        sent: 100,
+        nic_out: Some(98),
+        nic_in: Some(90),
+        ip_in: Some(85),
+        udp_in: Some(70),
+        received: 69,
+    };
+    let shares = Shares::of(&account, &Counters::default());
+    let expected = Shares { sender: 2, network: 8, ring: 5, socket: 15, reader: 1, residual: 0 };
+    assert_eq!((shares, shares.lost()), (expected, 31));
+}
+
+#[test]
+fn counters_divide_what_no_place_counts() {
+    let account = Account { sent: 100, received: 60, ..Account::default() };
+    let counters =
+        Counters { send_drops: 3, ring_drops: 4, backlog_drops: 1, rcvbuf_errors: 12, ..Counters::default() };
+    let shares = Shares::of(&account, &counters);
+    let expected = Shares { sender: 3, network: 20, ring: 5, socket: 12, ..Shares::default() };
+    assert_eq!((shares, shares.lost()), (expected, 40));
+    // Other traffic raises the counters, too: no more is moved than was lost.
+    let wild = Counters { ring_drops: u64::MAX, backlog_drops: u64::MAX, ..counters };
+    assert_eq!(Shares::of(&account, &wild).lost(), 40);
+}
+
+#[test]
+fn more_than_was_sent_is_a_residual() {
+    let account = Account { sent: 10, nic_in: Some(12), received: 10, ..Account::default() };
+    assert_eq!(Shares::of(&account, &Counters::default()).residual, 2);
+}
+
+#[test]
+fn a_point_counts_each_packet_once() {
+    let setting = Setting { size: 100, spacing: 10.0, burst: 1, sent: 8, ..Setting::default() };
+    // 0 and 7 are lost, 2 is behind 3, 4 comes twice, 9 was never sent.
+    let order = [1, 3, 2, 4, 4, 5, 6, 9];
+    let packets: Vec<Arrived> = order.iter().map(|&n| arrived(n, n * 10, n * 10 + 500)).collect();
+    let point = Point::of(&setting, &packets);
+    assert_eq!((point.received, point.lost(), point.duplicates, point.reordered), (6, 2, 1, 1));
+    assert_eq!((point.front_lost, point.end_lost, point.longest_run), (1, 1, 1));
+    assert_eq!((point.floor, point.delay), (500.0, 0.0));
+}
+
+#[test]
+fn loss_of_no_pattern_stays_unknown() {
+    let point = Point { size: 1472, spacing: 1e4, burst: 1, sent: 1000, received: 900, ..Point::default() };
+    let account =
+        Account { sent: 1000, nic_out: Some(1000), nic_in: Some(900), received: 900, ..Account::default() };
+    let found = diagnose(&Case { points: vec![point], account, ..Case::default() });
+    assert_eq!((found.findings, found.unexplained), (Vec::new(), 100));
+}
+
+#[test]
+fn nothing_known_and_wild_values_find_nothing_and_end() {
+    assert_eq!(diagnose(&Case::default()), Diagnosis::default());
+    assert_eq!(tcp::diagnose(&tcp::Flow { seconds: 1.0, busy: 1.0, ..tcp::Flow::default() }), Vec::new());
+    let setting = Setting { burst: 4, sent: 3, ..Setting::default() };
+    let wild = [arrived(0, 0, i64::MAX as u64), arrived(1, 0, 1 << 63), arrived(u64::MAX, u64::MAX, 0)];
+    let point = Point::of(&setting, &wild);
+    assert_eq!(point.received, 2);
+    let odd = Point { received: 9, ..point };
+    let account = Account { sent: 3, received: u64::MAX, ..Account::default() };
+    assert_eq!(diagnose(&Case { points: vec![odd], account, ..Case::default() }).unexplained, 0);
+}
