@@ -28,6 +28,16 @@ impl Random {
         ((self.draw() >> 11) as f64) < chance * (1u64 << 53) as f64
     }
 
+    /// A number from `low` up to `high`, evenly.
+    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * (self.draw() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// A number of this mean, distributed as waiting times are.
+    pub fn exponential(&mut self, mean: f64) -> f64 {
+        -mean * (1.0 - self.uniform(0.0, 1.0)).ln()
+    }
+
     /// One of `choices`; there is at least one.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]

@@ -1,0 +1,108 @@
+//! TCP flows round trip by round trip, with a known limit.
+
+use crate::random::Random;
+use skyhaul_core::diagnose::{Cause, tcp::Flow};
+
+/// The six limits.
+pub const LIMITS: [Cause; 6] = [
+    Cause::ReceiverWindow,
+    Cause::SendBuffer,
+    Cause::SlowApplication,
+    Cause::SlowDisk,
+    Cause::Loss,
+    Cause::ShallowBuffer,
+];
+
+/// What bounds the flow, segments and parts of the path's rate.
+struct Bounds {
+    receiver: f64,
+    sender: f64,
+    application: f64,
+    reader: f64,
+    loss: f64,
+    buffer: f64,
+    disk: bool,
+}
+
+/// A flow of CUBIC over a path, bounded by this, or by the path alone.
+#[must_use]
+pub fn play(cause: Option<Cause>, seed: u64) -> Flow {
+    let mut random = Random(seed ^ 0x7C9);
+    let segments = 10f64.powf(random.uniform(2.0, 3.7));
+    let rtt = random.uniform(0.005, 0.2);
+    let mut bounds = Bounds {
+        receiver: segments * random.uniform(4.0, 10.0),
+        sender: segments * random.uniform(4.0, 10.0),
+        application: random.uniform(2.0, 5.0),
+        reader: random.uniform(2.0, 5.0),
+        loss: 0.0,
+        buffer: random.uniform(0.6, 1.5),
+        disk: false,
+    };
+    let part = random.uniform(0.15, 0.7);
+    match cause {
+        Some(Cause::ReceiverWindow) => bounds.receiver = segments * part,
+        Some(Cause::SendBuffer) => bounds.sender = segments * part,
+        Some(Cause::SlowApplication | Cause::SlowDisk) => {
+            bounds.disk = cause == Some(Cause::SlowDisk);
+            let sends = random.pick(&[0, 1]) == 0;
+            *if sends { &mut bounds.application } else { &mut bounds.reader } = part;
+        }
+        Some(Cause::Loss) => bounds.loss = random.uniform(8.0, 60.0) / segments / segments,
+        Some(Cause::ShallowBuffer) => bounds.buffer = random.uniform(0.01, 0.2),
+        _ => {}
+    }
+    rounds(&bounds, segments, rtt, &mut random)
+}
+
+fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow {
+    let mut flow = Flow { min_rtt: rtt, ..Flow::default() };
+    let (mut window, mut top, mut since, mut starting) = (10.0f64, 0.0f64, 0.0, true);
+    let (mut windows, mut waits, mut rates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut away, mut disk) = (0.0, 0.0);
+    for _ in 0..1500 {
+        let read =
+            if bounds.reader < 1.0 { bounds.receiver.min(segments * bounds.reader) } else { bounds.receiver };
+        let given = segments * bounds.application * random.uniform(0.9, 1.1);
+        let sent = window.min(read).min(bounds.sender).min(given).min(segments * (1.0 + bounds.buffer));
+        let queue = ((sent - segments) / segments).max(0.0);
+        let time = rtt * (1.0 + queue) * random.uniform(1.0, 1.03);
+        flow.seconds += time;
+        flow.segments += sent as u64;
+        let idle = if given <= sent * 1.001 { (1.0 - given / segments).max(0.0) } else { 0.0 };
+        flow.busy += time * (1.0 - idle);
+        let held = window > sent * 1.001 && idle == 0.0;
+        flow.rwnd_limited += if held && sent >= read { time } else { 0.0 };
+        flow.sndbuf_limited += if held && sent >= bounds.sender { time } else { 0.0 };
+        let slow = if bounds.reader < 1.0 { 1.0 - bounds.reader * 0.3 } else { 0.02 };
+        away += time * slow;
+        disk += if bounds.disk { time * random.uniform(0.5, 0.95) } else { time * random.uniform(0.0, 0.1) };
+        rates.push(sent / time);
+        let overflow = sent >= segments * (1.0 + bounds.buffer) * 0.999;
+        let hit = random.chance(1.0 - (1.0 - bounds.loss).powf(sent));
+        if overflow || hit {
+            flow.retransmitted += 1 + random.below((sent * 0.01) as u64 + 1);
+            windows.push(sent);
+            waits.push(time);
+            (top, window, since, starting) = (sent, sent * 0.7, 0.0, false);
+        } else if starting {
+            window = (window * 2.0).min(segments * 20.0);
+        } else {
+            since += time;
+            let k = (top * 0.3 / 0.4f64).cbrt();
+            window = (0.4 * (since - k).powi(3) + top).max(window + 0.5);
+        }
+    }
+    (flow.reader_away, flow.disk_wait) = (away / flow.seconds, disk / flow.seconds);
+    // The first is the end of slow start.
+    let later = windows.get(1..).unwrap_or_default();
+    let mean = later.iter().sum::<f64>() / later.len().max(1) as f64;
+    let squares = later.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / later.len().max(1) as f64;
+    flow.window_variation = squares.sqrt() / mean.max(1.0);
+    waits.sort_by(f64::total_cmp);
+    flow.rtt_at_loss = waits.get(waits.len() / 2).copied().unwrap_or(rtt);
+    rates.sort_by(f64::total_cmp);
+    let all = rates.iter().sum::<f64>() / rates.len() as f64;
+    flow.peak_to_mean = rates[rates.len() * 9 / 10] / all.max(1e-9);
+    flow
+}
