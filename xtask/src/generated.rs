@@ -1,4 +1,4 @@
-//! Man pages and shell completions, written by the command's own definition; and the code of a protocol.
+//! Man pages and shell completions, written by the command's own definition; the code of a protocol; the page of a table.
 //!
 //! The command knows its verbs and options once; a hidden verb writes them out. This only runs it and, with
 //! `--check`, compares what it wrote with what is checked in under `docs/reference/`.
@@ -53,6 +53,16 @@ pub(crate) fn proto() -> Result<bool> {
     let status = workspace::cargo()
         .args(["test", "--quiet", "--locked", "--package", "skyhaul-daemon", "--test", "proto"])
         .env("SKYHAUL_WRITE_PROTO", "1")
+        .status()
+        .context("run cargo test")?;
+    Ok(status.success())
+}
+
+/// Write the page of the checks of a host. The test that holds it current writes it when it is asked to.
+pub(crate) fn host() -> Result<bool> {
+    let status = workspace::cargo()
+        .args(["test", "--quiet", "--locked", "--package", "skyhaul", "--test", "host", "page"])
+        .env("SKYHAUL_WRITE_REFERENCE", "1")
         .status()
         .context("run cargo test")?;
     Ok(status.success())

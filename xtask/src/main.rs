@@ -10,6 +10,7 @@
 //! cargo xtask pure          the core has no clock, socket, file or thread
 //! cargo xtask man           writes docs/reference/man and docs/reference/completions (--check: only compare)
 //! cargo xtask proto         writes the code of the control plane's protocol, crates/daemon/src/ejfat/proto.rs
+//! cargo xtask host          writes the page of the checks of a host, docs/reference/host.md
 //! cargo xtask fuzz [T [S]]  attack target T for S seconds; without T, list the targets
 //! cargo xtask docs          the documentation site, target/site/index.html
 //! cargo xtask python        the wheel with the command in it, installed in .venv (--debug: unoptimised)
@@ -36,7 +37,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every] | aarch64 | suite";
+const USAGE: &str = "usage: cargo xtask tidy | arrows | pure [--wasm] | man [--check] | proto | host | docs | fuzz [TARGET [SECONDS]] | python [--debug | --every] | aarch64 | suite";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         Some("pure") => pure::run(flag("--wasm")).map(report),
         Some("man") => generated::run(flag("--check")).map(report),
         Some("proto") => generated::proto(),
+        Some("host") => generated::host(),
         Some("aarch64") => aarch64::run(),
         Some("python") if flag("--every") => python::every(),
         Some("python") => python::run(flag("--debug")),

@@ -20,6 +20,7 @@ mod format;
 mod generate;
 mod heading;
 mod heaps;
+mod host;
 mod inspect;
 mod join;
 mod limits;
@@ -49,6 +50,7 @@ pub(crate) use disk::DiskMeasureArgs;
 pub(crate) use events::{EventSendArgs, MtuArg, TickArg};
 pub(crate) use generate::{GenerateArgs, GenerateWhat};
 pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, StopArg};
+pub(crate) use host::HostArgs;
 pub(crate) use inspect::InspectArgs;
 pub(crate) use join::JoinArgs;
 pub(crate) use probe::{

@@ -1,5 +1,6 @@
 //! Text and numbers for people, all on standard error.
 
+pub(crate) mod host;
 pub(crate) mod objects;
 mod words;
 mod worker;

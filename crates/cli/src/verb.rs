@@ -13,6 +13,7 @@ pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod generate;
 pub(crate) mod heaps;
+pub(crate) mod host;
 pub(crate) mod inspect;
 mod joining;
 pub(crate) mod ls;

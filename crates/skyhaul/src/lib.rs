@@ -19,6 +19,7 @@ pub mod control;
 pub mod copy;
 pub mod disk;
 pub mod frames;
+pub mod host;
 pub mod inproc;
 pub mod mirror;
 mod panics;

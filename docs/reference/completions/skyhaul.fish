@@ -40,8 +40,11 @@ complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "export" -d 'Write s
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "copy" -d 'Copy files, directories and recordings to another host, or from it'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "host" -d 'Check whether this host is set up for its data, and mend it'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "probe" -d 'Measure a path: rate, loss, order, jitter and delay, and where packets are lost'
+complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "disk" -d 'Measure what disks write and read, and whether they or a network bound a transfer'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "generate" -d 'Write man pages or shell completions'
 complete -c skyhaul -n "__fish_skyhaul_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
@@ -610,6 +613,70 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_see
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "version" -d 'Show the version of the control plane'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand balancer; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l token-file -d 'File with the token of the server' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l port -d 'Port of the server' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l exists -d 'What to do with a file that exists and differs; one of the same size and time is the same' -r -f -a "fail\t'Do not copy this file, and fail'
+skip\t'Leave it as it is'
+replace\t'Replace it, when the new one is whole'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l flows -d 'Number of connections' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l window -d 'Socket buffers of each connection (default: the system\'s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l cc -d 'Congestion control, such as bbr (default: cubic)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l limit -d 'Highest rate of all connections together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l range -d 'Size of a range: what is checked, journalled and sent again as one' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l depth -d 'Requests in flight at the disk' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l disk-engine -d 'System calls for disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
+uring\t'io_uring'
+plain\t'pwrite'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l plan -d 'Measure disks and path for some seconds first, predict, and compare at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l dry-run -d 'Predict as with --plan, and copy nothing'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l buffered -d 'Through the page cache at both ends'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "serve" -d 'Let those who know the token copy into and out of some directories'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and not __fish_seen_subcommand_from serve help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l root -d 'Directory to serve; may be repeated. A client names paths below it, absolute or from the first' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token; made if there is none' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-engine -d 'System calls for disks' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
+uring\t'io_uring'
+plain\t'pwrite'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l disk-faults -d 'Inject faults into the disk written to: `slow=200`, `latency=20ms`, `enospc=1GiB`, `eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l read-only -d 'Only let copy from here'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from serve" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Let those who know the token copy into and out of some directories'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand copy; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -s i -l interface -d 'Interface of the data (default: the fastest)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l disk -d 'Directory of the data; may be repeated (default: every file system on a disk)' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l only -d 'Only these checks: a group (A, B, C, D) or a check (C14), separated by commas' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l rate -d 'Rate of all flows together (default: that of the link)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l rtt -d 'Round trip to the other end (default: 10ms)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l role -d 'What it does: send, receive, both, record, measure' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l flows -d 'Flows at once (default: 1)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l mtu -d 'MTU that the path carries (default: 9000 from 10 Gb/s on)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l peer -d 'Judge the other end too, and compare: a host, with the port of its `skyhaul probe serve` if it is another than usual' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l token-file -d 'File with the token of the other end' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l watch -d 'Run a command, and tell which counters rose meanwhile: the rest of the line is the command' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l save -d 'Write what was read to a file' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l load -d 'Judge what was saved in a file instead of this host' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l diff -d 'Compare two files that were saved' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l journal -d 'Where --apply notes what it changes' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l all -d 'Show what is as wanted, and what means nothing here, too'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l apply -d 'Write the settings that mend what fails or warns, after noting them for --undo: sysctls, /sys, and what the card takes without a break of the link; rings, queues, MTU, qdiscs and mounts are advised only'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l undo -d 'Take back what --apply wrote'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l dry-run -d 'Show what --apply or --undo would write, and write nothing'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l yes -d 'Ask nothing before --apply'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l json -d 'Print one JSON report on standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand host" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l format -d 'Format (`auto`: VDIF)' -r -f -a "auto\t''
 vdif\t''
 mark5b\t''
@@ -747,6 +814,29 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_s
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l reserve -d 'Free space to leave on each disk' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l sizes -d 'Sizes of a file: 1GiB,4GiB, or 5GiB..50GiB, which doubles' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l blocks -d 'Sizes of a request' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l depths -d 'Numbers of requests in flight for each file' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l streams -d 'Numbers of files at a time on each disk, a thread each' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l against -d 'Compare with a network of this rate: disk to network and network to disk, and what bounds' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l rounds -d 'Times everything is measured' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l disk-engine -d 'System calls' -r -f -a "auto\t'io_uring if it is permitted, otherwise pwrite'
+uring\t'io_uring'
+plain\t'pwrite'"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l disk-faults -d 'Inject faults into a disk: `PATH:slow=200`, `PATH:latency=20ms`, `PATH:enospc=1GiB`, `PATH:eio=1GiB`' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l write -d 'Only write'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l read -d 'Only read'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l direct -d 'Past the page cache (the default unless another mode is given)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l buffered -d 'Through the page cache, which forgets a file before it is read'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l cached -d 'Read what the page cache holds'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l fio-json -d 'Print the results under the names fio gives them in its JSON'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l socket -d 'Unix socket for who decides' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l listen -d 'Address on which packets arrive' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand data-plane" -l threads -d 'Threads for each address; 0: one for each processor' -r
@@ -763,23 +853,26 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l config -d '
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand generate" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "ls" -d 'List recordings'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "probe" -d 'Measure a path: rate, loss, order, jitter and delay, and where packets are lost'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer bench probe data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "demo" -d 'Run the whole chain on this machine, with nothing to set up'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "send" -d 'Send a file, a recording, a pattern or noise as packets'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "receive" -d 'Receive streams and write them to a file or standard output, or discard them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "record" -d 'Record streams onto disks, and forward them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "ls" -d 'List recordings'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "check" -d 'Check that a recording holds everything that was acknowledged'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "cat" -d 'Write a recording to standard output'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "plot" -d 'Look at samples: spectrum, autocorrelation, levels, losses'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "export" -d 'Write samples as NumPy, raw numbers, HDF5 or Zarr'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "inspect" -d 'Show packets of a file, a capture or a live port, field by field'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "balance" -d 'Balance packets of many senders over many workers, each event to one of them'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "balancer" -d 'Reserve a load balancer, look after it and free it: skyhaul\'s, or ESnet\'s'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "copy" -d 'Copy files, directories and recordings to another host, or from it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "host" -d 'Check whether this host is set up for its data, and mend it'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "bench" -d 'Measure this machine\'s receive, send and record paths against bare loops'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "probe" -d 'Measure a path: rate, loss, order, jitter and delay, and where packets are lost'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "disk" -d 'Measure what disks write and read, and whether they or a network bound a transfer'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "data-plane" -d 'Forward for a balancer that decides in another process'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "generate" -d 'Write man pages or shell completions'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and not __fish_seen_subcommand_from demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "reserve" -d 'Reserve a load balancer, and print its EJFAT_URI'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "status" -d 'Show a reservation: its workers with their shares, its senders, what it counted'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "overview" -d 'Show all reservations that the token may see'
@@ -793,6 +886,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "unchain" -d 'End that'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "chains" -d 'Show which load balancers send to this one, and which to those'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from balancer" -f -a "version" -d 'Show the version of the control plane'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from copy" -f -a "serve" -d 'Let those who know the token copy into and out of some directories'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'

@@ -9,6 +9,7 @@ use super::demo::DemoArgs;
 use super::disk::DiskMeasureArgs;
 use super::generate::GenerateArgs;
 use super::heading::GENERAL;
+use super::host::HostArgs;
 use super::inspect::InspectArgs;
 use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
@@ -62,6 +63,8 @@ pub(crate) enum Verb {
     Balancer(BalancerArgs),
     /// Copy files, directories and recordings to another host, or from it
     Copy(CopyArgs),
+    /// Check whether this host is set up for its data, and mend it
+    Host(HostArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
     /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost

@@ -11,9 +11,10 @@
 //! the kernel's `rx_dropped` plus `rx_missed_errors`: packets discarded by the driver or the protocol layer, plus those
 //! the device had no room for.
 
+use super::sockets::local_towards;
 use std::{
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     ptr,
 };
 
@@ -79,17 +80,8 @@ pub fn interface_of(address: IpAddr) -> Option<String> {
     if address.is_unspecified() {
         return None;
     }
-    let address = if address.is_multicast() { local_address_towards(address)? } else { address };
+    let address = if address.is_multicast() { local_towards(address)? } else { address };
     addresses().ok()?.into_iter().find(|(_, a)| *a == address).map(|(name, _)| name)
-}
-
-/// The local address from which this host reaches `target`.
-fn local_address_towards(target: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr =
-        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    socket.connect(SocketAddr::new(target, 9)).ok()?;
-    socket.local_addr().ok().map(|a| a.ip())
 }
 
 /// The index of the interface with the name or the address `name`.
@@ -107,6 +99,20 @@ pub fn interface_index(name: &str) -> io::Result<u32> {
         0 => Err(io::Error::from_raw_os_error(libc::ENODEV)),
         index => Ok(index),
     }
+}
+
+/// The name of the interface with this number.
+///
+/// # Errors
+/// `ENXIO` if there is none.
+pub fn interface_name(index: u32) -> io::Result<String> {
+    let mut name = [0; libc::IFNAMSIZ];
+    // SAFETY: `name` has the length that the call asks for, and outlives it.
+    if unsafe { libc::if_indextoname(index, name.as_mut_ptr()) }.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let octets = name.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect::<Vec<_>>();
+    Ok(String::from_utf8_lossy(&octets).into_owned())
 }
 
 /// Every interface name with each of its addresses.
@@ -157,6 +163,7 @@ fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::UdpSocket;
 
     #[test]
     fn loopback_is_found_and_counts() {
@@ -164,6 +171,8 @@ mod tests {
         assert_eq!(interface_of("0.0.0.0".parse().unwrap()), None);
         assert_eq!(interface_index("lo").unwrap(), 1);
         assert_eq!(interface_index("127.0.0.1").unwrap(), 1);
+        assert_eq!(interface_name(1).unwrap(), "lo");
+        assert!(interface_name(0).is_err());
         assert_eq!(interface_index("no-such").unwrap_err().raw_os_error(), Some(libc::ENODEV));
         let before = InterfaceCounters::read(Some("lo")).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -10,16 +10,26 @@
 //! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
 //! | [`limit`] | a share of one processor: control groups, or a competing load |
 //! | [`way`] | the way to an address: interface and neighbour |
+//! | [`ethtool`] | what a network card and its driver say of themselves |
+//! | [`tree`] | files of `/proc` and `/sys`, below a root |
+//! | [`network`] | limits of an interface, queueing disciplines, a route, the firewall |
+//! | [`bandwidth`] | how fast memory is copied |
+//! | [`clock`] | how well the clock of this host is kept |
 //! | [`program`] | another program on one CPU, with such a share |
 //!
 //! Nothing here requires privileges: a request that the kernel refuses returns an error with the remedy.
 
+pub mod bandwidth;
+pub mod clock;
 pub mod counters;
+pub mod ethtool;
 pub mod interface;
 pub mod limit;
 pub mod machine;
+pub mod network;
 pub mod program;
 pub mod sockets;
 pub mod stages;
 pub mod thread;
+pub mod tree;
 pub mod way;

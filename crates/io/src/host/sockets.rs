@@ -13,6 +13,9 @@
 //! Limits: all sockets of the port are counted together, regardless of process and address. The kernel drops, and counts,
 //! a train as one datagram.
 
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+
 /// All UDP sockets of one port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpPort {
@@ -44,6 +47,27 @@ impl UdpPort {
 pub fn largest_buffer() -> u64 {
     let text = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap_or_default();
     text.trim().parse().unwrap_or(0)
+}
+
+/// What the kernel grants a UDP socket that asks for a receive buffer of `bytes`, without a privilege.
+///
+/// # Errors
+/// A system error.
+pub fn granted(bytes: usize) -> io::Result<u64> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::DGRAM, None)?;
+    socket.set_recv_buffer_size(bytes)?;
+    // The kernel says double, for its own books.
+    Ok(socket.recv_buffer_size()? as u64 / 2)
+}
+
+/// The local address from which this host reaches `target`.
+#[must_use]
+pub fn local_towards(target: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr =
+        if target.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((target, 9)).ok()?;
+    socket.local_addr().ok().map(|address| address.ip())
 }
 
 /// A line of the table, if it is of this port: `sl local remote st tx:rx tr:when retr uid timeout inode ref pointer drops`.

@@ -47,6 +47,14 @@ impl Netlink {
         Self::open(Some(netlink::GENERIC))
     }
 
+    /// For the firewall; its lists need `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn firewall() -> io::Result<Self> {
+        Self::open(Some(netlink::NETFILTER))
+    }
+
     fn open(protocol: Option<Protocol>) -> io::Result<Self> {
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
         Ok(Self { socket, sequence: 0, buffer: vec![0; READ] })

@@ -6,6 +6,7 @@ use crate::Outcome;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
 use anyhow::Result;
+use skyhaul::host::HostService;
 use skyhaul::peer::{Limits, Server, ServerOptions, Token};
 use skyhaul::probe::iperf3;
 use skyhaul::probe::tcp::TcpService;
@@ -30,7 +31,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         SocketAddr::new(args.listen, args.port),
         token,
         options,
-        vec![Box::new(UdpService::new()?), Box::new(TcpService)],
+        vec![Box::new(UdpService::new()?), Box::new(TcpService), Box::new(HostService)],
     )?;
     eprintln!("serving on {}", server.local());
     let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;

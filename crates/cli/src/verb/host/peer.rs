@@ -1,0 +1,50 @@
+//! `skyhaul host --peer`: both ends of a path.
+
+use super::super::token_file;
+use super::shown::{asked, target, written};
+use crate::Outcome;
+use crate::args::HostArgs;
+use crate::print;
+use anyhow::{Result, bail};
+use skyhaul::host::{BothEnds, ThisHost, Verdict, ask, gather, note_peer, save};
+use skyhaul::io::host::tree::Tree;
+use skyhaul::io::quantity::Span;
+use skyhaul::peer::{PORT, Token};
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+
+pub(super) fn run(args: &HostArgs, host: &str, token: &Path) -> Result<Outcome> {
+    let token = Token::new(&token_file::read(token)?)?;
+    let at = resolve(host)?;
+    let there = ask(&at, &token)?;
+    let mut here = gather(&Tree::new("/"), &ThisHost, &asked(args, at.first().map(SocketAddr::ip))?)?;
+    let measured = note_peer(&at, &mut here);
+    if let Some(path) = &args.save {
+        save(&here, path)?;
+    }
+    let mut target = target(args, &here);
+    if let (None, Some(nanos)) = (args.rtt, measured) {
+        // A microsecond is as much as connecting tells.
+        target.rtt = (nanos / 1000).max(1) * 1000;
+        target.assumed.retain(|text| !text.starts_with("--rtt"));
+        target.assumed.push(format!("--rtt {}, measured", Span::from_nanos(target.rtt)));
+    }
+    let both = BothEnds::new(&here, &there, &target, &args.only);
+    let text =
+        [print::host::report(&both.here, args.all), print::host::other_end(&both, args.all)].join("\n");
+    written(args, &both, &text)?;
+    let failed = both.here.count(Verdict::Fail) + both.there.count(Verdict::Fail);
+    Ok(if failed == 0 { Outcome::Done } else { Outcome::Failed })
+}
+
+/// All addresses of a host, with the usual port if it names none.
+fn resolve(host: &str) -> Result<Vec<SocketAddr>> {
+    let found = host.to_socket_addrs().or_else(|_| (host, PORT).to_socket_addrs());
+    let all: Vec<SocketAddr> = found.map(Iterator::collect).unwrap_or_default();
+    if all.is_empty() {
+        bail!(
+            "{host} is no host that is known here; hint: a name, an address, or either with a port, such as dtn2:{PORT}"
+        );
+    }
+    Ok(all)
+}

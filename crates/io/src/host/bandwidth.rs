@@ -1,0 +1,41 @@
+//! How fast all processors together copy memory: the bound of whatever copies a payload.
+//!
+//! Limits: a glance of some ten milliseconds, while other programs run; caches are left behind by 16 MiB for each processor.
+
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Octets that one processor copies again and again.
+const PIECE: usize = 16 << 20;
+const TIME: Duration = Duration::from_millis(30);
+
+/// Octets read and written in a second.
+#[must_use]
+pub fn of_memory() -> u64 {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let begin = Barrier::new(threads);
+    let copy = || {
+        let (from, mut to) = (vec![1u8; PIECE], vec![0u8; PIECE]);
+        begin.wait();
+        let (begun, mut copied) = (Instant::now(), 0u64);
+        while begun.elapsed() < TIME {
+            to.copy_from_slice(&from);
+            std::hint::black_box(&mut to);
+            copied += 2 * PIECE as u64;
+        }
+        copied as f64 / begun.elapsed().as_secs_f64()
+    };
+    let all = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..threads).map(|_| scope.spawn(copy)).collect();
+        started.into_iter().filter_map(|thread| thread.join().ok()).sum::<f64>()
+    });
+    all as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn memory_is_copied() {
+        assert!(super::of_memory() > 1 << 20);
+    }
+}

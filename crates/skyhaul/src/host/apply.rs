@@ -1,0 +1,336 @@
+//! Writing settings, and taking that back.
+//!
+//! ```text
+//!   for each setting:  read old ─▶ journal { name, old, new }, on disk ─▶ write new ─▶ journal { what it shows }
+//!   undo, last first:  read now ─▶ is it old, or what was shown? ─▶ write old
+//! ```
+//!
+//! The line is on the disk before the setting is touched, so whatever is killed when, undo knows every setting that may have
+//! been changed. It is safe to undo twice, and to undo what was killed half way. What somebody else changed since is left as it
+//! is, and said.
+//!
+//! Files hold what they held, octet for octet. Of a file that shows a choice (`[none] mq-deadline`), the choice is written.
+//!
+//! Limits: files, and a card's interrupt moderation, offloads and hash. What breaks the link for a moment (rings, queues, MTU), the
+//! queueing discipline of an interface, options of mounts and services are never written, only advised.
+
+use super::fix::Setting;
+use super::report::HostReport;
+use serde::{Deserialize, Serialize};
+use skyhaul_io::host::ethtool::Card;
+use skyhaul_io::host::tree::Tree;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Octets of a journal, at most.
+const MOST: u64 = 16 << 20;
+
+/// Where settings are read and written.
+pub trait Settings {
+    /// The text of a setting, as it is.
+    ///
+    /// # Errors
+    /// A system error.
+    fn read(&self, name: &str) -> io::Result<String>;
+    /// Write it.
+    ///
+    /// # Errors
+    /// A system error.
+    fn write(&self, name: &str, value: &str) -> io::Result<()>;
+}
+
+/// The settings of a tree of files, and of the cards of this host.
+#[derive(Clone, Debug)]
+pub struct HostSettings(pub Tree);
+
+impl Settings for HostSettings {
+    fn read(&self, name: &str) -> io::Result<String> {
+        match device(name)? {
+            None => self.0.read(name),
+            Some((interface, setting)) => card_setting(&Card::open(interface)?, setting),
+        }
+    }
+
+    fn write(&self, name: &str, value: &str) -> io::Result<()> {
+        match device(name)? {
+            None => self.0.write(name, value),
+            Some((interface, setting)) => Card::open(interface)?.set(setting, value),
+        }
+    }
+}
+
+/// Interface and setting of a name that is no file.
+///
+/// # Errors
+/// It is neither: a journal may say anything, and what it says is written to files below two directories only.
+fn device(name: &str) -> io::Result<Option<(&str, &str)>> {
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no setting of a host"));
+    if name.split('/').any(|part| part == "..") {
+        return Err(refused());
+    }
+    if ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|head| name.starts_with(head)) {
+        return Ok(None);
+    }
+    let rest = name.strip_prefix("ethtool/").ok_or_else(refused)?;
+    rest.split_once('/').map(Some).ok_or_else(refused)
+}
+
+/// A setting of a card, as the card takes it.
+fn card_setting(card: &Card, setting: &str) -> io::Result<String> {
+    let unknown = || io::Error::new(io::ErrorKind::NotFound, format!("the card has no {setting}"));
+    let (group, name) = setting.split_once('/').ok_or_else(unknown)?;
+    match group {
+        "coalesce" => card.coalescing()?.get(name).map(ToString::to_string).ok_or_else(unknown),
+        "feature" => {
+            let all = card.features()?;
+            let is = all.get(name).ok_or_else(unknown)?;
+            Ok(if is.on { "on" } else { "off" }.to_owned())
+        }
+        "hash" => card.hash_fields(name),
+        _ => Err(unknown()),
+    }
+}
+
+/// What is to be changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// The check that asks for it.
+    pub check: String,
+    /// The setting.
+    pub name: String,
+    /// Its text before, as it was read.
+    pub old: String,
+    /// What is written.
+    pub new: String,
+    /// What it shows since; none if that was never noted: it was killed before, and whatever it shows is its doing.
+    #[serde(skip)]
+    pub shown: Option<String>,
+}
+
+/// A line of a journal.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Entry {
+    Change(Change),
+    Shown { shown: String, text: String },
+}
+
+/// What was done with a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// The change.
+    pub change: Change,
+    /// Why it was not made.
+    pub failed: Option<String>,
+}
+
+/// The changes that a report asks for and that can be made while data flow: those of checks that fail or warn, and of others only
+/// if they were named.
+#[must_use]
+pub fn planned(report: &HostReport, settings: &dyn Settings, only: &[String]) -> Vec<Change> {
+    use super::found::Verdict::{Fail, Info, Warn};
+    let mut changes: Vec<Change> = Vec::new();
+    for line in &report.checks {
+        let named = only.contains(&line.id);
+        if !(matches!(line.verdict, Fail | Warn) || (line.verdict == Info && named)) {
+            continue;
+        }
+        for Setting { name, value } in &line.settings {
+            let Ok(old) = settings.read(name) else { continue };
+            // Two checks may ask for one setting: the larger value serves both.
+            if let Some(known) = changes.iter_mut().find(|change| change.name == *name) {
+                if larger(value, &known.new) {
+                    known.new.clone_from(value);
+                }
+            } else if written(&old) != *value {
+                let check = line.id.clone();
+                changes.push(Change { check, name: name.clone(), old, new: value.clone(), shown: None });
+            }
+        }
+    }
+    changes
+}
+
+fn larger(a: &str, b: &str) -> bool {
+    matches!((a.parse::<u64>(), b.parse::<u64>()), (Ok(a), Ok(b)) if a > b)
+}
+
+/// What is to be written so that a file shows `text` again.
+fn written(text: &str) -> String {
+    let chosen = super::view::chosen(text);
+    if chosen.len() < text.len() { chosen.to_owned() } else { text.trim_end_matches('\n').to_owned() }
+}
+
+/// Changes on a disk, before they are made.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal {
+    /// Begin one.
+    ///
+    /// # Errors
+    /// There is one that was not undone, or it cannot be created; with a hint.
+    pub fn begin(path: &Path) -> io::Result<Self> {
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            std::fs::create_dir_all(directory)
+                .map_err(|error| skyhaul_io::file::failed("create", directory, &error))?;
+        }
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::new(
+                error.kind(),
+                format!("{} has changes that were not taken back; hint: skyhaul host --undo first, or another --journal", path.display()),
+            ),
+            _ => skyhaul_io::file::failed("create", path, &error),
+        })?;
+        // The name must survive as well.
+        let directory =
+            path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(directory)?.sync_all()?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Note a change; it is on the disk when this returns.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn note(&mut self, change: &Change) -> io::Result<()> {
+        self.line(&Entry::Change(change.clone()))
+    }
+
+    fn line(&mut self, entry: &Entry) -> io::Result<()> {
+        let mut line = serde_json::to_vec(entry).map_err(io::Error::other)?;
+        line.push(b'\n');
+        let failed = |error: io::Error| skyhaul_io::file::failed("write", &self.path, &error);
+        self.file.write_all(&line).map_err(failed)?;
+        self.file.sync_data().map_err(failed)
+    }
+}
+
+/// Make changes, each noted first.
+///
+/// # Errors
+/// The journal cannot be written: then nothing more is changed.
+pub fn apply(changes: &[Change], settings: &dyn Settings, journal: &mut Journal) -> io::Result<Vec<Done>> {
+    let mut done = Vec::new();
+    for change in changes {
+        // It may have changed since the plan was made.
+        let old = match settings.read(&change.name) {
+            Ok(old) => old,
+            Err(error) => {
+                done.push(Done { change: change.clone(), failed: Some(said(&error)) });
+                continue;
+            }
+        };
+        let change = Change { old, ..change.clone() };
+        journal.note(&change)?;
+        let failed = settings.write(&change.name, &change.new).err();
+        if let Ok(text) = settings.read(&change.name) {
+            journal.line(&Entry::Shown { shown: change.name.clone(), text })?;
+        }
+        done.push(Done { change, failed: failed.map(|error| said(&error)) });
+    }
+    Ok(done)
+}
+
+fn said(error: &io::Error) -> String {
+    let text = skyhaul_io::address::system_text(error);
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!("{text}; hint: run as root"),
+        _ => text,
+    }
+}
+
+/// How one change was taken back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Undone {
+    /// It is as before.
+    Restored,
+    /// It was as before already.
+    Unchanged,
+    /// Somebody changed it since, to this; it was left.
+    ChangedSince(String),
+    /// It cannot be taken back.
+    Failed(String),
+}
+
+/// Read a journal. A last line that is cut short was never followed by a write, and is left out.
+///
+/// # Errors
+/// It cannot be read, or a line that is whole is none of ours; with a hint.
+pub fn read_journal(path: &Path) -> io::Result<Vec<Change>> {
+    let mut octets = Vec::new();
+    let file = File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            error.kind(),
+            format!(
+                "there is no journal {}: nothing to take back; hint: --journal names another",
+                path.display()
+            ),
+        ),
+        _ => skyhaul_io::file::failed("read", path, &error),
+    })?;
+    file.take(MOST)
+        .read_to_end(&mut octets)
+        .map_err(|error| skyhaul_io::file::failed("read", path, &error))?;
+    parse_journal(&octets).map_err(|why| {
+        let text =
+            format!("{}: {why}; hint: only a journal of skyhaul host --apply can be undone", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, text)
+    })
+}
+
+/// The changes in the octets of a journal.
+///
+/// # Errors
+/// Which line is none.
+pub fn parse_journal(octets: &[u8]) -> Result<Vec<Change>, String> {
+    let whole = octets.iter().rposition(|octet| *octet == b'\n').map_or(0, |end| end + 1);
+    let lines = octets[..whole].split(|octet| *octet == b'\n').filter(|line| !line.is_empty());
+    let mut changes: Vec<Change> = Vec::new();
+    for (number, line) in lines.enumerate() {
+        match serde_json::from_slice(line) {
+            Ok(Entry::Change(change)) => changes.push(change),
+            Ok(Entry::Shown { shown, text }) => {
+                if let Some(change) = changes.iter_mut().rfind(|change| change.name == shown) {
+                    change.shown = Some(text);
+                }
+            }
+            Err(_) => return Err(format!("line {} is none of a journal", number + 1)),
+        }
+    }
+    Ok(changes)
+}
+
+/// Take changes back, the last first.
+pub fn undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
+    changes.iter().rev().map(|change| (change.clone(), undo_one(change, settings))).collect()
+}
+
+fn undo_one(change: &Change, settings: &dyn Settings) -> Undone {
+    let failed = |error: io::Error| Undone::Failed(said(&error));
+    let now = match settings.read(&change.name) {
+        Ok(now) => now,
+        Err(error) => return failed(error),
+    };
+    if now == change.old {
+        return Undone::Unchanged;
+    }
+    if change.shown.as_ref().is_some_and(|shown| *shown != now) {
+        return Undone::ChangedSince(written(&now));
+    }
+    // Of a choice, only what was chosen is written; anything else goes back octet for octet.
+    let choice = super::view::chosen(&change.old).len() < change.old.len();
+    let old = if choice { written(&change.old) } else { change.old.clone() };
+    if let Err(error) = settings.write(&change.name, &old) {
+        return failed(error);
+    }
+    match settings.read(&change.name) {
+        Ok(now) if now == change.old => Undone::Restored,
+        Ok(now) => Undone::Failed(format!("it shows '{}' after that", now.trim_end())),
+        Err(error) => failed(error),
+    }
+}

@@ -1,0 +1,239 @@
+//! A10 to A19: IOMMU, PCIe, memory, clocks, limits of this process.
+
+use crate::host::check::{ALL, table};
+use crate::host::found::{Examined, Found, Gap, not_applicable, unknown};
+use crate::host::target::{Role, size};
+use crate::host::view::{CPUS, View, chosen, cpu_list};
+use std::collections::BTreeSet;
+
+/// Bytes of memory that may be locked, at least: rings of one receiver and one recorder.
+const LOCKED: u64 = 64 << 20;
+/// Files that may be open, at least.
+const FILES: u64 = 4096;
+/// Privileges: to lock memory, to be above others.
+const LOCK: u64 = 14;
+const NICE: u64 = 23;
+
+table! {
+    /// The machine around them.
+    TABLE:
+    A10 "IOMMU" High Rate "FO" ALL, iommu:
+        "Translated, every packet's memory is mapped and unmapped; passed through, that costs nothing.";
+    A11 "mitigations of CPU vulnerabilities" Low Cpu "K" ALL, mitigations:
+        "They make system calls and interrupts dearer, which explains a cost per packet above published ones.";
+    A12 "PCIe link of the card" High Rate "U" ALL, pcie:
+        "A narrow slot, or a link that came up slower than it can, bounds the rate silently.";
+    A13 "PCIe payload and read request" Medium Rate "K" ALL, payload:
+        "Small pieces on the bus leave less of it for data.";
+    A14 "nodes of memory for each socket" Medium Rate "D" ALL, nodes:
+        "Data cross memory two or three times: a node with a part of the channels has a part of their rate.";
+    A15 "huge pages" Low Jitter "T" ALL, huge_pages:
+        "Small pages cost translation misses; gathering huge ones on every fault costs stalls.";
+    A16 "clock source" High Cpu "K" ALL, clock_source:
+        "Reading the time costs 20 ns with tsc and a microsecond without.";
+    A17 "isolated CPUs" Low Jitter "K" ALL, isolated:
+        "The scheduler puts no thread on an isolated CPU: programs must be pinned there.";
+    A18 "real-time priority" Low Loss "K" ALL, realtime:
+        "A receiver that others preempt lets its socket overrun.";
+    A19 "limits of locked memory and files" Medium Loss "K" ALL, limits:
+        "Rings and locked buffers fail when they exceed these limits.";
+}
+
+fn iommu(h: &View<'_>) -> Examined {
+    h.on_metal()?;
+    let name = h.net("device/iommu_group/type");
+    if !h.facts.facts.contains_key(&name) {
+        return match h.maybe("host/iommus") {
+            Some("0") | None => Ok(Found::pass("no IOMMU in use", "passed through")),
+            Some(_) => unknown(format!("the group of {} is not known", h.interface())),
+        };
+    }
+    let kind = h.text(&name)?;
+    let arguments = h.maybe("/proc/cmdline").unwrap_or_default().split_whitespace();
+    let said: Vec<&str> = arguments.filter(|word| word.contains("iommu")).collect();
+    let found = Found::rule(kind == "identity", kind, "identity (passed through)")
+        .shows_if(!said.is_empty(), format!("kernel arguments: {}", said.join(" ")));
+    Ok(found.advise(
+        "",
+        "kernel argument iommu=pt, with intel_iommu=on or amd_iommu=on; it begins with the next start",
+    ))
+}
+
+fn mitigations(h: &View<'_>) -> Examined {
+    let head = "/sys/devices/system/cpu/vulnerabilities/";
+    let all = h.each(head, "");
+    if all.is_empty() {
+        h.denied(head, "")?;
+        return unknown("the kernel does not say");
+    }
+    let active: Vec<&str> =
+        all.iter().filter(|(_, is)| is.starts_with("Mitigation")).map(|(name, _)| *name).collect();
+    Ok(match active.len() {
+        0 => Found::pass("none active", "known"),
+        count => Found::info(format!("{count} active"), "known").shows(active.join(", ")),
+    })
+}
+
+/// What a link of PCIe carries in Gb/s: transfers, lanes, and the code.
+fn capacity(speed: &str, width: &str) -> Option<f64> {
+    let speed: f64 = speed.split_whitespace().next()?.parse().ok()?;
+    let width: f64 = width.trim().parse().ok()?;
+    let code = if speed < 6.0 { 0.8 } else { 128.0 / 130.0 };
+    Some(speed * width * code).filter(|rate| *rate > 0.0)
+}
+
+fn pcie(h: &View<'_>) -> Examined {
+    h.on_metal()?;
+    if h.is_virtual() {
+        return not_applicable("the interface has no card");
+    }
+    let read = |which: &str| -> Result<f64, Gap> {
+        let speed = h.text(&h.net(&format!("device/{which}_link_speed")))?;
+        let width = h.text(&h.net(&format!("device/{which}_link_width")))?;
+        capacity(speed, width).ok_or_else(|| Gap::Unknown(format!("a link of '{speed}' times {width}")))
+    };
+    let now = read("current")?;
+    let most = read("max").unwrap_or(now);
+    let link = h.facts.link_rate().unwrap_or(0).max(h.target.rate);
+    let need = 1.1 * link as f64 / 1e9;
+    let found = Found::rule(now >= need, format!("{now:.0} Gb/s"), format!("at least {need:.0} Gb/s"))
+        .shows_if(
+            now < most * 0.99,
+            format!("the card can do {most:.0} Gb/s: the slot or its link is below it"),
+        );
+    Ok(found.advise("", "move the card to a slot with all its lanes, or seat it again"))
+}
+
+fn payload(h: &View<'_>) -> Examined {
+    h.on_metal()?;
+    if h.is_virtual() {
+        return not_applicable("the interface has no card");
+    }
+    let (size, request) = (h.number("pci/payload")?, h.number("pci/read_request")?);
+    let most = h.number("pci/payload_most")?.min(h.facts.number("pci/port_payload").unwrap_or(u64::MAX));
+    let found = Found::rule(
+        size >= most && request >= 4096,
+        format!("payload {size} B, read request {request} B"),
+        format!("payload {most} B, read request 4096 B"),
+    );
+    let order = h.maybe("pci/relaxed_ordering").unwrap_or("not known");
+    Ok(found
+        .shows(format!("relaxed ordering: {order}"))
+        .advise("", "the firmware's settings for PCIe, or the card's own tool (mlxconfig)"))
+}
+
+fn nodes(h: &View<'_>) -> Examined {
+    h.on_metal()?;
+    let packages: BTreeSet<&str> =
+        h.each(CPUS, "/topology/physical_package_id").into_iter().map(|(_, package)| package).collect();
+    let (nodes, sockets) = (h.nodes(), packages.len());
+    if nodes == 0 || sockets == 0 {
+        return unknown("the kernel does not say how memory is divided");
+    }
+    let slots = match (h.maybe("dmi/slots_used"), h.maybe("dmi/slots")) {
+        (Some(used), Some(all)) => format!("{used} of {all} slots of memory are used"),
+        _ => "which slots are used: dmidecode -t memory, as root".to_owned(),
+    };
+    let found =
+        Found::rule(nodes <= sockets, format!("{nodes} nodes on {sockets} sockets"), "one for each socket");
+    Ok(found.shows(slots).advise("", "NPS1 in the firmware's settings (Intel: SNC off)"))
+}
+
+fn huge_pages(h: &View<'_>) -> Examined {
+    let name = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let value = chosen(h.text(name)?);
+    let reserved: Vec<String> = h
+        .each("/sys/devices/system/node/node", "/hugepages/hugepages-2048kB/nr_hugepages")
+        .into_iter()
+        .map(|(node, pages)| format!("node {node}: {pages}"))
+        .collect();
+    let found = match value {
+        "madvise" => Found::pass(value, "madvise"),
+        _ => Found::info(value, "madvise")
+            .shows("tuned: always for throughput, never for latency")
+            .set(name, "madvise"),
+    };
+    Ok(found.shows_if(!reserved.is_empty(), format!("pages of 2 MiB reserved, {}", reserved.join(", "))))
+}
+
+fn clock_source(h: &View<'_>) -> Examined {
+    let name = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let source = h.text(name)?;
+    let fast = matches!(source, "tsc" | "arch_sys_counter" | "timebase" | "riscv_clocksource");
+    let of_guest = h.is_guest() && matches!(source, "kvm-clock" | "hyperv_clocksource_tsc_page" | "xen");
+    let flags = h.maybe("cpu/flags").unwrap_or_default();
+    let steady = ["constant_tsc", "nonstop_tsc"].iter().all(|flag| flags.split(' ').any(|f| f == *flag));
+    let found = Found::rule(fast || of_guest, source, "tsc");
+    let found = if steady { found.set(name, "tsc") } else { found };
+    Ok(found.shows_if(source == "tsc" && !steady, "its rate may change: no constant_tsc, nonstop_tsc"))
+}
+
+fn isolated(h: &View<'_>) -> Examined {
+    let isolated = h.text("/sys/devices/system/cpu/isolated")?;
+    let quiet = h.maybe("/sys/devices/system/cpu/nohz_full").map_or("", |list| list.trim_matches(['(', ')']));
+    let quiet = if quiet == "null" { "" } else { quiet };
+    if isolated.is_empty() && quiet.is_empty() {
+        return Ok(Found::pass("none", "none, or programs pinned there"));
+    }
+    let value = format!("isolated {}, without ticks {}", or_none(isolated), or_none(quiet));
+    let allowed = h.maybe("process/cpus_allowed").map(cpu_list).unwrap_or_default();
+    let inside = allowed.is_subset(&cpu_list(isolated));
+    Ok(if inside && !isolated.is_empty() {
+        Found::pass(value, "programs pinned there")
+    } else {
+        Found::info(value, "programs pinned there")
+            .advise(format!("taskset -c {} COMMAND", or_none(isolated)), "")
+    })
+}
+
+fn or_none(list: &str) -> &str {
+    if list.is_empty() { "none" } else { list }
+}
+
+/// Whether this process has the privilege of this number.
+fn privileged(h: &View<'_>, number: u64) -> bool {
+    let all = h.maybe("process/privileges").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    all.is_some_and(|all| all >> number & 1 == 1)
+}
+
+fn realtime(h: &View<'_>) -> Examined {
+    let share: i64 = h.text("/proc/sys/kernel/sched_rt_runtime_us")?.parse().unwrap_or(0);
+    let limit = h.text("limit/rtprio")?;
+    let may = privileged(h, NICE) || limit != "0";
+    let wants = matches!(h.target.role, Role::Record | Role::Measure);
+    let value =
+        format!("share {share} us of each second, {}", if may { "permitted" } else { "not permitted" });
+    let found = Found::rule_if(wants, share != 0 && may, value, "permitted");
+    let found = if share == 0 { found.set("/proc/sys/kernel/sched_rt_runtime_us", 950_000) } else { found };
+    let unit = "LimitRTPRIO=50 in the unit of the service";
+    Ok(if may { found } else { found.advise("setcap cap_sys_nice+ep \"$(command -v skyhaul)\"", unit) })
+}
+
+fn limits(h: &View<'_>) -> Examined {
+    let number = |text: &str| if text == "unlimited" { u64::MAX } else { text.parse().unwrap_or(0) };
+    let (locked, files) = (h.text("limit/memlock")?, h.text("limit/nofile")?);
+    let files_wanted = FILES.max(h.target.flows.saturating_mul(4));
+    let enough = number(locked) >= LOCKED || privileged(h, LOCK);
+    let shown = if locked == "unlimited" { locked.to_owned() } else { size(number(locked)) };
+    let found = Found::rule(
+        enough && number(files) >= files_wanted,
+        format!("locked memory {shown}, files {files}"),
+        format!("locked memory {}, files {files_wanted}", size(LOCKED)),
+    );
+    Ok(found.advise(
+        format!("prlimit --pid $$ --memlock={LOCKED}:{LOCKED} --nofile={files_wanted}:{files_wanted}"),
+        "LimitMEMLOCK=infinity and LimitNOFILE=65536 in the unit of the service, or the same in /etc/security/limits.d",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_link_of_pcie_carries_what_its_generation_says() {
+        let rate = |speed: &str, width: &str| super::capacity(speed, width).map(|rate| rate.round() as u64);
+        assert_eq!(rate("16.0 GT/s PCIe", "16"), Some(252));
+        assert_eq!(rate("32.0 GT/s PCIe", "16"), Some(504));
+        assert_eq!(rate("5.0 GT/s PCIe", "8"), Some(32));
+        assert_eq!((rate("Unknown", "8"), rate("8.0 GT/s", "0")), (None, None));
+    }
+}

@@ -1,0 +1,223 @@
+//! What only the kernel of this host can be asked: the card by ioctl, sockets, clocks, file systems.
+
+use super::asked::{Asked, Devices};
+use crate::host::facts::Facts;
+use skyhaul_io::address::system_text;
+use skyhaul_io::host::bandwidth::of_memory;
+use skyhaul_io::host::clock::Kept;
+use skyhaul_io::host::ethtool::{Card, Numbers};
+use skyhaul_io::host::interface::{interface_name, interface_of};
+use skyhaul_io::host::network::{Discipline, disciplines, firewall, limits, route};
+use skyhaul_io::host::sockets::{granted, local_towards};
+use skyhaul_io::host::tree::space;
+use std::io;
+use std::net::IpAddr;
+
+/// What a receiver's socket asks for.
+const SOCKET_BUFFER: usize = 256 << 20;
+
+/// The kernel of this host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThisHost;
+
+impl Devices for ThisHost {
+    fn towards(&self, peer: IpAddr) -> Option<String> {
+        interface_of(local_towards(peer)?)
+    }
+
+    fn note(&self, asked: &Asked, facts: &mut Facts) {
+        let x = facts.interface.clone();
+        match Card::open(&x) {
+            Ok(card) => card_facts(&card, facts),
+            Err(error) => facts.unreadable(format!("ethtool/{x}"), system_text(&error)),
+        }
+        network_facts(asked, facts);
+        facts.note("memory/bandwidth", of_memory());
+        match Kept::read() {
+            Ok(kept) => {
+                facts.note("clock/synchronised", if kept.synchronised { "yes" } else { "no" });
+                facts.note("clock/max_error_us", kept.max_error_us);
+                facts.note("clock/estimated_error_us", kept.estimated_error_us);
+            }
+            Err(error) => facts.unreadable("clock/synchronised", system_text(&error)),
+        }
+        match granted(SOCKET_BUFFER) {
+            Ok(bytes) => facts.note("socket/granted", bytes),
+            Err(error) => facts.unreadable("socket/granted", system_text(&error)),
+        }
+    }
+
+    fn count(&self, facts: &mut Facts) {
+        let counters = Card::open(&facts.interface).and_then(|card| card.statistics());
+        for (name, value) in counters.unwrap_or_default() {
+            facts.note(format!("count/card/{name}"), value);
+        }
+        if let Ok(all) = disciplines(&facts.interface) {
+            facts.note("count/qdisc/drops", dropped(&all));
+        }
+    }
+
+    fn free(&self, mount: &str) -> Option<u64> {
+        let (free, all) = space(mount).ok()?;
+        (all > 0).then(|| free * 100 / all)
+    }
+}
+
+/// What a queue with several leaves dropped is what they did.
+fn dropped(all: &[Discipline]) -> u64 {
+    let (roots, leaves): (Vec<_>, Vec<_>) = all.iter().partition(|one| one.is_root);
+    let of = |some: &[&Discipline]| some.iter().map(|one| one.drops).sum::<u64>();
+    of(&leaves).max(of(&roots))
+}
+
+/// What netlink says of the interface, of the way to the peer, and of the firewall.
+fn network_facts(asked: &Asked, facts: &mut Facts) {
+    match limits(&facts.interface) {
+        Ok(all) => all.iter().for_each(|(name, value)| facts.note(format!("link/{name}"), value)),
+        Err(error) => facts.unreadable("link/gso_max_size", why(&error)),
+    }
+    match disciplines(&facts.interface) {
+        Ok(all) => {
+            let root = all.iter().find(|one| one.is_root);
+            facts.note("qdisc/root", root.map_or("noqueue", |root| root.kind.as_str()));
+            let leaves: Vec<&str> =
+                all.iter().filter(|one| !one.is_root).map(|one| one.kind.as_str()).collect();
+            if !leaves.is_empty() {
+                facts.note("qdisc/leaves", leaves.join(" "));
+            }
+            if let Some(rate) = all.iter().filter_map(|one| one.flow_rate).min() {
+                facts.note("qdisc/fq/maxrate", rate);
+            }
+        }
+        Err(error) => facts.unreadable("qdisc/root", why(&error)),
+    }
+    match firewall() {
+        Ok(is) => {
+            facts.note("firewall/rules", is.rules);
+            facts.note("firewall/tables", is.tables.join(" "));
+        }
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            facts.unreadable("firewall/rules", "only root may read them");
+        }
+        Err(error) => facts.unreadable("firewall/rules", why(&error)),
+    }
+    if let Some(peer) = asked.peer {
+        route_facts(peer, facts);
+    }
+}
+
+fn route_facts(peer: IpAddr, facts: &mut Facts) {
+    match route(peer) {
+        Ok(way) => {
+            let name = interface_name(way.interface).unwrap_or_else(|_| way.interface.to_string());
+            for (limit, value) in &way.limits {
+                facts.note(format!("route/{limit}"), value);
+            }
+            facts.note("route/congctl", way.control.unwrap_or_default());
+            let own = facts.number(&format!("/sys/class/net/{name}/mtu"));
+            // What an ICMP message told of the path stands in its route.
+            if let Some(mtu) = way.limits.get("mtu").copied().filter(|mtu| *mtu > 0).or(own) {
+                facts.note("path/mtu", mtu);
+            }
+            facts.note("route/interface", name);
+        }
+        Err(error) => facts.unreadable("route/interface", why(&error)),
+    }
+}
+
+/// What the card says; what its driver does not offer is noted as that.
+fn card_facts(card: &Card, facts: &mut Facts) {
+    let key = |name: &str, facts: &Facts| format!("ethtool/{}/{name}", facts.interface);
+    match card.driver() {
+        Ok(is) => {
+            for (name, value) in [
+                ("driver", is.driver),
+                ("driver_version", is.version),
+                ("firmware", is.firmware),
+                ("bus", is.bus),
+            ] {
+                facts.note(key(name, facts), value);
+            }
+        }
+        Err(error) => facts.unreadable(key("driver", facts), why(&error)),
+    }
+    numbers(facts, "ring", card.ring(), "rx");
+    numbers(facts, "channels", card.channels(), "combined");
+    numbers(facts, "coalesce", card.coalescing(), "rx-usecs");
+    numbers(facts, "pause", card.pause(), "rx");
+    match card.features() {
+        Ok(all) => {
+            for (name, is) in all {
+                let state = if is.on { "on" } else { "off" };
+                let fixed = if is.changeable { "" } else { " fixed" };
+                facts.note(key(&format!("feature/{name}"), facts), format!("{state}{fixed}"));
+            }
+        }
+        Err(error) => facts.unreadable(key("feature/rx-gro", facts), why(&error)),
+    }
+    for (name, on) in card.private_flags().unwrap_or_default() {
+        facts.note(key(&format!("private/{name}"), facts), if on { "on" } else { "off" });
+    }
+    for flow in ["udp4", "udp6"] {
+        one(facts, &format!("hash/{flow}"), card.hash_fields(flow));
+    }
+    one(facts, "rules", card.rules());
+    one(facts, "indirection", card.indirection().map(|queues| spread(&queues)));
+    match card.timestamps() {
+        Ok(is) => {
+            facts.note(key("stamp/rx", facts), if is.receives { "yes" } else { "no" });
+            facts.note(key("stamp/tx", facts), if is.sends { "yes" } else { "no" });
+            if let Some(clock) = is.clock {
+                facts.note(key("stamp/clock", facts), format!("/dev/ptp{clock}"));
+            }
+        }
+        Err(error) => facts.unreadable(key("stamp/rx", facts), why(&error)),
+    }
+    match card.link() {
+        Ok(is) => facts.note(key("negotiated", facts), if is.negotiated { "yes" } else { "no" }),
+        Err(error) => facts.unreadable(key("negotiated", facts), why(&error)),
+    }
+    one(facts, "fec", card.fec().map(|fec| fec.active.join(" ")));
+}
+
+fn numbers(facts: &mut Facts, group: &str, all: io::Result<Numbers>, first: &str) {
+    let head = format!("ethtool/{}/{group}", facts.interface);
+    match all {
+        Ok(all) => {
+            for (name, value) in all {
+                facts.note(format!("{head}/{name}"), value);
+            }
+        }
+        Err(error) => facts.unreadable(format!("{head}/{first}"), why(&error)),
+    }
+}
+
+fn one(facts: &mut Facts, name: &str, value: io::Result<impl ToString>) {
+    let key = format!("ethtool/{}/{name}", facts.interface);
+    match value {
+        Ok(value) => facts.note(key, value),
+        Err(error) => facts.unreadable(key, why(&error)),
+    }
+}
+
+fn why(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::Unsupported => "the driver does not say".to_owned(),
+        _ => system_text(error),
+    }
+}
+
+/// How many hash values lead to each queue: `0:64 1:64`.
+fn spread(queues: &[u32]) -> String {
+    let mut counts = std::collections::BTreeMap::<u32, u32>::new();
+    queues.iter().for_each(|queue| *counts.entry(*queue).or_default() += 1);
+    counts.iter().map(|(queue, count)| format!("{queue}:{count}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_table_of_queues_is_counted() {
+        assert_eq!(super::spread(&[0, 1, 0, 1, 3]), "0:2 1:2 3:1");
+    }
+}

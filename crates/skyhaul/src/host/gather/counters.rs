@@ -1,0 +1,145 @@
+//! Counters, each a number that only rises.
+//!
+//! | name | file |
+//! |---|---|
+//! | `count/net/NAME` | `/sys/class/net/X/statistics`, and changes of its carrier |
+//! | `count/softnet/CPU/NAME` | `/proc/net/softnet_stat` |
+//! | `count/PROTOCOL/NAME` | `/proc/net/snmp`, `snmp6` (added), `netstat` |
+//! | `count/conntrack/NAME` | `/proc/net/stat/nf_conntrack`, all processors together |
+//! | `count/card/NAME`, `count/qdisc/NAME` | asked of the kernel |
+
+use super::asked::Devices;
+use crate::host::facts::Facts;
+use skyhaul_io::host::tree::Tree;
+use std::collections::BTreeMap;
+
+pub(super) const PREFIX: &str = "count/";
+/// As the thread's network namespace has it.
+const NET: &str = "/proc/thread-self/net";
+
+type Counts = BTreeMap<String, u64>;
+
+pub(super) fn note(tree: &Tree, devices: &dyn Devices, facts: &mut Facts) {
+    let mut counts = Counts::new();
+    let x = facts.interface.clone();
+    let statistics = format!("/sys/class/net/{x}/statistics");
+    for name in tree.names(&statistics) {
+        number(tree, &mut counts, &format!("{statistics}/{name}"), &format!("net/{name}"));
+    }
+    number(tree, &mut counts, &format!("/sys/class/net/{x}/carrier_changes"), "net/carrier_changes");
+    let text = |name: &str| tree.read(&format!("{NET}/{name}"));
+    match text("softnet_stat") {
+        Ok(table) => softnet(&mut counts, &table),
+        Err(error) => facts.unreadable("count/softnet", skyhaul_io::address::system_text(&error)),
+    }
+    for file in ["snmp", "netstat"] {
+        match text(file) {
+            Ok(table) => pairs(&mut counts, &table),
+            Err(error) => facts.unreadable(format!("count/{file}"), skyhaul_io::address::system_text(&error)),
+        }
+    }
+    snmp6(&mut counts, &text("snmp6").unwrap_or_default());
+    conntrack(&mut counts, &text("stat/nf_conntrack").unwrap_or_default());
+    for (name, value) in counts {
+        facts.note(format!("{PREFIX}{name}"), value);
+    }
+    devices.count(facts);
+}
+
+fn number(tree: &Tree, counts: &mut Counts, path: &str, name: &str) {
+    if let Some(value) = tree.read(path).ok().and_then(|text| text.trim().parse().ok()) {
+        counts.insert(name.to_owned(), value);
+    }
+}
+
+/// A line for each processor, in hexadecimal; the thirteenth number, where there is one, is the processor's.
+fn softnet(counts: &mut Counts, table: &str) {
+    for (line, text) in table.lines().enumerate() {
+        let numbers: Vec<u64> =
+            text.split_whitespace().map(|hex| u64::from_str_radix(hex, 16).unwrap_or(0)).collect();
+        let cpu = numbers.get(12).copied().unwrap_or(line as u64);
+        for (name, at) in [("processed", 0), ("dropped", 1), ("squeezed", 2)] {
+            if let Some(value) = numbers.get(at) {
+                counts.insert(format!("softnet/{cpu}/{name}"), *value);
+            }
+        }
+    }
+}
+
+/// Two lines for each protocol: names, then values.
+fn pairs(counts: &mut Counts, table: &str) {
+    let mut lines = table.lines();
+    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
+        let (Some((protocol, names)), Some((same, values))) = (names.split_once(':'), values.split_once(':'))
+        else {
+            return;
+        };
+        if protocol != same {
+            return;
+        }
+        for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
+            if let Ok(value) = value.parse() {
+                counts.insert(format!("{protocol}/{name}"), value);
+            }
+        }
+    }
+}
+
+/// A line for each: `Udp6RcvbufErrors 7`, added to that of IPv4.
+fn snmp6(counts: &mut Counts, table: &str) {
+    for line in table.lines() {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(value)) =
+            (words.next(), words.next().and_then(|word| word.parse::<u64>().ok()))
+        else {
+            continue;
+        };
+        for protocol in ["Udp", "Ip"] {
+            if let Some(rest) = name.strip_prefix(protocol).and_then(|rest| rest.strip_prefix('6')) {
+                *counts.entry(format!("{protocol}/{rest}")).or_default() += value;
+            }
+        }
+    }
+}
+
+/// A line of names, then one for each processor, in hexadecimal.
+fn conntrack(counts: &mut Counts, table: &str) {
+    let mut lines = table.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split_whitespace().collect();
+    for line in lines {
+        for (name, value) in names.iter().zip(line.split_whitespace()) {
+            if *name != "entries"
+                && let Ok(value) = u64::from_str_radix(value, 16)
+            {
+                *counts.entry(format!("conntrack/{name}")).or_default() += value;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_the_kernel_are_read() {
+        let mut counts = Counts::new();
+        softnet(&mut counts, "0000000e 00000001 00000002\n000000ff 0 0 0 0 0 0 0 0 0 0 0 00000007\n");
+        pairs(&mut counts, "Udp: InErrors RcvbufErrors\nUdp: 3 2\nTcp: A\nTcp: -1\nodd");
+        snmp6(&mut counts, "Udp6RcvbufErrors \t5\nIp6ReasmFails 1\nUdpLite6InErrors 9\nIp6 x\n");
+        conntrack(&mut counts, "entries drop\n0000000a 00000010\n0000000a 00000001\n");
+        let expected = [
+            ("Ip/ReasmFails", 1),
+            ("Udp/InErrors", 3),
+            ("Udp/RcvbufErrors", 7),
+            ("conntrack/drop", 17),
+            ("softnet/0/dropped", 1),
+            ("softnet/0/processed", 14),
+            ("softnet/0/squeezed", 2),
+            ("softnet/7/dropped", 0),
+            ("softnet/7/processed", 255),
+            ("softnet/7/squeezed", 0),
+        ];
+        assert_eq!(counts, expected.map(|(name, value)| (name.to_owned(), value)).into());
+    }
+}
