@@ -17,4 +17,4 @@ pub(crate) mod call;
 pub mod network;
 
 pub use apart::{Apart, apart};
-pub use network::Network;
+pub use network::{Network, ask_to_end};

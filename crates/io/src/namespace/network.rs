@@ -80,6 +80,18 @@ impl Network {
     }
 }
 
+/// Ask a process, or all of its group, to end: SIGTERM.
+///
+/// # Errors
+/// There is no such process.
+pub fn ask_to_end(process: u32, group: bool) -> io::Result<()> {
+    use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    let asked =
+        if group { kill_process_group(process, Signal::TERM) } else { kill_process(process, Signal::TERM) };
+    Ok(asked?)
+}
+
 impl AsFd for Network {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

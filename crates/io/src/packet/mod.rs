@@ -14,6 +14,7 @@
 pub mod batch;
 pub mod port;
 pub mod virtio;
+pub mod wait;
 
 pub use batch::{Came, Incoming, Outgoing, Piece};
 pub use port::Port;

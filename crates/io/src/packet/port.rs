@@ -72,7 +72,11 @@ impl Port {
     /// # Errors
     /// A system error about the first frame.
     pub fn send(&self, by: &mut Outgoing, pieces: &[Piece<'_>]) -> io::Result<usize> {
-        by.send(&self.socket, pieces)
+        by.send(&self.socket, pieces).map_err(|error| match error.raw_os_error() {
+            // The interface, or this socket, has no more room for now.
+            Some(libc::ENOBUFS) => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })
     }
 
     /// Frames that were dropped since the last call because there was no room.

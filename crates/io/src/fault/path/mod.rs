@@ -58,6 +58,8 @@ mod firewall;
 mod flow;
 mod judge;
 mod link;
+#[cfg(test)]
+mod simulated;
 mod stage;
 #[cfg(test)]
 mod tests;
