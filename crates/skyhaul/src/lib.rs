@@ -21,6 +21,7 @@ pub mod disk;
 pub mod frames;
 pub mod host;
 pub mod inproc;
+pub mod lab;
 pub mod mirror;
 mod panics;
 pub mod peer;

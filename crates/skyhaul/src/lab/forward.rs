@@ -1,0 +1,332 @@
+//! The forwarder: frames from one interface of the router to the other, each when the path says.
+//!
+//! ```text
+//!   port ─ frame ─▶ packets ─▶ Judge ─▶ Line (due, in order) ─▶ joined where consecutive and due ─▶ the other port
+//!                                └─ lost ─▶ log                              sent ─▶ log, lateness
+//! ```
+//!
+//! One thread serves both directions. A packet is due by the time at which the kernel took its frame in, not by that at which
+//! this thread saw it; so only what happens after it is due makes it late.
+
+use super::concluded::{conclude, damaged};
+use super::frame::{self, Train};
+use super::line::{Line, Part};
+use super::log::{Log, Record};
+use super::pool::Pool;
+use super::report::{Direct, ForwardReport};
+use skyhaul_core::measure::Histogram;
+use skyhaul_io::fault::Damage;
+use skyhaul_io::fault::path::{Direction, Judge, Path};
+use skyhaul_io::packet::wait::{monotonic, realtime, wait};
+use skyhaul_io::packet::{Came, Incoming, Outgoing, Piece, Port};
+use std::io;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Frames of a system call.
+const BATCH: usize = 32;
+/// How long a thread sleeps, at most: it may be told to end.
+const SLEEP: u64 = 20_000_000;
+/// A direction is silent when nothing came for so long: then what is held back goes on.
+const SILENT: u64 = 10_000_000;
+/// How often a frame that the kernel did not take is tried again.
+const TRIES: u32 = 3;
+
+/// Settings of a forwarder.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Nanoseconds before a packet is due during which the thread does not sleep.
+    pub(super) spin: u64,
+    /// Nanoseconds of lateness beyond which a deadline was missed.
+    pub(super) tolerance: u64,
+}
+
+/// One direction: what was counted beside the judge's sums.
+#[derive(Debug, Default)]
+struct Tally {
+    frames: u64,
+    unjudged: u64,
+    sent_frames: u64,
+    no_room: u64,
+    failed: u64,
+    missed: u64,
+    dropped: u64,
+    most_octets: u64,
+    lateness: Histogram,
+    last: u64,
+}
+
+/// A frame that is put together, and where its head lies.
+struct Ready {
+    packets: Range<usize>,
+    train: Rc<Train>,
+    hops: u8,
+    finished: Option<Vec<u8>>,
+}
+
+pub(super) struct Forwarder {
+    /// That of the near end, and of the far one.
+    ports: [Port; 2],
+    /// Hardware addresses of the router itself.
+    own: [[u8; 6]; 2],
+    judge: Judge<Part>,
+    lines: [Line; 2],
+    tallies: [Tally; 2],
+    pool: Pool,
+    log: Option<Log>,
+    pace: Pace,
+    start: u64,
+    incoming: Option<Incoming>,
+    outgoing: Outgoing,
+    heads: Vec<Vec<u8>>,
+    ready: Vec<Ready>,
+    records: Vec<(u64, Record)>,
+}
+
+impl Forwarder {
+    pub(super) fn new(
+        ports: [Port; 2],
+        own: [[u8; 6]; 2],
+        path: &Path,
+        memory: usize,
+        log: Option<Log>,
+        pace: Pace,
+    ) -> Self {
+        Self {
+            ports,
+            own,
+            judge: Judge::new(path),
+            lines: Default::default(),
+            tallies: Default::default(),
+            pool: Pool::new(memory),
+            log,
+            pace,
+            start: monotonic(),
+            incoming: Some(Incoming::new(BATCH)),
+            outgoing: Outgoing::new(BATCH),
+            heads: (0..BATCH).map(|_| Vec::with_capacity(256)).collect(),
+            ready: Vec::with_capacity(BATCH),
+            records: Vec::with_capacity(BATCH * 64),
+        }
+    }
+
+    /// Forward until told to stop.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<ForwardReport> {
+        while !stop.load(Ordering::Relaxed) {
+            let mut busy = false;
+            for direction in Direction::BOTH {
+                busy |= self.take_in(direction)? > 0;
+            }
+            let now = self.now();
+            self.change(now);
+            for direction in Direction::BOTH {
+                busy |= self.send_due(direction)?;
+            }
+            if !busy {
+                self.wait()?;
+            }
+        }
+        self.finish()
+    }
+
+    fn now(&self) -> u64 {
+        monotonic() - self.start
+    }
+
+    /// Receive and judge what came.
+    fn take_in(&mut self, direction: Direction) -> io::Result<usize> {
+        let Some(mut incoming) = self.incoming.take() else { return Ok(0) };
+        let came = self.ports[direction as usize].receive(&mut incoming);
+        if came.as_ref().is_ok_and(|came| *came > 0) {
+            // Stamps are of the clock that people set, so the difference is measured each time.
+            let now = self.now();
+            let ahead = realtime().wrapping_sub(now);
+            for frame in incoming.frames() {
+                let at = if frame.stamp == 0 { now } else { frame.stamp.saturating_sub(ahead).min(now) };
+                let tally = &mut self.tallies[direction as usize];
+                tally.last = tally.last.max(at);
+                tally.frames += 1;
+                tally.failed += u64::from(frame.cut_short);
+                let at = tally.last;
+                if !frame.cut_short {
+                    self.take_one(direction, &frame, at);
+                }
+            }
+        }
+        self.incoming = Some(incoming);
+        came
+    }
+
+    fn take_one(&mut self, direction: Direction, came: &Came<'_>, at: u64) {
+        let (virtio, octets) = (came.virtio, came.frame);
+        if octets.get(..6) == Some(&self.own[direction as usize]) {
+            return;
+        }
+        let shape = frame::read(octets);
+        if shape.is_none() {
+            let tally = &mut self.tallies[direction as usize];
+            tally.unjudged += 1;
+            let head = virtio.octets();
+            let piece = Piece { head: &head, payload: octets };
+            // Who asks for a neighbour asks again.
+            let _ = self.ports[1 - direction as usize].send(&mut self.outgoing, &[piece]);
+            return;
+        }
+        let train = self.pool.copy(octets, |train| {
+            train.virtio = virtio;
+            train.shape = shape;
+        });
+        let Some(train) = train else {
+            self.tallies[direction as usize].no_room += 1;
+            return;
+        };
+        self.change(at);
+        for number in 0..train.packets() {
+            let Some(packet) = train.packet(number, at) else { continue };
+            let part = Part { train: train.clone(), at: number };
+            let (line, pool, log) = (&mut self.lines[direction as usize], &mut self.pool, &mut self.log);
+            self.judge
+                .offer(direction, packet, part, &mut |outcome| conclude(direction, outcome, line, pool, log));
+        }
+        self.pool.done(train);
+        let tally = &mut self.tallies[direction as usize];
+        tally.most_octets = tally.most_octets.max(self.lines[direction as usize].octets());
+    }
+
+    /// Time goes on: the schedule, and what is held back in silence.
+    fn change(&mut self, now: u64) {
+        let (lines, pool, log) = (&mut self.lines, &mut self.pool, &mut self.log);
+        if self.judge.next_change().is_some_and(|next| next <= now) {
+            self.judge.advance(now, &mut |direction, outcome| {
+                conclude(direction, outcome, &mut lines[direction as usize], pool, log);
+            });
+        }
+        for direction in Direction::BOTH {
+            let silent = now.saturating_sub(self.tallies[direction as usize].last) > SILENT;
+            if silent && self.judge.held(direction) > 0 {
+                let line = &mut lines[direction as usize];
+                self.judge
+                    .flush(direction, now, &mut |outcome| conclude(direction, outcome, line, pool, log));
+            }
+        }
+    }
+
+    /// Send what is due, as many frames as one system call takes; returns whether there was something.
+    fn send_due(&mut self, direction: Direction) -> io::Result<bool> {
+        let now = self.now();
+        let line = &mut self.lines[direction as usize];
+        self.ready.clear();
+        self.records.clear();
+        while self.ready.len() < BATCH {
+            let Some(first) = line.pop_if(|waiting| waiting.due <= now) else { break };
+            self.records.push((first.due, first.record));
+            let mut packets = first.part.at..first.part.at + 1;
+            let whole = first.damage == Damage::NONE;
+            while whole
+                && let Some(next) = line.pop_if(|next| {
+                    next.due <= now
+                        && next.part.at == packets.end
+                        && Rc::ptr_eq(&next.part.train, &first.part.train)
+                        && (next.damage, next.hops) == (Damage::NONE, first.hops)
+                })
+            {
+                packets.end += 1;
+                self.records.push((next.due, next.record));
+            }
+            let finished = (!whole).then(|| damaged(&first.part, first.hops, first.damage));
+            self.ready.push(Ready { packets, train: first.part.train, hops: first.hops, finished });
+        }
+        if self.ready.is_empty() {
+            return Ok(false);
+        }
+        self.send_ready(direction)?;
+        let sent = self.now();
+        let tally = &mut self.tallies[direction as usize];
+        for (due, mut record) in self.records.drain(..) {
+            let late = sent.saturating_sub(due);
+            tally.lateness.record(late);
+            tally.missed += u64::from(late > self.pace.tolerance);
+            if let Some(log) = &mut self.log {
+                record.sent = sent;
+                log.note(record);
+            }
+        }
+        self.ready.drain(..).for_each(|ready| self.pool.done(ready.train));
+        Ok(true)
+    }
+
+    fn send_ready(&mut self, direction: Direction) -> io::Result<()> {
+        let port = &self.ports[1 - direction as usize];
+        let pieces: Vec<Piece<'_>> = self
+            .ready
+            .iter()
+            .zip(&mut self.heads)
+            .map(|(ready, head)| match &ready.finished {
+                Some(octets) => Piece { head: octets, payload: &[] },
+                None => ready.train.piece(&ready.packets, ready.hops, head),
+            })
+            .collect();
+        let (mut done, mut tries) = (0, 0);
+        while done < pieces.len() {
+            match port.send(&mut self.outgoing, &pieces[done..]) {
+                Ok(sent) => {
+                    self.tallies[direction as usize].sent_frames += sent as u64;
+                    (done, tries) = (done + sent, 0);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tries += 1;
+                    let busy = error.kind() == io::ErrorKind::WouldBlock;
+                    if !busy || tries >= TRIES {
+                        // This one is lost, by us.
+                        self.tallies[direction as usize].failed += 1;
+                        (done, tries) = (done + 1, 0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleep until something is due or comes.
+    fn wait(&mut self) -> io::Result<()> {
+        let now = self.now();
+        let due = self.lines.iter().filter_map(Line::due).min().unwrap_or(u64::MAX);
+        let change = self.judge.next_change().unwrap_or(u64::MAX);
+        let held = Direction::BOTH.iter().any(|direction| self.judge.held(*direction) > 0);
+        let most = now + if held { SILENT / 4 } else { SLEEP };
+        let until = due.saturating_sub(self.pace.spin).min(change).min(most);
+        if until <= now {
+            std::hint::spin_loop();
+            return Ok(());
+        }
+        wait(&self.ports, until - now)
+    }
+
+    fn finish(mut self) -> io::Result<ForwardReport> {
+        for direction in Direction::BOTH {
+            self.tallies[direction as usize].dropped += self.ports[direction as usize].dropped()?;
+        }
+        let seconds = self.now() as f64 / 1e9;
+        let unlogged = self.log.take().map_or(Ok(0), Log::finish)?;
+        let direct = |direction: Direction| {
+            let (tally, line) = (&self.tallies[direction as usize], &self.lines[direction as usize]);
+            Direct {
+                counts: *self.judge.counts(direction),
+                frames: tally.frames,
+                unjudged: tally.unjudged,
+                sent_frames: tally.sent_frames,
+                waiting: line.len() as u64 + self.judge.held(direction) as u64,
+                most_waiting_octets: tally.most_octets,
+                missed: tally.missed,
+                lateness: tally.lateness.clone(),
+                no_room: tally.no_room,
+                failed: tally.failed,
+                dropped: tally.dropped,
+            }
+        };
+        let memory = self.pool.held() as u64;
+        Ok(ForwardReport { seconds, directions: Direction::BOTH.map(direct), unlogged, memory })
+    }
+}

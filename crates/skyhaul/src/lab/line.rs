@@ -1,0 +1,107 @@
+//! What waits until it is due: a queue for what comes in order, a heap for the rest.
+
+use super::frame::Train;
+use super::log::Record;
+use skyhaul_io::fault::Damage;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::rc::Rc;
+
+/// A packet of a train.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) train: Rc<Train>,
+    pub(super) at: usize,
+}
+
+/// A packet that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) due: u64,
+    /// Its place among those that are due at the same time.
+    order: u64,
+    pub(super) part: Part,
+    pub(super) damage: Damage,
+    pub(super) hops: u8,
+    pub(super) record: Record,
+}
+
+impl PartialEq for Waiting {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Waiting {}
+
+impl PartialOrd for Waiting {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Waiting {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.due, self.order).cmp(&(other.due, other.order))
+    }
+}
+
+/// Packets of one direction that wait.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    queue: VecDeque<Waiting>,
+    heap: BinaryHeap<Reverse<Waiting>>,
+    next: u64,
+    octets: u64,
+}
+
+impl Line {
+    pub(super) fn push(&mut self, due: u64, part: Part, damage: Damage, hops: u8, record: Record) {
+        let waiting = Waiting { due, order: self.next, part, damage, hops, record };
+        self.next += 1;
+        self.octets += u64::from(waiting.record.octets);
+        if self.queue.back().is_none_or(|last| last.due <= due) {
+            self.queue.push_back(waiting);
+        } else {
+            self.heap.push(Reverse(waiting));
+        }
+    }
+
+    fn heap_is_first(&self) -> bool {
+        match (self.queue.front(), self.heap.peek()) {
+            (Some(queued), Some(Reverse(other))) => other < queued,
+            (None, Some(_)) => true,
+            _ => false,
+        }
+    }
+
+    fn first(&self) -> Option<&Waiting> {
+        if self.heap_is_first() { self.heap.peek().map(|other| &other.0) } else { self.queue.front() }
+    }
+
+    /// When the first one is due.
+    pub(super) fn due(&self) -> Option<u64> {
+        self.first().map(|waiting| waiting.due)
+    }
+
+    /// The first one, if `wanted` says so.
+    pub(super) fn pop_if(&mut self, wanted: impl FnOnce(&Waiting) -> bool) -> Option<Waiting> {
+        if !wanted(self.first()?) {
+            return None;
+        }
+        let first =
+            if self.heap_is_first() { self.heap.pop().map(|other| other.0) } else { self.queue.pop_front() };
+        self.octets -= first.as_ref().map_or(0, |waiting| u64::from(waiting.record.octets));
+        first
+    }
+
+    /// Octets that wait.
+    pub(super) fn octets(&self) -> u64 {
+        self.octets
+    }
+
+    /// Packets that wait.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + self.heap.len()
+    }
+}
