@@ -23,6 +23,7 @@ mod heaps;
 mod host;
 mod inspect;
 mod join;
+mod lab;
 mod limits;
 mod misplaced;
 mod output;
@@ -53,6 +54,7 @@ pub(crate) use heaps::{Bounds, Experiment, HeapSendArgs, PacketArg, RateArg, Sto
 pub(crate) use host::HostArgs;
 pub(crate) use inspect::InspectArgs;
 pub(crate) use join::JoinArgs;
+pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
 pub(crate) use probe::{
     OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat, SendingArg, ServeArgs,
 };

@@ -56,6 +56,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Balancer(args) => verb::balancer::run(&args),
         Verb::DataPlane(args) => verb::data_plane::run(&args),
         Verb::Host(args) => verb::host::run(&args),
+        Verb::Lab(args) => verb::lab::run(&args),
         Verb::Bench(args) => verb::bench::run(&args),
         Verb::Probe(args) => verb::probe::run(&args),
         Verb::Copy(args) => verb::copy::run(&args),

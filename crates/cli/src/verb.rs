@@ -16,6 +16,7 @@ pub(crate) mod heaps;
 pub(crate) mod host;
 pub(crate) mod inspect;
 mod joining;
+pub(crate) mod lab;
 pub(crate) mod ls;
 pub(crate) mod plot;
 pub(crate) mod probe;

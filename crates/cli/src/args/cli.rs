@@ -11,6 +11,7 @@ use super::generate::GenerateArgs;
 use super::heading::GENERAL;
 use super::host::HostArgs;
 use super::inspect::InspectArgs;
+use super::lab::LabArgs;
 use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
@@ -65,6 +66,8 @@ pub(crate) enum Verb {
     Copy(CopyArgs),
     /// Check whether this host is set up for its data, and mend it
     Host(HostArgs),
+    /// Emulate a path between two hosts on this machine: rate, delay, loss, reordering, policers
+    Lab(LabArgs),
     /// Measure this machine's receive, send and record paths against bare loops
     Bench(BenchArgs),
     /// Measure a path: rate, loss, order, jitter and delay, and where packets are lost

@@ -28,5 +28,7 @@ pub(super) const TESTING: &str = "Testing";
 pub(super) const HEAPS: &str = "SPEAD heaps (--format spead)";
 /// All that is for events only. `misplaced` recognises these options by it.
 pub(super) const EVENTS: &str = "EJFAT events (--format ejfat)";
+/// An emulated path, and what runs at its ends.
+pub(super) const PATH: &str = "Path and ends";
 /// Output, configuration and help: of every verb.
 pub(super) const GENERAL: &str = "General";

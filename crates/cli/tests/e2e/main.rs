@@ -23,6 +23,7 @@ mod hostile;
 mod integrity;
 mod join;
 mod kill;
+mod lab;
 mod limited;
 mod lofar;
 mod many;

@@ -1,0 +1,141 @@
+//! `skyhaul lab`: commands at the ends of an emulated path.
+//!
+//! ```text
+//!   this process ── waits ── the lab, process 1 of namespaces of its own ──┬─ far: sh -c COMMAND
+//!                                         thread that forwards             └─ near: COMMAND, or a shell
+//! ```
+
+mod ends;
+
+use crate::Outcome;
+use crate::args::{LabArgs, LabRunArgs, LabWhat};
+use crate::interrupt::Interrupt;
+use anyhow::{Context, Result};
+use ends::{End, Ending, search_here_first};
+use skyhaul::io::namespace::{Apart, Network, apart};
+use skyhaul::lab::{Lab, LabOptions, LabReport, Running, hosts, listens};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How often it is looked at them.
+const LOOK: Duration = Duration::from_millis(5);
+
+pub(crate) fn run(args: &LabArgs) -> Result<Outcome> {
+    let LabWhat::Run(args) = &args.what;
+    match apart(&hosts()).context("put the lab into namespaces of its own")? {
+        Apart::Ended(0) => Ok(Outcome::Done),
+        Apart::Ended(1) => Ok(Outcome::Failed),
+        // It has said why.
+        Apart::Ended(status) => std::process::exit(status),
+        Apart::Inside => inside(args),
+    }
+}
+
+fn inside(args: &LabRunArgs) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let options = LabOptions {
+        mtu: args.mtu,
+        queue: args.queue,
+        memory: args.memory,
+        spin: args.spin,
+        tolerance: args.tolerance,
+        ..LabOptions::default()
+    };
+    let lab = Lab::new(&options).context("make the lab")?;
+    let running = lab.forward(&args.path, args.log.as_deref()).context("forward packets")?;
+    let ended = commands(args, &lab, &running, &interrupt);
+    let report = running.finish().context("forward packets")?;
+    show(args, &report)?;
+    let done = ended? && report.held() && !interrupt.is_set();
+    Ok(if done { Outcome::Done } else { Outcome::Failed })
+}
+
+/// Run the commands; returns whether the near one succeeded.
+fn commands(args: &LabRunArgs, lab: &Lab, running: &Running, interrupt: &Interrupt) -> Result<bool> {
+    let mut far = match &args.far {
+        None => None,
+        Some(text) => {
+            let mut command = command(lab.far(), "sh", args.output.json);
+            command.args(["-c", text]).stdin(Stdio::null());
+            let mut far = End::start("far", command, true)?;
+            until_it_listens(args, lab, &mut far, interrupt)?;
+            Some(far)
+        }
+    };
+    let near = match args.command.split_first() {
+        Some((program, rest)) => {
+            let mut command = command(lab.near(), program, args.output.json);
+            command.args(rest);
+            command
+        }
+        None => {
+            eprintln!("a shell in the near end: near, far and router are known; the lab ends with it");
+            command(lab.near(), std::env::var_os("SHELL").unwrap_or("sh".into()), args.output.json)
+        }
+    };
+    let mut near = End::start("near", near, false)?;
+    let mut ending = Ending::listen()?;
+    let mut said = false;
+    let status = loop {
+        if let Some(status) = near.ended()? {
+            break status;
+        }
+        if interrupt.is_set() {
+            ending.go_on(&mut near)?;
+        }
+        if let Some(far) = &mut far
+            && !said
+            && let Some(status) = far.ended()?
+        {
+            said = true;
+            if !status.success() {
+                eprintln!("note: the far command ended: {status}");
+            }
+        }
+        anyhow::ensure!(running.is_running(), "the router ended");
+        std::thread::sleep(LOOK);
+    };
+    if let Some(far) = far {
+        far.end()?;
+    }
+    if !status.success() {
+        eprintln!("note: the near command ended: {status}");
+    }
+    Ok(status.success())
+}
+
+/// A command in an end. With JSON, standard output is for the report.
+fn command(network: &Network, program: impl AsRef<std::ffi::OsStr>, json: bool) -> Command {
+    let mut command = network.command(program);
+    search_here_first(&mut command);
+    if json {
+        command.stdout(std::io::stderr());
+    }
+    command
+}
+
+/// Wait until the far command listens, has ended, or has had its time.
+fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Interrupt) -> Result<()> {
+    let begun = Instant::now();
+    while begun.elapsed() < args.wait.duration() && !interrupt.is_set() && !listens(lab.far())? {
+        if let Some(status) = far.ended()? {
+            anyhow::ensure!(
+                status.success(),
+                "the far command ended before it listened: {status}\nhint: run it by itself to see why"
+            );
+            break;
+        }
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
+}
+
+fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
+    if args.output.json {
+        serde_json::to_writer_pretty(std::io::stdout().lock(), report)?;
+        println!();
+    } else if !args.output.quiet {
+        eprint!("{report}");
+    }
+    Ok(())
+}
