@@ -88,7 +88,7 @@ fn send(lab: &Lab, path: &str, count: u64, payload: usize) -> Sent {
     // As much as is permitted: the test waits while others have the processor.
     receiver.set_recv_buffer_size(64 << 20).unwrap();
     let receiver = UdpSocket::from(receiver);
-    let before = full(&lab);
+    let before = full(lab);
     receiver.set_read_timeout(Some(Duration::from_millis(400))).unwrap();
     let sender = lab.near().inside(|| UdpSocket::bind((NEAR, 0)).unwrap()).unwrap();
     let receive = std::thread::spawn(move || {
@@ -109,7 +109,7 @@ fn send(lab: &Lab, path: &str, count: u64, payload: usize) -> Sent {
     }
     let arrived = receive.join().unwrap();
     let report = running.finish().unwrap();
-    let dropped = full(&lab) - before;
+    let dropped = full(lab) - before;
     if dropped > 0 {
         println!("the socket dropped {dropped} datagrams: this machine is busy");
     }

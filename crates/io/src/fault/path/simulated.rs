@@ -16,7 +16,7 @@ fn mixture(seed: u64) -> Path {
         10 + some(5, 300),
         some(7, 5000),
         some(11, 500),
-        if seed % 2 == 0 { "/reorder" } else { "" },
+        if seed.is_multiple_of(2) { "/reorder" } else { "" },
         some(13, 4) as f64 * 0.01,
         1 + some(17, 20),
         1 + some(19, 64),

@@ -53,14 +53,9 @@ fn tcp6(count: usize, each: usize) -> Train {
 
 fn train(octets: Vec<u8>, kind: u8, each: usize, offset: u16) -> Train {
     let shape = read(&octets).unwrap();
-    let virtio = Virtio {
-        kind,
-        headers: shape.payload as u16,
-        each: each as u16,
-        begin: shape.transport as u16,
-        offset,
-        ..Virtio::read(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0])
-    };
+    let mut virtio = Virtio::read(&[1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    (virtio.kind, virtio.each, virtio.offset) = (kind, each as u16, offset);
+    (virtio.headers, virtio.begin) = (shape.payload as u16, shape.transport as u16);
     Train { octets, virtio, shape: Some(shape) }
 }
 
