@@ -9,6 +9,7 @@ use skyhaul_io::disk::tree::Kind;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Most ranges of a file: a byte of memory each.
@@ -61,6 +62,8 @@ pub(super) struct Target {
     /// What is there already is replaced.
     pub(super) replace: bool,
     states: Mutex<(Vec<State>, u64)>,
+    /// It ended: what is still on its way is not kept.
+    ended: AtomicBool,
 }
 
 impl Target {
@@ -70,9 +73,17 @@ impl Target {
             let text = format!("more than {MOST_RANGES} ranges; hint: use a larger --range");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
-        let mut target =
-            Self { entry, tree, path, identity, before: BTreeMap::new(), replace, states: Mutex::default() };
-        target.before = target.earlier();
+        let mut target = Self {
+            entry,
+            tree,
+            path,
+            identity,
+            before: BTreeMap::new(),
+            replace,
+            states: Mutex::default(),
+            ended: AtomicBool::new(false),
+        };
+        target.before = target.earlier()?;
         let mut states = vec![State::Open; identity.ranges() as usize];
         target.before.keys().for_each(|&range| states[range as usize] = State::Whole);
         let left = states.len() as u64 - target.before.len() as u64;
@@ -80,14 +91,21 @@ impl Target {
         Ok(target)
     }
 
-    /// Ranges that an earlier attempt left, if it was of this file.
-    fn earlier(&self) -> BTreeMap<u64, u32> {
-        let part = self.tree.status(&self.part()).ok().flatten();
+    /// Ranges that an earlier attempt left, if it was of this file. One that still ends is waited for: it enters what is
+    /// durable into its journal.
+    fn earlier(&self) -> io::Result<BTreeMap<u64, u32>> {
+        let part = self.tree.status(&self.part())?;
         if part.is_none_or(|part| part.kind != Kind::File || part.size < self.identity.size) {
-            return BTreeMap::new();
+            return Ok(BTreeMap::new());
         }
+        let _held = self.tree.write(&self.part(), false)?;
         let journal = self.tree.read(&self.journal(), false);
-        journal.and_then(|(file, _)| journal::read(&file, &self.identity)).unwrap_or_default()
+        Ok(journal.and_then(|(file, _)| journal::read(&file, &self.identity)).unwrap_or_default())
+    }
+
+    /// Whether it ended.
+    pub(super) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     pub(super) fn part(&self) -> PathBuf {
@@ -183,12 +201,11 @@ impl Files {
         self.0.write().unwrap_or_else(PoisonError::into_inner).push(target);
     }
 
-    /// Forget a file that ended: its ranges are refused from here on.
-    pub(super) fn forget(&self, number: usize) {
-        let mut files = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(file) = files.get_mut(number) {
-            *file = None;
-        }
+    /// A file ended. What is on its way then is taken, and dropped. Returns whether it had not ended before.
+    pub(super) fn end(&self, number: usize) -> bool {
+        let files = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let file = files.get(number).and_then(Option::as_ref);
+        file.is_some_and(|file| !file.ended.swap(true, Ordering::Relaxed))
     }
 
     /// Enter the next name; make it at once unless it is a file that must come.

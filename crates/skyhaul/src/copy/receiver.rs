@@ -189,7 +189,7 @@ impl Receiver<'_> {
                 }
             }
             Err(error) => {
-                shared.files.forget(file);
+                shared.files.end(file);
                 self.ended(Done { file, digest: None, kept: false, error: Some(system_text(&error)) });
             }
         }

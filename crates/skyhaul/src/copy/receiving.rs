@@ -96,7 +96,16 @@ impl Receiving {
             }
             let head = RangeHead::parse(&octets).map_err(Refusal::Head)?;
             let target = self.files.find(head.file)?;
-            let (file, range) = (head.file as usize, target.claim(&head)?);
+            let file = head.file as usize;
+            // Of a file that ended, what is on its way is read and dropped, so that the others go on.
+            let range = match target.claim(&head) {
+                Ok(range) => range,
+                Err(_) if target.is_ended() => {
+                    self.drop_payload(&mut stream, head.payload())?;
+                    continue;
+                }
+                Err(why) => return Err(why.into()),
+            };
             if head.is_hole() {
                 self.watch.count(u64::from(head.length), true);
                 self.orders.push(Order::Hole { file, range, crc: zeros(u64::from(head.length)) });
@@ -124,6 +133,19 @@ impl Receiving {
                 }
             }
         }
+    }
+
+    fn drop_payload(&self, from: &mut TcpStream, length: usize) -> io::Result<()> {
+        let mut left = if length == 0 { 0 } else { length + TRAILER };
+        let mut bytes = vec![0; left.min(STEP)];
+        while left > 0 {
+            let n = left.min(STEP);
+            if !matches!(self.fill(from, &mut bytes[..n], false)?, Filled::Whole) {
+                return Ok(());
+            }
+            left -= n;
+        }
+        Ok(())
     }
 
     /// Read a payload and its checksum; whether they agree. None: it is over.

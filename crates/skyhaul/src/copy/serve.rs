@@ -69,7 +69,12 @@ impl CopyService {
         };
         let plain = |part: std::path::Component<'_>| matches!(part, std::path::Component::Normal(_));
         let rest: PathBuf = rest.components().filter(|part| *part != std::path::Component::CurDir).collect();
-        if rest.components().all(plain) { Ok((root.clone(), rest)) } else { Err(outside()) }
+        if !rest.components().all(plain) {
+            return Err(outside());
+        }
+        // Opened anew for each copy: directories that it remembers may be gone by the next.
+        let tree = Tree::open(root.path()).map_err(|error| error.to_string())?;
+        Ok((Arc::new(tree), rest))
     }
 
     fn request(&self, body: &Value) -> Result<Request, String> {

@@ -136,6 +136,18 @@ fn a_tree_arrives_as_it_is_both_ways_and_is_not_sent_twice() {
 }
 
 #[test]
+fn a_directory_that_was_removed_between_two_copies_is_made_again() {
+    let site = Site::new();
+    tree(&site.at("src"));
+    for _ in 0..2 {
+        let report = site.push();
+        assert!(report.is_whole() && report.kept_files == 0, "{report:?}");
+        same(&site.at("src"), &site.at("root/in/src"));
+        std::fs::remove_dir_all(site.at("root/in")).unwrap();
+    }
+}
+
+#[test]
 fn every_source_goes_into_its_own_directory() {
     let site = Site::new();
     for disk in ["d1", "d2"] {

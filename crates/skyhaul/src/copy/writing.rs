@@ -15,7 +15,7 @@ use super::watch::LOOK;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::settle;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, set_size};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +65,8 @@ pub(super) struct Writer<'a> {
     next: u64,
     /// Directories with new names, and the files that have them.
     named: BTreeMap<PathBuf, (Arc<Target>, Vec<Named>)>,
+    /// Files that are renamed, and whose directories are not durable yet.
+    closed: HashSet<usize>,
     swept: Instant,
 }
 
@@ -88,6 +90,7 @@ impl<'a> Writer<'a> {
             purposes: HashMap::new(),
             next: 0,
             named: BTreeMap::new(),
+            closed: HashSet::new(),
             swept: Instant::now(),
         })
     }
@@ -174,6 +177,10 @@ impl<'a> Writer<'a> {
         };
         // A file that ended, by an error, gets nothing more.
         let Ok(target) = self.shared.files.find(file as u64) else { return };
+        // Nor does one that has its name already: what was sent again for it may be told twice.
+        if target.is_ended() || self.closed.contains(&file) {
+            return;
+        }
         if !self.open.contains_key(&file)
             && let Err(error) = self.open(file, &target)
         {
@@ -335,6 +342,7 @@ impl<'a> Writer<'a> {
     /// A file is durable under its temporary name: give it its own.
     fn name(&mut self, file: usize) {
         let Some(open) = self.open.remove(&file) else { return };
+        self.closed.insert(file);
         let target = open.target;
         if let Err(error) = target.tree.rename(&target.part(), &target.path, target.replace) {
             return self.fail(file, system_text(&error));
@@ -352,15 +360,16 @@ impl<'a> Writer<'a> {
         {
             let _ = target.tree.remove(&target.journal());
         }
-        self.shared.files.forget(file);
-        self.shared.told.push(Told::Done(Done { file, digest, kept: false, error: None }));
+        self.closed.remove(&file);
+        if self.shared.files.end(file) {
+            self.shared.told.push(Told::Done(Done { file, digest, kept: false, error: None }));
+        }
     }
 
     fn fail(&mut self, file: usize, error: String) {
         self.flush(file);
         self.open.remove(&file);
-        if self.shared.files.find(file as u64).is_ok() {
-            self.shared.files.forget(file);
+        if self.shared.files.end(file) {
             self.shared.told.push(Told::Done(Done { file, digest: None, kept: false, error: Some(error) }));
         }
     }
