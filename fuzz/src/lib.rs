@@ -97,6 +97,7 @@ const fn other(name: &'static str, weight: u64, run: fn(&[u8]), seeds: fn() -> V
 /// What is not one family's.
 const OTHERS: &[Parser] = &[
     other("vtp", 1, packets::vtp, packets::vtp_seeds),
+    other("probe", 1, packets::probe, packets::probe_seeds),
     other("feedback", 2, feedback::feedback, feedback::feedback_seeds),
     other("balance", 2, balance::balance, balance::balance_seeds),
     other("balance_table", 8, balance::balance_table, balance::balance_table_seeds),

@@ -1,6 +1,6 @@
 //! Packets of the families to begin from, and the number before them.
 
-use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing, Order, vtp as transport};
+use skyhaul_core::wire::{FAMILIES, FamilyRef, Format, Framing, Order, probe::Probe, vtp as transport};
 
 const ORDERS: [Order; 2] = [Order::Little, Order::Big];
 
@@ -36,6 +36,29 @@ pub(crate) fn vtp(bytes: &[u8]) {
 pub(crate) fn vtp_seeds() -> Vec<Vec<u8>> {
     let run = |order| (250u64..270).flat_map(|n| [&transport::write(n, order)[..], &[0]].concat()).collect();
     ORDERS.map(run).to_vec()
+}
+
+/// A packet of a measurement: whole, or refused. The first octet asks for a valid checksum, which mutations do not find.
+pub(crate) fn probe(bytes: &[u8]) {
+    let Some((seal, packet)) = bytes.split_first() else { return };
+    let mut packet = packet.to_vec();
+    if let Some((probe, _)) = Probe::read(&packet).filter(|_| seal & 1 == 1) {
+        probe.put(&mut packet);
+    }
+    if let Ok(probe) = Probe::parse(&packet) {
+        assert_eq!(usize::from(probe.octets), packet.len(), "a packet of another length passed");
+        assert_eq!(probe.sealed(), packet[..Probe::LEN], "a header does not write back");
+    }
+}
+
+pub(crate) fn probe_seeds() -> Vec<Vec<u8>> {
+    let packet = |octets: usize| {
+        let mut packet = vec![0; octets];
+        Probe { run: 7, flow: 2, number: 41, sent: 1_000_000_000, ..Probe::of(octets) }.put(&mut packet);
+        packet
+    };
+    let both = |octets| [0, 1].map(|seal| [&[seal][..], &packet(octets)].concat());
+    [40, 64, 1472].into_iter().flat_map(both).collect()
 }
 
 /// Files of whole frames, sent again with new times.
