@@ -30,6 +30,7 @@ mod output;
 mod probe;
 mod receive;
 mod record;
+mod report;
 mod samples;
 mod send;
 mod several;
@@ -60,6 +61,7 @@ pub(crate) use probe::{
 };
 pub(crate) use receive::{ReceiveArgs, ReceiveCommon, TierArg};
 pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
+pub(crate) use report::{DiffArgs, FailOn, ReportArgs, ReportWhat};
 pub(crate) use samples::{ExportArgs, PlotArgs, SamplesArgs};
 pub(crate) use send::{NumberArg, SendArgs, SendMode};
 pub(crate) use several::Several;

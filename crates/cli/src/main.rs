@@ -5,11 +5,10 @@
 #![forbid(unsafe_code)]
 
 mod args;
-mod html;
 mod interrupt;
 mod outcome;
-mod picture;
 mod print;
+mod report;
 mod verb;
 
 use args::{Parsed, Places, Verb};
@@ -61,6 +60,7 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
         Verb::Probe(args) => verb::probe::run(&args),
         Verb::Copy(args) => verb::copy::run(&args),
         Verb::Disk(args) => verb::disk::run(&args),
+        Verb::Report(args) => verb::report::run(&args),
         Verb::Generate(args) => verb::generate::run(&args),
     }
 }

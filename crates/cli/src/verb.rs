@@ -23,6 +23,7 @@ pub(crate) mod probe;
 pub(crate) mod receive;
 pub(crate) mod receiving;
 pub(crate) mod record;
+pub(crate) mod report;
 mod samples;
 pub(crate) mod send;
 mod sending;

@@ -11,6 +11,7 @@
 //! Units are in the names: bytes, seconds; rates are bits per second of datagram payload.
 
 mod building;
+pub mod compare;
 mod distribution;
 mod session;
 mod source;

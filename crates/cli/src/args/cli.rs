@@ -15,6 +15,7 @@ use super::lab::LabArgs;
 use super::probe::ProbeArgs;
 use super::receive::ReceiveArgs;
 use super::record::RecordArgs;
+use super::report::ReportArgs;
 use super::samples::{ExportArgs, PlotArgs};
 use super::send::SendArgs;
 use super::stored::{CatArgs, CheckArgs, LsArgs};
@@ -77,6 +78,8 @@ pub(crate) enum Verb {
     /// Forward for a balancer that decides in another process
     #[command(hide = true)]
     DataPlane(DataPlaneArgs),
+    /// Compare reports
+    Report(ReportArgs),
     /// Write man pages or shell completions
     #[command(hide = true)]
     Generate(GenerateArgs),

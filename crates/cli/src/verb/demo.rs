@@ -9,6 +9,7 @@
 //! pattern, and what was forwarded by the second receiver with the pattern.
 
 mod balanced;
+mod page;
 mod proofs;
 pub(crate) mod report;
 
@@ -17,7 +18,6 @@ pub(crate) use report::DemoReport;
 use super::receiving;
 use crate::Outcome;
 use crate::args::{DemoArgs, DemoWhat};
-use crate::html;
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
 use anyhow::{Context, Result};
@@ -61,8 +61,8 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
         std::fs::create_dir_all(disk).map_err(|error| failed("create", disk, &error))?;
     }
     let report = measure(args, &disks, &interrupt)?;
-    let page = directory.join("report.html");
-    std::fs::write(&page, html::page(&report)).map_err(|error| failed("write", &page, &error))?;
+    let file = directory.join("report.html");
+    std::fs::write(&file, page::page(&report)).map_err(|error| failed("write", &file, &error))?;
     if args.output.json {
         receiving::print_json(&report)?;
     }
@@ -72,7 +72,7 @@ fn recorder(args: &DemoArgs) -> Result<Outcome> {
             let _ = std::fs::remove_dir_all(disk);
         });
     }
-    eprintln!("plots: {}", page.display());
+    eprintln!("plots: {}", file.display());
     Ok(if report.proofs.iter().all(|p| p.held) { Outcome::Done } else { Outcome::Failed })
 }
 

@@ -1,7 +1,7 @@
 //! `skyhaul plot`: what samples look like, as a sketch in the terminal and as a picture.
 
 mod about;
-mod page;
+mod picture;
 mod sketch;
 
 use self::about::About;
@@ -9,8 +9,8 @@ use super::samples;
 use crate::Outcome;
 use crate::args::PlotArgs;
 use crate::interrupt::{INTERRUPTED, Interrupt};
-use crate::picture;
 use crate::print::Progress;
+use crate::report::picture::{check, save};
 use crate::verb::receiving;
 use anyhow::Result;
 use skyhaul::samples::survey::SurveyOptions;
@@ -18,7 +18,7 @@ use std::io::Write as _;
 
 pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    args.output_file.iter().try_for_each(|path| picture::check(path))?;
+    args.output_file.iter().try_for_each(|path| check(path))?;
     let (samples, name) = samples::open(&args.samples)?;
     let options = SurveyOptions {
         rows: samples::range(&samples, &args.samples)?,
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &PlotArgs) -> Result<Outcome> {
     let whole = samples::tell_gaps(&samples.gaps());
     let about = About::new(name, &samples, &survey);
     for path in &args.output_file {
-        picture::save(path, &page::draw(&about, &survey))?;
+        save(path, &picture::draw(&about, &survey))?;
         eprintln!("wrote {}", path.display());
     }
     if args.output.json {

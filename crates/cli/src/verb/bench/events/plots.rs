@@ -1,17 +1,13 @@
 //! Plots of the sweep: what arrived whole, what was lost, and CPU time, by the rate; a line for each other combination.
 
-use crate::html::svg::{Axis, COLOURS, Drawing, short};
+use crate::report::axis::Scale;
+use crate::report::chart::{Chart, Panel};
+use crate::report::series::Series;
 use skyhaul::bench::events::{EventBenchReport, Point, Setting};
 use skyhaul::io::quantity::Size;
 
-const WIDTH: f64 = 820.0;
-const HEIGHT: f64 = 470.0;
-const LEFT: f64 = 64.0;
-const RIGHT: f64 = WIDTH - 20.0;
-const TOP: f64 = 36.0;
-const FLOOR: f64 = HEIGHT - 126.0;
-/// Names in a row of the legend.
-const IN_A_ROW: usize = 3;
+/// Combinations that are drawn.
+const MOST: usize = 8;
 
 /// Files' names and their SVG; none without points.
 pub(super) fn all(report: &EventBenchReport) -> Vec<(String, String)> {
@@ -36,29 +32,15 @@ fn series(point: &Point) -> Setting {
 fn by_rate(points: &[Point], title: &str, value: &dyn Fn(&Point) -> f64) -> String {
     let mut all: Vec<Setting> = points.iter().map(series).collect();
     all.dedup();
-    all.truncate(COLOURS.len());
-    let sent = |p: &Point| p.sent.median / 1e9;
-    let most = |of: &dyn Fn(&Point) -> f64| points.iter().map(of).fold(1e-3, f64::max) * 1.05;
-    let x = Axis::linear(0.0, most(&sent), LEFT, RIGHT);
-    let y = Axis::linear(0.0, most(value), FLOOR, TOP);
-    let mut drawing = Drawing::new(WIDTH, HEIGHT, title);
-    drawing.y_axis(&y, (LEFT, RIGHT), title, &short);
-    drawing.x_axis(&x, FLOOR, "sent, Gb/s", &short);
-    for (n, setting) in all.iter().enumerate() {
-        let class = format!("s{n}");
-        let line: Vec<_> = points
-            .iter()
-            .filter(|p| series(p) == *setting)
-            .map(|p| (x.at(sent(p)), y.at(value(p))))
-            .collect();
-        drawing.path(&line, false, &class);
-        line.iter().for_each(|&at| drawing.dot(at, &class));
-        let left = LEFT + (n % IN_A_ROW) as f64 * (RIGHT - LEFT) / IN_A_ROW as f64;
-        let at = FLOOR + 62.0 + (n / IN_A_ROW) as f64 * 20.0;
+    all.truncate(MOST);
+    let line = |setting: &Setting| {
         let Setting { mtu, event_bytes, senders, workers, .. } = *setting;
-        drawing.dot((left + 4.0, at - 4.0), &class);
         let name = format!("MTU {mtu}, {}, {senders} to {workers}", Size::from_bytes(event_bytes));
-        drawing.text((left + 13.0, at), "start", "", &name);
-    }
-    drawing.into_file(WIDTH, HEIGHT)
+        let of_it = points.iter().filter(|p| series(p) == *setting);
+        Series::points(name, of_it.map(|p| (p.sent.median / 1e9, value(p))))
+    };
+    Chart::new(title)
+        .x(Scale::linear("sent, Gb/s"))
+        .panel(Panel::new(310.0, Scale::linear(title).at_least(1e-3)).all(all.iter().map(line)))
+        .file()
 }

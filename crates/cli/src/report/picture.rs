@@ -62,7 +62,7 @@ fn png(svg: &str) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::html::svg::Drawing;
+    use crate::report::drawing::Drawing;
 
     #[test]
     fn a_picture_shows_lines_and_letters() {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::verb::demo::report::Proof;
-use skyhaul::recording::{CheckReport, RecordingReport, State, Verdict};
+use skyhaul::recording::{CheckReport, DiskStatus, RecordingReport, State, Verdict};
 use skyhaul::report::{Distribution, ReceiveReport, SourceReport};
 use std::time::Duration;
 

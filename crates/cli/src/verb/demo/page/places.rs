@@ -5,12 +5,11 @@
 //!                                    └────▶ forwarded ─▶ second socket ─▶ second receiver
 //! ```
 
-use super::svg::escape;
-use super::words;
 use crate::print;
+use crate::report::table::Table;
+use crate::report::words;
 use crate::verb::demo::DemoReport;
 use skyhaul::report::{ReceiveReport, RejectCounts};
-use std::fmt::Write as _;
 
 /// A stage of the path.
 pub(super) struct Place {
@@ -115,31 +114,18 @@ pub(super) fn places(report: &DemoReport) -> Vec<Place> {
 
 /// The stages as a table.
 pub(super) fn table(report: &DemoReport) -> String {
-    let mut out = String::from(
-        "<table><tr><th>Stage</th><th class=\"n\">Packets or frames</th><th class=\"n\">Difference</th>\
-         <th>Counters</th></tr>\n",
-    );
+    let mut table = Table::new(&["Stage", "#Packets or frames", "#Difference", "Counters"]);
     for place in places(report) {
-        let mark = if place.is_explained() {
-            String::new()
-        } else {
-            let open = words::difference(place.difference - place.explained);
-            format!(" <span class=\"broken\">✘ unexplained {open}</span>")
+        let open = match place.is_explained() {
+            true => String::new(),
+            false => format!("✘ unexplained {}", words::difference(place.difference - place.explained)),
         };
-        let _ = writeln!(
-            out,
-            "<tr{}><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}{mark}</td></tr>",
-            if place.branch { " class=\"branch\"" } else { "" },
-            if place.branch {
-                format!("{} (of the frames placed)", place.name)
-            } else {
-                place.name.to_string()
-            },
-            words::number(place.count),
-            words::difference(place.difference),
-            escape(&place.why),
-        );
+        let (class, name) = match place.branch {
+            true => ("branch", format!("{} (of the frames placed)", place.name)),
+            false => ("", place.name.to_string()),
+        };
+        let cells = [name, words::number(place.count), words::difference(place.difference), place.why];
+        table.add(&cells, class, &open);
     }
-    out.push_str("</table>\n");
-    out
+    table.html()
 }

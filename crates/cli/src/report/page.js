@@ -6,7 +6,7 @@ function cell(map, event) {
   const row = Math.floor((event.clientY - box.top) / box.height * d.rows), i = row * d.columns + column;
   if (!(i in cells)) return '';
   const from = i * d.each, size = Math.min(d.each, d.span - from), first = +d.first + from;
-  return `frames ${number(first)} to ${number(first + size - 1)}\n${cells[i]} of ${size} lost`;
+  return `${d.unit} ${number(first)} to ${number(first + size - 1)}\n${cells[i]} of ${size} lost`;
 }
 document.addEventListener('pointermove', event => {
   const over = event.target.closest('[data-t], [data-cells]');

@@ -1,17 +1,77 @@
-//! Numbers as text, and the whole report as JSON.
+//! Text for pages: escaped, numbers, and a whole report as JSON.
 
 use crate::print;
 use serde::Serialize;
 use serde_json::ser::Formatter;
 use std::io::{self, Write};
 
+/// `text` with all that means something in HTML escaped; characters that no text has are left out.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c if c.is_control() && c != '\n' => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// `value` with as few digits as it needs.
+pub(crate) fn short(value: f64) -> String {
+    let size = value.abs();
+    let digits = if !(1e-9..100.0).contains(&size) {
+        0
+    } else if size >= 10.0 {
+        1
+    } else if size >= 1.0 {
+        2
+    } else {
+        4
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}
+
+/// Microseconds as text.
+pub(crate) fn micros(value: f64) -> String {
+    if value >= 1e6 {
+        format!("{} s", short(value / 1e6))
+    } else if value >= 1e3 {
+        format!("{} ms", short(value / 1e3))
+    } else {
+        format!("{} µs", short(value))
+    }
+}
+
+/// Divisor and name of the best unit for `largest`, of names that are 1000 apart.
+pub(crate) fn unit(largest: f64, names: &[&'static str]) -> (f64, &'static str) {
+    let mut divisor = 1.0;
+    let mut at = 0;
+    while largest / divisor >= 1000.0 && at + 1 < names.len() {
+        divisor *= 1000.0;
+        at += 1;
+    }
+    (divisor, names.get(at).copied().unwrap_or_default())
+}
+
+/// Text in place of a drawing.
+pub(crate) fn nothing(why: &str) -> String {
+    format!("<p class=\"soft\">{}</p>\n", escape(why))
+}
+
 /// A count with no-break spaces.
-pub(super) fn number(n: u64) -> String {
+pub(crate) fn number(n: u64) -> String {
     print::count(n).replace(' ', "\u{202f}")
 }
 
 /// A difference with its sign, or 0.
-pub(super) fn difference(n: i128) -> String {
+pub(crate) fn difference(n: i128) -> String {
     let size = number(u64::try_from(n.unsigned_abs()).unwrap_or(u64::MAX));
     match n {
         0 => "0".into(),
@@ -21,7 +81,7 @@ pub(super) fn difference(n: i128) -> String {
 }
 
 /// `value` as JSON: objects a field to a line, lists on one line.
-pub(super) fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     let mut out = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut out, Lines { depth: 0 });
     match value.serialize(&mut serializer) {
@@ -74,6 +134,12 @@ mod tests {
         let text = json(&value);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
         assert!(text.contains("\"a\": [1, [2, 3]]"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let words: Vec<String> = [0.0, 0.5, 2.0, 12.5, 1000.0, 0.0001].map(short).to_vec();
+        assert_eq!(words, ["0", "0.5", "2", "12.5", "1000", "0.0001"]);
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! Charts: panels below each other over one axis, each with any number of series.
+//!
+//! ```text
+//!   Chart ─┬─ Panel: lines, points, steps, bands, bars, levels     │▔╲__╱▔▔
+//!          ├─ Panel: its own height and y axis                     │ ▁▂█▁
+//!          └─ x axis, marks across all panels, legend              └────────
+//! ```
+
+use super::axis::{Axis, Scale};
+use super::drawing::{Drawing, Frame};
+use super::legend::{self, Mark, legend};
+use super::series::Series;
+use super::words::nothing;
+
+/// Width of a chart that fills a page.
+pub(crate) const WIDTH: f64 = 1040.0;
+/// Width of one that fills half of it.
+pub(crate) const HALF: f64 = 500.0;
+/// Width of one in a file.
+const FILE: f64 = 820.0;
+const LEFT: f64 = 64.0;
+/// Room above a panel, for its title.
+const ABOVE: f64 = 30.0;
+/// Room below the last panel, for ticks and title of the x axis.
+const BELOW: f64 = 42.0;
+
+/// Series over one y axis.
+pub(crate) struct Panel {
+    height: f64,
+    y: Scale,
+    right: Option<Scale>,
+    series: Vec<Series>,
+    levels: Vec<(f64, String)>,
+}
+
+impl Panel {
+    /// Its height in pixels without title and axis.
+    pub(crate) fn new(height: f64, y: Scale) -> Self {
+        Self { height, y, right: None, series: Vec::new(), levels: Vec::new() }
+    }
+
+    /// A second y axis, at the right.
+    pub(crate) fn right(mut self, scale: Scale) -> Self {
+        self.right = Some(scale);
+        self
+    }
+
+    pub(crate) fn series(mut self, series: Series) -> Self {
+        self.series.push(series);
+        self
+    }
+
+    pub(crate) fn all(mut self, series: impl IntoIterator<Item = Series>) -> Self {
+        self.series.extend(series);
+        self
+    }
+
+    /// A dashed line across the panel.
+    pub(crate) fn level(mut self, at: f64, name: impl Into<String>) -> Self {
+        if at.is_finite() {
+            self.levels.push((at, name.into()));
+        }
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.along().next().is_none()
+    }
+
+    /// Values along the x axis.
+    pub(crate) fn along(&self) -> impl Iterator<Item = f64> + '_ {
+        self.series.iter().flat_map(Series::along)
+    }
+
+    /// Draw it over an x axis.
+    pub(crate) fn draw(&self, drawing: &mut Drawing, frame: Frame, x: &Axis) {
+        let values = |right: bool| {
+            let levels = self.levels.iter().filter(move |_| !right).map(|level| level.0);
+            self.series.iter().filter(move |s| s.right == right).flat_map(Series::up).chain(levels)
+        };
+        let y = self.y.axis(values(false), frame.floor, frame.top);
+        drawing.y_axis(&y, frame, &self.y);
+        let other =
+            self.right.as_ref().map(|scale| (scale, scale.axis(values(true), frame.floor, frame.top)));
+        if let Some((scale, axis)) = &other {
+            drawing.right_axis(axis, frame, scale);
+        }
+        for (place, series) in self.series.iter().enumerate() {
+            let (scale, axis) = match &other {
+                Some((scale, axis)) if series.right => (*scale, axis),
+                _ => (&self.y, &y),
+            };
+            series.draw(drawing, frame, (x, axis), &series.class(place));
+            series.heights(drawing, (x, axis), scale);
+        }
+        for (at, _) in &self.levels {
+            drawing.line((frame.left, y.at(*at)), (frame.right, y.at(*at)), "level");
+        }
+        drawing.line((frame.left, frame.floor), (frame.right, frame.floor), "axis");
+    }
+
+    fn names(&self) -> impl Iterator<Item = (Mark, String)> + '_ {
+        let named = |(place, series): (usize, &Series)| {
+            let class = series.class(place);
+            let mark =
+                if series.is_dotted() { Mark::Line(format!("dotted {class}")) } else { Mark::Dot(class) };
+            (!series.name.is_empty() && !series.is_named_beside()).then(|| (mark, series.name.clone()))
+        };
+        let levels = self.levels.iter().map(|level| (Mark::Line("level".into()), level.1.clone()));
+        self.series.iter().enumerate().filter_map(named).chain(levels.filter(|level| !level.1.is_empty()))
+    }
+}
+
+/// Panels below each other over one x axis.
+pub(crate) struct Chart {
+    label: String,
+    x: Scale,
+    panels: Vec<Panel>,
+    marks: Vec<(f64, String)>,
+    tips: Vec<(f64, f64, String)>,
+}
+
+impl Chart {
+    /// An empty one, and what it shows for who cannot see it.
+    pub(crate) fn new(label: impl Into<String>) -> Self {
+        Self {
+            label: label.into(),
+            x: Scale::linear(""),
+            panels: Vec::new(),
+            marks: Vec::new(),
+            tips: Vec::new(),
+        }
+    }
+
+    /// The x axis.
+    pub(crate) fn x(mut self, scale: Scale) -> Self {
+        self.x = scale;
+        self
+    }
+
+    pub(crate) fn panel(mut self, panel: Panel) -> Self {
+        self.panels.push(panel);
+        self
+    }
+
+    /// A dashed line down all panels: something that happened.
+    pub(crate) fn mark(mut self, at: f64, name: impl Into<String>) -> Self {
+        if at.is_finite() {
+            self.marks.push((at, name.into()));
+        }
+        self
+    }
+
+    /// What is shown over all panels from one x to another.
+    pub(crate) fn tip(mut self, from: f64, to: f64, text: impl Into<String>) -> Self {
+        self.tips.push((from, to, text.into()));
+        self
+    }
+
+    /// As a part of a page.
+    pub(crate) fn inline(&self, width: f64) -> String {
+        if self.panels.iter().all(Panel::is_empty) {
+            return nothing("Nothing was measured.");
+        }
+        self.draw(width).0.finish()
+    }
+
+    /// As a file of its own.
+    pub(crate) fn file(&self) -> String {
+        let (drawing, height) = self.draw(FILE);
+        drawing.into_file(FILE, height)
+    }
+
+    /// The drawing, and its height.
+    fn draw(&self, width: f64) -> (Drawing, f64) {
+        let beside = self.panels.iter().flat_map(|p| &p.series).any(Series::is_named_beside);
+        let room = if beside || self.panels.iter().any(|p| p.right.is_some()) { 72.0 } else { 16.0 };
+        let (left, right) = (LEFT, width - room);
+        let names: Vec<(Mark, String)> = self
+            .panels
+            .iter()
+            .flat_map(Panel::names)
+            .chain(self.marks.iter().map(|mark| (Mark::Line("level".into()), mark.1.clone())))
+            .filter(|name| !name.1.is_empty())
+            .collect();
+        let floor = self.panels.iter().fold(0.0, |at, panel| at + ABOVE + panel.height);
+        let below = legend::height(&names, right - left);
+        let height = floor + BELOW + below + 4.0;
+        let mut drawing = Drawing::new(width, height, &self.label);
+        let marks = self.marks.iter().map(|mark| mark.0);
+        let x = self.x.axis(self.panels.iter().flat_map(Panel::along).chain(marks), left, right);
+        let mut top = 0.0;
+        for panel in &self.panels {
+            top += ABOVE;
+            panel.draw(&mut drawing, Frame { left, right, top, floor: top + panel.height }, &x);
+            top += panel.height;
+        }
+        for (at, _) in &self.marks {
+            drawing.line((x.at(*at), ABOVE), (x.at(*at), floor), "level");
+        }
+        drawing.x_axis(&x, floor, &self.x);
+        legend(&mut drawing, &names, (left, floor + BELOW), right - left);
+        for (from, to, text) in &self.tips {
+            drawing.rect((x.at(*from), ABOVE), x.at(*to) - x.at(*from), floor - ABOVE, "hover", text);
+        }
+        (drawing, height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn every_look() -> Chart {
+        let points = || (1..9).map(|n| (f64::from(n), f64::from(n * n)));
+        let wide = || points().map(|(x, y)| (x, x + 1.0, y));
+        Chart::new("all <looks>")
+            .x(Scale::log("spacing, µs"))
+            .panel(
+                Panel::new(100.0, Scale::linear("rate"))
+                    .right(Scale::linear("loss, %").to(100.0))
+                    .series(Series::line("line", points()))
+                    .series(Series::points("points", points()).tips(vec!["<tip>".into()]))
+                    .series(Series::dots("dots", points()).right())
+                    .series(Series::dotted("dotted", points()))
+                    .level(5.0, "level"),
+            )
+            .panel(
+                Panel::new(80.0, Scale::log("µs"))
+                    .series(Series::steps("steps", wide()))
+                    .series(Series::band("band", points().map(|(x, y)| (x, y / 2.0, y, y * 2.0))))
+                    .series(Series::stack("stack", points().map(|(x, y)| (x, 0.0, y))))
+                    .series(Series::bars("bars", wide())),
+            )
+            .mark(3.0, "killed")
+            .tip(1.0, 2.0, "over & under")
+    }
+
+    #[test]
+    fn every_look_is_drawn_inline_and_as_a_file() {
+        let inline = every_look().inline(WIDTH);
+        assert_eq!((inline.matches("<circle").count(), inline.matches("<svg").count()), (8 * 3 + 6, 1));
+        assert_eq!(inline.matches("class=\"level\"").count(), 4, "a level and a mark, each with its name");
+        assert!(inline.contains("&lt;tip&gt;") && inline.contains("over &amp; under"));
+        assert!(!inline.contains("all <looks>") && !inline.contains("NaN"));
+        let file = every_look().file();
+        assert!(file.starts_with("<svg xmlns") && file.trim_end().ends_with("</svg>"));
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_drawn() {
+        let points = [(f64::NAN, 1.0), (1.0, f64::NAN), (1.0, f64::INFINITY), (2.0, 1e300)];
+        let chart =
+            Chart::new("odd").panel(Panel::new(90.0, Scale::linear("y")).series(Series::dots("", points)));
+        let drawn = chart.inline(HALF);
+        assert_eq!(drawn.matches("<circle").count(), 1);
+        assert!(!drawn.contains("NaN") && !drawn.contains("inf"));
+        let none = Chart::new("none").panel(Panel::new(90.0, Scale::log("y")).level(f64::NAN, "mean"));
+        assert!(!none.inline(HALF).contains("<svg") && none.file().contains("<svg"));
+    }
+}

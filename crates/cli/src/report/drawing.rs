@@ -1,0 +1,158 @@
+//! What is drawn so far, as SVG. Its classes are rules of `chart.css`.
+//!
+//! ```text
+//!   value ── Axis::at ──▶ pixel      0 │▔╲__╱▔▔     y_axis: ticks, grid, unit
+//!                                      └────────    x_axis: ticks, unit
+//! ```
+
+use super::axis::{Axis, Scale};
+use super::palette::file_style;
+use super::words::escape;
+use std::fmt::Write as _;
+
+/// Where in a drawing a chart's axes stand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) floor: f64,
+}
+
+/// What is drawn so far.
+pub(crate) struct Drawing {
+    body: String,
+}
+
+impl Drawing {
+    /// An empty one, `width` by `height` pixels, and what it shows for who cannot see it.
+    pub(crate) fn new(width: f64, height: f64, label: &str) -> Self {
+        let body =
+            format!("<svg viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">", escape(label));
+        Self { body }
+    }
+
+    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+        let ((x1, y1), (x2, y2)) = (from, to);
+        let _ = write!(
+            self.body,
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        );
+    }
+
+    /// A box of `width` and `height` with its upper left corner at `at`, and a text to show over it (may be empty).
+    pub(crate) fn rect(&mut self, at: (f64, f64), width: f64, height: f64, class: &str, tip: &str) {
+        let _ = write!(
+            self.body,
+            "<rect class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"",
+            at.0,
+            at.1,
+            width.max(0.0),
+            height.max(0.0)
+        );
+        self.tip(tip);
+        self.body.push_str("/>");
+    }
+
+    /// A path through `points`, closed where it is an area.
+    pub(crate) fn path(&mut self, points: &[(f64, f64)], closed: bool, class: &str) {
+        if points.is_empty() {
+            return;
+        }
+        let _ = write!(self.body, "<path class=\"{class}\" d=\"");
+        for (i, (x, y)) in points.iter().enumerate() {
+            let _ = write!(self.body, "{}{x:.1} {y:.1}", if i == 0 { 'M' } else { 'L' });
+        }
+        self.body.push_str(if closed { "Z\"/>" } else { "\"/>" });
+    }
+
+    /// A point, and a text to show over it (may be empty).
+    pub(crate) fn dot(&mut self, (x, y): (f64, f64), class: &str, tip: &str) {
+        let _ = write!(self.body, "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.5\"");
+        self.tip(tip);
+        self.body.push_str("/>");
+    }
+
+    fn tip(&mut self, tip: &str) {
+        if !tip.is_empty() {
+            let _ = write!(self.body, " data-t=\"{}\"", escape(tip));
+        }
+    }
+
+    /// Text; `anchor` is `start`, `middle` or `end`.
+    pub(crate) fn text(&mut self, at: (f64, f64), anchor: &str, class: &str, text: &str) {
+        let _ = write!(
+            self.body,
+            "<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
+            at.0,
+            at.1,
+            escape(text)
+        );
+    }
+
+    /// A piece of SVG as it is.
+    pub(crate) fn raw(&mut self, svg: &str) {
+        self.body.push_str(svg);
+    }
+
+    /// Ticks and title under the line at height `y`; ticks whose text would run into the one before have none.
+    pub(crate) fn x_axis(&mut self, axis: &Axis, y: f64, scale: &Scale) {
+        self.line((axis.from, y), (axis.to, y), "axis");
+        let mut free = f64::NEG_INFINITY;
+        for tick in axis.ticks(10) {
+            let (x, text) = (axis.at(tick), (scale.words)(tick));
+            self.line((x, y), (x, y + 4.0), "axis");
+            let half = width_of(&text) / 2.0;
+            if x - half >= free {
+                self.text((x, y + 17.0), "middle", "", &text);
+                free = x + half + 6.0;
+            }
+        }
+        self.text((axis.to, y + 34.0), "end", "title", &scale.title);
+    }
+
+    /// Grid lines with their values, and the title above.
+    pub(crate) fn y_axis(&mut self, axis: &Axis, frame: Frame, scale: &Scale) {
+        for tick in axis.ticks(rows(frame)) {
+            let y = axis.at(tick);
+            self.line((frame.left, y), (frame.right, y), "grid");
+            self.text((frame.left - 7.0, y + 4.0), "end", "", &(scale.words)(tick));
+        }
+        self.text((frame.left, frame.top - 9.0), "start", "title", &scale.title);
+    }
+
+    /// Values and title of a second axis, at the right.
+    pub(crate) fn right_axis(&mut self, axis: &Axis, frame: Frame, scale: &Scale) {
+        for tick in axis.ticks(rows(frame)) {
+            self.text((frame.right + 7.0, axis.at(tick) + 4.0), "start", "", &(scale.words)(tick));
+        }
+        self.text((frame.right + 40.0, frame.top - 9.0), "end", "title", &scale.title);
+    }
+
+    /// The finished picture as a file of its own: name space, colours, white ground.
+    pub(crate) fn into_file(self, width: f64, height: f64) -> String {
+        let svg = self.finish();
+        let (head, body) = svg.split_once('>').unwrap_or_default();
+        let named =
+            format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" ");
+        let head = head.replacen("<svg ", &named, 1);
+        let style = file_style();
+        format!("{head}><style>{style}</style><rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>{body}")
+    }
+
+    /// The finished picture.
+    pub(crate) fn finish(mut self) -> String {
+        self.body.push_str("</svg>\n");
+        self.body
+    }
+}
+
+/// Ticks of an upright axis.
+fn rows(frame: Frame) -> usize {
+    ((frame.floor - frame.top).abs() / 32.0).clamp(2.0, 8.0) as usize
+}
+
+/// About how wide a text is.
+pub(super) fn width_of(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.8
+}

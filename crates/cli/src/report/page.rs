@@ -1,0 +1,130 @@
+//! The frame of a page: headline, tiles, claims, sections, and the report it was made of.
+
+use super::palette::page_style;
+use super::words::escape;
+use std::fmt::Write as _;
+
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// A number that stands out.
+pub(crate) struct Tile {
+    name: String,
+    value: String,
+    more: String,
+}
+
+impl Tile {
+    pub(crate) fn new(name: impl Into<String>, value: impl Into<String>, more: impl Into<String>) -> Self {
+        Self { name: name.into(), value: value.into(), more: more.into() }
+    }
+}
+
+/// A page so far.
+pub(crate) struct Page {
+    out: String,
+}
+
+impl Page {
+    /// One with a title, and a small line above its headline.
+    pub(crate) fn new(title: &str, brand: &str) -> Self {
+        let out = format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" \
+             content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n\
+             <title>{}</title>\n<style>\n{}{STYLE}</style></head>\n<body><main>\n<p class=\"brand\">{}</p>\n",
+            escape(title),
+            page_style(),
+            escape(brand)
+        );
+        Self { out }
+    }
+
+    /// The headline with its verdict, and lines below; the last of more than one is the soft one: the machine.
+    pub(crate) fn headline(&mut self, text: &str, verdict: Option<(bool, &str)>, below: &[&str]) {
+        let _ = write!(self.out, "<h1>{}", escape(text));
+        if let Some((held, words)) = verdict {
+            let class = if held { "held" } else { "broken" };
+            let _ = write!(self.out, " <span class=\"{class}\">{}</span>", escape(words));
+        }
+        self.out.push_str("</h1>\n<p>");
+        for (n, line) in below.iter().enumerate() {
+            let soft = n > 0 && n + 1 == below.len();
+            let _ = match soft {
+                true => write!(self.out, "<br><span class=\"soft\">{}</span>", escape(line)),
+                false => write!(self.out, "{}{}", if n > 0 { "<br>" } else { "" }, escape(line)),
+            };
+        }
+        self.out.push_str("</p>\n");
+    }
+
+    /// The key numbers.
+    pub(crate) fn tiles(&mut self, tiles: &[Tile]) {
+        self.out.push_str("<div class=\"tiles\">\n");
+        for tile in tiles {
+            let _ = writeln!(
+                self.out,
+                "<div class=\"tile\"><span class=\"name\">{}</span><b>{}</b><span>{}</span></div>",
+                escape(&tile.name),
+                escape(&tile.value),
+                escape(&tile.more)
+            );
+        }
+        self.out.push_str("</div>\n");
+    }
+
+    /// A section of finished parts: charts, tables, lists.
+    pub(crate) fn section(&mut self, title: &str, caption: &str, body: &str) {
+        let _ = writeln!(
+            self.out,
+            "<section><h2>{}</h2>\n<p class=\"soft\">{}</p>\n{body}</section>",
+            escape(title),
+            escape(caption)
+        );
+    }
+
+    /// What produced a report, and the report itself.
+    pub(crate) fn source(&mut self, command: &str, json: &str) {
+        let _ = write!(
+            self.out,
+            "<section><p>Produced by <code>{}</code></p>\n<details><summary>The whole report (JSON)</summary>\n\
+             <pre>{}</pre></details></section>\n",
+            escape(command),
+            escape(json)
+        );
+    }
+
+    /// The whole page.
+    pub(crate) fn finish(mut self) -> String {
+        let _ =
+            write!(self.out, "</main><div id=\"tip\"></div>\n<script>\n{SCRIPT}</script>\n</body></html>\n");
+        self.out
+    }
+}
+
+/// Claims, whether they hold, and why.
+pub(crate) fn claims<'a>(claims: impl IntoIterator<Item = (bool, &'a str, &'a str)>) -> String {
+    let mut list = String::from("<ul class=\"proofs\">\n");
+    for (held, claim, evidence) in claims {
+        let (class, word) = if held { ("held", "✔ passed") } else { ("broken", "✘ failed") };
+        let _ = writeln!(
+            list,
+            "<li><span class=\"{class}\">{word}</span><span>{}<br><span class=\"soft\">{}</span></span></li>",
+            escape(claim),
+            escape(evidence)
+        );
+    }
+    list + "</ul>\n"
+}
+
+/// Two parts beside each other, each under a title.
+pub(crate) fn pair(left: (&str, &str), right: (&str, &str)) -> String {
+    let figure = |(title, body): (&str, &str)| format!("<figure><h3>{}</h3>\n{body}</figure>", escape(title));
+    format!("<div class=\"pair\">{}{}</div>\n", figure(left), figure(right))
+}
+
+/// A part under a title of its own.
+pub(crate) fn titled(title: &str, body: &str) -> String {
+    format!("<h3>{}</h3>{body}", escape(title))
+}

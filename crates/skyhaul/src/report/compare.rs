@@ -1,0 +1,236 @@
+//! Two reports of the same kind, figure by figure.
+//!
+//! ```text
+//!   A, B (JSON) ─▶ leaves by path ─▶ value A, value B, ratio ─▶ same, within the noise, worse, better, or different
+//!                  points[rate=1000000000].whole      spread, tolerance       which way is better, by its name
+//! ```
+//!
+//! Any report of this project can be compared: nothing here knows a kind. A figure with a spread (an object of `median`,
+//! `min`, `max`) differs if the two ranges do not meet and the medians differ by more than the tolerance; one without, if it
+//! differs by more than the tolerance. Elements of lists belong together by what they have in common (a rate, a size, a name),
+//! wherever they stand in the list; without such fields, by their place.
+//!
+//! ```
+//! use skyhaul::report::compare::{Options, Verdict, compare};
+//! let (a, b) = (serde_json::json!({"lost": 0, "seconds": 10.0}), serde_json::json!({"lost": 3, "seconds": 10.1}));
+//! let comparison = compare(&a, &b, &Options::default())?;
+//! assert_eq!(comparison.count(Verdict::Worse), 1);
+//! # Ok::<(), skyhaul::report::compare::CompareError>(())
+//! ```
+//!
+//! Limits: lists of numbers (timelines, histograms, maps of losses) are not compared. Which way is better is known of rates,
+//! losses, times and their like, by their names; other figures are only said to differ. Reports nest at most 32 deep and have
+//! at most 100 000 leaves.
+
+mod leaves;
+mod meaning;
+
+use leaves::{Leaf, TooLarge, leaves};
+use meaning::Better;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
+
+/// Why two reports cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CompareError {
+    /// One is not an object, or a list of objects.
+    #[error("{0} is no report: neither an object nor a list of objects")]
+    NoReport(&'static str),
+    /// They have too little in common.
+    #[error("the reports are of different kinds: {shared} of {all} fields are in both")]
+    OtherKind {
+        /// Fields in both.
+        shared: usize,
+        /// Fields of the larger one.
+        all: usize,
+    },
+    /// Versions of the format differ.
+    #[error("the reports have different versions: {0} and {1}")]
+    OtherVersion(u64, u64),
+    /// One is larger than any report.
+    #[error("{0} is too large or too deeply nested for a report")]
+    TooLarge(&'static str),
+}
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Part by which figures may differ; 0.05 is 5 %.
+    pub tolerance: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { tolerance: 0.05 }
+    }
+}
+
+/// How a figure of B stands to that of A.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It differs, in the wrong direction.
+    Worse,
+    /// It differs, in the right direction.
+    Better,
+    /// It differs, and nothing says which is better.
+    Different,
+    /// It differs by no more than its spread or the tolerance.
+    Within,
+    /// It is the same.
+    Same,
+}
+
+/// A figure of both.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Where it stands in the reports.
+    pub path: String,
+    /// Its value in A: a number, or a word with an order (pass, warn, fail).
+    pub a: Value,
+    /// Its value in B.
+    pub b: Value,
+    /// B divided by A; none if A is 0, or a word.
+    pub ratio: Option<f64>,
+    /// How B stands to A.
+    pub verdict: Verdict,
+}
+
+/// A text or switch that is not the same in both: another machine, another setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// Where it stands in the reports.
+    pub path: String,
+    /// What A says.
+    pub a: String,
+    /// What B says.
+    pub b: String,
+}
+
+/// Two reports compared.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Comparison {
+    /// Part by which figures may differ.
+    pub tolerance: f64,
+    /// All figures that are in both, in the order of A.
+    pub figures: Vec<Figure>,
+    /// Texts that differ.
+    pub changes: Vec<Change>,
+    /// Paths of figures that only A has.
+    pub only_a: Vec<String>,
+    /// Paths of figures that only B has.
+    pub only_b: Vec<String>,
+}
+
+impl Comparison {
+    /// Figures with this verdict.
+    #[must_use]
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.figures.iter().filter(|figure| figure.verdict == verdict).count()
+    }
+
+    /// Figures that differ, worse ones first, then by how much.
+    #[must_use]
+    pub fn different(&self) -> Vec<&Figure> {
+        let mut all: Vec<&Figure> = self.figures.iter().filter(|f| f.verdict < Verdict::Within).collect();
+        let size = |f: &Figure| f.ratio.map_or(f64::INFINITY, |ratio| ratio.max(1e-300).ln().abs());
+        all.sort_by(|x, y| x.verdict.cmp(&y.verdict).then(size(y).total_cmp(&size(x))));
+        all
+    }
+}
+
+/// Compare two reports.
+///
+/// # Errors
+///
+/// They are no reports, or not of the same kind.
+pub fn compare(a: &Value, b: &Value, options: &Options) -> Result<Comparison, CompareError> {
+    same_kind(a, b)?;
+    let (of_a, of_b) = leaves(a, b).map_err(|TooLarge(which)| CompareError::TooLarge(which))?;
+    let by_path: BTreeMap<&str, &Leaf> = of_b.iter().map(|(path, leaf)| (path.as_str(), leaf)).collect();
+    let mut comparison = Comparison { tolerance: options.tolerance, ..Comparison::default() };
+    for (path, leaf) in &of_a {
+        let Some(other) = by_path.get(path.as_str()) else {
+            comparison.only_a.push(path.clone());
+            continue;
+        };
+        match (leaf, *other) {
+            (Leaf::Text(a), Leaf::Text(b)) if meaning::rank(a).is_some() && meaning::rank(b).is_some() => {
+                comparison.figures.push(ranked(path, a, b));
+            }
+            (Leaf::Text(a), Leaf::Text(b)) if a == b => {}
+            (Leaf::Number { value: a, range: of_a }, Leaf::Number { value: b, range: of_b }) => {
+                let verdict = judge(path, (*a, *of_a), (*b, *of_b), options.tolerance);
+                let ratio = (*a != 0.0).then(|| b / a);
+                comparison.figures.push(Figure {
+                    path: path.clone(),
+                    a: (*a).into(),
+                    b: (*b).into(),
+                    ratio,
+                    verdict,
+                });
+            }
+            (a, b) => comparison.changes.push(Change { path: path.clone(), a: a.told(), b: b.told() }),
+        }
+    }
+    let paths: BTreeSet<&str> = of_a.iter().map(|(path, _)| path.as_str()).collect();
+    comparison.only_b =
+        of_b.iter().map(|(path, _)| path).filter(|path| !paths.contains(path.as_str())).cloned().collect();
+    Ok(comparison)
+}
+
+/// Whether they have at least half of their fields in common, and one version.
+fn same_kind(a: &Value, b: &Value) -> Result<(), CompareError> {
+    let fields = |value: &Value, which| -> Result<BTreeSet<String>, CompareError> {
+        let objects = match value {
+            Value::Object(_) => std::slice::from_ref(value),
+            Value::Array(all) if all.iter().all(Value::is_object) => all.as_slice(),
+            _ => return Err(CompareError::NoReport(which)),
+        };
+        Ok(objects.iter().filter_map(Value::as_object).flat_map(|o| o.keys().cloned()).collect())
+    };
+    let (of_a, of_b) = (fields(a, "A")?, fields(b, "B")?);
+    let (shared, all) = (of_a.intersection(&of_b).count(), of_a.len().max(of_b.len()));
+    if shared * 2 < all || a.is_array() != b.is_array() {
+        return Err(CompareError::OtherKind { shared, all });
+    }
+    let version = |value: &Value| value.get("version").and_then(Value::as_u64);
+    match (version(a), version(b)) {
+        (Some(a), Some(b)) if a != b => Err(CompareError::OtherVersion(a, b)),
+        _ => Ok(()),
+    }
+}
+
+fn ranked(path: &str, a: &str, b: &str) -> Figure {
+    let verdict = match meaning::rank(a).cmp(&meaning::rank(b)) {
+        std::cmp::Ordering::Less => Verdict::Worse,
+        std::cmp::Ordering::Greater => Verdict::Better,
+        std::cmp::Ordering::Equal => Verdict::Same,
+    };
+    Figure { path: path.into(), a: a.into(), b: b.into(), ratio: None, verdict }
+}
+
+type Ranged = (f64, Option<(f64, f64)>);
+
+fn judge(path: &str, (a, of_a): Ranged, (b, of_b): Ranged, tolerance: f64) -> Verdict {
+    if a == b {
+        return Verdict::Same;
+    }
+    let meet = match (of_a, of_b) {
+        (Some(x), Some(y)) => x.0 <= y.1 && y.0 <= x.1,
+        _ => false,
+    };
+    if meet || (b - a).abs() <= tolerance * a.abs() {
+        return Verdict::Within;
+    }
+    match (meaning::better(path), b > a) {
+        (Better::Unknown, _) => Verdict::Different,
+        (Better::High, true) | (Better::Low, false) => Verdict::Better,
+        (Better::High, false) | (Better::Low, true) => Verdict::Worse,
+    }
+}
+
+#[cfg(test)]
+mod tests;

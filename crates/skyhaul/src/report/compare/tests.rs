@@ -1,0 +1,96 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn verdicts(a: &Value, b: &Value) -> BTreeMap<String, Verdict> {
+    let comparison = compare(a, b, &Options::default()).unwrap();
+    comparison.figures.iter().map(|figure| (figure.path.clone(), figure.verdict)).collect()
+}
+
+#[test]
+fn figures_are_judged_by_their_spread_the_tolerance_and_their_names() {
+    let spread = |low: f64, median: f64, high: f64| json!({"median": median, "min": low, "max": high});
+    let a = json!({"command": "x", "rate": spread(90.0, 100.0, 110.0), "bits_per_second": 100.0, "lost": 0, "n": 10,
+                   "cpu": spread(1.0, 1.0, 1.0), "delay": 5.0, "state": "pass"});
+    let b = json!({"command": "y", "rate": spread(80.0, 85.0, 91.0), "bits_per_second": 94.0, "lost": 1, "n": 20,
+                   "cpu": spread(0.5, 0.6, 0.7), "delay": 5.2, "state": "warn"});
+    let found = verdicts(&a, &b);
+    for (path, verdict) in [
+        ("rate", Verdict::Within),
+        ("bits_per_second", Verdict::Worse),
+        ("lost", Verdict::Worse),
+        ("n", Verdict::Different),
+        ("cpu", Verdict::Better),
+        ("delay", Verdict::Within),
+        ("state", Verdict::Worse),
+    ] {
+        assert_eq!(found.get(path), Some(&verdict), "{path}");
+    }
+    let comparison = compare(&a, &b, &Options { tolerance: 0.1 }).unwrap();
+    assert_eq!(comparison.changes, [Change { path: "command".into(), a: "x".into(), b: "y".into() }]);
+    assert_eq!(comparison.different().first().map(|f| f.verdict), Some(Verdict::Worse));
+    assert!(!comparison.different().iter().any(|f| f.path == "bits_per_second"), "6 % is within 10 %");
+}
+
+#[test]
+fn elements_belong_together_by_what_they_have_in_common() {
+    let point =
+        |rate: u64, mtu: u64, whole: f64| json!({"rate": rate, "mtu": mtu, "whole": whole, "events": 7});
+    let a = json!({"points": [point(1, 1500, 1.0), point(2, 1500, 2.0), point(1, 9000, 1.5)]});
+    let b = json!({"points": [point(1, 9000, 3.0), point(1, 1500, 1.0), point(4, 1500, 4.0)]});
+    let comparison = compare(&a, &b, &Options::default()).unwrap();
+    let whole: Vec<&Figure> = comparison.figures.iter().filter(|f| f.path.ends_with("whole")).collect();
+    assert_eq!(whole.len(), 3, "{whole:?}");
+    let same = json!({"points": [point(1, 9000, 1.5), point(2, 1500, 2.0), point(1, 1500, 1.0)]});
+    assert!(verdicts(&a, &same).values().all(|verdict| *verdict == Verdict::Same));
+    let fewer = json!({"points": [point(1, 9000, 1.5), point(1, 1500, 1.0)]});
+    let comparison = compare(&a, &fewer, &Options::default()).unwrap();
+    assert_eq!(comparison.count(Verdict::Same), comparison.figures.len());
+    assert!(comparison.only_a.iter().all(|path| path.contains("rate=2")) && comparison.only_a.len() == 4);
+}
+
+#[test]
+fn what_is_no_report_or_of_another_kind_is_refused() {
+    let report = json!({"lost": 1, "placed": 2, "seconds": 3.0, "version": 2});
+    let options = Options::default();
+    assert_eq!(compare(&json!(5), &report, &options), Err(CompareError::NoReport("A")));
+    assert_eq!(compare(&report, &json!(["x"]), &options), Err(CompareError::NoReport("B")));
+    assert_eq!(
+        compare(&report, &json!({"checks": [], "host": "x"}), &options),
+        Err(CompareError::OtherKind { shared: 0, all: 4 })
+    );
+    let newer = json!({"lost": 1, "placed": 2, "seconds": 3.0, "version": 3});
+    assert_eq!(compare(&report, &newer, &options), Err(CompareError::OtherVersion(2, 3)));
+    let deep = (0..40).fold(json!(1), |inner, _| json!({ "x": inner }));
+    assert!(matches!(compare(&deep, &deep, &options), Err(CompareError::TooLarge(_))));
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let scalar = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        "[a-z]{0,4}".prop_map(Value::from),
+    ];
+    scalar.prop_recursive(4, 64, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map("[a-c]|median|min|max", inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_two_documents_are_compared_or_refused(a in value(), b in value()) {
+        if let Ok(found) = compare(&a, &b, &Options::default()) {
+            prop_assert!(found.different().len() <= found.figures.len());
+        }
+        if let Ok(found) = compare(&a, &a, &Options::default()) {
+            prop_assert!(found.different().is_empty() && found.changes.is_empty());
+            prop_assert!(found.only_a.is_empty() && found.only_b.is_empty());
+        }
+    }
+}
