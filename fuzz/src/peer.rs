@@ -30,7 +30,8 @@ pub(crate) fn orders(input: &[u8]) {
 
 pub(crate) fn orders_seeds() -> Vec<Vec<u8>> {
     let point = r#"{"size":1472,"spacing_ps":10000000,"packets":100,"longest_ns":1000000000,"mode":"single","train":1,"burst":{"packets":8,"period_ps":1000000}}"#;
-    let order = format!(r#"{{"point":{{"run":1,"point":{point},"direction":"both","samples":9,"settle_ms":20}}}}"#);
+    let order =
+        format!(r#"{{"point":{{"run":1,"point":{point},"direction":"both","samples":9,"settle_ms":20}}}}"#);
     let rest = [
         r#"{"flows":1,"seconds":1.5,"rate":1e9,"join":false}"#,
         r#"{"test":1,"cookie":"00","ports":[1,2],"host":{"machine":"","interface":"","buffers":[1,2],"largest_datagram":1472}}"#,
@@ -56,7 +57,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         r#"{"refused":{"why":"busy"}}"#,
     ];
     let framed = |text: &str| [&(text.len() as u32).to_be_bytes(), text.as_bytes()].concat();
-    let mut seeds: Vec<Vec<u8>> = messages.iter().map(|text| [&[9], framed(text).as_slice()].concat()).collect();
+    let mut seeds: Vec<Vec<u8>> =
+        messages.iter().map(|text| [&[9], framed(text).as_slice()].concat()).collect();
     seeds.push([vec![3], messages.map(framed).concat()].concat());
     seeds
 }
