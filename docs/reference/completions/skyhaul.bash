@@ -58,6 +58,9 @@ _skyhaul() {
             skyhaul,inspect)
                 cmd="skyhaul__subcmd__inspect"
                 ;;
+            skyhaul,lab)
+                cmd="skyhaul__subcmd__lab"
+                ;;
             skyhaul,ls)
                 cmd="skyhaul__subcmd__ls"
                 ;;
@@ -72,6 +75,9 @@ _skyhaul() {
                 ;;
             skyhaul,record)
                 cmd="skyhaul__subcmd__record"
+                ;;
+            skyhaul,report)
+                cmd="skyhaul__subcmd__report"
                 ;;
             skyhaul,send)
                 cmd="skyhaul__subcmd__send"
@@ -295,6 +301,9 @@ _skyhaul() {
             skyhaul__subcmd__help,inspect)
                 cmd="skyhaul__subcmd__help__subcmd__inspect"
                 ;;
+            skyhaul__subcmd__help,lab)
+                cmd="skyhaul__subcmd__help__subcmd__lab"
+                ;;
             skyhaul__subcmd__help,ls)
                 cmd="skyhaul__subcmd__help__subcmd__ls"
                 ;;
@@ -309,6 +318,9 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__help,record)
                 cmd="skyhaul__subcmd__help__subcmd__record"
+                ;;
+            skyhaul__subcmd__help,report)
+                cmd="skyhaul__subcmd__help__subcmd__report"
                 ;;
             skyhaul__subcmd__help,send)
                 cmd="skyhaul__subcmd__help__subcmd__send"
@@ -376,6 +388,9 @@ _skyhaul() {
             skyhaul__subcmd__help__subcmd__copy,serve)
                 cmd="skyhaul__subcmd__help__subcmd__copy__subcmd__serve"
                 ;;
+            skyhaul__subcmd__help__subcmd__lab,run)
+                cmd="skyhaul__subcmd__help__subcmd__lab__subcmd__run"
+                ;;
             skyhaul__subcmd__help__subcmd__probe,receive)
                 cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__receive"
                 ;;
@@ -384,6 +399,21 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__help__subcmd__probe,serve)
                 cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__serve"
+                ;;
+            skyhaul__subcmd__help__subcmd__report,diff)
+                cmd="skyhaul__subcmd__help__subcmd__report__subcmd__diff"
+                ;;
+            skyhaul__subcmd__lab,help)
+                cmd="skyhaul__subcmd__lab__subcmd__help"
+                ;;
+            skyhaul__subcmd__lab,run)
+                cmd="skyhaul__subcmd__lab__subcmd__run"
+                ;;
+            skyhaul__subcmd__lab__subcmd__help,help)
+                cmd="skyhaul__subcmd__lab__subcmd__help__subcmd__help"
+                ;;
+            skyhaul__subcmd__lab__subcmd__help,run)
+                cmd="skyhaul__subcmd__lab__subcmd__help__subcmd__run"
                 ;;
             skyhaul__subcmd__probe,help)
                 cmd="skyhaul__subcmd__probe__subcmd__help"
@@ -409,6 +439,18 @@ _skyhaul() {
             skyhaul__subcmd__probe__subcmd__help,serve)
                 cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__serve"
                 ;;
+            skyhaul__subcmd__report,diff)
+                cmd="skyhaul__subcmd__report__subcmd__diff"
+                ;;
+            skyhaul__subcmd__report,help)
+                cmd="skyhaul__subcmd__report__subcmd__help"
+                ;;
+            skyhaul__subcmd__report__subcmd__help,diff)
+                cmd="skyhaul__subcmd__report__subcmd__help__subcmd__diff"
+                ;;
+            skyhaul__subcmd__report__subcmd__help,help)
+                cmd="skyhaul__subcmd__report__subcmd__help__subcmd__help"
+                ;;
             *)
                 ;;
         esac
@@ -416,7 +458,7 @@ _skyhaul() {
 
     case "${cmd}" in
         skyhaul)
-            opts="-h -V --config --show-config --help --version demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help"
+            opts="-h -V --config --show-config --help --version demo send receive record ls check cat plot export inspect balance balancer copy host lab bench probe disk data-plane report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -3644,7 +3686,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help)
-            opts="demo send receive record ls check cat plot export inspect balance balancer copy host bench probe disk data-plane generate help"
+            opts="demo send receive record ls check cat plot export inspect balance balancer copy host lab bench probe disk data-plane report generate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4147,6 +4189,34 @@ _skyhaul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        skyhaul__subcmd__help__subcmd__lab)
+            opts="run"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__lab__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         skyhaul__subcmd__help__subcmd__ls)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -4248,6 +4318,34 @@ _skyhaul() {
         skyhaul__subcmd__help__subcmd__record)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__report)
+            opts="diff"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__report__subcmd__diff)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4448,6 +4546,149 @@ _skyhaul() {
                     return 0
                     ;;
                 --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__lab)
+            opts="-h -V --config --show-config --help --version run help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__lab__subcmd__help)
+            opts="run help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__lab__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__lab__subcmd__help__subcmd__run)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__lab__subcmd__run)
+            opts="-q -h -V --far --mtu --queue --wait --log --memory --spin --tolerance --json --quiet --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --far)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mtu)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --queue)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --wait)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --log)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --spin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tolerance)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5518,6 +5759,129 @@ _skyhaul() {
                     fi
                     return 0
                     ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__report)
+            opts="-h -V --config --show-config --help --version diff help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__report__subcmd__diff)
+            opts="-h -V --tolerance --fail-on --all --page --json --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --tolerance)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fail-on)
+                    COMPREPLY=($(compgen -W "never worse any" -- "${cur}"))
+                    return 0
+                    ;;
+                --page)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__report__subcmd__help)
+            opts="diff help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__report__subcmd__help__subcmd__diff)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__report__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
                 *)
                     COMPREPLY=()
                     ;;

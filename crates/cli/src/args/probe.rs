@@ -168,7 +168,7 @@ pub(crate) struct PathArgs {
     /// Data both ways at once
     #[arg(long, conflicts_with = "reverse", help_heading = MEASURED)]
     pub(crate) both: bool,
-    /// Flows at once, each with ports and threads of its own; with --tcp also several numbers, like 1,2,4
+    /// Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
     pub(crate) flows: Vec<u16>,
     /// Length of each point (default: 5s for one, 50ms for each of several)
