@@ -13,7 +13,7 @@
 //! decided.
 //!
 //! **What a kill costs.** A range counts when its CRC-32C is right, its bytes are durable, and a durable line of the file's
-//! [journal](journal) says so. Whoever copies again sends only the others. A file gets its name when it is whole and
+//! [journal] says so. Whoever copies again sends only the others. A file gets its name when it is whole and
 //! durable, never before.
 //!
 //! **Whom to trust.** Both ends prove the token. Names that a peer sends stay below the directory they are for: no `..`, no
