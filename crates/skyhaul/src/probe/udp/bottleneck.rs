@@ -56,25 +56,26 @@ pub(super) fn headers(ipv6: bool) -> f64 {
     if ipv6 { 62.0 } else { 42.0 }
 }
 
-/// What limited a flow that was sent evenly, if anything did.
+/// What limited a flow, if anything did. How evenly it was sent does not matter much: times are those of its packets.
 #[must_use]
 pub fn bottleneck(point: &Point, ipv6: bool, sent: &Sent, received: &Received) -> Option<Bottleneck> {
-    let offered = sent.packets as f64 / sent.seconds;
     let length = f64::from(point.size) + headers(ipv6);
+    let last = received.samples.last()?;
+    let offered = (last.0 as f64) / (sent_at(received, last.0)? / 1e9);
     if sent.packets < 100 || !offered.is_finite() || offered <= 0.0 {
         return None;
     }
+    let span = |from: u64, to: u64| Some((sent_at(received, to)? - sent_at(received, from)?) / 1e9);
     let (passed, rate, filled) = match received.losses.as_slice() {
         [first, .., last] if received.losses.len() >= LOSSES && received.losses_left_out == 0 => {
-            let lost: u64 =
-                received.losses.iter().take(received.losses.len() - 1).map(|hole| hole.1 - hole.0).sum();
-            let span = (last.0 - first.0) as f64;
-            (first.0, offered * (span - lost as f64) / span, true)
+            let kept = received.losses.len() - 1;
+            let lost: u64 = received.losses.iter().take(kept).map(|hole| hole.1 - hole.0).sum();
+            (first.0, (last.0 - first.0 - lost) as f64 / span(first.0, last.0)?, true)
         }
-        // So many holes that not all are kept: the whole run behind the first.
+        // So many holes that not all are kept: all behind the first.
         [first, ..] if received.losses.len() >= LOSSES => {
-            let span = (sent.packets - first.0.min(sent.packets)) as f64;
-            (first.0, offered * (span - received.lost as f64) / span, true)
+            let arrived = sent.packets.saturating_sub(first.0).saturating_sub(received.lost);
+            (first.0, arrived as f64 / span(first.0, sent.packets)?, true)
         }
         // No loss: arrivals are slower than what was sent only behind a queue.
         [] => {
@@ -87,24 +88,37 @@ pub fn bottleneck(point: &Point, ipv6: bool, sent: &Sent, received: &Received) -
     if !(0.0..=0.97).contains(&(rate / offered)) || rate <= 0.0 {
         return None;
     }
-    let expected = passed as f64 * (1.0 / rate - 1.0 / offered) * 1e3;
+    // What came in until the first loss, less what went out.
+    let held = passed as f64 - rate * span(0, passed)?;
+    let expected = held / rate * 1e3;
     let grew = growth(received, passed)?;
     let limit = match grew / expected {
         part if part > 0.6 => Limit::Queue,
         part if part < 0.25 => Limit::Policer,
         _ => Limit::Unclear,
     };
-    if !filled && limit != Limit::Queue {
+    if held <= 0.0 || (!filled && limit != Limit::Queue) {
         return None;
     }
     Some(Bottleneck {
         limit,
         bits_per_second: rate * length * 8.0,
-        bytes: passed as f64 * (1.0 - rate / offered) * length,
+        bytes: held * length,
         filled,
         delay_ms: (grew, expected),
         passed,
     })
+}
+
+/// When a packet was sent, in nanoseconds after the first sampled one: between two samples, in proportion.
+fn sent_at(received: &Received, number: u64) -> Option<f64> {
+    let samples = &received.samples;
+    let at =
+        samples.partition_point(|sample| sample.0 < number).clamp(1, samples.len().checked_sub(1)?.max(1));
+    let (before, behind) = (samples.get(at - 1)?, samples.get(at)?);
+    let numbers = behind.0.checked_sub(before.0).filter(|&n| n > 0)? as f64;
+    let part = (number as f64 - before.0 as f64) / numbers;
+    Some(before.1 as f64 + part * (behind.1 - before.1) as f64)
 }
 
 /// How much later packets before `passed` are than the fastest, in milliseconds: the median of the last tenth.
@@ -179,6 +193,19 @@ mod tests {
         let found = bottleneck(&point, false, &sent, &received).unwrap();
         assert_eq!((found.limit, found.filled), (Limit::Queue, false));
         assert!((found.bits_per_second / 400e6 - 1.0).abs() < 0.02, "{found:?}");
+    }
+
+    #[test]
+    fn a_sender_that_was_held_up_changes_nothing() {
+        let (point, sent, mut received) = through(false, 1_048_576.0, 20_000);
+        let even = bottleneck(&point, false, &sent, &received).unwrap();
+        // The same numbers arrive, but all times are a fifth longer: rate and bucket are another pair with the same losses.
+        for sample in &mut received.samples {
+            sample.1 += sample.1 / 5;
+        }
+        let slower = bottleneck(&point, false, &sent, &received).unwrap();
+        assert!((slower.bits_per_second * 1.2 / even.bits_per_second - 1.0).abs() < 1e-3, "{slower:?}");
+        assert!((slower.bytes / even.bytes - 1.0).abs() < 1e-3, "{slower:?}");
     }
 
     #[test]
