@@ -1,6 +1,6 @@
 //! Arguments of `disk`.
 
-use super::heading::{DESTINATION, HOST, TESTING};
+use super::heading::{DESTINATION, GENERAL, HOST, TESTING};
 use super::limits::{at_least_one, some, up_to};
 use super::output::OutputArgs;
 use super::record::DiskEngine;
@@ -64,7 +64,7 @@ pub(crate) struct DiskMeasureArgs {
     #[arg(long, value_name = "PATH:SPEC", help_heading = TESTING)]
     pub(crate) disk_faults: Vec<String>,
     /// Print the results under the names fio gives them in its JSON
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long, conflicts_with = "json", help_heading = GENERAL)]
     pub(crate) fio_json: bool,
     #[command(flatten)]
     pub(crate) output: OutputArgs,

@@ -199,7 +199,9 @@ impl Receiver<'_> {
     /// Whether there is room for it now; what it has on the disk already is not needed again.
     fn fits(into: &Into, verdict: Verdict) -> io::Result<Verdict> {
         let Verdict::Wanted(target) = &verdict else { return Ok(verdict) };
-        let Ok(free) = free_bytes(into.tree.path()) else { return Ok(verdict) };
+        let directory = into.tree.path().join(&into.path);
+        let free = free_bytes(&directory).or_else(|_| free_bytes(into.tree.path()));
+        let Ok(free) = free else { return Ok(verdict) };
         let stored = target.tree.status(&target.part()).ok().flatten().map_or(0, |part| part.stored);
         let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
         let needs = if sparse { 0 } else { target.identity.size.saturating_sub(stored) };

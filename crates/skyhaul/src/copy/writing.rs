@@ -277,7 +277,11 @@ impl<'a> Writer<'a> {
                 }
                 match result {
                     Ok(bytes) if bytes >= length => self.written(file, range, crc),
-                    Ok(_) => self.fail(file, system_text(&io::Error::from_raw_os_error(NO_SPACE))),
+                    // Less was written than was given: the disk is full.
+                    Ok(_) => self.fail(file, NO_SPACE.to_owned()),
+                    Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                        self.fail(file, NO_SPACE.to_owned());
+                    }
                     Err(error) => self.fail(file, system_text(&error)),
                 }
             }
@@ -375,8 +379,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// `ENOSPC`, which is what a write of less than was given means.
-const NO_SPACE: i32 = 28;
+const NO_SPACE: &str = "no space left on the disk; hint: free some space, and copy again";
 
 /// CRC-32C of a whole file, from those of its ranges.
 pub(super) fn digest(target: &Target, crcs: &BTreeMap<u64, u32>) -> u32 {
