@@ -39,8 +39,7 @@ fn address(tally: &mut Tally) -> Result<()> {
         .args(["memory::", "disk::", "copy::", "file::"])
         .env("RUSTC_BOOTSTRAP", Path::new("1"))
         .env("RUSTFLAGS", Path::new("-Zsanitizer=address --cfg sanitized"))
-        .minutes(25)
-        .idly()
+        .minutes(10)
         .run(tally)?;
     Ok(())
 }
@@ -74,8 +73,7 @@ fn miri(tally: &mut Tally) -> Result<()> {
         .env("MIRIFLAGS", Path::new("-Zmiri-disable-isolation"))
         // Tests that are to panic would each interpret a backtrace.
         .env("RUST_BACKTRACE", Path::new("0"))
-        .minutes(25)
-        .idly()
+        .minutes(10)
         .run(tally)?;
     Ok(())
 }

@@ -41,15 +41,9 @@ impl Step {
         self
     }
 
-    /// Take only the time of processors that nobody else wants.
-    pub(super) fn idly(mut self) -> Step {
-        self.words.splice(0..0, ["nice", "-n", "19"].map(Into::into));
-        self
-    }
-
     /// Run it and count what it reports; true if it ended well.
     pub(super) fn run(self, tally: &mut Tally) -> Result<bool> {
-        tally.say(&format!("\n== {}", self.name));
+        println!("\n== {}", self.name);
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         let mut command = Command::new("timeout");
         command.arg("--kill-after=10").arg(format!("{}m", self.minutes)).args(&self.words);
@@ -67,7 +61,7 @@ impl Step {
         let started = Instant::now();
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
-        tally.say(&format!("   {} s", started.elapsed().as_secs()));
+        println!("   {} s", started.elapsed().as_secs());
         tally.end_of_step();
         if status.success() {
             return Ok(true);
@@ -78,7 +72,7 @@ impl Step {
             tally.fail(&format!("{}: {status}", self.name));
         }
         let from = log.len().saturating_sub(SHOWN_ON_FAILURE);
-        tally.say(&format!("-- the last lines of this step:\n{}", log[from..].join("\n")));
+        println!("-- the last lines of this step:\n{}", log[from..].join("\n"));
         Ok(false)
     }
 
@@ -95,7 +89,7 @@ impl Step {
             let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
             bytes.clear();
             if tally.read(&line) {
-                tally.say(&format!("   {}", line.trim_start()));
+                println!("   {}", line.trim_start());
             }
             log.push(line);
         }

@@ -18,8 +18,6 @@ pub(super) struct Tally {
     failures: Vec<String>,
     skips: Vec<String>,
     notes: Vec<String>,
-    /// What is to be shown later, if something else is shown now.
-    kept: Option<String>,
     /// What is being run now, as the harness named it.
     binary: String,
     test: String,
@@ -30,33 +28,6 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// One that shows nothing until it is [added](Self::add_all) to another.
-    pub(super) fn behind() -> Tally {
-        Tally { kept: Some(String::new()), ..Tally::default() }
-    }
-
-    /// Show a line.
-    pub(super) fn say(&mut self, line: &str) {
-        match &mut self.kept {
-            Some(kept) => {
-                kept.push_str(line);
-                kept.push('\n');
-            }
-            None => println!("{line}"),
-        }
-    }
-
-    /// Show what another one kept, and count what it counted.
-    pub(super) fn add_all(&mut self, other: Tally) {
-        self.say(other.kept.unwrap_or_default().trim_end_matches('\n'));
-        self.passed += other.passed;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-        self.failures.extend(other.failures);
-        self.skips.extend(other.skips);
-        self.notes.extend(other.notes);
-    }
-
     pub(super) fn pass(&mut self) {
         self.passed += 1;
     }
@@ -262,21 +233,6 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (3, 1, 1));
         assert_eq!(tally.skips, ["tests/interop/test_wire.py:20: no tshark"]);
         assert_eq!(tally.failures.len(), 1);
-    }
-
-    #[test]
-    fn what_was_counted_behind_is_added() {
-        let (mut tally, mut behind) = (read("3 passed in 0.1s"), Tally::behind());
-        behind.say("== fuzz");
-        behind.fail("fuzz: it ended");
-        behind.skip("Miri", "not installed");
-        behind.pass();
-        assert_eq!(behind.kept.as_deref(), Some("== fuzz\n"));
-        tally.add_all(behind);
-        assert_eq!(
-            tally.summary(),
-            "skipped: Miri: not installed\nfailed: fuzz: it ended\n4 passed, 1 failed, 1 skipped"
-        );
     }
 
     #[test]
