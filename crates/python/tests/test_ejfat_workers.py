@@ -155,7 +155,7 @@ def test_errors_say_what_to_do_and_never_the_token(service):
     [
         ({"ports": 3}, "3 ports"), ({"ports": 2}, "2 ports from 0"), ({"ring": 0}, "at least 1"), ({"address": "nowhere"}, "an IP address"),
         ({"listen": "tcp://127.0.0.1:1"}, "udp://"), ({"timeout": -1}, "0 or more"), ({"weight": 0.0}, "weight 0"), ({"sources": []}, "at least one"),
-        ({"sources": [1, 1]}, "each once"),
+        ({"sources": [1, 1]}, "named twice"),
     ],
 )  # fmt: skip
 def test_what_makes_no_worker(options, told):
