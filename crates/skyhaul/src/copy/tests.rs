@@ -217,7 +217,7 @@ fn a_full_disk_is_told_and_the_rest_is_copied_when_there_is_room() {
     let site = Site::with("enospc=1MiB");
     std::fs::write(site.at("src"), bytes(4, 4 << 20)).unwrap();
     let report = site.push();
-    assert!(report.failed[0].error.contains("No space left"), "{report:?}");
+    assert!(report.failed[0].error.contains("no space left"), "{report:?}");
     let more = Site::new();
     std::fs::rename(site.at("root/in"), more.at("root/in")).unwrap();
     std::fs::rename(site.at("src"), more.at("src")).unwrap();
