@@ -100,6 +100,72 @@ fn measure() {
     (0..5).for_each(|_| println!("{:?}", loaded.program.time(&octets, 1_000_000).unwrap()));
 }
 
+/// Busy seconds of all processors so far.
+fn busy() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap();
+    let ticks =
+        text.lines().next().unwrap().split_whitespace().skip(1).map(|word| word.parse::<f64>().unwrap());
+    let ticks: Vec<f64> = ticks.take(8).collect();
+    (ticks.iter().sum::<f64>() - ticks[3] - ticks[4]) / 100.0
+}
+
+/// Packets that came to the workers' interface.
+fn arrived(net: &Net) -> u64 {
+    Net::inside(&net.worker, || {
+        let text = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap();
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("w0:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    })
+}
+
+/// The whole way of packets through the balancer, from a sender that does not wait: what arrives of them, how fast, and for how
+/// much of all processors' time, sender and veth included. `FastPath::Off` are the sockets.
+fn whole_way(net: &Net, how: FastPath, events: &[Vec<Vec<u8>>]) {
+    let data = vec!["10.79.1.1:0".parse().unwrap()];
+    let allow = AllowList::of(&["10.79.1.2".parse().unwrap()]);
+    let options = BalanceOptions { data, threads: 1, allow, fast_path: how, ..BalanceOptions::default() };
+    let balance = Net::inside(&net.balancer, || Balance::start(&options)).unwrap();
+    let sender = Net::inside(&net.sender, || UdpSocket::bind("10.79.1.2:0").unwrap());
+    let worker = Worker::join(net, &balance, "10.79.2.2");
+    let begun = Instant::now();
+    while !balance.status().workers.iter().any(|worker| worker.slots > 0) || arrived(net) == 0 {
+        worker.ready(&balance);
+        sender.send_to(&events[0][0], balance.data()[0]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(begun.elapsed() < LONG);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let (before, cpu, begun) = (arrived(net), busy(), Instant::now());
+    let mut bytes = 0;
+    for packet in events.iter().flatten() {
+        sender.send_to(packet, balance.data()[0]).unwrap();
+        bytes += packet.len();
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    std::thread::sleep(Duration::from_millis(100));
+    let (cpu, came) = (busy() - cpu, arrived(net) - before);
+    let sent: usize = events.iter().map(Vec::len).sum();
+    println!(
+        "{how:?}: {:.2} Gb/s sent, {:.1} % arrived, {:.3} CPU s/GB of what was sent, {}",
+        bytes as f64 * 8e-9 / seconds,
+        came as f64 * 100.0 / sent as f64,
+        cpu * 1e9 / bytes as f64,
+        balance.stop().mode
+    );
+}
+
+#[test]
+#[ignore = "it measures"]
+fn measure_the_whole_way() {
+    for (mtu, packet) in [(1500, 1400), (9000, 8900)] {
+        let Some(net) = Net::new("m", mtu) else { return };
+        let events: Vec<_> = (1..400).map(|tick| event(tick, 1 << 20, packet)).collect();
+        for how in [FastPath::Off, FastPath::Xdp].repeat(5) {
+            whole_way(&net, how, &events);
+        }
+    }
+}
+
 /// Every packet that the kernel routes is where and as the table says, octet for octet, and every other one as it came.
 #[test]
 fn the_kernel_routes_as_the_table_says() {
