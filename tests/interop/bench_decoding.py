@@ -8,7 +8,6 @@ large chunks: its first sample with the checksums of parts, and without them; it
 
 import json
 import pathlib
-import platform
 import random
 import re
 import shutil
@@ -23,6 +22,7 @@ import astropy.units as u
 import baseband.data
 import numpy as np
 from baseband import mark5b, vdif
+from machine import cpu
 
 from skyhaul import recording
 
@@ -31,12 +31,6 @@ ROUNDS = 5
 SIZES = (20_000, 160_000, 1_600_000)
 # Three make a chunk.
 PACKETS = 310_000
-
-
-def cpu():
-    info = pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii")
-    found = [re.search(rf"^{name}\s*: (.*)", info, re.MULTILINE) for name in ("model name", "cpu family", "model")]
-    return ", ".join(match[0].replace("\t", "") for match in found if match) + f", {platform.release()}"
 
 
 def vdif_file(path):

@@ -21,6 +21,8 @@ use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 const BUSY_CPU: f64 = 0.85;
 /// Losses of which a pattern is made.
 const EPISODES: u32 = 3;
+/// A round trip so many times the least, just before losses, has waited in a queue: the bottleneck was full.
+const QUEUED: f64 = 1.2;
 
 /// Means over the samples.
 #[derive(Clone, Copy, Debug)]
@@ -137,12 +139,12 @@ fn at_most(flow: &FlowReport, limit: u64) -> bool {
 }
 
 fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
-    let Counts { retransmits, segments, doubled, rtt_least, rtt_mean, .. } = flow.counts;
+    let Counts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
-    let windows = windows_at_loss(flow);
-    let queue = rtt_mean > 1.5 * rtt_least;
+    let (windows, trips): (Vec<f64>, Vec<f64>) = before_losses(flow).unzip();
     let number = windows.len() as f64;
     let mean = windows.iter().sum::<f64>() / number.max(1.0);
+    let queue = trips.iter().sum::<f64>() / number.max(1.0) > QUEUED * rtt_least;
     let spread = (windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / number.max(1.0)).sqrt();
     if windows.len() >= EPISODES as usize && spread < 0.2 * mean {
         let text = format!(
@@ -163,10 +165,10 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
 }
 
-/// Congestion windows just before losses, in bytes, from the trace.
-fn windows_at_loss(flow: &FlowReport) -> Vec<f64> {
+/// Congestion window in bytes and round trip in seconds just before each loss, from the trace.
+fn before_losses(flow: &FlowReport) -> impl Iterator<Item = (f64, f64)> {
     let pairs = flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits);
-    pairs.map(|pair| pair[0].congestion_window as f64).collect()
+    pairs.map(|pair| (pair[0].congestion_window as f64, pair[0].rtt))
 }
 
 fn of_cpu(cpu: f64) -> Verdict {
@@ -197,4 +199,65 @@ fn rate(bits: f64) -> String {
         _ => ("kb/s", 1e3),
     };
     format!("{:.3} {unit}", bits / by)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::tcp::{Direction, Sample};
+
+    /// A flow with losses at these windows (in segments) and round trips (in ms), on a path of 50 ms.
+    fn lossy(losses: &[(u64, f64)]) -> FlowReport {
+        let at = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut trace = Vec::new();
+        for (n, &(window, trip)) in losses.iter().enumerate() {
+            let before = Sample {
+                congestion_window: window * 1448,
+                rtt: trip / 1e3,
+                retransmits: n as u32,
+                ..Sample::default()
+            };
+            trace.extend([before, Sample { retransmits: n as u32 + 1, ..before }]);
+        }
+        FlowReport {
+            direction: Direction::Send,
+            local: at,
+            remote: at,
+            congestion: "cubic".into(),
+            segment_bytes: 1448,
+            send_buffer: 1 << 24,
+            receive_buffer: 1 << 24,
+            begin: 0.0,
+            end: 10.0,
+            omitted_bytes: 0,
+            bytes: 1 << 27,
+            bits_per_second: 1e8,
+            cpu_user_seconds: 0.0,
+            cpu_system_seconds: 0.1,
+            cpu_seconds_per_gb: 0.1,
+            calls: 1,
+            intervals: Vec::new(),
+            counts: Counts {
+                retransmits: losses.len() as u32,
+                segments: 90_000,
+                rtt_least: 0.05,
+                ..Counts::default()
+            },
+            trace,
+            waited: None,
+            verdict: None,
+            error: None,
+        }
+    }
+
+    /// What the lab made: a full bottleneck, a buffer of a twentieth of it, and random loss.
+    #[test]
+    fn losses_are_told_apart_by_the_window_and_the_queue_before_them() {
+        let bound = |losses: &[(u64, f64)]| of_losses(&lossy(losses), 1.0).bound;
+        assert_eq!(bound(&[(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]), Bound::Path);
+        assert_eq!(bound(&[(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0)]), Bound::ShallowBuffer);
+        assert_eq!(bound(&[(200, 50.0), (950, 50.5), (410, 50.0), (1500, 51.0)]), Bound::Loss);
+        // Two make no pattern.
+        assert_eq!(bound(&[(900, 52.0), (910, 52.5)]), Bound::Loss);
+    }
 }
