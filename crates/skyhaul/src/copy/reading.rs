@@ -10,11 +10,12 @@
 use super::head::{HOLE, RangeHead};
 use super::manifest::{Manifest, Root};
 use super::options::Tuning;
+use super::tune::blocks;
 use super::watch::{LOOK, Watch};
 use crate::disk::lane::Lane;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, next_data};
-use skyhaul_io::memory::{ALIGN, Block, Pool, PoolOptions};
+use skyhaul_io::memory::{ALIGN, Block, Pool};
 use skyhaul_io::tcp::{TcpSendOptions, TcpSender};
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
@@ -67,16 +68,7 @@ pub(super) struct Reading {
 
 impl Reading {
     pub(super) fn new(tuning: &Tuning, flows: usize) -> io::Result<Self> {
-        let block_bytes = tuning.range as usize;
-        let count = tuning.depth + flows * 2;
-        let pool = Pool::new(&PoolOptions {
-            total_bytes: (block_bytes * count) as u64,
-            block_bytes,
-            shared: false,
-        })?;
-        pool.wait_until_touched()?;
-        let empty = Lane::default();
-        std::iter::from_fn(|| pool.take()).for_each(|block| empty.push(block));
+        let (pool, empty) = blocks(tuning, flows)?;
         Ok(Self {
             watch: Watch::default(),
             todo: Lane::default(),

@@ -5,9 +5,10 @@ use super::head::{RangeHead, TRAILER};
 use super::message::Done;
 use super::options::Tuning;
 use super::reading::zeros;
+use super::tune::blocks;
 use super::watch::{LOOK, Watch};
 use crate::disk::lane::Lane;
-use skyhaul_io::memory::{Block, Pool, PoolOptions};
+use skyhaul_io::memory::{Block, Pool};
 use std::io::{self, Read};
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -63,16 +64,7 @@ enum Filled {
 
 impl Receiving {
     pub(super) fn new(tuning: &Tuning, flows: usize) -> io::Result<Self> {
-        let block_bytes = tuning.range as usize;
-        let count = tuning.depth + flows * 2;
-        let pool = Pool::new(&PoolOptions {
-            total_bytes: (block_bytes * count) as u64,
-            block_bytes,
-            shared: false,
-        })?;
-        pool.wait_until_touched()?;
-        let empty = Lane::default();
-        std::iter::from_fn(|| pool.take()).for_each(|block| empty.push(block));
+        let (pool, empty) = blocks(tuning, flows)?;
         Ok(Self {
             watch: Watch::default(),
             files: Files::default(),

@@ -1,5 +1,8 @@
-//! Settings of a flow.
+//! Settings of a flow, and the memory of an end.
 
+use super::options::Tuning;
+use crate::disk::lane::Lane;
+use skyhaul_io::memory::{Block, Pool, PoolOptions};
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::tune::{set_congestion, set_receive_buffer, set_send_buffer};
 use std::io;
@@ -16,4 +19,16 @@ pub(super) fn tune(stream: &TcpStream, window: Option<u64>, congestion: Option<&
         set_congestion(stream, name)?;
     }
     Ok(())
+}
+
+/// Memory of an end with so many flows, all of it touched: one block for each request at the disk, and two for each flow.
+pub(super) fn blocks(tuning: &Tuning, flows: usize) -> io::Result<(Pool, Lane<Block>)> {
+    let block_bytes = tuning.range as usize;
+    let count = tuning.depth + flows * 2;
+    let pool =
+        Pool::new(&PoolOptions { total_bytes: (block_bytes * count) as u64, block_bytes, shared: false })?;
+    pool.wait_until_touched()?;
+    let empty = Lane::default();
+    std::iter::from_fn(|| pool.take()).for_each(|block| empty.push(block));
+    Ok((pool, empty))
 }
