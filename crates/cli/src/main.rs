@@ -67,6 +67,10 @@ fn run(parsed: Parsed) -> anyhow::Result<Outcome> {
 
 /// The reader of our output has closed it, which is not an error.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.chain().find_map(|cause| cause.downcast_ref::<std::io::Error>());
-    io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe)
+    error.chain().any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        // The writer of JSON wraps the error, and does not name it as its source.
+        let json = || cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
+        io.or_else(json) == Some(std::io::ErrorKind::BrokenPipe)
+    })
 }

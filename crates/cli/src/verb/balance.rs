@@ -6,6 +6,7 @@ use crate::Outcome;
 use crate::args::BalanceArgs;
 use crate::interrupt::Interrupt;
 use crate::print::Progress;
+use crate::verb::receiving::print_json;
 use crate::verb::token_file;
 use anyhow::{Context, Result, ensure};
 use skyhaul::balance::BalanceOptions;
@@ -52,8 +53,7 @@ pub(crate) fn run(args: &BalanceArgs) -> Result<Outcome> {
     server.stop();
     let report = FacilityReport::at_the_end(&desk, begun.elapsed().as_secs_f64(), wrong.all());
     if args.output.json {
-        serde_json::to_writer_pretty(std::io::stdout().lock(), &report)?;
-        println!();
+        print_json(&report)?;
     } else {
         eprint!("{}", said::report(&report, args.report));
     }

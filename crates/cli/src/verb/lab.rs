@@ -10,6 +10,7 @@ mod ends;
 use crate::Outcome;
 use crate::args::{LabArgs, LabRunArgs, LabWhat};
 use crate::interrupt::Interrupt;
+use crate::verb::receiving::print_json;
 use anyhow::{Context, Result};
 use ends::{End, Ending, search_here_first};
 use skyhaul::io::namespace::{Apart, Network, apart};
@@ -132,8 +133,7 @@ fn until_it_listens(args: &LabRunArgs, lab: &Lab, far: &mut End, interrupt: &Int
 
 fn show(args: &LabRunArgs, report: &LabReport) -> Result<()> {
     if args.output.json {
-        serde_json::to_writer_pretty(std::io::stdout().lock(), report)?;
-        println!();
+        print_json(report)?;
     } else if !args.output.quiet {
         eprint!("{report}");
     }

@@ -10,6 +10,7 @@ mod wires;
 mod balance;
 mod balanced;
 mod balancer;
+mod closed;
 mod config;
 mod control;
 mod copied;
