@@ -4,7 +4,7 @@
 //!   source disk        its own files, read for a second
 //!   network            bytes from memory, on the flows, for a second
 //!   destination disk   a file without a name, written for a second
-//!   host               on one machine, both ends share its processors: CPU time of all three
+//!   host               on one machine, both disks at once, and CPU time of all three
 //! ```
 //!
 //! Limits: many small files take longer than their bytes, because each is made durable. A path that others use changes.
@@ -169,6 +169,8 @@ fn send(flows: Vec<TcpStream>, tuning: &Tuning) -> Part {
                 let name = tuning.congestion.as_deref().unwrap_or("cubic");
                 let _ = skyhaul_io::tcp::tune::set_congestion(&to, name);
                 while begun.elapsed() < SPAN {
+                    // So are their checksums, which are part of the cost.
+                    std::hint::black_box(crc32c::crc32c(&bytes));
                     match to.write(&bytes) {
                         Ok(n) => drop(moved.fetch_add(n as u64, Ordering::Relaxed)),
                         Err(_) => return,
@@ -194,7 +196,10 @@ fn receive(flows: Vec<TcpStream>) -> Part {
                 let _ = from.set_read_timeout(Some(SPAN * 4));
                 while begun.elapsed() < SPAN * 4 {
                     match from.read(&mut bytes[at..at + (256 << 10)]) {
-                        Ok(n) if n > 0 => drop(moved.fetch_add(n as u64, Ordering::Relaxed)),
+                        Ok(n) if n > 0 => {
+                            std::hint::black_box(crc32c::crc32c(&bytes[at..at + n]));
+                            moved.fetch_add(n as u64, Ordering::Relaxed);
+                        }
                         _ => return,
                     }
                     at = (at + (256 << 10)) % bytes.len();
@@ -222,10 +227,16 @@ pub(super) fn ask(
 ) -> io::Result<Plan> {
     let Session { mut connection, flows, rtt } = Session::begin(options, token, true)?;
     let one_host = connection.peer().ip() == connection.local().ip();
-    // The client's disk first, then the server's, then the flows.
+    // The client's disk first, then the server's, then the flows. On one host both disks at once, since they may be one, and
+    // share its processors in any case.
+    if one_host {
+        connection.send(&Message::AllEntries).map_err(of_peer)?;
+    }
     let mine =
         if options.pull { write(into, &options.tuning)? } else { read(roots, manifest, &options.tuning)? };
-    connection.send(&Message::AllEntries).map_err(of_peer)?;
+    if !one_host {
+        connection.send(&Message::AllEntries).map_err(of_peer)?;
+    }
     let theirs: Measured = connection.receive(ANSWER).map_err(of_peer)?;
     connection.send(&Message::AllEntries).map_err(of_peer)?;
     let carried = if options.pull { receive(flows) } else { send(flows, &options.tuning) };
