@@ -165,10 +165,16 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
 }
 
-/// Congestion window in bytes and round trip in seconds just before each loss, from the trace.
+/// Congestion window in bytes and round trip in seconds just before losses, from the trace. What is sent again within two round
+/// trips of a loss belongs to it: the window then is that of its recovery.
 fn before_losses(flow: &FlowReport) -> impl Iterator<Item = (f64, f64)> {
+    let mut recovered = f64::NEG_INFINITY;
     let pairs = flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits);
-    pairs.map(|pair| (pair[0].congestion_window as f64, pair[0].rtt))
+    pairs.filter_map(move |pair| {
+        let first = pair[0].at > recovered;
+        recovered = pair[1].at + 2.0 * pair[0].rtt;
+        first.then_some((pair[0].congestion_window as f64, pair[0].rtt))
+    })
 }
 
 fn of_cpu(cpu: f64) -> Verdict {
@@ -212,12 +218,21 @@ mod tests {
         let mut trace = Vec::new();
         for (n, &(window, trip)) in losses.iter().enumerate() {
             let before = Sample {
+                at: n as f64,
                 congestion_window: window * 1448,
                 rtt: trip / 1e3,
-                retransmits: n as u32,
+                retransmits: n as u32 * 2,
                 ..Sample::default()
             };
-            trace.extend([before, Sample { retransmits: n as u32 + 1, ..before }]);
+            let lost = Sample { at: before.at + 0.01, retransmits: n as u32 * 2 + 1, ..before };
+            // More of the same burst, while the window is halved.
+            let again = Sample {
+                at: lost.at + 0.02,
+                retransmits: n as u32 * 2 + 2,
+                congestion_window: before.congestion_window / 2,
+                ..before
+            };
+            trace.extend([before, lost, again]);
         }
         FlowReport {
             direction: Direction::Send,
