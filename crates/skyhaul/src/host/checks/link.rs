@@ -38,9 +38,15 @@ fn link(h: &View<'_>) -> Examined {
         let lost = format!("the carrier changed {carrier} times while it ran");
         return Ok(Found::fail(lost, "steady").advise("", "check cable, optics and the switch's port"));
     }
-    if !matches!(state, "up" | "unknown") {
-        let now = format!("ip link set {} up", h.interface());
-        return Ok(Found::warn(state, "up").advise(now, ""));
+    // The kernel says "up" up to a second after the carrier came.
+    let carried = h.maybe(&h.net("carrier"));
+    if !matches!(state, "up" | "unknown") && carried != Some("1") {
+        let found = Found::warn(state, "up");
+        // It is up, but nothing is at its other end.
+        if carried == Some("0") {
+            return Ok(found.advise("", "check cable, optics and the switch's port"));
+        }
+        return Ok(found.advise(format!("ip link set {} up", h.interface()), ""));
     }
     let Some(speed) = h.facts.link_rate() else {
         return if h.is_virtual() {

@@ -47,6 +47,7 @@ const FILES: &[&str] = &[
     "/sys/class/net/{X}/mtu",
     "/sys/class/net/{X}/napi_defer_hard_irqs",
     "/sys/class/net/{X}/operstate",
+    "/sys/class/net/{X}/carrier",
     "/sys/class/net/{X}/queues/rx-*/rps_cpus",
     "/sys/class/net/{X}/queues/rx-*/rps_flow_cnt",
     "/sys/class/net/{X}/queues/tx-*/xps_cpus",

@@ -3,6 +3,8 @@
 pub(super) const CASES: &str = "
 B1 pass
 B1 warn     /sys/class/net/eth1/operstate=down
+B1 warn     /sys/class/net/eth1/operstate=down ; /sys/class/net/eth1/carrier=0
+B1 pass     /sys/class/net/eth1/operstate=down ; /sys/class/net/eth1/carrier=1
 B1 warn     /sys/class/net/eth1/speed=40000
 B1 warn     /sys/class/net/eth1/duplex=half
 B1 fail     rise=count/net/carrier_changes:2
