@@ -23,7 +23,7 @@ pub(crate) const DEPTH: usize = 32;
 const SLOT: usize = 65_536;
 /// Distance of slots. Not a power of two, or the first packets of all slots would share a few cache sets.
 const PITCH: usize = SLOT + 33 * 64;
-/// Room for the three requested control messages (24 + 32 + 24 bytes), and some to spare.
+/// Room for the four control messages that may be requested (24 + 32 + 24 + 24 bytes), and some to spare.
 const CONTROL: usize = 128;
 
 /// Control messages must start on a multiple of the word size.
@@ -67,6 +67,8 @@ pub(crate) struct Notes {
     pub(crate) time: Option<Nanos>,
     /// Arrivals lost at the socket up to here, modulo 2^32.
     pub(crate) drops: Option<u32>,
+    /// Time to live, or hop limit.
+    pub(crate) hops: Option<u8>,
 }
 
 impl Batch {
@@ -163,6 +165,9 @@ impl Notes {
         match (level, kind) {
             (libc::SOL_UDP, libc::UDP_GRO) => self.segment = int().and_then(|s| u16::try_from(s).ok()),
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => self.drops = int(),
+            (libc::SOL_IP, libc::IP_TTL) | (libc::SOL_IPV6, libc::IPV6_HOPLIMIT) => {
+                self.hops = int().and_then(|hops| u8::try_from(hops).ok());
+            }
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => {
                 let half = mem::size_of::<libc::timespec>() / 2;
                 let word = |at: usize| match half {
@@ -197,7 +202,9 @@ mod tests {
         let time = [5u64.to_ne_bytes(), 6u64.to_ne_bytes()].concat();
         control.extend(message(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &time));
         control.extend(message(libc::SOL_UDP, libc::UDP_GRO, &1472u32.to_ne_bytes()));
-        let notes = Notes { segment: Some(1472), time: Some(Nanos(5_000_000_006)), drops: Some(7) };
+        control.extend(message(libc::SOL_IP, libc::IP_TTL, &63u32.to_ne_bytes()));
+        let notes =
+            Notes { segment: Some(1472), time: Some(Nanos(5_000_000_006)), drops: Some(7), hops: Some(63) };
         assert_eq!(Notes::read(&control), notes);
         for cut in 0..control.len() {
             let _ = Notes::read(&control[..cut]);

@@ -24,11 +24,11 @@ use super::{
 };
 use crate::address::Endpoint;
 use rustix::net::SendFlags;
-use socket2::Socket;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io::{self, ErrorKind},
     net::{SocketAddr, UdpSocket},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     time::Duration,
 };
 
@@ -47,6 +47,23 @@ impl Both {
     pub fn bind(at: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         let (socket, local) = open_socket(&Endpoint::udp(at), options)?;
         size_send_buffer(socket.as_fd(), SendOptions::default().buffer);
+        Ok(Self { socket: socket.into(), local })
+    }
+
+    /// The same on a port of a service: the address of IPv6 that means every address hears IPv4, too.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn serve(on: SocketAddr) -> io::Result<Self> {
+        let at = Endpoint::udp(on);
+        let socket = Socket::new(Domain::for_address(on), Type::DGRAM, Some(Protocol::UDP))
+            .map_err(at.failing("open a socket for"))?;
+        if on.is_ipv6() {
+            socket.set_only_v6(!on.ip().is_unspecified()).map_err(at.failing("set IPV6_V6ONLY on"))?;
+        }
+        super::open::size_receive_buffer(socket.as_fd(), UdpOptions::default().buffer.bytes());
+        socket.bind(&SockAddr::from(on)).map_err(at.failing("bind"))?;
+        let local = socket.local_addr()?.as_socket().unwrap_or(on);
         Ok(Self { socket: socket.into(), local })
     }
 
@@ -164,6 +181,41 @@ impl Both {
         };
         set(fd, level, name, &if forbid { probe } else { usual })
             .map_err(self.at().failing("set IP_MTU_DISCOVER on"))
+    }
+
+    /// Send with this time to live (IPv6: hop limit) from here on.
+    ///
+    /// # Errors
+    /// A system error.
+    pub fn set_hops(&self, hops: u8) -> io::Result<()> {
+        let (level, name) = match self.local.is_ipv4() {
+            true => (libc::SOL_IP, libc::IP_TTL),
+            false => (libc::SOL_IPV6, libc::IPV6_UNICAST_HOPS),
+        };
+        set(self.socket.as_fd(), level, name, &i32::from(hops))
+            .map_err(self.at().failing("set the time to live on"))
+    }
+
+    /// Have the kernel note of each datagram when it arrived, and with which time to live.
+    pub(super) fn note_arrivals(&self) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        set(fd, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &1i32)
+            .map_err(self.at().failing("set SO_TIMESTAMPNS on"))?;
+        // A socket of IPv6 may hear IPv4, too, and notes both.
+        let hops = [(libc::SOL_IP, libc::IP_RECVTTL), (libc::SOL_IPV6, libc::IPV6_RECVHOPLIMIT)];
+        for (level, name) in hops.into_iter().take(if self.local.is_ipv4() { 1 } else { 2 }) {
+            set(fd, level, name, &1i32).map_err(self.at().failing("ask for the time to live on"))?;
+        }
+        Ok(())
+    }
+
+    /// How long its reads wait.
+    pub(super) fn wait_at_most(&self, wait: Duration) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Bytes that its receive buffer may hold, and that its send buffer may.

@@ -20,6 +20,7 @@ pub mod both;
 mod filter;
 pub mod forward;
 mod gather;
+pub mod noted;
 mod open;
 mod option;
 mod path;
