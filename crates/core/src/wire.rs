@@ -27,8 +27,10 @@ pub mod keyed;
 pub mod labelled;
 pub mod layout;
 pub mod probe;
+pub mod stamp;
 #[doc(hidden)]
 pub mod trial;
+pub mod udpmon;
 pub mod vtp;
 
 mod fill;
