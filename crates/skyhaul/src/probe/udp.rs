@@ -28,7 +28,7 @@
 mod account;
 mod bottleneck;
 mod client;
-mod clock;
+pub(super) mod clock;
 mod delay;
 mod end;
 mod further;
@@ -39,7 +39,7 @@ pub mod oneway;
 mod plan;
 mod receiving;
 mod report;
-mod sending;
+pub(super) mod sending;
 mod service;
 
 pub use bottleneck::{Bottleneck, Limit, bottleneck};

@@ -11,7 +11,7 @@ pub(super) struct Wall {
 }
 
 /// UNIX time now, in nanoseconds.
-pub(super) fn unix_now() -> u64 {
+pub(in crate::probe) fn unix_now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -36,7 +36,12 @@ pub(super) fn send(both: &Both, run: u32, flow: u16, point: &Point, stop: &Atomi
     if point.whole {
         both.forbid_fragments(true)?;
     }
-    let mut sending = Sending::new(both, run, flow, point, stop)?;
+    let wall = Wall::now();
+    let head = Probe { run, flow, ask: u8::from(point.ask), ..Probe::of(point.size as usize) };
+    let put = |packet: &mut [u8], number: u64, now: Duration| {
+        Probe { number, sent: wall.unix(now), ..head }.put(packet);
+    };
+    let mut sending = Sending::new(both, head, wall, put, point, stop)?;
     let result = sending.run();
     if point.mode == Mode::Kernel {
         both.pace(None)?;
@@ -44,6 +49,25 @@ pub(super) fn send(both: &Both, run: u32, flow: u16, point: &Point, stop: &Atomi
     if point.whole {
         both.forbid_fragments(false)?;
     }
+    let mut sent = sending.finish();
+    sent.error = result.err().map(|error| error.to_string());
+    sent.cpu_seconds = (cpu_time() - before).as_secs_f64();
+    Ok(sent)
+}
+
+/// Send packets of another protocol, one by one: `put` writes the head of each, by its number and the time since the beginning.
+///
+/// # Errors
+/// As [`send`].
+pub(in crate::probe) fn send_headed(
+    both: &Both,
+    point: &Point,
+    stop: &AtomicBool,
+    put: impl FnMut(&mut [u8], u64, Duration),
+) -> io::Result<Sent> {
+    let before = cpu_time();
+    let mut sending = Sending::new(both, Probe::default(), Wall::now(), put, point, stop)?;
+    let result = sending.run();
     let mut sent = sending.finish();
     sent.error = result.err().map(|error| error.to_string());
     sent.cpu_seconds = (cpu_time() - before).as_secs_f64();
@@ -60,11 +84,14 @@ fn pacer(point: &Point) -> GapPacer {
     }
 }
 
-struct Sending<'a> {
+struct Sending<'a, P> {
     both: &'a Both,
     trains: Option<UdpSender>,
     point: &'a Point,
+    /// The head of packets in trains.
     head: Probe,
+    /// Writes the head of a single packet.
+    put: P,
     packet: Vec<u8>,
     wall: Wall,
     gaps: Histogram,
@@ -78,22 +105,29 @@ struct Sending<'a> {
     sent: Sent,
 }
 
-impl<'a> Sending<'a> {
-    fn new(both: &'a Both, run: u32, flow: u16, point: &'a Point, stop: &'a AtomicBool) -> io::Result<Self> {
+impl<'a, P: FnMut(&mut [u8], u64, Duration)> Sending<'a, P> {
+    fn new(
+        both: &'a Both,
+        head: Probe,
+        wall: Wall,
+        put: P,
+        point: &'a Point,
+        stop: &'a AtomicBool,
+    ) -> io::Result<Self> {
         let trains = match point.mode {
             Mode::Trains => Some(both.sender(&SendOptions::default())?),
             Mode::Single | Mode::Kernel => None,
         };
         let size = point.size as usize;
         let packet = (0..size).map(|n| n as u8).collect();
-        let head = Probe { run, flow, ask: u8::from(point.ask), ..Probe::of(size) };
         Ok(Self {
             both,
             trains,
             point,
             head,
+            put,
             packet,
-            wall: Wall::now(),
+            wall,
             gaps: Histogram::default(),
             close: 0,
             first: None,
@@ -164,7 +198,7 @@ impl<'a> Sending<'a> {
 
     #[inline]
     fn single(&mut self, now: Duration) -> io::Result<()> {
-        Probe { number: self.number, sent: self.wall.unix(now), ..self.head }.put(&mut self.packet);
+        (self.put)(&mut self.packet, self.number, now);
         let mut retries = 0;
         loop {
             match self.both.send(&self.packet) {

@@ -1,0 +1,178 @@
+use super::*;
+use proptest::prelude::*;
+use skyhaul_core::wire::header::Order;
+use skyhaul_core::wire::udpmon::structs::{Bins, SNMP, udp_in_errors};
+
+const S: u64 = 1_000_000_000;
+
+fn peer(n: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], n))
+}
+
+fn desk(tests: usize) -> Desk {
+    Desk::new(ResponderOptions { tests, ..ResponderOptions::default() })
+}
+
+fn ask(desk: &mut Desk, from: SocketAddr, message: Message, now: u64) -> Vec<u8> {
+    let mut answer = Vec::new();
+    desk.handle(from, &message.octets(), now, &mut answer);
+    answer
+}
+
+fn begin(desk: &mut Desk, from: SocketAddr, order: Order, now: u64) -> Option<Command> {
+    let mut zero = Message::new(order, Command::ZeroStats, 0);
+    (zero.head.version, zero.head.width) = (0, 10);
+    Message::read(&ask(desk, from, zero, now)).unwrap().command()
+}
+
+#[test]
+fn each_requester_has_a_test_of_its_own_in_its_byte_order() {
+    let mut desk = desk(2);
+    assert_eq!(begin(&mut desk, peer(1), Order::Little, 0), Some(Command::Ok));
+    assert_eq!(begin(&mut desk, peer(2), Order::Big, 0), Some(Command::Ok));
+    assert_eq!(begin(&mut desk, peer(3), Order::Big, 0), Some(Command::InUse));
+    for n in 0..10 {
+        ask(&mut desk, peer(1), Message::new(Order::Little, Command::Data, n), n * 10_000);
+        ask(&mut desk, peer(2), Message::new(Order::Big, Command::Data, n * 2), n * 10_000);
+    }
+    for (from, order, lost) in [(peer(1), Order::Little, 0), (peer(2), Order::Big, 9)] {
+        let answer = ask(&mut desk, from, Message::new(order, Command::GetStats, 0), 100_000);
+        let answer = Message::read(&answer).unwrap();
+        assert_eq!((answer.order, answer.head.version), (order, 7));
+        assert_eq!((answer.head.received, answer.tail.lost), (10, lost));
+    }
+    for _ in 0..2 {
+        let end = ask(&mut desk, peer(1), Message::new(Order::Little, Command::TestEnd, 0), 0);
+        assert_eq!(Message::read(&end).unwrap().command(), Some(Command::Ok), "as often as it is asked");
+    }
+    assert_eq!(begin(&mut desk, peer(3), Order::Little, 0), Some(Command::Ok));
+    assert_eq!(begin(&mut desk, peer(4), Order::Little, 59 * S), Some(Command::Ok), "port 3 never went on");
+    assert_eq!(begin(&mut desk, peer(5), Order::Little, 61 * S), Some(Command::Ok), "port 2 is silent");
+    let stats = desk.stats;
+    assert_eq!((stats.packets, stats.lost, stats.busy, stats.tests), (20, 9, 1, 5));
+}
+
+#[test]
+fn structures_come_in_pieces_in_the_order_of_who_asks() {
+    for order in [Order::Little, Order::Big] {
+        structures(order);
+    }
+}
+
+fn structures(order: Order) {
+    let mut desk = desk(8);
+    begin(&mut desk, peer(1), order, 0);
+    for n in 0..5 {
+        ask(&mut desk, peer(1), Message::new(order, Command::Data, n), n * 20_000);
+    }
+    ask(&mut desk, peer(1), Message::new(order, Command::GetStats, 0), 0);
+    let mut whole = |command: Command, length: usize| {
+        let mut octets = Vec::new();
+        while octets.len() < length {
+            let mut message = Message::new(order, command, 0);
+            message.head.response_length = (length - octets.len()).min(1400) as u32;
+            message.head.index = octets.len() as u32;
+            octets.extend(ask(&mut desk, peer(1), message, 0));
+        }
+        octets
+    };
+    let bins = Bins::read(&whole(Command::GetHistogram, HISTOGRAM), order).unwrap();
+    assert_eq!((bins.in_range(), bins.counts[21]), (4, 4), "200 × 0.1 µs in bins of 10");
+    assert!(udp_in_errors(&whole(Command::GetSnmp, SNMP)).is_some());
+    assert_eq!(whole(Command::GetCpu, CPU).len(), CPU);
+    assert_eq!(whole(Command::GetNic, NIC), [0; NIC]);
+}
+
+#[test]
+fn times_of_responses_run_on_when_counts_begin_again() {
+    let mut desk = desk(8);
+    begin(&mut desk, peer(1), Order::Big, 5 * S);
+    let mut request = Message::new(Order::Big, Command::Request, 3);
+    request.head.response_length = 64;
+    let response = |desk: &mut Desk, now| {
+        let octets = ask(desk, peer(1), request, now);
+        assert_eq!(octets.len(), 64);
+        Message::read(&octets).unwrap().head
+    };
+    let head = response(&mut desk, 6 * S);
+    assert_eq!((head.command, head.frame, head.response_time), (Command::Response as u32, 3, 1_000_000));
+    ask(&mut desk, peer(1), Message::new(Order::Big, Command::Start, 0), 7 * S);
+    assert_eq!(response(&mut desk, 8 * S).response_time, 3_000_000);
+}
+
+#[test]
+fn who_asks_without_a_test_gets_nothing_and_who_asks_too_much_neither() {
+    let mut desk = desk(8);
+    for command in [Command::GetStats, Command::Request, Command::GetSnmp, Command::Data] {
+        assert!(ask(&mut desk, peer(1), Message::new(Order::Little, command, 0), 0).is_empty());
+    }
+    assert_eq!(begin(&mut desk, peer(1), Order::Little, 0), Some(Command::Ok));
+    let mut large = Message::new(Order::Little, Command::Request, 0);
+    large.head.response_length = u32::MAX;
+    let mut sent = 0;
+    for n in 0..100_000 {
+        let n = ask(&mut desk, peer(1), large, n).len();
+        sent += n;
+        assert!(n <= 65_507);
+    }
+    assert!(sent <= (1 << 20) + 100_001 * LEN, "{sent} octets");
+    assert!(desk.stats.unpaid > 90_000);
+}
+
+#[test]
+fn ten_thousand_that_only_begin_take_no_place_from_one_that_goes_on() {
+    let mut desk = desk(4);
+    let (mut came, mut went) = (0, 0);
+    for n in 0..10_000u64 {
+        let from = SocketAddr::from(([10, 0, (n >> 8) as u8, n as u8], 5000));
+        let octets = Message::new(Order::Little, Command::ZeroStats, 0).octets();
+        let question = &octets[..24 + (n % 185) as usize];
+        let mut answer = Vec::new();
+        desk.handle(from, question, n * S / 1000, &mut answer);
+        (came, went) = (came + question.len(), went + answer.len());
+        assert!(desk.running() <= 4);
+        if n == 5000 {
+            // One that is not answered begins again, until those that are silent make room.
+            let first = (0..4000).find(|ms| {
+                begin(&mut desk, peer(9), Order::Little, 5 * S + ms * S / 1000) == Some(Command::Ok)
+            });
+            assert!(first.is_some());
+            ask(&mut desk, peer(9), Message::new(Order::Little, Command::Data, 0), 9 * S);
+        }
+    }
+    assert!(went <= came, "{went} octets for {came}");
+    let stats = ask(&mut desk, peer(9), Message::new(Order::Little, Command::GetStats, 0), 10 * S);
+    assert_eq!(Message::read(&stats).unwrap().head.received, 1);
+}
+
+#[test]
+fn a_host_has_its_share_and_a_test_its_time() {
+    let options =
+        ResponderOptions { per_peer: 1, longest: std::time::Duration::from_secs(5), ..<_>::default() };
+    let mut desk = Desk::new(options);
+    assert_eq!(begin(&mut desk, peer(1), Order::Little, 0), Some(Command::Ok));
+    assert_eq!(begin(&mut desk, peer(2), Order::Little, S), Some(Command::InUse));
+    ask(&mut desk, peer(1), Message::new(Order::Little, Command::Data, 0), 4 * S);
+    ask(&mut desk, peer(1), Message::new(Order::Little, Command::Data, 1), 6 * S);
+    assert_eq!((desk.stats.packets, desk.stats.unasked), (1, 1));
+    assert_eq!(begin(&mut desk, peer(2), Order::Little, 7 * S), Some(Command::Ok));
+}
+
+proptest! {
+    #[test]
+    fn any_datagrams_are_counted_or_answered_within_bounds(
+        all in proptest::collection::vec((0u16..4, 0u8..0x84, proptest::collection::vec(any::<u8>(), 0..220)), 1..60),
+    ) {
+        let mut desk = Desk::new(ResponderOptions { tests: 2, beyond: 0, ..ResponderOptions::default() });
+        let (mut came, mut went) = (0, 0);
+        for (from, command, mut datagram) in all {
+            if let Some(first) = datagram.first_chunk_mut::<4>() {
+                *first = if command & 1 == 0 { [command, 0, 0, 0] } else { [0, 0, 0, command] };
+            }
+            let mut answer = Vec::new();
+            desk.handle(peer(from), &datagram, 1, &mut answer);
+            (came, went) = (came + datagram.len(), went + answer.len());
+            prop_assert!(went <= came && desk.running() <= 2, "{} for {}", went, came);
+        }
+    }
+}

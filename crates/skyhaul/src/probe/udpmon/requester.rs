@@ -1,0 +1,236 @@
+//! The requester: a test with a responder of any build.
+
+use super::super::udp::sending::send_headed;
+use super::super::udp::{Point, Sent};
+use super::error::UdpmonError;
+use super::report::{RequestReport, Told};
+use skyhaul_core::wire::header::Order;
+use skyhaul_core::wire::udpmon::structs::{Bins, HISTOGRAM, SNMP, udp_in_errors};
+use skyhaul_core::wire::udpmon::{Command, LEN, Message, SHORT, VERSION};
+use skyhaul_io::udp::{UdpOptions, both::Both};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Octets of a piece of a structure, as udpmon itself asks for.
+const PIECE: usize = 1400;
+/// Tries of a command, as with udpmon; once it was interrupted, and for what may be missing, fewer.
+const TRIES: u32 = 10;
+const FEW: u32 = 3;
+/// Bins that udpmon's responder has for times.
+const BINS: u64 = 150;
+/// How often a busy responder is asked again.
+const AGAIN: Duration = Duration::from_millis(500);
+/// How long one wait lasts before it is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What to ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestOptions {
+    /// The responder.
+    pub to: SocketAddr,
+    /// Size, spacing and number of packets.
+    pub point: Point,
+    /// Width of a bin of the histogram of times between packets, 0.1 µs.
+    pub bin: u32,
+    /// How long to wait for packets after the last.
+    pub settle: Duration,
+    /// How long to wait for an answer, each of 10 times.
+    pub timeout: Duration,
+    /// How long to wait for a responder that has another test.
+    pub patience: Duration,
+}
+
+impl RequestOptions {
+    /// Bins for times to three spacings; 200 ms to settle, 3 s for each answer, a minute for another test.
+    #[must_use]
+    pub fn new(to: SocketAddr, point: Point) -> Self {
+        let bin = point.spacing_ps.saturating_mul(3) / (100_000 * BINS);
+        Self {
+            to,
+            point,
+            bin: u32::try_from(bin).unwrap_or(u32::MAX).clamp(1, 1 << 24),
+            settle: Duration::from_millis(200),
+            timeout: Duration::from_secs(3),
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Run one test. If `stop` is set while packets are sent, the report is of what was sent until then.
+///
+/// # Errors
+/// See [`UdpmonError`].
+pub fn request(options: &RequestOptions, stop: &AtomicBool) -> Result<RequestReport, UdpmonError> {
+    let point = options.point;
+    point.check().map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
+    let mut dialogue = Dialogue::open(options, stop)?;
+    dialogue.begin()?;
+    let sent = dialogue.send(&point)?;
+    let interrupted = stop.load(Ordering::Relaxed);
+    std::thread::sleep(options.settle);
+    let told = dialogue.told()?;
+    // It may be gone, which changes nothing of what was measured.
+    let _ = dialogue.ask(Command::TestEnd, 0, 0, FEW);
+    Ok(RequestReport::new(options.to, point, sent, &told, interrupted))
+}
+
+struct Dialogue<'a> {
+    options: &'a RequestOptions,
+    stop: &'a AtomicBool,
+    socket: Both,
+    order: Order,
+    answer: Vec<u8>,
+}
+
+impl<'a> Dialogue<'a> {
+    fn open(options: &'a RequestOptions, stop: &'a AtomicBool) -> Result<Self, UdpmonError> {
+        let any = match options.to {
+            SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+            SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+        };
+        let socket = Both::bind(any, &UdpOptions::default())?;
+        socket.connect(options.to)?;
+        Ok(Self { options, stop, socket, order: Order::Little, answer: vec![0; 1 << 16] })
+    }
+
+    /// Begin a test: wait while there is another, and learn the byte order.
+    fn begin(&mut self) -> Result<(), UdpmonError> {
+        let start = Instant::now();
+        loop {
+            let octets = self.ask(Command::ZeroStats, 0, 0, TRIES)?;
+            let answer = Message::read(&octets).map_err(|_| UdpmonError::Broken(Command::ZeroStats))?;
+            self.order = answer.order;
+            match answer.command() {
+                Some(Command::Ok | Command::InUse) if answer.head.version != VERSION => {
+                    return Err(UdpmonError::OtherVersion(answer.head.version));
+                }
+                Some(Command::Ok) => return Ok(()),
+                Some(Command::InUse) if start.elapsed() < self.options.patience => {
+                    std::thread::sleep(AGAIN.min(self.options.patience));
+                }
+                Some(Command::InUse) => return Err(UdpmonError::Busy),
+                _ => return Err(UdpmonError::Broken(Command::ZeroStats)),
+            }
+            if self.is_stopped() {
+                return Err(UdpmonError::Interrupted);
+            }
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The packets of the test, each at its time.
+    fn send(&self, point: &Point) -> Result<Sent, UdpmonError> {
+        let order = self.order;
+        Ok(send_headed(&self.socket, point, self.stop, |packet, number, now| {
+            let mut message = Message::new(order, Command::Data, number);
+            message.head.send_time = u64::try_from(now.as_nanos() / 100).unwrap_or(u64::MAX);
+            let octets = message.octets();
+            let head = packet.len().min(LEN);
+            packet[..head].copy_from_slice(&octets[..head]);
+        })?)
+    }
+
+    /// Counts, and what there is besides.
+    fn told(&mut self) -> Result<Told, UdpmonError> {
+        let octets = self.ask(Command::GetStats, 0, 0, TRIES)?;
+        let stats =
+            Message::read_in(self.order, &octets).map_err(|_| UdpmonError::Broken(Command::GetStats))?;
+        // A build of another layout has others, which cannot be read.
+        let (histogram, order) = (self.structure(Command::GetHistogram, HISTOGRAM)?, self.order);
+        let bins = histogram.and_then(|octets| Bins::read(&octets, order));
+        let errors = self.structure(Command::GetSnmp, SNMP)?.and_then(|octets| udp_in_errors(&octets));
+        Ok(Told { stats, bins, errors })
+    }
+
+    /// A structure of the responder, in pieces; `None` if it does not give it.
+    fn structure(&mut self, command: Command, length: usize) -> Result<Option<Vec<u8>>, UdpmonError> {
+        let mut octets = Vec::with_capacity(length);
+        while octets.len() < length {
+            let piece = (length - octets.len()).min(PIECE);
+            match self.ask(command, octets.len(), piece, FEW) {
+                Ok(piece) => octets.extend(piece),
+                Err(UdpmonError::Silent(_)) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(octets))
+    }
+
+    fn message(&self, command: Command, index: usize, length: usize) -> Message {
+        let mut message = Message::new(self.order, command, 0);
+        (message.head.index, message.head.response_length) = (index as u32, length as u32);
+        if command == Command::ZeroStats {
+            // As udpmon's own requester.
+            (message.head.version, message.head.width) = (0, self.options.bin.max(1));
+        }
+        message
+    }
+
+    /// Ask until an answer comes. Before the byte order is known, both are tried in turn.
+    fn ask(
+        &mut self,
+        command: Command,
+        index: usize,
+        length: usize,
+        tries: u32,
+    ) -> Result<Vec<u8>, UdpmonError> {
+        // Answers to what was asked twice are not answers to this.
+        while self.socket.receive_from(&mut self.answer, Duration::ZERO)?.is_some() {}
+        let begin = command == Command::ZeroStats;
+        for attempt in 0..tries {
+            if self.is_stopped() && (begin || attempt >= FEW) {
+                break;
+            }
+            if begin && attempt > 0 {
+                self.order = if self.order == Order::Little { Order::Big } else { Order::Little };
+            }
+            match self.socket.send(&self.message(command, index, length).octets()) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::thread::sleep(self.options.timeout.min(LOOK));
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if let Some(octets) = self.hear(command, length)? {
+                return Ok(octets);
+            }
+        }
+        Err(if begin && self.is_stopped() {
+            UdpmonError::Interrupted
+        } else {
+            UdpmonError::Silent(self.options.to)
+        })
+    }
+
+    /// The answer to one try.
+    fn hear(&mut self, command: Command, length: usize) -> Result<Option<Vec<u8>>, UdpmonError> {
+        let until = Instant::now() + self.options.timeout;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || (self.is_stopped() && command == Command::ZeroStats) {
+                return Ok(None);
+            }
+            let came = self.socket.receive_from(&mut self.answer, left.min(LOOK))?;
+            let Some((n, _)) = came else { continue };
+            let octets = &self.answer[..n];
+            // udpmon leaves the head of its counts undefined, so they cannot be told by it; but an Ok is to something before.
+            let is_ok = || Message::read(octets).is_ok_and(|read| read.command() == Some(Command::Ok));
+            let fits = match (command, length) {
+                (_, 1..) => n == length,
+                (Command::GetStats, 0) => n >= LEN && !is_ok(),
+                _ => n >= SHORT,
+            };
+            if fits {
+                return Ok(Some(octets.to_vec()));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
