@@ -27,6 +27,7 @@ mod peer;
 mod pieces;
 mod recording;
 mod samples;
+mod strangers;
 mod text;
 mod windows;
 
@@ -99,6 +100,9 @@ const OTHERS: &[Parser] = &[
     other("vtp", 1, packets::vtp, packets::vtp_seeds),
     other("probe", 1, packets::probe, packets::probe_seeds),
     other("feedback", 2, feedback::feedback, feedback::feedback_seeds),
+    other("stamp", 1, strangers::stamp, strangers::stamp_seeds),
+    other("udpmon", 2, strangers::udpmon, strangers::udpmon_seeds),
+    other("udpmon_responder", 4, strangers::responder, strangers::responder_seeds),
     other("balance", 2, balance::balance, balance::balance_seeds),
     other("balance_table", 8, balance::balance_table, balance::balance_table_seeds),
     other("learn", 8, learn::run, learn::seeds),

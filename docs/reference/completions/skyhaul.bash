@@ -4865,7 +4865,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe)
-            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --json --quiet --config --show-config --help --version serve send receive help"
+            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4990,6 +4990,14 @@ _skyhaul() {
                     return 0
                     ;;
                 --title)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --udpmon)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -5172,7 +5180,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe__subcmd__serve)
-            opts="-h -V --listen --port --token-file --tests --queue --per-peer --most --longest --iperf3 --json --config --show-config --help --version"
+            opts="-h -V --listen --port --token-file --tests --queue --per-peer --most --longest --iperf3 --stamp --udpmon --json --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5222,6 +5230,14 @@ _skyhaul() {
                     return 0
                     ;;
                 --iperf3)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stamp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --udpmon)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

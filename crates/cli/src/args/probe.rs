@@ -1,12 +1,15 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
+mod others;
 mod tcp;
 
 use super::heading::{GENERAL, HOST, PACE};
 use super::limits::{from_to, some, up_to};
 use super::output::OutputArgs;
 use super::several::{Several, Sizes, Spacings, picoseconds};
+use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+pub(crate) use others::OthersArgs;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
 use skyhaul::peer::PORT;
@@ -72,6 +75,12 @@ pub(crate) struct ServeArgs {
     /// Serve clients of iperf3, too, without a token: 16 at once, or as many as --tests says if those are more
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "5201")]
     pub(crate) iperf3: Option<u16>,
+    /// Reflect test packets of STAMP (RFC 8762) and TWAMP-Light, too, without a token; ports below 1024 need root
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "862")]
+    pub(crate) stamp: Option<u16>,
+    /// Respond to requesters of udpmon, too, without a token: 8 at once, or as many as --tests says if those are more
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233")]
+    pub(crate) udpmon: Option<u16>,
     /// Print one JSON report on standard output at the end
     #[arg(long, help_heading = GENERAL)]
     pub(crate) json: bool,
@@ -128,17 +137,17 @@ pub(crate) struct PathArgs {
     #[arg(value_name = "HOST", required = true)]
     pub(crate) host: Option<String>,
     /// File with the token of the server
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present = "iperf3", help_heading = MEASURED)]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present_any = ["iperf3", "stamp", "udpmon"], help_heading = MEASURED)]
     pub(crate) token_file: Option<PathBuf>,
     /// Measure with UDP (the default)
     #[arg(long, help_heading = MEASURED)]
     pub(crate) udp: bool,
-    /// Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N)
-    #[arg(long, value_name = "BYTES", default_value = "1472", help_heading = MEASURED)]
+    /// Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); of STAMP, 64 unless chosen
+    #[arg(long, value_name = "BYTES", default_value = "1472", default_value_if("stamp", ArgPredicate::IsPresent, "64"), help_heading = MEASURED)]
     pub(crate) sizes: Sizes,
     /// From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N);
-    /// down to picoseconds, 0us is as fast as possible
-    #[arg(long, value_name = "TIME", default_value = "10us", help_heading = MEASURED)]
+    /// down to picoseconds, 0us is as fast as possible; of STAMP, 10ms unless chosen
+    #[arg(long, value_name = "TIME", default_value = "10us", default_value_if("stamp", ArgPredicate::IsPresent, "10ms"), help_heading = MEASURED)]
     pub(crate) spacing: Spacings,
     /// Rates of payload instead of spacings: one or several
     #[arg(long, value_name = "RATE", value_delimiter = ',', conflicts_with = "spacing", value_parser = some::<Rate>("such as 1Gbps"), help_heading = MEASURED)]
@@ -194,6 +203,8 @@ pub(crate) struct PathArgs {
     #[command(flatten)]
     pub(crate) iperf3: Iperf3Args,
     #[command(flatten)]
+    pub(crate) others: OthersArgs,
+    #[command(flatten)]
     pub(crate) output: OutputArgs,
 }
 
@@ -243,7 +254,18 @@ mod tests {
         assert_eq!((tcp.path.flows, tcp.path.tcp.cc.len()), (vec![1, 2, 4], 2));
         assert_eq!(probe("dtn2 --iperf3").unwrap().path.iperf3.iperf3, Some(5201));
         assert_eq!(probe("dtn2 --iperf3 5301 --udp --rates 1Gbps").unwrap().path.iperf3.iperf3, Some(5301));
+        let stamp = probe("dtn2 --stamp").unwrap().path;
+        assert_eq!((stamp.others.stamp, stamp.sizes.values()), (Some(862), &[64][..]));
+        assert_eq!(stamp.spacing.values(), [10_000_000_000]);
+        let stamp = probe("dtn2 --stamp 9862 --sizes 1000 --spacing 1ms").unwrap().path;
+        assert_eq!((stamp.sizes.values(), stamp.spacing.values()), (&[1000][..], &[1_000_000_000][..]));
+        let udpmon = probe("dtn2 --udpmon --sizes 1472 --spacing 0us..40us").unwrap().path;
+        assert_eq!((udpmon.others.udpmon, udpmon.points()), (Some(14_233), 40));
         for wrong in [
+            "dtn2 --stamp --udpmon",
+            "dtn2 --stamp --reverse",
+            "dtn2 --udpmon --train 4",
+            "dtn2 --udpmon --tcp",
             "dtn2 --token-file t --tcp --udp",
             "dtn2 --token-file t --tcp --sizes 64",
             "dtn2 --token-file t --blocks 5",

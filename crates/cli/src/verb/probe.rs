@@ -3,6 +3,7 @@
 mod further;
 mod iperf3;
 mod oneway;
+mod others;
 mod path;
 mod serve;
 mod table;
@@ -17,10 +18,15 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Outcome> {
         Some(ProbeWhat::Serve(serve)) => serve::run(serve),
         Some(ProbeWhat::Send(send)) => oneway::send(send),
         Some(ProbeWhat::Receive(receive)) => oneway::receive(receive),
-        None => match (args.path.iperf3.iperf3, args.path.tcp.tcp) {
-            (Some(port), _) => iperf3::run(&args.path, port),
-            (None, true) => tcp::run(&args.path),
-            (None, false) => path::run(&args.path),
-        },
+        None => {
+            let path = &args.path;
+            match (path.iperf3.iperf3, path.others.stamp, path.others.udpmon) {
+                (Some(port), ..) => iperf3::run(path, port),
+                (_, Some(port), _) => others::stamp(path, port),
+                (.., Some(port)) => others::udpmon(path, port),
+                _ if path.tcp.tcp => tcp::run(path),
+                _ => path::run(path),
+            }
+        }
     }
 }

@@ -36,4 +36,5 @@ mod recorded_events;
 mod restart;
 mod sent_events;
 mod spead;
+mod talk;
 mod transports;

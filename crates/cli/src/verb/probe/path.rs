@@ -181,7 +181,7 @@ fn direction(args: &PathArgs) -> Direction {
 }
 
 /// Sizes, and of each the spacings.
-fn points(args: &PathArgs) -> Result<Vec<Point>> {
+pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
     let time = args.time.map_or(if args.points() == 1 { ONE } else { EACH }, |time| time.duration());
     let (mode, train) = match args.mode {
         SendingArg::Single => (Mode::Single, 1),

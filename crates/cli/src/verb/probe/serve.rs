@@ -2,6 +2,7 @@
 
 use super::super::receiving::print_json;
 use super::super::token_file;
+use super::others;
 use crate::Outcome;
 use crate::args::ServeArgs;
 use crate::interrupt::Interrupt;
@@ -35,6 +36,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
     )?;
     eprintln!("serving on {}", server.local());
     let iperf3 = args.iperf3.map(|port| serve_iperf3(args, port)).transpose()?;
+    let others = others::Serving::start(args)?;
     while !interrupt.is_set() {
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -46,6 +48,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
         if let Some(stats) = of_iperf3 {
             json["iperf3"] = serde_json::to_value(stats)?;
         }
+        others.add_to(&mut json)?;
         print_json(&json)?;
     } else {
         if let Some(iperf3::ServerStats { accepted, done, failed, denied, .. }) = of_iperf3 {
@@ -53,6 +56,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<Outcome> {
                 "iperf3: {accepted} connections; {done} tests done, {denied} refused, {failed} broken off"
             );
         }
+        eprint!("{}", others.lines());
         eprintln!(
             "{} connections, {} without the token; {} tests done, {} refused, {} broken off",
             stats.accepted, stats.unproven, stats.done, stats.refused, stats.failed

@@ -1,0 +1,260 @@
+//! `skyhaul probe HOST --stamp` and `--udpmon`, and both as parts of `skyhaul probe serve`.
+
+use super::super::receiving::print_json;
+use super::super::written::command_line;
+use super::path::{points, resolve_port};
+use crate::Outcome;
+use crate::args::{PathArgs, ServeArgs};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::{Progress, count, rate};
+use anyhow::{Context, Result, bail};
+use serde::Serialize;
+use serde_json::Value;
+use skyhaul::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
+use skyhaul::probe::udp::{Delay, Point};
+use skyhaul::probe::udpmon::{
+    RequestOptions, RequestReport, Responder, ResponderOptions, UdpmonError, request,
+};
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Least time to wait for the last packets and reflections.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+struct Told<R> {
+    /// [`skyhaul::report::VERSION`].
+    version: u32,
+    command: String,
+    interrupted: bool,
+    points: Vec<R>,
+}
+
+/// One point after the other; `one` measures it, `line` is what is said of it.
+fn sweep<R: Serialize>(
+    args: &PathArgs,
+    heading: &str,
+    interrupt: &Interrupt,
+    mut one: impl FnMut(Point) -> Result<Option<R>>,
+    line: impl Fn(&R) -> String,
+) -> Result<Told<R>> {
+    if let Some(option) = args.tcp.stray() {
+        bail!("{option} is for TCP\nhint: omit it, or measure with --tcp or --iperf3");
+    }
+    let all = points(args)?;
+    let mut progress = Progress::new(args.output.quiet);
+    let version = skyhaul::report::VERSION;
+    let mut told = Told { version, command: command_line(), interrupted: false, points: Vec::new() };
+    for (n, point) in all.iter().enumerate() {
+        progress.show(&format!("point {} of {}", n + 1, all.len()));
+        let report = one(*point)?;
+        progress.clear();
+        if let Some(report) = report {
+            if !args.output.json {
+                if n == 0 {
+                    eprintln!("{heading}");
+                }
+                eprintln!("{}", line(&report));
+            }
+            told.points.push(report);
+        }
+        if interrupt.is_set() {
+            break;
+        }
+    }
+    told.interrupted = interrupt.is_set();
+    if args.output.json {
+        print_json(&told)?;
+    }
+    if told.interrupted {
+        eprintln!("{INTERRUPTED}");
+    }
+    Ok(told)
+}
+
+/// A sender of STAMP.
+pub(super) fn stamp(args: &PathArgs, port: u16) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let to = resolve_port(args.host.as_ref().context("a host")?, port)?;
+    let settle = args.settle.duration().max(Duration::from_secs(1));
+    let one = |point| Ok(Some(measure(&StampOptions { to, point, settle }, &interrupt.flag())?));
+    let told = sweep(args, &format!("test packets of STAMP to {to}"), &interrupt, one, reflections)?;
+    let received: u64 = told.points.iter().map(|report| report.received).sum();
+    if received == 0 && !told.interrupted {
+        bail!(
+            "{to} reflected nothing\nhint: is there a reflector (`skyhaul probe serve --stamp {port}`), and does a firewall let UDP through?"
+        );
+    }
+    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// A requester of udpmon.
+pub(super) fn udpmon(args: &PathArgs, port: u16) -> Result<Outcome> {
+    let interrupt = Interrupt::listen()?;
+    let to = resolve_port(args.host.as_ref().context("a host")?, port)?;
+    let settle = args.settle.duration().max(SETTLE);
+    let one = |point| {
+        let options = RequestOptions { settle, ..RequestOptions::new(to, point) };
+        match request(&options, &interrupt.flag()) {
+            Ok(report) => Ok(Some(report)),
+            Err(UdpmonError::Interrupted) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    };
+    let heading = format!(
+        "tests with udpmon at {to}\n{:>6} {:>10} {:>11} {:>10} {:>10} {:>9} {:>9} {:>9} {:>11} {:>11}",
+        "bytes",
+        "spacing",
+        "achieved",
+        "sent",
+        "received",
+        "lost",
+        "network",
+        "disorder",
+        "user rate",
+        "wire rate"
+    );
+    let told = sweep(args, &heading, &interrupt, one, row)?;
+    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+fn micros(ns: f64) -> String {
+    format!("{:.3}us", ns / 1e3)
+}
+
+fn row(report: &RequestReport) -> String {
+    let lost = |lost: u64| format!("{:>9}", count(lost));
+    format!(
+        "{:>6} {:>10} {:>11} {:>10} {:>10} {} {} {} {:>11} {:>11}",
+        report.point.size,
+        micros(report.point.spacing_ps as f64 / 1e3),
+        micros(report.sent.gaps_ns.mean),
+        count(report.sent.packets),
+        count(report.received),
+        lost(report.lost),
+        lost(report.lost_in_network),
+        lost(report.disordered),
+        rate(report.user_bits_per_second),
+        rate(report.wire_bits_per_second),
+    )
+}
+
+fn reflections(report: &StampReport) -> String {
+    let trips = &report.round_trip_ns;
+    let micros = |ns: u64| ns as f64 / 1e3;
+    let mut text = format!(
+        "{} bytes: {} sent, {} reflected, {} lost",
+        report.point.size,
+        count(report.sent.packets),
+        count(report.received),
+        count(report.lost)
+    );
+    if let (Some(there), Some(back), true) = (report.lost_there, report.lost_back, report.lost > 0) {
+        let _ = write!(text, " ({there} on the way there, {back} on the way back)");
+    }
+    let _ = write!(text, ", {} doubled, {} reordered", count(report.duplicates), count(report.reordered));
+    if trips.count == 0 {
+        return text;
+    }
+    let _ = write!(
+        text,
+        "\n  round trip: mean {:.1} us, median {:.1}, 99 % {:.1}, most {:.1}",
+        trips.mean / 1e3,
+        micros(trips.p50),
+        micros(trips.p99),
+        micros(trips.max)
+    );
+    for (name, way) in [("there", &report.there_ns), ("back", &report.back_ns)] {
+        if let Some(Delay { least, median, p99, most, error }) = way {
+            let us = |ns: f64| ns / 1e3;
+            let (least, median, p99, most, error) =
+                (us(*least), us(*median), us(*p99), us(*most), us(*error));
+            let _ = write!(
+                text,
+                "\n  way {name}: least {least:.1} us, median {median:.1}, 99 % {p99:.1}, most {most:.1}; each ± {error:.1} us by the clocks"
+            );
+        }
+    }
+    if let Some(hops) = report.reflector.hops {
+        let _ = write!(text, "\n  {hops} routers on the way there");
+    }
+    text
+}
+
+/// What a server has besides.
+pub(super) struct Serving {
+    stamp: Option<Reflector>,
+    udpmon: Option<Responder>,
+}
+
+impl Serving {
+    pub(super) fn start(args: &ServeArgs) -> Result<Self> {
+        let at = |port| SocketAddr::new(args.listen, port);
+        let reflect = |port| {
+            let options = ReflectorOptions { rate: args.most, ..ReflectorOptions::default() };
+            Reflector::start(at(port), options)
+        };
+        let respond = |port| {
+            let usual = ResponderOptions::default();
+            let tests = args.tests.max(usual.tests);
+            let longest = args.longest.duration();
+            Responder::start(at(port), ResponderOptions { tests, per_peer: args.per_peer, longest, ..usual })
+        };
+        let serving = Self {
+            stamp: args.stamp.map(reflect).transpose()?,
+            udpmon: args.udpmon.map(respond).transpose()?,
+        };
+        if let Some(stamp) = &serving.stamp {
+            eprintln!("reflecting STAMP on {}", stamp.local());
+        }
+        if let Some(udpmon) = &serving.udpmon {
+            eprintln!("serving udpmon on {}", udpmon.local());
+        }
+        Ok(serving)
+    }
+
+    pub(super) fn add_to(&self, json: &mut Value) -> Result<()> {
+        if let Some(stamp) = &self.stamp {
+            json["stamp"] = serde_json::to_value(stamp.stats())?;
+        }
+        if let Some(udpmon) = &self.udpmon {
+            json["udpmon"] = serde_json::to_value(udpmon.stats())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn lines(&self) -> String {
+        let mut text = String::new();
+        if let Some(stamp) = &self.stamp {
+            let stats = stamp.stats();
+            let _ = writeln!(
+                text,
+                "STAMP: {} packets reflected, {} beyond the rate, {} that are none",
+                count(stats.reflected),
+                count(stats.beyond),
+                count(stats.rejected)
+            );
+        }
+        if let Some(udpmon) = &self.udpmon {
+            let stats = udpmon.stats();
+            let _ = writeln!(
+                text,
+                "udpmon: {} tests, {} told to wait; {} packets, {} lost, {} reordered, {} doubled",
+                count(stats.tests),
+                count(stats.busy),
+                count(stats.packets),
+                count(stats.lost),
+                count(stats.reordered),
+                count(stats.duplicates)
+            );
+        }
+        let errors =
+            [self.stamp.as_ref().and_then(Reflector::error), self.udpmon.as_ref().and_then(Responder::error)];
+        for error in errors.into_iter().flatten() {
+            let _ = writeln!(text, "ended by itself: {error}");
+        }
+        text
+    }
+}
