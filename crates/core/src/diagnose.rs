@@ -25,9 +25,10 @@
 //! with [`Point::of`], add the account and the counters of the whole campaign, and call [`diagnose`]. TCP has
 //! [`tcp::diagnose`]. `docs/reference/diagnosis.md` has the confusion matrix over simulated traces.
 //!
-//! Limits: thresholds were chosen on simulated paths, by who wrote the simulation; nothing live was tried, and no command calls
-//! it yet. One cause that hides another (all packets lost at the sender) is found
-//! first; the other when it is gone.
+//! `skyhaul probe --diagnose` calls it.
+//!
+//! Limits: thresholds were chosen on simulated paths, by who wrote the simulation. One cause that hides another (all packets lost
+//! at the sender) is found first; the other when it is gone.
 
 mod case;
 mod hosts;

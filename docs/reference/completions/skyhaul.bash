@@ -4865,7 +4865,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe)
-            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive help"
+            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --diagnose --report --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4896,6 +4896,13 @@ _skyhaul() {
                     ;;
                 --rates)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
                     return 0
                     ;;
                 --trace)

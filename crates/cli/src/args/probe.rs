@@ -167,6 +167,13 @@ pub(crate) struct PathArgs {
     /// Send more than the path carries, and find what limits it: rate and bucket of a policer, rate and depth of a queue
     #[arg(long, group = "test", help_heading = TESTS)]
     pub(crate) limit: bool,
+    /// Measure what loss, order and delay depend on, and name the cause with its evidence and the next command to type; of
+    /// --sizes and --spacing (or --rates), the first is the highest load to try
+    #[arg(long, conflicts_with_all = ["test", "both", "iperf3", "trace", "packets", "mode", "train", "join"], help_heading = TESTS)]
+    pub(crate) diagnose: bool,
+    /// Write a page (index.html) with plots, the plots as SVG, and report.json into this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["test", "iperf3"], help_heading = TESTS)]
+    pub(crate) report: Option<PathBuf>,
     /// Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of
     /// point,flow,number,sent_ns,under_way_ns
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = TESTS)]

@@ -1,13 +1,16 @@
 //! `skyhaul probe`: what a path carries, loses and delays.
 
+mod diagnose;
 mod further;
 mod iperf3;
 mod oneway;
 mod others;
+mod page;
 mod path;
 mod serve;
 mod table;
 mod tcp;
+mod told;
 
 use crate::Outcome;
 use crate::args::{ProbeArgs, ProbeWhat};

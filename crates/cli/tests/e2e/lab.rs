@@ -17,7 +17,7 @@ fn lab(words: &[&str]) -> Output {
 }
 
 /// Whether namespaces may be made here; if not, it says so.
-fn permitted() -> bool {
+pub(crate) fn permitted() -> bool {
     let output = lab(&["", "-q", "--", "true"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let refused = said.contains("not permitted") || said.contains("No space left");

@@ -15,6 +15,7 @@ mod config;
 mod control;
 mod copied;
 mod device;
+mod diagnose;
 mod disks;
 mod events;
 mod fast;

@@ -178,6 +178,18 @@ pub struct Case {
     pub counters: Counters,
     /// Steps of a clock that exchanges of time stamps found, ns ([`crate::measure::clock`]).
     pub clock_steps: Vec<i64>,
+    /// What a host like these needs to wake up in any case, ns: its scheduler's time, and its hypervisor's.
+    pub wakes: f64,
+}
+
+impl Case {
+    /// The same, as if every packet had arrived: what is said of order and delay holds though nothing may be said of loss.
+    #[must_use]
+    pub fn without_loss(&self) -> Case {
+        let account =
+            Account { sent: self.account.received, received: self.account.received, ..Account::default() };
+        Case { account, ..self.clone() }
+    }
 }
 
 /// Where packets were lost.

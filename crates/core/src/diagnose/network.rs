@@ -117,8 +117,12 @@ fn damage(case: &Case) -> Option<Finding> {
     let sent: f64 = slow.iter().map(|p| p.sent as f64 * p.wire_bits()).sum();
     let rate = lost as f64 / sent.max(1.0);
     let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0);
-    // Congestion leaves slow points alone.
-    if lost < 8 || !single {
+    // Congestion leaves slow points alone, and the slowest most of all.
+    let calm = slow.iter().filter(|p| p.bps() < 0.35 * fastest);
+    let (seen, offered) =
+        calm.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()));
+    let spared = rate * offered > 6.0 && (seen as f64) < 0.3 * rate * offered;
+    if lost < 8 || !single || spared {
         return None;
     }
     let quiet = slow.iter().filter(|p| p.lost() > 5).all(|p| p.delay_at_loss < (4.0 * p.delay).max(20_000.0));
@@ -208,7 +212,7 @@ pub(super) fn order_and_delay(case: &Case, findings: &mut Vec<Finding>) {
         findings.push(Finding::new(Cause::Spraying, 0.9, text));
     }
     let late = woken(case);
-    if late > 15_000.0 {
+    if late > 15_000.0 + case.wakes {
         let text = format!(
             "the first packet of a burst comes {:.0} µs later than packets of a steady stream",
             late / 1e3
@@ -250,7 +254,7 @@ pub(super) fn order_and_delay(case: &Case, findings: &mut Vec<Finding>) {
 fn woken(case: &Case) -> f64 {
     let steady = |points: &[Point]| {
         let steady = points.iter().filter(|p| p.burst <= 1 && p.flow == 0 && p.idle == 0.0 && p.received > 0);
-        steady.map(|p| p.floor + 3.0 * p.delay).fold(f64::INFINITY, f64::min)
+        steady.map(|p| p.floor + (3.0 * p.delay).max(p.delay_p99)).fold(f64::INFINITY, f64::min)
     };
     let late =
         case.points.iter().enumerate().filter(|(_, p)| p.burst >= 4 && p.received > 0).map(|(at, p)| {

@@ -41,7 +41,7 @@ const DEVICE: [(usize, &str); 8] = [
 ];
 
 /// `/proc/net/snmp`; `snmp6` has the same words behind `Ip6`, `Udp6` and `Icmp6`.
-const PROTOCOLS: [(&str, &str, &str); 19] = [
+const PROTOCOLS: [(&str, &str, &str); 21] = [
     ("Ip", "InReceives", "ip.received"),
     ("Ip", "InHdrErrors", "ip.bad_headers"),
     ("Ip", "InAddrErrors", "ip.not_ours"),
@@ -60,6 +60,8 @@ const PROTOCOLS: [(&str, &str, &str); 19] = [
     ("Udp", "MemErrors", "udp.no_memory"),
     ("Udp", "OutDatagrams", "udp.sent"),
     ("Udp", "SndbufErrors", "udp.no_room"),
+    ("Tcp", "InSegs", "tcp.received"),
+    ("Icmp", "InMsgs", "icmp.received"),
     ("Icmp", "InDestUnreachs", "icmp.unreachable"),
 ];
 

@@ -3,19 +3,19 @@
 use super::super::receiving::print_json;
 use super::super::token_file;
 use super::super::written::command_line;
+use super::diagnose;
 use super::further;
+use super::page;
 use super::table::Table;
+use super::told::{Told, spacing};
 use crate::Outcome;
 use crate::args::{PathArgs, SendingArg, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Context, Result, anyhow, bail};
-use serde::Serialize;
 use skyhaul::io::file::failed;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
-use skyhaul::probe::udp::{
-    ClientOptions, ClockReport, Direction, FLOWS, HostNote, Mode, Point, PointReport, UdpClient,
-};
+use skyhaul::probe::udp::{ClientOptions, Direction, FLOWS, Mode, Point, PointReport, UdpClient};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -30,23 +30,6 @@ const SAMPLES: (u32, u32) = (4096, 128);
 
 /// The same for a trace, of all flows.
 const TRACED: u32 = 65_536;
-
-/// All that was measured.
-#[derive(Debug, Serialize)]
-pub(super) struct Told {
-    /// [`skyhaul::report::VERSION`].
-    version: u32,
-    command: String,
-    server: String,
-    here: HostNote,
-    there: HostNote,
-    /// Shortest round trip in seconds, of the small datagrams beside the data.
-    round_trip_seconds: Option<f64>,
-    /// The server's clock, by which delays were told.
-    clock: Option<ClockReport>,
-    interrupted: bool,
-    points: Vec<PointReport>,
-}
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
@@ -82,8 +65,12 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         clock: None,
         interrupted: false,
         points: Vec::with_capacity(points.len()),
+        diagnosis: None,
     };
     let direction = direction(args);
+    if args.diagnose {
+        return diagnose::udp(args, &mut client, told, direction, &interrupt, &mut progress);
+    }
     if further::asked(args) {
         let outcome = further::run(args, &mut client, direction, &interrupt, &mut progress);
         let _ = client.end();
@@ -121,6 +108,9 @@ fn finish(args: &PathArgs, told: &Told, table: Option<Table>) -> Result<Outcome>
     }
     if let Some(path) = &args.trace {
         trace(path, &told.points)?;
+    }
+    if let Some(directory) = &args.report {
+        page::udp(directory, told)?;
     }
     if args.output.json {
         print_json(told)?;
@@ -213,21 +203,21 @@ pub(super) fn points(args: &PathArgs) -> Result<Vec<Point>> {
 /// Longest point of a number of packets: an hour.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Picoseconds from one datagram to the next at a rate of payload.
-fn spacing(size: u32, bits_per_second: u64) -> u64 {
-    let picoseconds = u128::from(size) * 8 * 1_000_000_000_000 / u128::from(bits_per_second.max(1));
-    u64::try_from(picoseconds).unwrap_or(u64::MAX).max(1)
-}
+/// Seconds that a diagnosis takes at most.
+const DIAGNOSIS: f64 = 60.0;
 
 fn options(args: &PathArgs, flows: u16, points: &[Point]) -> ClientOptions {
-    let seconds: f64 = points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum();
+    let seconds: f64 = match args.diagnose {
+        true => DIAGNOSIS,
+        false => points.iter().map(|point| point.takes().as_secs_f64() + 0.1).sum(),
+    };
     let rate = points.iter().map(Point::rate).collect::<Option<Vec<f64>>>();
     ClientOptions {
         flows,
         seconds: seconds + 1.0,
         rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(flows)),
         join: args.join || args.mode == SendingArg::Trains,
-        samples: match (args.trace.is_some(), points.len()) {
+        samples: match (args.trace.is_some() || args.diagnose, points.len()) {
             (true, _) => TRACED / u32::from(flows),
             (false, 1) => SAMPLES.0,
             (false, _) => SAMPLES.1,
@@ -253,11 +243,5 @@ mod tests {
         }
         assert_eq!(resolve("localhost:99").unwrap().port(), 99);
         assert!(resolve("no such host").unwrap_err().to_string().contains("hint: "));
-    }
-
-    #[test]
-    fn a_rate_is_a_spacing_to_the_picosecond() {
-        assert_eq!(spacing(8972, 100_000_000_000), 717_760);
-        assert_eq!(spacing(64, u64::MAX), 1);
     }
 }

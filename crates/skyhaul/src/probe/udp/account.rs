@@ -86,7 +86,7 @@ pub(super) fn way(point: &Point, ipv6: bool, same: bool, sender: &EndReport, rec
     }
 }
 
-fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<Stage> {
+pub(super) fn account(lost: u64, same: bool, sender: &EndReport, receiver: &EndReport) -> Vec<Stage> {
     let mut left = lost;
     let mut stages = Vec::new();
     let refused: u64 = sender.sent.iter().map(|flow| flow.refused).sum();

@@ -197,7 +197,7 @@ impl UdpClient {
     }
 
     /// Both ends have one set of counters.
-    fn is_one_host(&self) -> bool {
+    pub(super) fn is_one_host(&self) -> bool {
         self.connection.peer().ip() == self.connection.local().ip()
     }
 

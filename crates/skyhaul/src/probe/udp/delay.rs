@@ -6,7 +6,7 @@ use super::report::{ClockReport, Delay, PointReport, Received};
 use skyhaul_core::measure::clock::{self, ClockFit};
 use skyhaul_core::placement::Nanos;
 
-fn fit(exchanges: &[Exchange]) -> Option<ClockFit> {
+pub(super) fn fit(exchanges: &[Exchange]) -> Option<ClockFit> {
     let of = |e: &Exchange| clock::Exchange {
         sent: Nanos(e.sent),
         received: Nanos(e.came),

@@ -177,7 +177,7 @@ impl UdpClient {
         Ok((Some(better.unwrap_or(found)), vec![first, second]))
     }
 
-    fn found(&self, report: &PointReport) -> Option<Bottleneck> {
+    pub(super) fn found(&self, report: &PointReport) -> Option<Bottleneck> {
         let (sender, receiver) = match report.direction.forward() {
             true => (&report.client, &report.server),
             false => (&report.server, &report.client),

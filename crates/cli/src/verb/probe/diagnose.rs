@@ -1,0 +1,175 @@
+//! `--diagnose`: what is wrong with a path, why that is believed, and what to type next.
+
+use super::super::receiving::print_json;
+use super::page;
+use super::table::Table;
+use super::told::{Told, spacing};
+use crate::Outcome;
+use crate::args::{PathArgs, Several};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::print::Progress;
+use anyhow::{Result, bail};
+use skyhaul::peer::PeerError;
+use skyhaul::probe::udp::{Asked, Diagnosed, Direction, Hosts, SHORTEST, UdpClient};
+use std::fmt::Write as _;
+
+/// Packets of a point that are told one by one, of the first and of each other.
+const SAMPLES: (usize, usize) = (4096, 128);
+
+pub(super) fn udp(
+    args: &PathArgs,
+    client: &mut UdpClient,
+    mut told: Told,
+    direction: Direction,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<Outcome> {
+    if args.points() > 1 || args.flows != [1] {
+        bail!(
+            "a diagnosis is of one flow and one load\nhint: give one of --sizes, one of --spacing or --rates"
+        );
+    }
+    let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
+    let size = size(args, &told);
+    let asked = Asked { size, spacing_ps: load(args, size), direction };
+    let mut each = |report: &_| {
+        progress.clear();
+        if let Some(table) = &mut table {
+            table.row(report);
+        }
+        progress.show("more points");
+    };
+    let (mut found, points) = match client.diagnose(&asked, &interrupt.flag(), &mut each) {
+        Err(PeerError::Stopped) if interrupt.is_set() => {
+            eprintln!("{INTERRUPTED}");
+            return Ok(Outcome::Failed);
+        }
+        done => done?,
+    };
+    progress.clear();
+    told.points = points;
+    told.round_trip_seconds = client.round_trip().map(|trip| trip.as_secs_f64());
+    told.clock = client.compare_clocks(&mut told.points);
+    told.interrupted = interrupt.is_set();
+    found.advise(&hosts(args, &told, size, direction));
+    thin(&mut told);
+    if !args.output.json {
+        eprint!("{}", text(&found));
+    }
+    told.diagnosis = Some(found);
+    if let Some(directory) = &args.report {
+        page::udp(directory, &told)?;
+    }
+    if args.output.json {
+        print_json(&told)?;
+    }
+    if told.interrupted {
+        eprintln!("{INTERRUPTED}");
+    }
+    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// The size that was asked for, as far as it passes whole: half a datagram is another packet for whoever counts.
+fn size(args: &PathArgs, told: &Told) -> u32 {
+    let (asked, longest) =
+        (args.sizes.values()[0], told.here.largest_datagram.min(told.there.largest_datagram));
+    let size = asked.min(u32::try_from(longest).unwrap_or(asked).max(SHORTEST));
+    if size < asked {
+        eprintln!("note: datagrams of {size} bytes: {asked} would be cut on this path");
+    }
+    size
+}
+
+/// The load that was asked for.
+fn load(args: &PathArgs, size: u32) -> u64 {
+    match args.rates.first() {
+        Some(rate) => spacing(size, rate.bits_per_second()),
+        None => args.spacing.values()[0],
+    }
+}
+
+fn hosts(args: &PathArgs, told: &Told, size: u32, direction: Direction) -> Hosts {
+    let host = args.host.as_deref().unwrap_or_default();
+    let token =
+        args.token_file.as_ref().map_or(String::new(), |file| format!(" --token-file {}", file.display()));
+    let (sender, receiver) = match direction {
+        Direction::Reverse => (&told.there, &told.here),
+        _ => (&told.here, &told.there),
+    };
+    Hosts {
+        probe: format!(
+            "skyhaul probe {host}{token}{}",
+            if direction == Direction::Reverse { " --reverse" } else { "" }
+        ),
+        sender: sender.interface.clone(),
+        receiver: receiver.interface.clone(),
+        size,
+        buffer: receiver.buffers.0,
+    }
+}
+
+/// Keep some of the packets: all were needed to judge, not to tell.
+fn thin(told: &mut Told) {
+    for (n, report) in told.points.iter_mut().enumerate() {
+        let most = if n == 0 { SAMPLES.0 } else { SAMPLES.1 };
+        for received in report.client.received.iter_mut().chain(&mut report.server.received) {
+            let step = received.samples.len().div_ceil(most).max(1);
+            received.samples = received.samples.iter().copied().step_by(step).collect();
+        }
+    }
+}
+
+/// The identity, the causes, and what remains.
+fn text(found: &Diagnosed) -> String {
+    let mut text = String::new();
+    let identity = &found.identity;
+    let _ = writeln!(text, "where packets went, all points together:");
+    let _ = writeln!(text, "  {:<34} {:>12}", "sent by the application", identity.sent);
+    for stage in &identity.stages {
+        let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        let _ = writeln!(
+            text,
+            "  {:<34} {:>12} ▶ {:>12}  lost {:>8}  {}",
+            stage.between,
+            number(stage.before),
+            number(stage.behind),
+            stage.lost,
+            stage.evidence
+        );
+    }
+    let _ = writeln!(
+        text,
+        "  {:<34} {:>12}   lost {} in all",
+        "arrived at the reader", identity.arrived, identity.lost
+    );
+    match identity.residual {
+        Some(residual) => {
+            let _ = writeln!(
+                text,
+                "  residual {residual}: packets that came to the receiver's interface, and that no drop and no reader explains"
+            );
+        }
+        None => text += "  residual unknown: the receiver's interface does not count\n",
+    }
+    for named in &found.causes {
+        let _ =
+            writeln!(text, "cause: {}: {} (confidence {:.2})", named.cause, named.title, named.confidence);
+        for line in &named.evidence {
+            let _ = writeln!(text, "  evidence: {line}");
+        }
+        for line in &named.next {
+            let _ = writeln!(text, "  next: {line}");
+        }
+    }
+    match &identity.unknown {
+        Some(why) => {
+            let _ = writeln!(text, "unknown: {why}");
+        }
+        None if found.unexplained > 0 => {
+            let _ = writeln!(text, "unknown: the loss of {} packets fits no cause", found.unexplained);
+        }
+        None if found.causes.is_empty() => text += "nothing wrong was found at this load\n",
+        None => {}
+    }
+    text
+}

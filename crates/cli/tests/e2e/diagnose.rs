@@ -1,0 +1,97 @@
+//! Causes really made in a lab, and named by what the ends see; a clean path, of which nothing is named.
+
+use super::lab::permitted;
+use serde_json::Value;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_skyhaul");
+/// The far command.
+const SERVE: &str = "skyhaul probe serve --token-file t";
+
+/// One lab at a time: each needs a processor for its router, and others that send and receive.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// A lab with a probe from its near end; options of the lab, of the probe, and the command of the far end.
+struct Lab<'a> {
+    path: &'a str,
+    lab: &'a [&'a str],
+    far: &'a str,
+    probe: &'a str,
+}
+
+impl Lab<'_> {
+    /// The report of the probe, what was said, and the directory in which it ran.
+    fn run(&self) -> (Value, String, TempDir) {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = tempfile::tempdir().unwrap();
+        let output = Command::new(BINARY)
+            .env("SKYHAUL_CONFIG", "/dev/null")
+            .current_dir(directory.path())
+            .args(["lab", "run", self.path, "--far", self.far])
+            .args(self.lab)
+            .args(["--", "skyhaul", "probe", "far", "--token-file", "t", "--diagnose", "--json"])
+            .args(self.probe.split_whitespace())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Whether this machine kept the lab's times changes what was measured, not what is printed.
+        let report = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+        (report, said, directory)
+    }
+}
+
+/// The causes of a path for datagrams, by name, at a load that a slow machine keeps; and the whole diagnosis.
+fn causes(path: &str, lab: &[&str], far: &str) -> (Vec<String>, Value) {
+    let (report, _, _) = Lab { path, lab, far, probe: "--udp --rates 80Mbps" }.run();
+    let diagnosis = report["diagnosis"].clone();
+    let causes = diagnosis["causes"].as_array().unwrap();
+    (causes.iter().map(|cause| cause["cause"].as_str().unwrap().to_owned()).collect(), diagnosis)
+}
+
+#[test]
+fn a_policer_is_named_with_its_rate_and_a_page_shows_why() {
+    if !permitted() {
+        return;
+    }
+    let path = "rate=1Gbps,delay=15ms,police=400Mbps/1MiB,seed=7";
+    let (report, said, directory) = Lab { path, lab: &[], far: SERVE, probe: "--udp --report page" }.run();
+    let found = &report["diagnosis"];
+    let offered = report["points"][0]["forward"]["sent_bits_per_second"].as_f64().unwrap();
+    if offered < 600e6 {
+        println!(
+            "SKIPPED: {offered:.0} b/s offered to a policer of 400 Mb/s are too few (a machine that is idle)"
+        );
+        return;
+    }
+    assert_eq!(found["causes"][0]["cause"], "policer", "{found}\n{said}");
+    let rate = found["limit"]["bits_per_second"].as_f64().unwrap();
+    assert!((rate / 400e6 - 1.0).abs() < 0.02, "{rate}");
+    assert!(
+        found["causes"][0]["next"][0]
+            .as_str()
+            .unwrap()
+            .starts_with("skyhaul probe far --token-file t --udp --rates")
+    );
+    let page = std::fs::read_to_string(directory.path().join("page/index.html")).unwrap();
+    for part in
+        ["a policer drops what exceeds a rate", "Loss by offered rate", "Where packets went", "</html>"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    for file in ["loss.svg", "packets.svg"] {
+        assert!(std::fs::read_to_string(directory.path().join("page").join(file)).unwrap().contains("<svg"));
+    }
+    let written = std::fs::read(directory.path().join("page/report.json")).unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&written).unwrap()["diagnosis"], report["diagnosis"]);
+}
+
+#[test]
+fn nothing_is_named_on_a_clean_path() {
+    if !permitted() {
+        return;
+    }
+    let (causes, found) = causes("rate=400Mbps,delay=15ms,seed=7", &[], SERVE);
+    assert_eq!((causes, &found["unexplained"]), (Vec::new(), &0.into()), "{found}");
+}

@@ -1,0 +1,220 @@
+//! The points that a diagnosis is made of.
+
+use super::super::bottleneck::{Bottleneck, Limit};
+use super::super::client::UdpClient;
+use super::super::delay::fit;
+use super::super::plan::{Burst, Direction, Point};
+use super::super::report::PointReport;
+use super::case::evidence;
+use super::named::Diagnosed;
+use crate::peer::PeerError;
+use skyhaul_core::diagnose::{Cause, Diagnosis, Finding, diagnose};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Most packets of a point, which must all be kept, duplicates too.
+const MOST: u64 = 60_000;
+/// Length of the first point.
+const FIRST: Duration = Duration::from_secs(1);
+/// Length of each other.
+const EACH: Duration = Duration::from_millis(400);
+/// Packets of a burst, and how many bursts.
+const BURST: u32 = 64;
+const BURSTS: u64 = 20;
+/// Longest time of all bursts, unless that is less than three.
+const BURSTS_TAKE: Duration = Duration::from_secs(2);
+/// Smaller packets, to tell a limit of packets from one of bits.
+const SMALL: u32 = 340;
+/// Packets per second of small packets that a receiver on any machine reads.
+const SMALL_PPS: f64 = 60_000.0;
+/// How much more than passes is offered: enough to lose, and half of it is not.
+const OVER: f64 = 1.6;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// Octets of each datagram's payload.
+    pub size: u32,
+    /// From one packet to the next, in picoseconds; 0: as fast as possible.
+    pub spacing_ps: u64,
+    /// Which way; not both.
+    pub direction: Direction,
+}
+
+impl UdpClient {
+    /// Measure a campaign and name what is wrong; `each` is told of every point. Once `stop` is set, what was measured until then
+    /// is judged.
+    ///
+    /// # Errors
+    /// As [`point`](UdpClient::point).
+    pub fn diagnose(
+        &mut self,
+        asked: &Asked,
+        stop: &AtomicBool,
+        each: &mut dyn FnMut(&PointReport),
+    ) -> Result<(Diagnosed, Vec<PointReport>), PeerError> {
+        let mut points = Vec::new();
+        self.measure(&even(asked.size, asked.spacing_ps, FIRST), asked, stop, each, &mut points)?;
+        let (offered, passes) = rates(&points);
+        let base = if passes < 0.97 * offered { offered.min(OVER * passes) } else { offered };
+        let pause = self.refill(&points);
+        for point in campaign(asked.size, base) {
+            if stop.load(Ordering::Relaxed) || offered <= 0.0 {
+                break;
+            }
+            std::thread::sleep(pause);
+            self.measure(&point, asked, stop, each, &mut points)?;
+        }
+        self.exchange_times();
+        let fit = fit(self.exchanges());
+        let found = evidence(&points, fit.as_ref(), self.is_one_host());
+        let mut judged = match &found.identity.unknown {
+            None => diagnose(&found.case),
+            // Order and delay need no counters.
+            Some(_) => diagnose(&found.case.without_loss()),
+        };
+        let first = judged.findings.first().map(|finding| finding.cause);
+        let mut limit = None;
+        if matches!(first, Some(Cause::Policer | Cause::FullQueue)) && !stop.load(Ordering::Relaxed) {
+            std::thread::sleep(pause);
+            let (confirmed, more) = self.limit(asked.size, asked.spacing_ps, asked.direction, stop)?;
+            more.iter().for_each(&mut *each);
+            points.extend(more);
+            // The first point went beyond the limit too.
+            limit = confirmed.or_else(|| points.first().and_then(|first| self.found(first)));
+            confirm(&mut judged, limit.as_ref());
+        }
+        Ok((Diagnosed::new(found.identity, judged, limit), points))
+    }
+
+    fn measure(
+        &mut self,
+        point: &Point,
+        asked: &Asked,
+        stop: &AtomicBool,
+        each: &mut dyn FnMut(&PointReport),
+        points: &mut Vec<PointReport>,
+    ) -> Result<(), PeerError> {
+        let report = self.point(point, asked.direction, stop)?;
+        each(&report);
+        points.push(report);
+        Ok(())
+    }
+
+    /// How long a bucket takes to be full again, or a queue to be empty.
+    fn refill(&self, points: &[PointReport]) -> Duration {
+        let found = points.first().and_then(|first| self.found(first));
+        let seconds = found.map_or(0.05, |found| found.bytes * 8.0 / found.bits_per_second * 1.5);
+        Duration::from_secs_f64(seconds.clamp(0.05, 5.0))
+    }
+}
+
+fn even(size: u32, spacing_ps: u64, time: Duration) -> Point {
+    let even = Point::even(size, spacing_ps, time);
+    Point { packets: even.packets.min(MOST), ..even }
+}
+
+/// Packets per second that were sent in the first point, and that passed in the half that lost the most. Where nothing passes, a
+/// lower rate changes nothing.
+fn rates(points: &[PointReport]) -> (f64, f64) {
+    let found = evidence(points, None, false);
+    let Some(first) = found.case.points.first() else { return (0.0, 0.0) };
+    let mean = first.pps() * (1.0 - first.loss());
+    (first.pps(), if first.received == 0 { first.pps() } else { first.delivered_pps.max(mean / 4.0) })
+}
+
+/// Fractions of a rate, small packets and bursts.
+fn campaign(size: u32, pps: f64) -> Vec<Point> {
+    let at = |size: u32, pps: f64| even(size, (1e12 / pps.max(0.1)) as u64, EACH);
+    let small = SMALL.min(size);
+    // The same bits in smaller packets.
+    let more = f64::from(size + 66) / f64::from(small + 66);
+    let period_ps = (f64::from(BURST) * 4e12 / pps.max(0.1)) as u64;
+    let bursts = (BURSTS_TAKE.as_nanos() as u64 * 1000 / period_ps.max(1)).clamp(3, BURSTS);
+    let bursts = Point {
+        packets: u64::from(BURST) * bursts,
+        burst: Some(Burst { packets: BURST, period_ps: period_ps.max(1) }),
+        ..Point::even(size, 0, Duration::from_secs(10))
+    };
+    vec![
+        at(size, pps),
+        at(size, pps / 2.0),
+        at(size, pps / 4.0),
+        at(small, (pps * more).min(SMALL_PPS.max(pps))),
+        bursts,
+        at(size, pps / 8.0),
+    ]
+}
+
+/// What the test of the limit says of a limit that a pattern named.
+fn confirm(judged: &mut Diagnosis, limit: Option<&Bottleneck>) {
+    let Some(finding) = judged.findings.first_mut() else { return };
+    let Some(limit) = limit else {
+        finding.confidence *= 0.7;
+        finding.evidence.push("a second test at a higher rate did not show the limit again".to_owned());
+        return;
+    };
+    let megabits = limit.bits_per_second / 1e6;
+    let (grew, queue) = limit.delay_ms;
+    let text = match limit.limit {
+        Limit::Policer => format!("{megabits:.1} Mb/s of frames, with a bucket of {:.0} bytes", limit.bytes),
+        Limit::Queue => format!("{megabits:.1} Mb/s of frames, with a queue of {:.0} bytes", limit.bytes),
+        Limit::Unclear => format!("{megabits:.1} Mb/s of frames"),
+    };
+    let text = format!(
+        "a test beyond the limit: {text}; before the first loss the delay grew by {grew:.2} ms, a queue's would by {queue:.2} ms"
+    );
+    let cause = match limit.limit {
+        Limit::Policer => Cause::Policer,
+        Limit::Queue => Cause::FullQueue,
+        Limit::Unclear => finding.cause,
+    };
+    finding.confidence = match limit.limit {
+        Limit::Unclear => finding.confidence * 0.8,
+        _ if cause == finding.cause => finding.confidence.max(0.97),
+        _ => 0.7,
+    };
+    let mut evidence = std::mem::take(&mut finding.evidence);
+    evidence.push(text);
+    *finding = Finding { cause, confidence: finding.confidence, evidence };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_campaign_has_fractions_small_packets_and_bursts_that_can_be_measured() {
+        for (size, pps) in [(1472, 100_000.0), (64, 1e6), (8972, 0.1)] {
+            let points = campaign(size, pps);
+            assert!(points.iter().all(|point| point.check().is_ok() && point.packets <= MOST), "{points:?}");
+            assert!(points.iter().any(|point| point.burst.is_some()));
+        }
+        let rates: Vec<f64> = campaign(1472, 10_000.0).iter().filter_map(Point::rate).collect();
+        assert!((rates[0] / rates[1] - 2.0).abs() < 1e-3 && (rates[0] / rates[5] - 8.0).abs() < 1e-3);
+    }
+
+    #[test]
+    fn the_test_of_the_limit_confirms_or_corrects() {
+        let finding = |cause| Finding { cause, confidence: 0.92, evidence: vec!["pattern".into()] };
+        let limit = Bottleneck {
+            limit: Limit::Policer,
+            bits_per_second: 4e8,
+            bytes: 1e6,
+            filled: true,
+            delay_ms: (0.1, 20.0),
+            passed: 100,
+        };
+        for (said, limit, cause, confidence) in [
+            (Cause::Policer, Some(&limit), Cause::Policer, 0.97),
+            (Cause::FullQueue, Some(&limit), Cause::Policer, 0.7),
+            (Cause::Policer, None, Cause::Policer, 0.92 * 0.7),
+        ] {
+            let mut judged = Diagnosis { findings: vec![finding(said)], ..Diagnosis::default() };
+            confirm(&mut judged, limit);
+            let found = &judged.findings[0];
+            assert_eq!((found.cause, found.evidence.len()), (cause, 2));
+            assert!((found.confidence - confidence).abs() < 1e-9);
+        }
+    }
+}
