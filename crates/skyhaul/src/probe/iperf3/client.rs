@@ -9,7 +9,6 @@ use super::report::{Asked, Iperf3Report, Role};
 use super::results::Results;
 use super::state::State;
 use super::work::{Sockets, Work, setup};
-use crate::report::VERSION;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::tune;
 use skyhaul_io::udp::peer;
@@ -245,21 +244,8 @@ impl<'a> Client<'a> {
     }
 
     fn report(&self, cookie: Cookie) -> Iperf3Report {
-        Iperf3Report {
-            version: VERSION,
-            role: Role::Client,
-            peer: self.options.to,
-            began: i64::try_from(self.began).unwrap_or(0),
-            cookie: String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned(),
-            asked: Asked::of(&self.params),
-            seconds: 0.0,
-            streams: Vec::new(),
-            cpu_percent: [0.0; 3],
-            peer_cpu_percent: [0.0; 3],
-            peer_congestion: None,
-            peer_output: None,
-            error: None,
-        }
+        let cookie = String::from_utf8_lossy(&cookie[..COOKIE - 1]).into_owned();
+        Iperf3Report::begun(Role::Client, self.options.to, self.began, cookie, Asked::of(&self.params))
     }
 }
 

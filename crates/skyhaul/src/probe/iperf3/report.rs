@@ -3,6 +3,7 @@
 use super::params::{Params, Way};
 use super::results::{Results, StreamResult};
 use crate::probe::tcp::{Counts, Verdict, Waited};
+use crate::report::VERSION;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -206,6 +207,25 @@ impl Side {
 }
 
 impl Iperf3Report {
+    /// The report of a test that began at this UNIX second.
+    pub(super) fn begun(role: Role, peer: SocketAddr, began: u64, cookie: String, asked: Asked) -> Self {
+        Self {
+            version: VERSION,
+            role,
+            peer,
+            began: i64::try_from(began).unwrap_or(0),
+            cookie,
+            asked,
+            seconds: 0.0,
+            streams: Vec::new(),
+            cpu_percent: [0.0; 3],
+            peer_cpu_percent: [0.0; 3],
+            peer_congestion: None,
+            peer_output: None,
+            error: None,
+        }
+    }
+
     /// Enter what the other end said.
     pub(super) fn enter(&mut self, theirs: &Results) {
         self.peer_cpu_percent = theirs.cpu;

@@ -6,11 +6,9 @@ use super::error::Iperf3Error;
 use super::params::Params;
 use super::report::{Asked, Iperf3Report, Role};
 use super::results::Results;
-
 use super::state::{State, code};
 use super::text::lines;
 use super::work::{Done, Sockets, Work, setup};
-use crate::report::VERSION;
 use serde_json::Value;
 use skyhaul_io::quantity::{Rate, Size};
 use skyhaul_io::tcp::setup::watch_peer;
@@ -45,7 +43,9 @@ impl<'a> Session<'a> {
     /// Run it to its end, and report.
     pub(super) fn run(mut self) {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let mut report = self.report(i64::try_from(began).unwrap_or(0));
+        let text = self.cookie.iter().take_while(|&&octet| octet != 0).map(|&octet| char::from(octet));
+        let asked = Asked::of(&self.params);
+        let mut report = Iperf3Report::begun(Role::Server, self.peer, began, text.collect(), asked);
         let result = self.serve(&mut report);
         self.common.close(&self.cookie);
         let counters = &self.common.counters;
@@ -61,25 +61,6 @@ impl<'a> Session<'a> {
         };
         report.asked = Asked::of(&self.params);
         (self.common.report)(report);
-    }
-
-    fn report(&self, began: i64) -> Iperf3Report {
-        let text = self.cookie.iter().take_while(|&&octet| octet != 0).map(|&octet| char::from(octet));
-        Iperf3Report {
-            version: VERSION,
-            role: Role::Server,
-            peer: self.peer,
-            began,
-            cookie: text.collect(),
-            asked: Asked::of(&self.params),
-            seconds: 0.0,
-            streams: Vec::new(),
-            cpu_percent: [0.0; 3],
-            peer_cpu_percent: [0.0; 3],
-            peer_congestion: None,
-            peer_output: None,
-            error: None,
-        }
     }
 
     fn serve(&mut self, report: &mut Iperf3Report) -> Result<(), Iperf3Error> {
