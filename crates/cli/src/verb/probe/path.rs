@@ -33,9 +33,7 @@ const TRACED: u32 = 65_536;
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let (host, token_file) =
-        args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
-    let (server, token) = (resolve(host)?, Token::new(&token_file::read(token_file)?)?);
+    let (server, token) = server(args)?;
     if let Some(option) = args.tcp.stray() {
         bail!("{option} is for TCP\nhint: add --tcp, or --iperf3");
     }
@@ -48,11 +46,8 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     };
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
-    let mut wait = |waiting: Waiting| {
-        progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
-        !interrupt.is_set()
-    };
-    let mut client = UdpClient::open(server, &token, options(args, flows, &points), &mut wait)?;
+    let options = options(args, flows, &points);
+    let mut client = UdpClient::open(server, &token, options, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
     eprintln!("measuring the path to {server}");
     let mut told = Told {
@@ -141,12 +136,22 @@ fn trace(path: &Path, points: &[PointReport]) -> Result<()> {
     Ok(written().map_err(|error| failed("write", path, &error))?)
 }
 
-/// The address of `HOST` or `HOST:PORT`.
-pub(super) fn resolve(host: &str) -> Result<SocketAddr> {
-    resolve_port(host, PORT)
+/// The server of skyhaul that is named, and its token.
+pub(super) fn server(args: &PathArgs) -> Result<(SocketAddr, Token)> {
+    let (host, token_file) =
+        args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
+    Ok((resolve_port(host, PORT)?, Token::new(&token_file::read(token_file)?)?))
 }
 
-/// The same with another usual port.
+/// Shows how long the server lets others go first, until it is interrupted.
+pub(super) fn waiting(progress: &mut Progress, interrupt: &Interrupt) -> impl FnMut(Waiting) -> bool {
+    move |waiting| {
+        progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
+        !interrupt.is_set()
+    }
+}
+
+/// The address of `HOST`, at its usual port, or of `HOST:PORT`.
 pub(super) fn resolve_port(host: &str, port: u16) -> Result<SocketAddr> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     let with_port = match bare.parse::<std::net::IpAddr>() {
@@ -239,9 +244,9 @@ mod tests {
             ("[::1]", format!("[::1]:{PORT}")),
             ("[::1]:99", "[::1]:99".to_owned()),
         ] {
-            assert_eq!(resolve(text).unwrap().to_string(), wanted);
+            assert_eq!(resolve_port(text, PORT).unwrap().to_string(), wanted);
         }
-        assert_eq!(resolve("localhost:99").unwrap().port(), 99);
-        assert!(resolve("no such host").unwrap_err().to_string().contains("hint: "));
+        assert_eq!(resolve_port("localhost:99", PORT).unwrap().port(), 99);
+        assert!(resolve_port("no such host", PORT).unwrap_err().to_string().contains("hint: "));
     }
 }

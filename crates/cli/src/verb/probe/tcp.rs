@@ -1,17 +1,16 @@
 //! `skyhaul probe HOST --tcp`: windows, flows and congestion controls, one point after the other.
 
 use super::super::receiving::print_json;
-use super::super::token_file;
 use super::super::written::command_line;
-use super::path::resolve;
+use super::path::{server, waiting};
 use crate::Outcome;
 use crate::args::PathArgs;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use serde::Serialize;
 use skyhaul::io::quantity::{Rate, Size};
-use skyhaul::peer::{PeerError, Token, Waiting};
+use skyhaul::peer::PeerError;
 use skyhaul::probe::tcp::{Direction, FlowReport, PointReport, TcpClient, TcpPoint, TcpReport, Way};
 use std::time::Duration;
 
@@ -32,16 +31,10 @@ struct Told {
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
-    let (host, token_file) =
-        args.host.as_ref().zip(args.token_file.as_ref()).context("a host and its token")?;
-    let (server, token) = (resolve(host)?, Token::new(&token_file::read(token_file)?)?);
+    let (server, token) = server(args)?;
     let points = points(args)?;
     let mut progress = Progress::new(args.output.quiet);
-    let mut wait = |waiting: Waiting| {
-        progress.show(&format!("waiting: {} before us, {:.0} s", waiting.ahead, waiting.seconds));
-        !interrupt.is_set()
-    };
-    let mut client = TcpClient::open(server, &token, &points, &mut wait)?;
+    let mut client = TcpClient::open(server, &token, &points, &mut waiting(&mut progress, &interrupt))?;
     progress.clear();
     let version = skyhaul::report::VERSION;
     let (command, server) = (command_line(), server.to_string());
