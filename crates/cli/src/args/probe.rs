@@ -142,8 +142,9 @@ pub(crate) struct PathArgs {
     /// Measure with UDP (the default)
     #[arg(long, help_heading = MEASURED)]
     pub(crate) udp: bool,
-    /// Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); of STAMP, 64 unless chosen
-    #[arg(long, value_name = "BYTES", default_value = "1472", default_value_if("stamp", ArgPredicate::IsPresent, "64"), help_heading = MEASURED)]
+    /// Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); usual is 1472, or less where that
+    /// would be cut into fragments; of STAMP, 64 unless chosen
+    #[arg(long, value_name = "BYTES", default_value = "usual", default_value_if("stamp", ArgPredicate::IsPresent, "64"), help_heading = MEASURED)]
     pub(crate) sizes: Sizes,
     /// From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N);
     /// down to picoseconds, 0us is as fast as possible; of STAMP, 10ms unless chosen
@@ -227,6 +228,11 @@ pub(crate) enum SendingArg {
 }
 
 impl PathArgs {
+    /// The same for a path on which datagrams of `largest` bytes pass without being cut.
+    pub(crate) fn fitted(&self, largest: u32) -> Self {
+        Self { sizes: self.sizes.fitted(largest), ..self.clone() }
+    }
+
     /// How many points are to be measured.
     pub(crate) fn points(&self) -> usize {
         let spacings = if self.rates.is_empty() { self.spacing.values().len() } else { self.rates.len() };

@@ -15,7 +15,21 @@ pub(crate) trait Several {
 
 /// Bytes of datagrams.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sizes(Vec<u32>);
+pub(crate) struct Sizes {
+    values: Vec<u32>,
+    /// None were chosen.
+    usual: bool,
+}
+
+/// Payload of the longest datagram over IPv4 and Ethernet.
+const USUAL: u32 = 1472;
+
+impl Sizes {
+    /// The same; if none were chosen, nothing longer than `largest`, which passes without being cut.
+    pub(crate) fn fitted(&self, largest: u32) -> Self {
+        if self.usual { Self { values: vec![USUAL.min(largest)], usual: true } } else { self.clone() }
+    }
+}
 
 /// Picoseconds between packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +38,7 @@ pub(crate) struct Spacings(Vec<u64>);
 impl Several for Sizes {
     type Value = u32;
     fn values(&self) -> &[u32] {
-        &self.0
+        &self.values
     }
 }
 
@@ -38,6 +52,9 @@ impl Several for Spacings {
 impl FromStr for Sizes {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
+        if text == "usual" {
+            return Ok(Self { values: vec![USUAL], usual: true });
+        }
         let size = |text: &str| {
             let bytes = text.parse::<u32>().ok().filter(|bytes| {
                 (skyhaul::probe::udp::SHORTEST..=skyhaul::probe::udp::LONGEST).contains(bytes)
@@ -46,7 +63,8 @@ impl FromStr for Sizes {
                 format!("`{text}` is not a size of datagrams\nhint: write 40 to 65507 bytes, like 64,1472 or 64..8972")
             })
         };
-        Ok(Self(several(text, 10, &size)?.into_iter().map(|bytes| bytes as u32).collect()))
+        let values = several(text, 10, &size)?.into_iter().map(|bytes| bytes as u32).collect();
+        Ok(Self { values, usual: false })
     }
 }
 
@@ -117,8 +135,12 @@ mod tests {
 
     #[test]
     fn lists_and_ranges_are_read() {
-        let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.0);
+        let sizes = |text: &str| text.parse::<Sizes>().map(|sizes| sizes.values);
         assert_eq!(sizes("1472").unwrap(), [1472]);
+        let fitted = |text: &str, largest| text.parse::<Sizes>().unwrap().fitted(largest).values;
+        // IPv6 over Ethernet, and jumbo frames; what was chosen stays.
+        assert_eq!((fitted("usual", 1452), fitted("usual", 8972)), (vec![1452], vec![1472]));
+        assert_eq!(fitted("1472", 1452), [1472]);
         assert_eq!(sizes("64, 1472,8972").unwrap(), [64, 1472, 8972]);
         assert_eq!(sizes("64..8972").unwrap().len(), 10);
         assert_eq!(sizes("100..200:3").unwrap(), [100, 150, 200]);

@@ -13,9 +13,13 @@ use crate::args::{PathArgs, SendingArg, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Context, Result, anyhow, bail};
+use skyhaul::io::address::Endpoint;
 use skyhaul::io::file::failed;
+use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
-use skyhaul::probe::udp::{ClientOptions, Direction, FLOWS, Mode, Point, PointReport, UdpClient};
+use skyhaul::probe::udp::{
+    ClientOptions, Direction, FLOWS, LONGEST as LONGEST_DATAGRAM, Mode, Point, PointReport, UdpClient,
+};
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -34,6 +38,13 @@ const TRACED: u32 = 65_536;
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let (server, token) = server(args)?;
+    let largest = largest_datagram(&Endpoint::udp(server)).map_or(LONGEST_DATAGRAM, |bytes| bytes as u32);
+    let args = &args.fitted(largest);
+    if let Some(size) = args.sizes.values().iter().find(|&&size| size > largest) {
+        eprintln!(
+            "note: datagrams of {size} bytes are cut into fragments here, and one that is lost loses them all; {largest} bytes pass whole"
+        );
+    }
     if let Some(option) = args.tcp.stray() {
         bail!("{option} is for TCP\nhint: add --tcp, or --iperf3");
     }
