@@ -5,7 +5,7 @@ use skyhaul::core::wire::stamp::{LEN, Reflection};
 use skyhaul::core::wire::udpmon::{Command, Message};
 use skyhaul::probe::stamp::{Reflector, ReflectorOptions, StampOptions, measure};
 use skyhaul::probe::udp::Point;
-use skyhaul::probe::udpmon::{RequestOptions, RequestReport, Responder, ResponderOptions, request};
+use skyhaul::probe::udpmon::{RequestOptions, RequestReport, Responder, ResponderOptions, latency, request};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -108,6 +108,20 @@ fn requesters_are_told_what_arrived_several_at_once_over_both_families() {
     until("all tests have ended", || responder.stats().packets == 400);
     let stats = responder.stats();
     assert_eq!((stats.tests, stats.busy, stats.unpaid, stats.rejected), (4, 0, 0, 0));
+}
+
+#[test]
+fn every_request_is_answered_at_its_length() {
+    let responder =
+        Responder::start(loopback("127.0.0.1:0"), ResponderOptions { beyond: 0, ..<_>::default() }).unwrap();
+    for (size, octets) in [(40, 64), (1472, 1472), (65_507, 65_507)] {
+        let options = RequestOptions::new(responder.local(), Point { packets: 20, ..slow(size) });
+        let report = latency(&options, &AtomicBool::new(false)).unwrap();
+        assert_eq!((report.point.size, report.asked, report.answered), (octets, 20, 20));
+        assert!(report.round_trip_ns.p50 > 0 && !report.interrupted);
+    }
+    until("all tests have ended", || responder.stats().answers == 3 * 22);
+    assert_eq!((responder.stats().tests, responder.stats().unpaid), (3, 0));
 }
 
 /// Messages as they lie in the memory of udpmon 1.5.2, written by hand from its structure, to and from a responder.

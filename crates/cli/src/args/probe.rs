@@ -274,11 +274,14 @@ mod tests {
         assert_eq!((stamp.sizes.values(), stamp.spacing.values()), (&[1000][..], &[1_000_000_000][..]));
         let udpmon = probe("dtn2 --udpmon --sizes 1472 --spacing 0us..40us").unwrap().path;
         assert_eq!((udpmon.others.udpmon, udpmon.points()), (Some(14_233), 40));
+        assert!(probe("dtn2 --udpmon --latency").unwrap().path.latency);
         for wrong in [
             "dtn2 --stamp --udpmon",
             "dtn2 --stamp --reverse",
             "dtn2 --udpmon --train 4",
             "dtn2 --udpmon --tcp",
+            "dtn2 --udpmon --mtu",
+            "dtn2 --stamp --latency",
             "dtn2 --token-file t --tcp --udp",
             "dtn2 --token-file t --tcp --sizes 64",
             "dtn2 --token-file t --blocks 5",

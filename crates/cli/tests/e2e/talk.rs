@@ -75,9 +75,13 @@ fn test_packets_are_reflected_and_trains_of_udpmon_counted() {
             "{point}"
         );
     }
+    let report = server.probe("--udpmon", "--latency --sizes 64,9000 --packets 20").expect(0).json();
+    for point in report["points"].as_array().unwrap() {
+        assert_eq!((&point["asked"], &point["answered"]), (&20.into(), &20.into()), "{point}");
+    }
     let stats = server.stop();
     assert_eq!((&stats["stamp"]["reflected"], &stats["stamp"]["sessions"]), (&100.into(), &2.into()));
-    assert_eq!((&stats["udpmon"]["tests"], &stats["udpmon"]["packets"]), (&2.into(), &100.into()));
+    assert_eq!((&stats["udpmon"]["tests"], &stats["udpmon"]["packets"]), (&4.into(), &100.into()));
 }
 
 #[test]

@@ -21,6 +21,7 @@
 
 mod desk;
 mod error;
+mod latency;
 mod report;
 mod requester;
 mod responder;
@@ -28,6 +29,7 @@ mod test;
 
 pub use desk::{ResponderOptions, ResponderStats};
 pub use error::UdpmonError;
+pub use latency::{LatencyReport, latency};
 pub use report::RequestReport;
 pub use requester::{RequestOptions, request};
 pub use responder::Responder;

@@ -12,7 +12,8 @@ pub(crate) struct OthersArgs {
     /// token
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "862", conflicts_with_all = ["udpmon", "udp", "tcp", "iperf3", "test", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
     pub(crate) stamp: Option<u16>,
-    /// Measure with a responder of udpmon, on its port 14233 unless another is named; needs no token
-    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233", conflicts_with_all = ["udp", "tcp", "iperf3", "test", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
+    /// Measure with a responder of udpmon, on its port 14233 unless another is named; needs no token. With --latency,
+    /// requests and responses of each size
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "14233", conflicts_with_all = ["udp", "tcp", "iperf3", "mtu", "bursts", "search", "limit", "trace", "reverse", "both", "flows", "mode", "train", "join"], help_heading = OTHERS)]
     pub(crate) udpmon: Option<u16>,
 }

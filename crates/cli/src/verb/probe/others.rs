@@ -13,7 +13,7 @@ use serde_json::Value;
 use skyhaul::probe::stamp::{Reflector, ReflectorOptions, StampOptions, StampReport, measure};
 use skyhaul::probe::udp::{Delay, Point};
 use skyhaul::probe::udpmon::{
-    RequestOptions, RequestReport, Responder, ResponderOptions, UdpmonError, request,
+    LatencyReport, RequestOptions, RequestReport, Responder, ResponderOptions, UdpmonError, latency, request,
 };
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Least time to wait for the last packets and reflections.
 const SETTLE: Duration = Duration::from_millis(200);
+
+/// Round trips of each size, unless chosen.
+const TRIPS: u64 = 1000;
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
@@ -95,13 +98,18 @@ pub(super) fn udpmon(args: &PathArgs, port: u16) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
     let to = resolve_port(args.host.as_ref().context("a host")?, port)?;
     let settle = args.settle.duration().max(SETTLE);
+    if args.latency {
+        let one = |point| {
+            let point = Point { packets: args.packets.unwrap_or(TRIPS), ..point };
+            told(latency(&RequestOptions::new(to, point), &interrupt.flag()))
+        };
+        let heading = format!("requests to udpmon at {to}");
+        let told = sweep(args, &heading, &interrupt, one, round_trips)?;
+        return Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done });
+    }
     let one = |point| {
         let options = RequestOptions { settle, ..RequestOptions::new(to, point) };
-        match request(&options, &interrupt.flag()) {
-            Ok(report) => Ok(Some(report)),
-            Err(UdpmonError::Interrupted) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        told(request(&options, &interrupt.flag()))
     };
     let heading = format!(
         "tests with udpmon at {to}\n{:>6} {:>10} {:>11} {:>10} {:>10} {:>9} {:>9} {:>9} {:>11} {:>11}",
@@ -118,6 +126,29 @@ pub(super) fn udpmon(args: &PathArgs, port: u16) -> Result<Outcome> {
     );
     let told = sweep(args, &heading, &interrupt, one, row)?;
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// A report, unless it was interrupted before there was one.
+fn told<R>(result: Result<R, UdpmonError>) -> Result<Option<R>> {
+    match result {
+        Ok(report) => Ok(Some(report)),
+        Err(UdpmonError::Interrupted) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn round_trips(report: &LatencyReport) -> String {
+    let (trips, us) = (&report.round_trip_ns, |ns: u64| ns as f64 / 1e3);
+    format!(
+        "{:>6} bytes: round trip mean {:.1} us, median {:.1}, 99 % {:.1}, most {:.1}; {} of {} answered",
+        report.point.size,
+        trips.mean / 1e3,
+        us(trips.p50),
+        us(trips.p99),
+        us(trips.max),
+        count(report.answered),
+        count(report.asked)
+    )
 }
 
 fn micros(ns: f64) -> String {

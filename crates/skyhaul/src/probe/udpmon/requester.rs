@@ -71,21 +71,22 @@ pub fn request(options: &RequestOptions, stop: &AtomicBool) -> Result<RequestRep
     let interrupted = stop.load(Ordering::Relaxed);
     std::thread::sleep(options.settle);
     let told = dialogue.told()?;
-    // It may be gone, which changes nothing of what was measured.
-    let _ = dialogue.ask(Command::TestEnd, 0, 0, FEW);
+    dialogue.end();
     Ok(RequestReport::new(options.to, point, sent, &told, interrupted))
 }
 
-struct Dialogue<'a> {
+/// The talk with a responder.
+pub(super) struct Dialogue<'a> {
     options: &'a RequestOptions,
-    stop: &'a AtomicBool,
-    socket: Both,
-    order: Order,
-    answer: Vec<u8>,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) socket: Both,
+    pub(super) order: Order,
+    /// Room for an answer.
+    pub(super) answer: Vec<u8>,
 }
 
 impl<'a> Dialogue<'a> {
-    fn open(options: &'a RequestOptions, stop: &'a AtomicBool) -> Result<Self, UdpmonError> {
+    pub(super) fn open(options: &'a RequestOptions, stop: &'a AtomicBool) -> Result<Self, UdpmonError> {
         let any = match options.to {
             SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
             SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
@@ -96,7 +97,7 @@ impl<'a> Dialogue<'a> {
     }
 
     /// Begin a test: wait while there is another, and learn the byte order.
-    fn begin(&mut self) -> Result<(), UdpmonError> {
+    pub(super) fn begin(&mut self) -> Result<(), UdpmonError> {
         let start = Instant::now();
         loop {
             let octets = self.ask(Command::ZeroStats, 0, 0, TRIES)?;
@@ -117,6 +118,11 @@ impl<'a> Dialogue<'a> {
                 return Err(UdpmonError::Interrupted);
             }
         }
+    }
+
+    /// The end of a test. The responder may be gone, which changes nothing of what was measured.
+    pub(super) fn end(&mut self) {
+        let _ = self.ask(Command::TestEnd, 0, 0, FEW);
     }
 
     fn is_stopped(&self) -> bool {
