@@ -62,5 +62,6 @@ pub mod pattern;
 pub mod placement;
 pub mod predict;
 pub mod samples;
+pub mod schedule;
 pub mod synth;
 pub mod wire;
