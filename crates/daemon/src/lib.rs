@@ -9,6 +9,8 @@
 #![forbid(unsafe_code)]
 
 pub mod ejfat;
+mod listening;
+pub mod metrics;
 
 pub use ejfat::client::{self, ControlPlane};
 pub use ejfat::worker::{self, Worker};

@@ -1,38 +1,20 @@
 //! What all doors share: who calls, and the way to the desk.
 
 use super::super::desk::{Caller, Desk, Kind, Place, Refusal};
+use crate::listening::Connection;
 use axum::Extension;
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::middleware::Next;
 use axum::response::Response;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::net::TcpStream;
 
 /// Octets of a request.
 pub const LARGEST: usize = 1 << 20;
 /// How often the desk looks what is over.
 const TURN: Duration = Duration::from_secs(1);
-
-/// A connection, as far as it says who calls.
-pub(super) struct Connection {
-    local: Option<SocketAddr>,
-    tls: bool,
-    asked: AtomicBool,
-}
-
-impl Connection {
-    pub(super) fn new(stream: &TcpStream, tls: bool) -> Connection {
-        Connection { local: stream.local_addr().ok(), tls, asked: AtomicBool::new(false) }
-    }
-
-    pub(super) fn has_asked(&self) -> bool {
-        self.asked.load(Ordering::Relaxed)
-    }
-}
 
 /// The way to the desk.
 #[derive(Clone)]
@@ -94,7 +76,6 @@ pub(super) async fn who(
     mut request: Request,
     next: Next,
 ) -> Response {
-    connection.asked.store(true, Ordering::Relaxed);
     let headers = request.headers();
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let token = text(AUTHORIZATION).and_then(|value| {

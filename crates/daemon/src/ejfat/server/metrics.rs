@@ -2,13 +2,15 @@
 
 use super::super::desk::Names;
 use super::door::Door;
+use crate::metrics::TYPE;
 use axum::Router;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use skyhaul::balance::BalanceStatus;
-use std::fmt::{Display, Write as _};
+use skyhaul::metrics::{Kind, Metric};
+use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,31 +21,12 @@ pub(super) fn routes(door: &Door) -> Router {
 async fn metrics(State(door): State<Door>) -> Response {
     let inner = door.clone();
     let text = tokio::task::spawn_blocking(move || text(&inner)).await.unwrap_or_default();
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    ([(CONTENT_TYPE, TYPE)], text).into_response()
 }
 
-/// One metric with its lines.
-struct Metric {
-    name: &'static str,
-    text: String,
-}
-
-impl Metric {
-    fn new(name: &'static str, kind: &str, help: &str) -> Metric {
-        Metric {
-            name,
-            text: format!("# HELP skyhaul_balance_{name} {help}\n# TYPE skyhaul_balance_{name} {kind}\n"),
-        }
-    }
-
-    fn add(&mut self, labels: &[(&str, &dyn Display)], value: impl Display) {
-        let _ = write!(self.text, "skyhaul_balance_{}", self.name);
-        for (n, (name, value)) in labels.iter().enumerate() {
-            let value = value.to_string().replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.text, "{}{name}=\"{value}\"", if n == 0 { '{' } else { ',' });
-        }
-        let _ = writeln!(self.text, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
+/// One metric of the balancer.
+fn metric(name: &str, kind: Kind, help: &str) -> Metric {
+    Metric::new(&format!("skyhaul_balance_{name}"), kind, help)
 }
 
 fn text(door: &Door) -> String {
@@ -52,27 +35,27 @@ fn text(door: &Door) -> String {
     let (tokens, sessions) = desk.numbers();
     let mut all = Vec::new();
     let mut single = |name, kind, help, value: &dyn Display| {
-        let mut metric = Metric::new(name, kind, help);
+        let mut metric = self::metric(name, kind, help);
         metric.add(&[], value);
         all.push(metric);
     };
-    single("calls_total", "counter", "Calls of the control plane.", &calls);
-    single("tokens", "gauge", "Tokens that are valid.", &tokens);
-    single("sessions", "gauge", "Workers that are registered.", &sessions);
+    single("calls_total", Kind::Counter, "Calls of the control plane.", &calls);
+    single("tokens", Kind::Gauge, "Tokens that are valid.", &tokens);
+    single("sessions", Kind::Gauge, "Workers that are registered.", &sessions);
     let away = door.turned_away.load(Ordering::Relaxed);
-    single("connections_refused_total", "counter", "Connections for which there was no room.", &away);
-    let mut calls = Metric::new("calls_refused_total", "counter", "Calls that were refused, by kind.");
+    single("connections_refused_total", Kind::Counter, "Connections for which there was no room.", &away);
+    let mut calls = metric("calls_refused_total", Kind::Counter, "Calls that were refused, by kind.");
     for (kind, n) in refused {
         calls.add(&[("kind", &kind.name())], n);
     }
     all.push(calls);
     all.extend(of_reservations(door));
-    all.into_iter().map(|metric| metric.text).collect()
+    all.iter().map(Metric::text).collect()
 }
 
 fn of_reservations(door: &Door) -> Vec<Metric> {
-    let counter = |name, help| Metric::new(name, "counter", help);
-    let gauge = |name, help| Metric::new(name, "gauge", help);
+    let counter = |name, help| metric(name, Kind::Counter, help);
+    let gauge = |name, help| metric(name, Kind::Gauge, help);
     let mut packets = counter("packets_total", "Packets that came.");
     let mut refused = counter("packets_refused_total", "Packets that were routed to nobody, by reason.");
     let mut forwarded = counter("packets_forwarded_total", "Packets that were sent on.");
@@ -131,10 +114,10 @@ struct Members {
 impl Members {
     fn new() -> Members {
         Members {
-            packets: Metric::new("member_packets_total", "counter", "Packets that were routed to a worker."),
-            bytes: Metric::new("member_bytes_total", "counter", "Bytes that were routed to a worker."),
-            slots: Metric::new("member_slots", "gauge", "Slots of a worker in the newest calendar."),
-            fill: Metric::new("member_fill", "gauge", "Fill level of a worker's queue, 0 to 1."),
+            packets: metric("member_packets_total", Kind::Counter, "Packets that were routed to a worker."),
+            bytes: metric("member_bytes_total", Kind::Counter, "Bytes that were routed to a worker."),
+            slots: metric("member_slots", Kind::Gauge, "Slots of a worker in the newest calendar."),
+            fill: metric("member_fill", Kind::Gauge, "Fill level of a worker's queue, 0 to 1."),
         }
     }
 

@@ -1,0 +1,53 @@
+//! `/metrics` over HTTP for a program that has no other door. No token is asked for, and none is shown.
+//!
+//! ```
+//! use skyhaul_daemon::metrics::Server;
+//! let server = Server::start("127.0.0.1:0".parse().unwrap(), || "# HELP up 1 while it runs.\n# TYPE up gauge\nup 1\n".into())?;
+//! assert_ne!(server.address().port(), 0);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Limits: those of every service here; what is not `/metrics` is not found.
+
+use crate::listening::{Listening, Site};
+use axum::Router;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Content type of the text format.
+pub const TYPE: &str = "text/plain; version=0.0.4";
+
+/// A running server of one page. It stops when dropped.
+pub struct Server(Listening);
+
+impl Server {
+    /// Open the port, and answer with `text`, made anew for each request.
+    ///
+    /// # Errors
+    /// The port is taken.
+    pub fn start(
+        listen: SocketAddr,
+        text: impl Fn() -> String + Clone + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let page = move || {
+            let text = text();
+            async move { ([(CONTENT_TYPE, TYPE)], text) }
+        };
+        let nothing = || async { (StatusCode::NOT_FOUND, "there is nothing here\nhint: /metrics\n") };
+        let router = Router::new().route("/metrics", get(page)).fallback(nothing);
+        let turned_away = Arc::new(AtomicU64::new(0));
+        let site = Site { name: "metrics", router, tls: None, turned_away };
+        Listening::start(site, listen, std::future::pending).map(Self)
+    }
+
+    /// Where it listens, with the port that was found.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.address()
+    }
+}
