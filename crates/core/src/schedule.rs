@@ -135,7 +135,7 @@ impl Schedule {
     fn at(&self, test: usize, n: u64) -> Nanos {
         let Period { every, jitter } = self.lanes[test].period;
         let random = mixed(mixed(self.seed ^ test as u64).wrapping_add(n));
-        let late = (u128::from(random) * u128::from(jitter) >> 64) as u64;
+        let late = ((u128::from(random) * u128::from(jitter)) >> 64) as u64;
         Nanos(self.begin.0.saturating_add(n.saturating_mul(every)).saturating_add(late))
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
+mod monitor;
 mod others;
 mod tcp;
 
@@ -9,6 +10,7 @@ use super::output::OutputArgs;
 use super::several::{Several, Sizes, Spacings, picoseconds};
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
+pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
 pub(crate) use others::OthersArgs;
 use skyhaul::io::address::Endpoint;
 use skyhaul::io::quantity::{Rate, Span};
@@ -43,6 +45,8 @@ pub(crate) enum ProbeWhat {
     Send(OneWaySendArgs),
     /// Receive from a sender without a control connection (`probe send`)
     Receive(OneWayReceiveArgs),
+    /// Repeat tests for weeks: lines of JSON, and metrics
+    Monitor(Box<MonitorArgs>),
 }
 
 /// The other end.

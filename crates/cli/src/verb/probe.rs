@@ -3,6 +3,7 @@
 mod diagnose;
 mod further;
 mod iperf3;
+mod monitor;
 mod oneway;
 mod others;
 mod page;
@@ -21,6 +22,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Outcome> {
         Some(ProbeWhat::Serve(serve)) => serve::run(serve),
         Some(ProbeWhat::Send(send)) => oneway::send(send),
         Some(ProbeWhat::Receive(receive)) => oneway::receive(receive),
+        Some(ProbeWhat::Monitor(monitor)) => monitor::run(monitor),
         None => {
             let path = &args.path;
             match (path.iperf3.iperf3, path.others.stamp, path.others.udpmon) {

@@ -29,6 +29,7 @@ mod lab;
 mod limited;
 mod lofar;
 mod many;
+mod monitor;
 mod paused;
 mod probe;
 mod readers;

@@ -5,19 +5,27 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 /// A server, its port and its token.
-struct Server {
+pub(crate) struct Server {
     job: Job,
-    at: String,
-    token: PathBuf,
+    pub(crate) at: String,
+    pub(crate) token: PathBuf,
     _directory: tempfile::TempDir,
 }
 
 impl Server {
-    fn start(more: &str) -> Self {
+    pub(crate) fn start(more: &str) -> Self {
+        Self::start_at("0", None, more)
+    }
+
+    /// On this port, with this token, or a new one.
+    pub(crate) fn start_at(port: &str, known: Option<&str>, more: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let token = directory.path().join("token");
-        let line =
-            format!("probe serve --listen 127.0.0.1 --port 0 --json --token-file {} {more}", token.display());
+        known.iter().for_each(|text| std::fs::write(&token, text).unwrap());
+        let line = format!(
+            "probe serve --listen 127.0.0.1 --port {port} --json --token-file {} {more}",
+            token.display()
+        );
         let mut job = Job::start(&words(&line));
         let at = wait_for("the server to serve", || {
             let said = job.stderr();
@@ -36,7 +44,7 @@ impl Server {
         run(&self.line(line))
     }
 
-    fn stop(self) -> Value {
+    pub(crate) fn stop(self) -> Value {
         self.job.signal(rustix::process::Signal::INT);
         self.job.finish().expect(0).json()
     }

@@ -9,6 +9,7 @@ use crate::ejfat::proto::*;
 use serde_json::{Value, json};
 use skyhaul::balance::BalanceOptions;
 use std::io::{Read, Write};
+use std::time::Duration;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request};
 

@@ -1,0 +1,122 @@
+//! Arguments of `probe monitor`: tests that are repeated.
+
+use super::super::heading::{DESTINATION, HOST, WHEN};
+use super::super::limits::{from_to, some, up_to};
+use super::super::output::OutputArgs;
+use clap::{Args, ValueHint};
+use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::probe::monitor::Kind;
+use skyhaul::probe::udp::{FLOWS, LONGEST, SHORTEST};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// What is tested.
+const REPEATED: &str = "What to repeat";
+
+const LONG: &str = "Repeat tests for weeks: a line of JSON for each, in a file that is rotated, and metrics for Prometheus.
+
+A test is udp:HOST (loss, jitter, delay) or tcp:HOST (rate, congestion window, round trip, retransmissions). One runs at a \
+time. A peer that is away is counted and told, and ends nothing; Ctrl-C does, and loses no line. In a file of TOML (--plan), \
+the options of the test may stand for all, and in each [[test]] for one, under the same names: \
+docs/guide/monitor.md has an example.";
+
+#[derive(Args, Clone, Debug)]
+#[command(long_about = LONG)]
+pub(crate) struct MonitorArgs {
+    /// What to repeat: udp:HOST or tcp:HOST, with `:PORT` if not the usual one
+    #[arg(value_name = "TEST", required_unless_present = "plan", help_heading = REPEATED)]
+    pub(crate) tests: Vec<Target>,
+    /// File of tests (TOML)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPEATED)]
+    pub(crate) plan: Option<PathBuf>,
+    /// File with the token of all servers
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = REPEATED)]
+    pub(crate) token_file: PathBuf,
+    #[command(flatten)]
+    pub(crate) how: HowArgs,
+    /// End after this time (default: at Ctrl-C)
+    #[arg(long = "for", value_name = "TIME", value_parser = some::<Span>("such as 24h"), help_heading = WHEN)]
+    pub(crate) length: Option<Span>,
+    /// Spreads the tests within their jitter (default: another one each time)
+    #[arg(long, value_name = "N", help_heading = WHEN)]
+    pub(crate) seed: Option<u64>,
+    /// File of lines; those that were full are FILE.1, FILE.2, …
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, default_value = "monitor.jsonl", help_heading = DESTINATION)]
+    pub(crate) lines: PathBuf,
+    /// Size at which a file of lines is full
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = some::<Size>("such as 64MiB"), help_heading = DESTINATION)]
+    pub(crate) rotate: Size,
+    /// Full files that are kept
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = from_to::<usize>(0, 10_000, "such as 10"), help_heading = DESTINATION)]
+    pub(crate) keep: usize,
+    /// Age at which full files are removed, too (default: any)
+    #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 720h"), help_heading = DESTINATION)]
+    pub(crate) keep_for: Option<Span>,
+    /// File of metrics, replaced after each test: for the textfile collector of node_exporter
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = DESTINATION)]
+    pub(crate) metrics: Option<PathBuf>,
+    /// Serve the same at http://IP:PORT/metrics
+    #[arg(long, value_name = "IP:PORT", help_heading = HOST)]
+    pub(crate) http: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+}
+
+/// How a test is made: of all, or of one in a plan.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "How to test")]
+pub(crate) struct HowArgs {
+    /// From one test to the next
+    #[arg(long, value_name = "TIME", default_value = "1min", value_parser = some::<Span>("such as 1min"))]
+    pub(crate) every: Span,
+    /// Tests begin up to this much later, at random, so that they do not beat (default: a tenth of --every)
+    #[arg(long, value_name = "TIME")]
+    pub(crate) jitter: Option<Span>,
+    /// Length of a test
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = some::<Span>("such as 5s"))]
+    pub(crate) time: Span,
+    /// Data from the server to here
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// Data both ways at once
+    #[arg(long, conflicts_with = "reverse")]
+    pub(crate) both: bool,
+    /// Flows at once
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to::<u16>(FLOWS as u64, "such as 1"))]
+    pub(crate) flows: u16,
+    /// Bytes of a datagram (udp)
+    #[arg(long, value_name = "BYTES", default_value_t = 1472, value_parser = from_to::<u32>(SHORTEST as u64, LONGEST as u64, "such as 1472"))]
+    pub(crate) size: u32,
+    /// Rate of each flow's payload (udp)
+    #[arg(long, value_name = "RATE", default_value = "10Mbps", value_parser = some::<Rate>("such as 10Mbps"))]
+    pub(crate) rate: Rate,
+    /// Socket buffers of both ends (tcp; default: the kernel tunes them)
+    #[arg(long, value_name = "SIZE", value_parser = some::<Size>("such as 64MiB"))]
+    pub(crate) window: Option<Size>,
+    /// Congestion control (tcp; default: the system's)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) cc: Option<String>,
+}
+
+/// A server, and what is sent to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) host: String,
+}
+
+impl FromStr for Target {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (kind, host) = match text.split_once(':') {
+            Some(("udp", host)) => (Kind::Udp, host),
+            Some(("tcp", host)) => (Kind::Tcp, host),
+            _ => (Kind::Udp, ""),
+        };
+        if host.is_empty() {
+            return Err(format!("`{text}` is no test\nhint: write udp:HOST or tcp:HOST"));
+        }
+        Ok(Self { kind, host: host.to_owned() })
+    }
+}
