@@ -174,10 +174,10 @@ pub(crate) struct PathArgs {
     pub(crate) limit: bool,
     /// Measure what loss, order and delay depend on, and name the cause with its evidence and the next command to type; of
     /// --sizes and --spacing (or --rates), the first is the highest load to try
-    #[arg(long, conflicts_with_all = ["test", "both", "iperf3", "trace", "packets", "mode", "train", "join"], help_heading = TESTS)]
+    #[arg(long, conflicts_with_all = ["test", "both", "iperf3", "stamp", "udpmon", "trace", "packets", "mode", "train", "join"], help_heading = TESTS)]
     pub(crate) diagnose: bool,
     /// Write a page (index.html) with plots, the plots as SVG, and report.json into this directory
-    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["test", "iperf3"], help_heading = TESTS)]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["test", "iperf3", "stamp", "udpmon"], help_heading = TESTS)]
     pub(crate) report: Option<PathBuf>,
     /// Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of
     /// point,flow,number,sent_ns,under_way_ns
@@ -295,6 +295,10 @@ mod tests {
             "dtn2 --token-file t --both --reverse",
             "dtn2 --token-file t --train 65",
             "dtn2 --token-file t --mtu --search",
+            "dtn2 --token-file t --mtu --diagnose",
+            "dtn2 --token-file t --both --diagnose",
+            "dtn2 --stamp --diagnose",
+            "dtn2 --udpmon --report r",
         ] {
             assert!(probe(wrong).is_err(), "{wrong}");
         }

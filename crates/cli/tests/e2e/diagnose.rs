@@ -95,3 +95,64 @@ fn nothing_is_named_on_a_clean_path() {
     let (causes, found) = causes("rate=400Mbps,delay=15ms,seed=7", &[], SERVE);
     assert_eq!((causes, &found["unexplained"]), (Vec::new(), &0.into()), "{found}");
 }
+
+/// A server that is stopped for most of the time, from a second on.
+fn paused() -> String {
+    format!("{SERVE} & P=$!; sleep 1; while sleep 0.05; do kill -STOP $P; sleep 0.5; kill -CONT $P; done")
+}
+
+#[test]
+fn causes_of_loss_order_and_delay_are_named() {
+    if !permitted() {
+        return;
+    }
+    let tbf: &[&str] = &["--queue", "tbf=30Mbps/64KiB/250KiB"];
+    for (path, lab, far, cause) in [
+        ("rate=400Mbps,delay=15ms,police=40Mbps/256KiB,seed=7", &[][..], SERVE, "policer"),
+        ("rate=400Mbps,delay=15ms,loss=0.01,seed=7", &[], SERVE, "bit-errors"),
+        ("rate=40Mbps,buffer=300KiB,delay=15ms,seed=7", &[], SERVE, "full-queue"),
+        ("rate=160Mbps,buffer=40KiB,delay=15ms,seed=7", &[], SERVE, "microburst"),
+        ("rate=400Mbps,delay=15ms,pps=8000/64,seed=7", &[], SERVE, "packet-rate"),
+        ("rate=400Mbps,delay=15ms,reorder=5@0.02,seed=7", &[], SERVE, "spraying"),
+        ("rate=400Mbps,delay=15ms,duplicate=0.01,seed=7", &[], SERVE, "duplication"),
+        ("rate=400Mbps,delay=15ms,seed=7; fwd: mtu-blackhole=1300", &[], SERVE, "mtu"),
+        ("rate=400Mbps,delay=15ms,seed=7", tbf, SERVE, "sender"),
+    ] {
+        let (causes, found) = causes(path, lab, far);
+        assert_eq!(causes, [cause], "{path}: {found}");
+    }
+}
+
+/// The causes of what bounds a TCP flow.
+fn of_tcp(path: &str, far: &str) -> (Vec<String>, Value) {
+    let probe = "--tcp --cc cubic --time 4s --report page";
+    let (report, _, directory) = Lab { path, lab: &[], far, probe }.run();
+    let page = std::fs::read_to_string(directory.path().join("page/index.html")).unwrap();
+    for part in ["What bounds it", "Throughput by window", "Over time", "</html>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let found = report["diagnosis"][0][0].clone();
+    let causes = found["causes"].as_array().unwrap();
+    (causes.iter().map(|cause| cause["cause"].as_str().unwrap().to_owned()).collect(), found)
+}
+
+#[test]
+fn what_bounds_a_connection_is_named_and_a_page_shows_it() {
+    if !permitted() {
+        return;
+    }
+    let path = "rate=100Mbps,delay=20ms,seed=7";
+    let small = format!("sysctl -qw net.ipv4.tcp_rmem='4096 65536 65536'; {SERVE}");
+    let stops = format!("sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {}", paused());
+    let lossy = "rate=100Mbps,delay=20ms,loss=0.01,seed=7";
+    for (path, far, cause) in [
+        (path, small.as_str(), "receiver-window"),
+        (path, stops.as_str(), "slow-application"),
+        (lossy, SERVE, "loss"),
+    ] {
+        let (causes, found) = of_tcp(path, far);
+        assert_eq!(causes, [cause], "{path}: {found}");
+    }
+    let (causes, found) = of_tcp(path, SERVE);
+    assert_eq!(causes, [""; 0], "{found}");
+}

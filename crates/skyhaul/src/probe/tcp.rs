@@ -29,6 +29,7 @@
 
 mod bound;
 mod client;
+mod diagnose;
 mod expected;
 mod flow;
 mod options;
@@ -43,6 +44,7 @@ mod verdict;
 
 pub use bound::{Bound, Verdict};
 pub use client::{PointReport, TcpClient};
+pub use diagnose::{TcpDiagnosed, diagnose};
 pub use expected::Expected;
 pub use flow::{Direction, Flow};
 pub use options::{Amount, FLOWS, RunOptions};

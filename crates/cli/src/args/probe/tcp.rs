@@ -14,7 +14,7 @@ pub(super) const IPERF3: &str = "iperf3 (--iperf3)";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct TcpArgs {
     /// Measure with TCP
-    #[arg(long, conflicts_with_all = ["udp", "iperf3", "diagnose", "report", "sizes", "spacing", "rates", "test", "trace", "packets", "mode", "train", "join", "settle"], help_heading = TCP)]
+    #[arg(long, conflicts_with_all = ["udp", "iperf3", "sizes", "spacing", "rates", "test", "trace", "packets", "mode", "train", "join", "settle"], help_heading = TCP)]
     pub(crate) tcp: bool,
     /// Socket buffers of both ends: one, several like 1MiB,64MiB, or FROM..TO, doubled (default: the kernel tunes them)
     #[arg(long, value_name = "SIZE", help_heading = TCP)]

@@ -10,7 +10,7 @@ use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
 use skyhaul::peer::PeerError;
-use skyhaul::probe::udp::{Asked, Diagnosed, Direction, Hosts, SHORTEST, UdpClient};
+use skyhaul::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
 use std::fmt::Write as _;
 
 /// Packets of a point that are told one by one, of the first and of each other.
@@ -89,23 +89,25 @@ fn load(args: &PathArgs, size: u32) -> u64 {
 }
 
 fn hosts(args: &PathArgs, told: &Told, size: u32, direction: Direction) -> Hosts {
-    let host = args.host.as_deref().unwrap_or_default();
-    let token =
-        args.token_file.as_ref().map_or(String::new(), |file| format!(" --token-file {}", file.display()));
     let (sender, receiver) = match direction {
         Direction::Reverse => (&told.there, &told.here),
         _ => (&told.here, &told.there),
     };
     Hosts {
-        probe: format!(
-            "skyhaul probe {host}{token}{}",
-            if direction == Direction::Reverse { " --reverse" } else { "" }
-        ),
+        probe: command(args),
         sender: sender.interface.clone(),
         receiver: receiver.interface.clone(),
         size,
         buffer: receiver.buffers.0,
     }
+}
+
+/// The command of a probe to this server, without a test.
+pub(super) fn command(args: &PathArgs) -> String {
+    let host = args.host.as_deref().unwrap_or_default();
+    let token =
+        args.token_file.as_ref().map_or(String::new(), |file| format!(" --token-file {}", file.display()));
+    format!("skyhaul probe {host}{token}{}", if args.reverse { " --reverse" } else { "" })
 }
 
 /// Keep some of the packets: all were needed to judge, not to tell.
@@ -117,6 +119,18 @@ fn thin(told: &mut Told) {
             received.samples = received.samples.iter().copied().step_by(step).collect();
         }
     }
+}
+
+/// A cause in lines.
+pub(super) fn cause(named: &Named) -> String {
+    let mut text = format!("cause: {}: {} (confidence {:.2})\n", named.cause, named.title, named.confidence);
+    for line in &named.evidence {
+        let _ = writeln!(text, "  evidence: {line}");
+    }
+    for line in &named.next {
+        let _ = writeln!(text, "  next: {line}");
+    }
+    text
 }
 
 /// The identity, the causes, and what remains.
@@ -152,14 +166,7 @@ fn text(found: &Diagnosed) -> String {
         None => text += "  residual unknown: the receiver's interface does not count\n",
     }
     for named in &found.causes {
-        let _ =
-            writeln!(text, "cause: {}: {} (confidence {:.2})", named.cause, named.title, named.confidence);
-        for line in &named.evidence {
-            let _ = writeln!(text, "  evidence: {line}");
-        }
-        for line in &named.next {
-            let _ = writeln!(text, "  next: {line}");
-        }
+        text += &cause(named);
     }
     match &identity.unknown {
         Some(why) => {

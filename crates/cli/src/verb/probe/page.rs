@@ -3,9 +3,10 @@
 mod diagnosis;
 mod parts;
 mod sweep;
+mod tcp;
 
 use super::super::written::{create, write};
-use super::told::Told;
+use super::told::{TcpTold, Told};
 use crate::print::rate;
 
 use crate::report::page::{Page, Tile};
@@ -114,6 +115,13 @@ fn headline(page: &mut Page, told: &Told, all: &[One<'_>]) {
         Tile::new("lost", number(lost), format!("{:.4} %", lost as f64 / sent.max(1) as f64 * 100.0)),
         Tile::new("round trip", trip, clock),
     ]);
+}
+
+/// The page of connections.
+pub(super) fn tcp(directory: &Path, told: &TcpTold) -> Result<()> {
+    let plots = tcp::plots(told);
+    let page = tcp::page(told, &plots);
+    finish(directory, page, &plots, &told.command, told, &tcp::short(told))
 }
 
 /// Steps of several ways added, in the order of the way.

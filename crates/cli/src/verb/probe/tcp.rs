@@ -2,32 +2,24 @@
 
 use super::super::receiving::print_json;
 use super::super::written::command_line;
+use super::page;
 use super::path::{server, waiting};
+use super::told::TcpTold;
 use crate::Outcome;
 use crate::args::PathArgs;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::{self, Progress};
 use anyhow::{Result, anyhow};
-use serde::Serialize;
 use skyhaul::io::quantity::{Rate, Size};
 use skyhaul::peer::PeerError;
-use skyhaul::probe::tcp::{Direction, FlowReport, PointReport, TcpClient, TcpPoint, TcpReport, Way};
+use skyhaul::probe::tcp::{
+    Direction, FlowReport, PointReport, TcpClient, TcpDiagnosed, TcpPoint, TcpReport, Way, diagnose,
+};
 use std::time::Duration;
 
 /// Length of the only point, and of each of several.
 const ONE: Duration = Duration::from_secs(10);
 const EACH: Duration = Duration::from_secs(5);
-
-/// All that was measured.
-#[derive(Debug, Serialize)]
-struct Told {
-    /// [`skyhaul::report::VERSION`].
-    version: u32,
-    command: String,
-    server: String,
-    interrupted: bool,
-    points: Vec<PointReport>,
-}
 
 pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
@@ -38,7 +30,8 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     progress.clear();
     let version = skyhaul::report::VERSION;
     let (command, server) = (command_line(), server.to_string());
-    let mut told = Told { version, command, server, interrupted: false, points: Vec::new() };
+    let mut told =
+        TcpTold { version, command, server, interrupted: false, points: Vec::new(), diagnosis: None };
     if !args.output.json {
         eprintln!("path to {}\n{}", told.server, heading());
     }
@@ -61,6 +54,17 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
     told.interrupted = interrupt.is_set();
     // The server may be gone, which changes nothing of what was measured.
     let _ = client.end();
+    if args.diagnose {
+        let probe = super::diagnose::command(args);
+        let found: Vec<Vec<TcpDiagnosed>> = told.points.iter().map(|point| diagnose(point, &probe)).collect();
+        if !args.output.json {
+            eprint!("{}", causes(&found));
+        }
+        told.diagnosis = Some(found);
+    }
+    if let Some(directory) = &args.report {
+        page::tcp(directory, &told)?;
+    }
     if args.output.json {
         print_json(&told)?;
     }
@@ -68,6 +72,25 @@ pub(super) fn run(args: &PathArgs) -> Result<Outcome> {
         eprintln!("{INTERRUPTED}");
     }
     Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+}
+
+/// What bounds each flow of each point.
+fn causes(found: &[Vec<TcpDiagnosed>]) -> String {
+    let mut text = String::new();
+    for (point, flow) in
+        found.iter().enumerate().flat_map(|(n, flows)| flows.iter().map(move |flow| (n, flow)))
+    {
+        text += &format!("point {}, flow {}:\n", point + 1, flow.flow + 1);
+        for named in &flow.causes {
+            text += &super::diagnose::cause(named);
+        }
+        match &flow.unknown {
+            Some(why) => text += &format!("unknown: {why}\n"),
+            None if flow.causes.is_empty() => text += "nothing but the path bounds it\n",
+            None => {}
+        }
+    }
+    text
 }
 
 /// Windows, of each the numbers of flows, of each the congestion controls.

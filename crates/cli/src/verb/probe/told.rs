@@ -1,9 +1,24 @@
-//! What `probe` tells of datagrams.
+//! What `probe` tells.
 
 use serde::Serialize;
+use skyhaul::probe::tcp::{self, TcpDiagnosed};
 use skyhaul::probe::udp::{ClockReport, Diagnosed, HostNote, PointReport};
 
-/// All that was measured.
+/// All that was measured with TCP.
+#[derive(Debug, Serialize)]
+pub(super) struct TcpTold {
+    /// [`skyhaul::report::VERSION`].
+    pub(super) version: u32,
+    pub(super) command: String,
+    pub(super) server: String,
+    pub(super) interrupted: bool,
+    pub(super) points: Vec<tcp::PointReport>,
+    /// With `--diagnose`: what bounds each flow of each point.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) diagnosis: Option<Vec<Vec<TcpDiagnosed>>>,
+}
+
+/// All that was measured with datagrams.
 #[derive(Debug, Serialize)]
 pub(super) struct Told {
     /// [`skyhaul::report::VERSION`].

@@ -3,6 +3,7 @@
 use super::bound::Verdict;
 use super::flow::Direction;
 use serde::{Deserialize, Serialize};
+use skyhaul_io::host::stages::Stages;
 use skyhaul_io::tcp::info::TcpInfo;
 use std::net::SocketAddr;
 
@@ -23,6 +24,9 @@ pub struct TcpReport {
     pub sampler_cpu_seconds: f64,
     /// Each flow.
     pub flows: Vec<FlowReport>,
+    /// What the kernel of this host counted meanwhile, by layer.
+    #[serde(default)]
+    pub counters: Stages,
 }
 
 impl TcpReport {

@@ -6,6 +6,8 @@ use super::report::{Counts, FlowReport, Interval, Sample, TcpReport, Waited, bit
 use super::sampler::{Sampled, Seen, sample};
 use super::verdict;
 use crate::panics::reason;
+use skyhaul_io::host::interface::interface_of;
+use skyhaul_io::host::stages::{self, Stages};
 use skyhaul_io::tcp::{info::TcpInfo, tune};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,6 +32,9 @@ pub struct Run {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Ended>>,
     sampler: Option<JoinHandle<Sampled>>,
+    interface: Option<String>,
+    /// The host's counters at the beginning.
+    before: Stages,
 }
 
 impl Run {
@@ -43,8 +48,11 @@ impl Run {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let count = flows.len();
+        let local = flows.first().and_then(|flow| flow.stream.local_addr().ok());
+        let interface = local.and_then(|local| interface_of(local.ip().to_canonical()));
+        let before = stages::read(interface.as_deref());
         let shared = Arc::new(Shared::new(flows, options));
-        let mut run = Self { shared, threads: Vec::new(), sampler: None };
+        let mut run = Self { shared, threads: Vec::new(), sampler: None, interface, before };
         for n in 0..count {
             let shared = run.shared.clone();
             let thread = std::thread::Builder::new().name(format!("tcp flow {n}"));
@@ -121,7 +129,10 @@ impl Run {
         }
         let sampled = self.sampler.take().map(JoinHandle::join);
         match sampled {
-            Some(Ok(sampled)) => report(&self.shared, &ended, sampled),
+            Some(Ok(sampled)) => TcpReport {
+                counters: stages::since(&stages::read(self.interface.as_deref()), &self.before),
+                ..report(&self.shared, &ended, sampled)
+            },
             _ => TcpReport::default(),
         }
     }
@@ -168,6 +179,7 @@ fn report(shared: &Shared, ended: &[Ended], sampled: Sampled) -> TcpReport {
         cpu_seconds_per_gb: per_gb(cpu_seconds, all),
         sampler_cpu_seconds,
         flows,
+        counters: Stages::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::super::bottleneck::Bottleneck;
 use super::case::Identity;
 use serde::{Deserialize, Serialize};
-use skyhaul_core::diagnose::{Cause, Diagnosis};
+use skyhaul_core::diagnose::{Cause, Diagnosis, Finding};
 
 /// The result of a campaign.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -33,16 +33,24 @@ pub struct Named {
     pub next: Vec<String>,
 }
 
-impl Diagnosed {
-    pub(super) fn new(identity: Identity, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
-        let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
-        let named = judged.findings.into_iter().map(|finding| Named {
+impl Named {
+    /// What the core found; what to type next is not known yet.
+    #[must_use]
+    pub fn of(finding: Finding) -> Self {
+        Self {
             cause: finding.cause.name().to_owned(),
             title: title(finding.cause).to_owned(),
             confidence: finding.confidence,
             evidence: finding.evidence,
             next: Vec::new(),
-        });
+        }
+    }
+}
+
+impl Diagnosed {
+    pub(super) fn new(identity: Identity, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
+        let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
+        let named = judged.findings.into_iter().map(Named::of);
         Self { causes: named.collect(), identity, unexplained, limit }
     }
 
