@@ -391,6 +391,9 @@ _skyhaul() {
             skyhaul__subcmd__help__subcmd__lab,run)
                 cmd="skyhaul__subcmd__help__subcmd__lab__subcmd__run"
                 ;;
+            skyhaul__subcmd__help__subcmd__probe,monitor)
+                cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__monitor"
+                ;;
             skyhaul__subcmd__help__subcmd__probe,receive)
                 cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__receive"
                 ;;
@@ -418,6 +421,9 @@ _skyhaul() {
             skyhaul__subcmd__probe,help)
                 cmd="skyhaul__subcmd__probe__subcmd__help"
                 ;;
+            skyhaul__subcmd__probe,monitor)
+                cmd="skyhaul__subcmd__probe__subcmd__monitor"
+                ;;
             skyhaul__subcmd__probe,receive)
                 cmd="skyhaul__subcmd__probe__subcmd__receive"
                 ;;
@@ -429,6 +435,9 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__probe__subcmd__help,help)
                 cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__help"
+                ;;
+            skyhaul__subcmd__probe__subcmd__help,monitor)
+                cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__monitor"
                 ;;
             skyhaul__subcmd__probe__subcmd__help,receive)
                 cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__receive"
@@ -4246,8 +4255,22 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help__subcmd__probe)
-            opts="serve send receive"
+            opts="serve send receive monitor"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__probe__subcmd__monitor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4865,7 +4888,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe)
-            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --diagnose --report --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive help"
+            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --diagnose --report --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive monitor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5031,7 +5054,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe__subcmd__help)
-            opts="serve send receive help"
+            opts="serve send receive monitor help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5045,6 +5068,20 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe__subcmd__help__subcmd__help)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__probe__subcmd__help__subcmd__monitor)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -5093,6 +5130,151 @@ _skyhaul() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__probe__subcmd__monitor)
+            opts="-q -h -V --plan --token-file --every --jitter --time --reverse --both --flows --size --rate --window --cc --for --seed --lines --rotate --keep --keep-for --metrics --http --json --quiet --config --show-config --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --plan)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --token-file)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --jitter)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --time)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --flows)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --window)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --cc)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --seed)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --lines)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --rotate)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --keep-for)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --metrics)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                --http)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

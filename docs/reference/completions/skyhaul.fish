@@ -746,62 +746,63 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s q -l quiet -d 
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l token-file -d 'File with the token of the server' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l sizes -d 'Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); usual is 1472, or less where that would be cut into fragments; of STAMP, 64 unless chosen' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l spacing -d 'From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N); down to picoseconds, 0us is as fast as possible; of STAMP, 10ms unless chosen' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l rates -d 'Rates of payload instead of spacings: one or several' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l report -d 'Write a page (index.html) with plots, the plots as SVG, and report.json into this directory' -r -f -a "(__fish_complete_directories)"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l trace -d 'Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of point,flow,number,sent_ns,under_way_ns' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l flows -d 'Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l time -d 'Length of each point (default: 5s for one, 50ms for each of several)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l packets -d 'Packets of each point and flow (default: as many as fit in its time)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l token-file -d 'File with the token of the server' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l sizes -d 'Bytes of datagrams: one, several like 64,1472, or FROM..TO in 10 steps (FROM..TO:N in N); usual is 1472, or less where that would be cut into fragments; of STAMP, 64 unless chosen' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l spacing -d 'From the start of one packet to that of the next: one, several like 1us,2us, or FROM..TO in 40 steps (FROM..TO:N in N); down to picoseconds, 0us is as fast as possible; of STAMP, 10ms unless chosen' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l rates -d 'Rates of payload instead of spacings: one or several' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l report -d 'Write a page (index.html) with plots, the plots as SVG, and report.json into this directory' -r -f -a "(__fish_complete_directories)"
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l trace -d 'Write the times of up to 65536 packets of each point, evenly chosen, into this file: lines of point,flow,number,sent_ns,under_way_ns' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l flows -d 'Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l time -d 'Length of each point (default: 5s for one, 50ms for each of several)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l packets -d 'Packets of each point and flow (default: as many as fit in its time)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l mode -d 'How packets are sent' -r -f -a "single\t'One by one, each at its time, which the sending thread awaits on the clock'
 trains\t'In trains that the kernel cuts (UDP_SEGMENT), each train at its time'
 kernel\t'One by one, spaced by the kernel where the interface has the fq discipline'"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l train -d 'Packets of a train (--mode trains)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l settle -d 'Time without arrival after which a point ends, besides a round trip' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l windows -d 'Socket buffers of both ends: one, several like 1MiB,64MiB, or FROM..TO, doubled (default: the kernel tunes them)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l cc -d 'Congestion control: one or several (default: the system\'s)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l write -d 'Bytes of each write and read (default: 1MiB, with iperf3 128KiB; of iperf3\'s datagrams, what the path carries)' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l bytes -d 'End after this many bytes of all flows together' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l omit -d 'Time at the beginning that is not counted: slow start' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l pacing -d 'Rate of each flow below which the kernel spaces segments' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l stagger -d 'Each flow begins this long after the one before' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l segment -d 'Largest segment' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l cores -d 'Pairs of CPUs for the flows in turn, here and there, like 2:3,4:5' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l iperf3 -d 'Measure with a server of iperf3, on its port 5201 unless another is named; needs no token' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l blocks -d 'End after this many blocks of all flows together' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l burst -d 'Datagrams that may leave at once' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l tos -d 'Octet of type of service: DSCP times four' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l title -d 'A line of text that goes with the report' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l stamp -d 'Measure delay and loss with a reflector of STAMP (RFC 8762) or TWAMP-Light, on port 862 unless another is named; needs no token' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l udpmon -d 'Measure with a responder of udpmon, on its port 14233 unless another is named; needs no token. With --latency, requests and responses of each size' -r
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l udp -d 'Measure with UDP (the default)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l mtu -d 'Find the longest datagram that passes without being cut'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l latency -d 'Round trips of datagrams that the server sends back, of each size'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l bursts -d 'Bursts of 1, 2, 4, 8 … packets back to back, and which of them lose any'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l search -d 'Search for the highest rate at which nothing is lost'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l limit -d 'Send more than the path carries, and find what limits it: rate and bucket of a policer, rate and depth of a queue'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l diagnose -d 'Measure what loss, order and delay depend on, and name the cause with its evidence and the next command to type; of --sizes and --spacing (or --rates), the first is the highest load to try'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l reverse -d 'Data from the server to here'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l both -d 'Data both ways at once'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l join -d 'Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l tcp -d 'Measure with TCP'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l zerocopy -d 'Send without copying (sendfile)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l discard -d 'Receive without copying (MSG_TRUNC)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l no-delay -d 'Send small writes at once (TCP_NODELAY)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l wide -d 'Number datagrams with 64 bits'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l server-output -d 'Ask for the server\'s report, too'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l json -d 'Print one JSON report on standard output at the end'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s q -l quiet -d 'Show no progress'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -s V -l version -d 'Print version'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l train -d 'Packets of a train (--mode trains)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l settle -d 'Time without arrival after which a point ends, besides a round trip' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l windows -d 'Socket buffers of both ends: one, several like 1MiB,64MiB, or FROM..TO, doubled (default: the kernel tunes them)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l cc -d 'Congestion control: one or several (default: the system\'s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l write -d 'Bytes of each write and read (default: 1MiB, with iperf3 128KiB; of iperf3\'s datagrams, what the path carries)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l bytes -d 'End after this many bytes of all flows together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l omit -d 'Time at the beginning that is not counted: slow start' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l pacing -d 'Rate of each flow below which the kernel spaces segments' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l stagger -d 'Each flow begins this long after the one before' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l segment -d 'Largest segment' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l cores -d 'Pairs of CPUs for the flows in turn, here and there, like 2:3,4:5' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l iperf3 -d 'Measure with a server of iperf3, on its port 5201 unless another is named; needs no token' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l blocks -d 'End after this many blocks of all flows together' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l burst -d 'Datagrams that may leave at once' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l tos -d 'Octet of type of service: DSCP times four' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l title -d 'A line of text that goes with the report' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l stamp -d 'Measure delay and loss with a reflector of STAMP (RFC 8762) or TWAMP-Light, on port 862 unless another is named; needs no token' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l udpmon -d 'Measure with a responder of udpmon, on its port 14233 unless another is named; needs no token. With --latency, requests and responses of each size' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l udp -d 'Measure with UDP (the default)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l mtu -d 'Find the longest datagram that passes without being cut'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l latency -d 'Round trips of datagrams that the server sends back, of each size'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l bursts -d 'Bursts of 1, 2, 4, 8 … packets back to back, and which of them lose any'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l search -d 'Search for the highest rate at which nothing is lost'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l limit -d 'Send more than the path carries, and find what limits it: rate and bucket of a policer, rate and depth of a queue'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l diagnose -d 'Measure what loss, order and delay depend on, and name the cause with its evidence and the next command to type; of --sizes and --spacing (or --rates), the first is the highest load to try'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l reverse -d 'Data from the server to here'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l both -d 'Data both ways at once'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l join -d 'Let the kernel join packets that arrive together: less CPU time, and no time of each packet (default with trains)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l tcp -d 'Measure with TCP'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l zerocopy -d 'Send without copying (sendfile)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l discard -d 'Receive without copying (MSG_TRUNC)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l no-delay -d 'Send small writes at once (TCP_NODELAY)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l wide -d 'Number datagrams with 64 bits'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l server-output -d 'Ask for the server\'s report, too'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -a "monitor" -d 'Repeat tests for weeks: lines of JSON, and metrics'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and not __fish_seen_subcommand_from serve send receive monitor help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l listen -d 'Address to listen on; [::] takes IPv4 too' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l port -d 'TCP port; tests open UDP ports as they need them' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from serve" -l token-file -d 'File with the token that both hosts need; made if there is none' -r -F
@@ -840,9 +841,36 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_s
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -l show-config -d 'Print the settings in force and where each comes from, then exit'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from receive" -s V -l version -d 'Print version'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l plan -d 'File of tests (TOML)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l token-file -d 'File with the token of all servers' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l every -d 'From one test to the next' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l jitter -d 'Tests begin up to this much later, at random, so that they do not beat (default: a tenth of --every)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l time -d 'Length of a test' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l flows -d 'Flows at once' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l size -d 'Bytes of a datagram (udp)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l rate -d 'Rate of each flow\'s payload (udp)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l window -d 'Socket buffers of both ends (tcp; default: the kernel tunes them)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l cc -d 'Congestion control (tcp; default: the system\'s)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l for -d 'End after this time (default: at Ctrl-C)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l seed -d 'Spreads the tests within their jitter (default: another one each time)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l lines -d 'File of lines; those that were full are FILE.1, FILE.2, …' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l rotate -d 'Size at which a file of lines is full' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l keep -d 'Full files that are kept' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l keep-for -d 'Age at which full files are removed, too (default: any)' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l metrics -d 'File of metrics, replaced after each test: for the textfile collector of node_exporter' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l http -d 'Serve the same at http://IP:PORT/metrics' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l reverse -d 'Data from the server to here'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l both -d 'Data both ways at once'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l json -d 'Print one JSON report on standard output at the end'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -s q -l quiet -d 'Show no progress'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -l show-config -d 'Print the settings in force and where each comes from, then exit'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from monitor" -s V -l version -d 'Print version'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "monitor" -d 'Repeat tests for weeks: lines of JSON, and metrics'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand probe; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l reserve -d 'Free space to leave on each disk' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand disk" -l sizes -d 'Sizes of a file: 1GiB,4GiB, or 5GiB..50GiB, which doubles' -r
@@ -942,4 +970,5 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_su
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "serve" -d 'Be the other end of measurements, for whoever knows the token'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "send" -d 'Send to a receiver without a control connection (`probe receive`)'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "receive" -d 'Receive from a sender without a control connection (`probe send`)'
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "monitor" -d 'Repeat tests for weeks: lines of JSON, and metrics'
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand help; and __fish_seen_subcommand_from report" -f -a "diff" -d 'Compare two reports of the same kind, figure by figure'
