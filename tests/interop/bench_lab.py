@@ -7,6 +7,7 @@ As root, or where user namespaces are permitted. It needs target/release/skyhaul
 
 import collections
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -15,7 +16,7 @@ import tempfile
 
 from machine import cpu
 
-SKYHAUL = pathlib.Path(__file__).resolve().parents[2] / "target/release/skyhaul"
+SKYHAUL = pathlib.Path(os.environ.get("SKYHAUL_BIN", pathlib.Path(__file__).resolve().parents[2] / "target/release/skyhaul"))
 RATE = 200e6
 # A rate that the losses alone would allow within this factor of the path's may be bound by either.
 EITHER = 2.0

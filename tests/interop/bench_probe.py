@@ -5,6 +5,7 @@ It needs target/release/skyhaul and iperf3.
 """
 
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -13,7 +14,7 @@ import time
 
 from machine import cpu
 
-SKYHAUL = pathlib.Path(__file__).resolve().parents[2] / "target/release/skyhaul"
+SKYHAUL = pathlib.Path(os.environ.get("SKYHAUL_BIN", pathlib.Path(__file__).resolve().parents[2] / "target/release/skyhaul"))
 ROUNDS = 5
 # Trials of a second until the rate is known to 3 %.
 SECONDS = 1

@@ -146,7 +146,9 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let mean = windows.iter().sum::<f64>() / number.max(1.0);
     let queue = trips.iter().sum::<f64>() / number.max(1.0) > QUEUED * rtt_least;
     let spread = (windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / number.max(1.0)).sqrt();
-    if windows.len() >= EPISODES as usize && spread < 0.2 * mean {
+    // Behind a full queue one loss is enough to know; without, a pattern is needed.
+    let few = windows.len() < EPISODES as usize;
+    if (queue || !few) && (few || spread < 0.2 * mean) {
         let text = format!(
             "{} path: losses whenever about {} are under way ({retransmits} of {segments} segments)",
             percent(share),
@@ -272,7 +274,10 @@ mod tests {
         assert_eq!(bound(&[(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]), Bound::Path);
         assert_eq!(bound(&[(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0)]), Bound::ShallowBuffer);
         assert_eq!(bound(&[(200, 50.0), (950, 50.5), (410, 50.0), (1500, 51.0)]), Bound::Loss);
-        // Two make no pattern.
+        // Two make no pattern, but a full queue shows at once.
         assert_eq!(bound(&[(900, 52.0), (910, 52.5)]), Bound::Loss);
+        assert_eq!(bound(&[(1700, 98.0)]), Bound::Path);
+        // Losses at any window, some of them behind a queue.
+        assert_eq!(bound(&[(1700, 98.0), (400, 50.0), (1200, 70.0), (300, 50.0)]), Bound::Loss);
     }
 }
