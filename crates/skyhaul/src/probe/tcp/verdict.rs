@@ -23,6 +23,8 @@ const BUSY_CPU: f64 = 0.85;
 const EPISODES: u32 = 3;
 /// A round trip so many times the least, just before losses, has waited in a queue: the bottleneck was full.
 const QUEUED: f64 = 1.2;
+/// Windows that differ from their median by less than this part of it, mostly, are the same.
+const SAME: f64 = 0.15;
 
 /// Means over the samples.
 #[derive(Clone, Copy, Debug)]
@@ -142,17 +144,17 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let Counts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
     let (windows, trips): (Vec<f64>, Vec<f64>) = before_losses(flow).unzip();
-    let number = windows.len() as f64;
-    let mean = windows.iter().sum::<f64>() / number.max(1.0);
-    let queue = trips.iter().sum::<f64>() / number.max(1.0) > QUEUED * rtt_least;
-    let spread = (windows.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / number.max(1.0)).sqrt();
+    // Medians: the end of slow start loses at a window of its own.
+    let window = median(windows.clone());
+    let spread = median(windows.iter().map(|one| (one - window).abs()).collect());
+    let queue = median(trips) > QUEUED * rtt_least;
     // Behind a full queue one loss is enough to know; without, a pattern is needed.
     let few = windows.len() < EPISODES as usize;
-    if (queue || !few) && (few || spread < 0.2 * mean) {
+    if (queue || !few) && (few || spread < SAME * window) {
         let text = format!(
             "{} path: losses whenever about {} are under way ({retransmits} of {segments} segments)",
             percent(share),
-            Size::from_bytes(mean as u64 / 1024 * 1024)
+            Size::from_bytes(window as u64 / 1024 * 1024)
         );
         let (bound, hint) = if queue {
             (Bound::Path, "the bottleneck is full: more is not to be had".to_owned())
@@ -165,6 +167,12 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let text =
         format!("{} path: {retransmits} of {segments} segments sent again, {lost:.1e} lost", percent(share));
     verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
+}
+
+/// The median; 0 of nothing.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Congestion window in bytes and round trip in seconds just before losses, from the trace. What is sent again within two round
@@ -272,12 +280,17 @@ mod tests {
     fn losses_are_told_apart_by_the_window_and_the_queue_before_them() {
         let bound = |losses: &[(u64, f64)]| of_losses(&lossy(losses), 1.0).bound;
         assert_eq!(bound(&[(1700, 98.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]), Bound::Path);
+        assert_eq!(
+            bound(&[(3200, 99.0), (1720, 99.0), (1690, 97.5), (1710, 99.0)]),
+            Bound::Path,
+            "slow start"
+        );
         assert_eq!(bound(&[(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0)]), Bound::ShallowBuffer);
         assert_eq!(bound(&[(200, 50.0), (950, 50.5), (410, 50.0), (1500, 51.0)]), Bound::Loss);
         // Two make no pattern, but a full queue shows at once.
         assert_eq!(bound(&[(900, 52.0), (910, 52.5)]), Bound::Loss);
         assert_eq!(bound(&[(1700, 98.0)]), Bound::Path);
         // Losses at any window, some of them behind a queue.
-        assert_eq!(bound(&[(1700, 98.0), (400, 50.0), (1200, 70.0), (300, 50.0)]), Bound::Loss);
+        assert_eq!(bound(&[(1700, 98.0), (400, 50.0), (1200, 70.0), (300, 50.0), (800, 55.0)]), Bound::Loss);
     }
 }
