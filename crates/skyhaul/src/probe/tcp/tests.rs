@@ -83,6 +83,23 @@ fn time_rate_and_omission_are_kept() {
 
 #[test]
 fn a_small_window_of_the_receiver_is_named() {
+    // On a busy machine, the loopback itself may take longer than the receiver's window does: then again.
+    let named = (0..5).any(|_| {
+        let flow = through_a_small_window();
+        let parts = flow.waited.unwrap();
+        let sum = parts.application + parts.receive_window + parts.send_buffer + parts.path;
+        assert!((sum - 1.0).abs() < 1e-9, "{parts:?}");
+        let verdict = flow.verdict.unwrap();
+        let named = matches!(verdict.bound, Bound::ReceiveWindow | Bound::SlowReceiver);
+        let told = verdict.text.contains("receiver's window") && verdict.hint.is_some();
+        assert_eq!(named, told, "{verdict:?}");
+        println!("{verdict:?}");
+        named
+    });
+    assert!(named);
+}
+
+fn through_a_small_window() -> FlowReport {
     let small = Setup { window: Some(Size::from_bytes(8_000)), ..Setup::default() };
     let listener = small.listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let out = Setup::default().connect(listener.local_addr().unwrap(), Duration::from_secs(5)).unwrap();
@@ -93,12 +110,7 @@ fn a_small_window_of_the_receiver_is_named() {
     let send = RunOptions { amount: Amount::Time(Duration::from_millis(500)), ..RunOptions::default() };
     let sent = run(flows(vec![out], Direction::Send), send).unwrap();
     receiver.join().unwrap();
-    let verdict = sent.flows[0].verdict.clone().unwrap();
-    assert!(matches!(verdict.bound, Bound::ReceiveWindow | Bound::SlowReceiver), "{verdict:?}");
-    assert!(verdict.text.contains("receiver's window") && verdict.hint.is_some(), "{verdict:?}");
-    let parts = sent.flows[0].waited.unwrap();
-    let sum = parts.application + parts.receive_window + parts.send_buffer + parts.path;
-    assert!((sum - 1.0).abs() < 1e-9, "{parts:?}");
+    sent.flows.into_iter().next().unwrap()
 }
 
 #[test]
