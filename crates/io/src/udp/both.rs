@@ -110,15 +110,8 @@ impl Both {
         self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
         match self.socket.recv_from(into) {
             Ok((length, from)) => Ok(Some((length, SocketAddr::new(from.ip().to_canonical(), from.port())))),
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock
-                | ErrorKind::TimedOut
-                | ErrorKind::Interrupted
-                | ErrorKind::ConnectionRefused
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable => Ok(None),
-                _ => Err(self.at().failed("receive from", &error)),
-            },
+            Err(error) if is_no_datagram(&error) => Ok(None),
+            Err(error) => Err(self.at().failed("receive from", &error)),
         }
     }
 
@@ -230,4 +223,17 @@ impl Both {
     pub fn size_receive_buffer(&self, bytes: u64) -> u64 {
         super::open::size_receive_buffer(self.socket.as_fd(), bytes).granted
     }
+}
+
+/// Nothing came in time, or what failed is an earlier datagram, as routers reported it.
+pub(super) fn is_no_datagram(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock
+            | ErrorKind::TimedOut
+            | ErrorKind::Interrupted
+            | ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    )
 }

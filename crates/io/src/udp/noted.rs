@@ -19,16 +19,12 @@
 
 use super::{
     batch::{Batch, DEPTH},
-    both::Both,
+    both::{Both, is_no_datagram},
     option::decode,
 };
 use crate::address::Endpoint;
 use skyhaul_core::placement::Nanos;
-use std::{
-    io::{self, ErrorKind},
-    net::SocketAddr,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 /// A datagram.
 #[derive(Clone, Copy, Debug)]
@@ -79,15 +75,8 @@ impl Noted {
         self.both.wait_at_most(wait)?;
         let came = match self.batch.receive(self.both.fd(), DEPTH, true) {
             Ok(came) => came,
-            Err(error) => match error.kind() {
-                ErrorKind::WouldBlock
-                | ErrorKind::TimedOut
-                | ErrorKind::Interrupted
-                | ErrorKind::ConnectionRefused
-                | ErrorKind::HostUnreachable
-                | ErrorKind::NetworkUnreachable => return Ok(0),
-                _ => return Err(Endpoint::udp(self.both.local()).failed("receive from", &error)),
-            },
+            Err(error) if is_no_datagram(&error) => return Ok(0),
+            Err(error) => return Err(Endpoint::udp(self.both.local()).failed("receive from", &error)),
         };
         for n in 0..came {
             let datagram = self.batch.datagram(n);

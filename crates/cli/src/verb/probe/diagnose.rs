@@ -2,7 +2,7 @@
 
 use super::super::receiving::print_json;
 use super::page;
-use super::table::Table;
+use super::table::{Table, account};
 use super::told::{Told, spacing};
 use crate::Outcome;
 use crate::args::{PathArgs, Several};
@@ -139,18 +139,7 @@ fn text(found: &Diagnosed) -> String {
     let identity = &found.identity;
     let _ = writeln!(text, "where packets went, all points together:");
     let _ = writeln!(text, "  {:<34} {:>12}", "sent by the application", identity.sent);
-    for stage in &identity.stages {
-        let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
-        let _ = writeln!(
-            text,
-            "  {:<34} {:>12} ▶ {:>12}  lost {:>8}  {}",
-            stage.between,
-            number(stage.before),
-            number(stage.behind),
-            stage.lost,
-            stage.evidence
-        );
-    }
+    text += &account(&identity.stages);
     let _ = writeln!(
         text,
         "  {:<34} {:>12}   lost {} in all",

@@ -1,7 +1,7 @@
 //! Points as lines of a table, on standard error.
 
 use crate::print::{count, rate};
-use skyhaul::probe::udp::{Direction, EndReport, HostNote, PointReport, Way};
+use skyhaul::probe::udp::{Direction, EndReport, HostNote, PointReport, Stage, Way};
 use std::fmt::Write as _;
 
 /// The table of a sweep.
@@ -137,7 +137,13 @@ fn details(way: &Option<Way>, sender: &EndReport, receiver: &EndReport) -> Strin
     let receiving = receiver.received.iter().map(|r| r.cpu_seconds).sum();
     let _ =
         writeln!(text, "CPU: {}, {}", cpu("sender", sender, sending), cpu("receiver", receiver, receiving));
-    for stage in &way.account {
+    text + &account(&way.account)
+}
+
+/// What each step of the way took in, gave on and lost: a line for each.
+pub(super) fn account(stages: &[Stage]) -> String {
+    let mut text = String::new();
+    for stage in stages {
         let number = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
         let _ = writeln!(
             text,

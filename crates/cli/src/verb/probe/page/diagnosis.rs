@@ -11,14 +11,7 @@ use skyhaul::probe::udp::Diagnosed;
 pub(super) fn show(page: &mut Page, found: &Diagnosed, plots: &[Plot]) {
     let mut table = Table::new(&["cause", "what it is", "#confidence", "evidence", "type next"]);
     for named in &found.causes {
-        let cells = [
-            named.cause.clone(),
-            named.title.clone(),
-            format!("{:.2}", named.confidence),
-            named.evidence.join("; "),
-            named.next.join("; "),
-        ];
-        table.add(&cells, "", "");
+        table.add(&parts::cause(named), "", "");
     }
     let unknown = match &found.identity.unknown {
         Some(why) => why.clone(),

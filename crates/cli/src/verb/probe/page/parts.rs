@@ -4,7 +4,7 @@ use crate::report::chart::{Chart, WIDTH};
 use crate::report::page::Page;
 use crate::report::table::Table;
 use crate::report::words::number;
-use skyhaul::probe::udp::{Direction, EndReport, PointReport, Stage, Way};
+use skyhaul::probe::udp::{Direction, EndReport, Named, PointReport, Stage, Way};
 
 /// A plot: the name of its file, its title, what is said of it, and itself.
 pub(super) struct Plot {
@@ -55,6 +55,17 @@ pub(super) fn identity(stages: &[Stage]) -> String {
         table.add(&cells, "", if stage.lost > 0 { "✘ lost" } else { "" });
     }
     table.html()
+}
+
+/// A cause as cells of a table: its name, what it is, confidence, evidence, what to type next.
+pub(super) fn cause(named: &Named) -> [String; 5] {
+    [
+        named.cause.clone(),
+        named.title.clone(),
+        format!("{:.2}", named.confidence),
+        named.evidence.join("; "),
+        named.next.join("; "),
+    ]
 }
 
 /// Jitter of RFC 3550 in µs, by the kernel's stamps where there are any.

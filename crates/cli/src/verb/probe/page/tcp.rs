@@ -1,7 +1,7 @@
 //! The page of connections: throughput against window with what theory allows, and each flow over time.
 
 use super::super::told::TcpTold;
-use super::parts::{Plot, show};
+use super::parts::{Plot, cause, show};
 use crate::print::{bytes, rate};
 use crate::report::axis::Scale;
 use crate::report::chart::{Chart, Panel};
@@ -129,7 +129,7 @@ pub(super) fn page(told: &TcpTold, plots: &[Plot]) -> Page {
         Tile::new("sent again", number(again), "segments"),
         Tile::new(
             "least round trip",
-            format!("{:.3} ms", least.fold(f64::INFINITY, f64::min) * 1e3),
+            least.reduce(f64::min).map_or("unknown".to_owned(), |least| format!("{:.3} ms", least * 1e3)),
             "of all flows",
         ),
     ]);
@@ -162,14 +162,7 @@ fn causes(diagnosis: &[Vec<TcpDiagnosed>]) -> String {
             );
         }
         for named in &flow.causes {
-            let cells = [
-                named.cause.clone(),
-                named.title.clone(),
-                format!("{:.2}", named.confidence),
-                named.evidence.join("; "),
-                named.next.join("; "),
-            ];
-            table.add(&[&place[..], &cells].concat(), "", "");
+            table.add(&[&place[..], &cause(named)].concat(), "", "");
         }
     }
     table.html()
