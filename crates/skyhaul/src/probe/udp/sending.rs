@@ -79,8 +79,8 @@ fn pacer(point: &Point) -> GapPacer {
     let zero = Nanos(0);
     match (point.burst, point.mode) {
         (Some(burst), _) => GapPacer::bursts(burst.packets, point.spacing_ps, burst.period_ps, zero, SLACK),
-        (None, Mode::Trains) => GapPacer::trains(point.train, point.spacing_ps, zero, SLACK),
-        (None, _) => GapPacer::even(point.spacing_ps, zero, SLACK),
+        (None, Mode::Trains) => GapPacer::trains(point.train, point.spacing_ps, zero, SLACK).smooth(),
+        (None, _) => GapPacer::even(point.spacing_ps, zero, SLACK).smooth(),
     }
 }
 
