@@ -85,6 +85,13 @@ impl Both {
         self.socket.connect(peer).map_err(Endpoint::udp(peer).failing("connect"))
     }
 
+    /// Whether the peer has an address of this socket's own host, as far as the addresses tell.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        let ends = self.socket.peer_addr().ok().zip(self.socket.local_addr().ok());
+        ends.is_some_and(|(peer, local)| peer.ip() == local.ip() || peer.ip().is_loopback())
+    }
+
     /// Send one datagram to any address.
     ///
     /// # Errors
