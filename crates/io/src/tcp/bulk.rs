@@ -9,6 +9,7 @@
 //!
 //! Limits: every call moves up to one buffer; a stream with a timeout may move less, or nothing.
 
+use crate::memory::{ALIGN, Block, Pool, PoolOptions};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::{fs::File, io, io::Write as _, os::fd::AsFd};
@@ -33,10 +34,26 @@ pub enum Take {
     Drop,
 }
 
+/// Memory to receive into, on a page's boundary: the kernel copies to lines of the cache that begin where its own do.
+///
+/// # Errors
+/// The system has no memory for it.
+pub fn room(bytes: usize) -> io::Result<Block> {
+    let options = PoolOptions {
+        total_bytes: bytes.max(1).next_multiple_of(ALIGN) as u64,
+        block_bytes: bytes.max(1),
+        shared: false,
+    };
+    let pool = Pool::new(&options)?;
+    pool.wait_until_touched()?;
+    pool.take().ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
 /// Bytes to be sent again and again.
 #[derive(Debug)]
 pub struct Supply {
-    bytes: Vec<u8>,
+    memory: Block,
+    size: usize,
     file: Option<File>,
 }
 
@@ -47,31 +64,30 @@ impl Supply {
     /// The system has no memory for it.
     pub fn new(size: usize, put: Put) -> io::Result<Self> {
         let mut state = 0x9E37_79B9_7F4A_7C15_u64;
-        let bytes: Vec<u8> = std::iter::repeat_with(|| {
+        let size = size.max(1);
+        let mut memory = room(size)?;
+        for bytes in memory[..size].chunks_mut(8) {
             // Xorshift.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            state.to_le_bytes()
-        })
-        .flatten()
-        .take(size.max(1))
-        .collect();
+            bytes.copy_from_slice(&state.to_le_bytes()[..bytes.len()]);
+        }
         let file = match put {
             Put::Copy => None,
             Put::File => {
                 let mut file = File::from(memfd_create("skyhaul-bulk", MemfdFlags::CLOEXEC)?);
-                file.write_all(&bytes)?;
+                file.write_all(&memory[..size])?;
                 Some(file)
             }
         };
-        Ok(Self { bytes, file })
+        Ok(Self { memory, size, file })
     }
 
     /// Its size.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.bytes.len()
+        self.size
     }
 
     /// Send its bytes from `from` on, in one call; the number that the kernel took.
@@ -79,7 +95,7 @@ impl Supply {
     /// # Errors
     /// A system error; `WouldBlock` if the stream's timeout passed with no byte taken.
     pub fn send(&self, stream: &impl AsFd, from: usize) -> io::Result<usize> {
-        let rest = self.bytes.get(from..).unwrap_or(&[]);
+        let rest = self.memory.get(from..self.size).unwrap_or(&[]);
         match &self.file {
             None => Ok(send(stream, rest, SendFlags::NOSIGNAL)?),
             Some(file) => {
@@ -127,7 +143,7 @@ mod tests {
             drop(sender);
             let mut got = Vec::new();
             receiver.read_to_end(&mut got).unwrap();
-            assert_eq!(got, supply.bytes, "{put:?}");
+            assert_eq!(got, supply.memory[..10_001], "{put:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 use super::options::{Amount, RunOptions};
 use skyhaul_io::host::thread::{self, Usage};
 use skyhaul_io::quantity::Rate;
-use skyhaul_io::tcp::bulk::{Supply, receive};
+use skyhaul_io::tcp::bulk::{Supply, receive, room};
 use std::io;
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,6 +13,13 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(20);
 /// Longest time that a receiver goes on reading what is still under way.
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
+
+/// A read that left nothing behind, of more than this, and so soon after the one before (650 Mb/s), is followed by a pause in
+/// which more gathers: otherwise the reader sleeps for each of them, and on one host its sender spends more time on waking its
+/// processor than on sending. On two processors of a guest this gave 1.4 times the rate at 0.6 of the CPU time.
+const SCRAP: usize = 16 << 10;
+const OFTEN: Duration = Duration::from_micros(200);
+const GATHER: Duration = Duration::from_micros(20);
 
 /// Which way a flow's data go, as this end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -211,7 +218,7 @@ impl Shared {
     }
 
     fn receive(&self, state: &State, ended: &mut Ended) -> io::Result<()> {
-        let mut buffer = vec![0; block(&self.options)];
+        let mut buffer = room(block(&self.options))?;
         let mut received = 0;
         let mut over: Option<Instant> = None;
         let mut quiet = Instant::now();
@@ -225,8 +232,11 @@ impl Shared {
                 Ok(n) => {
                     received += n as u64;
                     state.bytes.store(received, Relaxed);
-                    quiet = Instant::now();
+                    let before = std::mem::replace(&mut quiet, Instant::now());
                     ended.last_byte = quiet - self.begin;
+                    if n < buffer.len() && n >= SCRAP && quiet - before < OFTEN {
+                        std::thread::sleep(GATHER);
+                    }
                 }
                 Err(error) if is_pause(&error) => {}
                 Err(error) => return Err(error),
