@@ -43,6 +43,7 @@ mod session;
 mod talk;
 #[cfg(test)]
 mod tests;
+mod trial;
 mod tune;
 mod watch;
 mod writing;
@@ -50,7 +51,7 @@ mod writing;
 pub use bounds::Bounds;
 pub use client::{copy, remote};
 pub use head::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
-pub use message::{Exists, Side};
+pub use message::{Exists, Side, Trial};
 pub use options::{CopyOptions, Tuning};
 pub use predicted::{Part, Plan};
 pub use report::{Copied, CopyReport, Failed};

@@ -221,8 +221,9 @@ fn plan_text(plan: &Plan) -> String {
     if let Some(rate) = plan.window_bits_per_second {
         let _ = writeln!(out, "  windows of all flows a round trip: {}", print::rate(rate));
     }
-    if let Some(rate) = plan.host_bits_per_second {
-        let _ = writeln!(out, "  both ends are one host, whose processors carry {}", print::rate(rate));
+    if plan.trial.bytes > 0 {
+        let rate = print::rate(plan.trial.bits_per_second);
+        let _ = writeln!(out, "  all at once: {rate}, and {:.2} s more", plan.trial.delay_seconds);
     }
     let bound = plan.bound.map_or("nothing", skyhaul::copy::Bounds::words);
     let time = plan.seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default();

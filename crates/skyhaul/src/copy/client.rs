@@ -8,7 +8,7 @@ use super::plan;
 use super::receiver::{self, Into};
 use super::report::{Copied, CopyReport, Failed};
 use super::sender;
-use super::session::Session;
+use super::session::{Purpose, Session};
 use super::talk::{Outcome, Progress, Talk};
 use crate::peer::Token;
 use skyhaul_io::disk::Tree;
@@ -42,7 +42,7 @@ pub fn copy(
         return Ok(CopyReport { version: crate::report::VERSION, plan: planned, ..CopyReport::default() });
     }
     let begun = Instant::now();
-    let Session { mut connection, flows, rtt } = Session::begin(&options, token, false)?;
+    let Session { mut connection, flows, rtt } = Session::begin(&options, token, Purpose::Copy)?;
     let flag = options.stop.clone();
     let stop = move || flag.is_set();
     let talk = Talk::new(&mut connection, &stop, progress, options.tuning.patience);

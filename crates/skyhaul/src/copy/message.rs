@@ -21,7 +21,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Version of these messages and of the ranges.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// A path or a name as the file system has it: text, or octets where it is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +113,9 @@ pub(super) struct Request {
     /// Only measure: how fast the server's disks are, for a plan.
     #[serde(default)]
     pub(super) plan: bool,
+    /// Only try: copy for a moment, into files without a name.
+    #[serde(default)]
+    pub(super) trial: bool,
 }
 
 /// What is copied.
@@ -202,6 +205,29 @@ pub struct Side {
     pub congestion: String,
 }
 
+/// What was seen at the destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Bits a second, when it had its speed.
+    pub bits_per_second: f64,
+    /// Seconds that it took longer than its bytes at this rate: the beginning of the flows, and the last sync.
+    pub delay_seconds: f64,
+    /// CPU seconds of both ends for 10⁹ bytes.
+    pub cpu_seconds_per_gb: f64,
+}
+
+/// What one end did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Tried {
+    /// Of the receiver.
+    pub(super) trial: Trial,
+    pub(super) side: Side,
+    /// Of the sender: bytes of all files.
+    pub(super) all: Option<u64>,
+}
+
 /// A message of either end.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -219,6 +245,8 @@ pub(super) enum Message {
     Sent(Vec<Sent>),
     Done(Vec<Done>),
     Finished(Box<Side>),
+    /// What a server did in a trial.
+    Tried(Box<Tried>),
     /// It ends here, and may be resumed.
     Stop {
         why: String,

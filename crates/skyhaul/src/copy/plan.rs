@@ -4,18 +4,22 @@
 //!   source disk        its own files, read for a second
 //!   network            bytes from memory, on the flows, for a second
 //!   destination disk   a file without a name, written for a second
-//!   host               on one machine, both disks at once, and CPU time of all three
+//!   all of it          a copy in small, for three seconds: this is predicted ([`trial`])
 //! ```
+//!
+//! The parts say what could be reached if the others were not there; the trial, what they reach together.
 //!
 //! Limits: many small files take longer than their bytes, because each is made durable. A path that others use changes.
 
+use super::bounds::Bounds;
 use super::manifest::{Manifest, Root};
 use super::message::Message;
 use super::options::{CopyOptions, Tuning};
 use super::predicted::{Part, Plan};
 use super::receiver::Into;
-use super::session::Session;
+use super::session::{Purpose, Session};
 use super::talk::{Talk, of_peer};
+use super::trial;
 use crate::peer::Token;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch, free_bytes};
@@ -225,18 +229,11 @@ pub(super) fn ask(
     into: &[Into],
     manifest: &Manifest,
 ) -> io::Result<Plan> {
-    let Session { mut connection, flows, rtt } = Session::begin(options, token, true)?;
-    let one_host = connection.peer().ip() == connection.local().ip();
-    // The client's disk first, then the server's, then the flows. On one host both disks at once, since they may be one, and
-    // share its processors in any case.
-    if one_host {
-        connection.send(&Message::AllEntries).map_err(of_peer)?;
-    }
+    let Session { mut connection, flows, rtt } = Session::begin(options, token, Purpose::Plan)?;
+    // The client's disk first, then the server's, then the flows.
     let mine =
         if options.pull { write(into, &options.tuning)? } else { read(roots, manifest, &options.tuning)? };
-    if !one_host {
-        connection.send(&Message::AllEntries).map_err(of_peer)?;
-    }
+    connection.send(&Message::AllEntries).map_err(of_peer)?;
     let theirs: Measured = connection.receive(ANSWER).map_err(of_peer)?;
     connection.send(&Message::AllEntries).map_err(of_peer)?;
     let carried = if options.pull { receive(flows) } else { send(flows, &options.tuning) };
@@ -246,10 +243,43 @@ pub(super) fn ask(
     let arrived = if options.pull { carried } else { after.network };
     let cpu = carried.cpu_seconds_per_gb + after.network.cpu_seconds_per_gb;
     let network = Part { cpu_seconds_per_gb: cpu, ..arrived };
-    let bytes = (!options.pull).then(|| manifest.bytes());
-    let mut plan = Plan { bytes, read, network, write, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
-    plan.conclude(&options.tuning, one_host);
+    let mut plan = Plan { read, network, write, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
+    drop(connection);
+    attempt(options, token, roots, into, manifest, &mut plan)?;
+    plan.conclude(&options.tuning);
     Ok(plan)
+}
+
+/// The client's side of a copy in small.
+fn attempt(
+    options: &CopyOptions,
+    token: &Token,
+    roots: &[Root],
+    into: &[Into],
+    manifest: &Manifest,
+    plan: &mut Plan,
+) -> io::Result<()> {
+    let begun = Instant::now();
+    let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial)?;
+    let setup = begun.elapsed();
+    let mine = match options.pull {
+        true => trial::take(flows, into, &options.tuning)?,
+        false => trial::give(flows, roots, manifest, &options.tuning)?,
+    };
+    let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
+        Message::Tried(tried) => *tried,
+        Message::Stop { why } => return Err(io::Error::other(why)),
+        _ => return Err(of_peer(connection.unexpected("another message"))),
+    };
+    let (sender, receiver) = if options.pull { (theirs, mine) } else { (mine, theirs) };
+    plan.bytes = sender.all;
+    plan.trial = receiver.trial;
+    plan.trial.delay_seconds += setup.as_secs_f64();
+    plan.trial.cpu_seconds_per_gb += sender.side.cpu_seconds / (sender.side.bytes as f64 / 1e9).max(1e-9);
+    if receiver.trial.bytes > 0 {
+        plan.bound = Some(Bounds::of(&sender.side, &receiver.side));
+    }
+    Ok(())
 }
 
 fn answer(

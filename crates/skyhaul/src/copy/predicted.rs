@@ -1,6 +1,7 @@
 //! What is predicted of a copy, from parts that were measured.
 
 use super::bounds::Bounds;
+use super::message::Trial;
 use super::options::Tuning;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ pub struct Part {
 /// What is predicted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Bytes of all files; unknown to a client that does not have them.
+    /// Bytes of all files.
     pub bytes: Option<u64>,
     /// Reading the source.
     pub read: Part,
@@ -28,8 +29,8 @@ pub struct Plan {
     pub rtt_seconds: f64,
     /// Windows of all flows a round trip, in bits a second.
     pub window_bits_per_second: Option<f64>,
-    /// What one machine that is both ends can carry.
-    pub host_bits_per_second: Option<f64>,
+    /// All at once, in small.
+    pub trial: Trial,
     /// Predicted.
     pub bits_per_second: f64,
     /// What bounds it.
@@ -49,8 +50,8 @@ impl Plan {
         self.ratio = (self.bits_per_second > 0.0).then(|| bits_per_second / self.bits_per_second);
     }
 
-    /// Find the slowest part.
-    pub(super) fn conclude(&mut self, tuning: &Tuning, one_host: bool) {
+    /// What the trial reached is predicted, or the slowest part if nothing could be tried.
+    pub(super) fn conclude(&mut self, tuning: &Tuning) {
         let mut parts = vec![
             (self.read.bits_per_second, Bounds::SourceDisk),
             (self.network.bits_per_second, Bounds::Network),
@@ -66,21 +67,21 @@ impl Plan {
             self.window_bits_per_second = Some(rate);
             parts.push((rate, Bounds::Network));
         }
-        if one_host {
-            let all =
-                [self.read, self.network, self.write].iter().map(|part| part.cpu_seconds_per_gb).sum::<f64>();
-            let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-            if all > 0.0 {
-                let rate = cores / all * 8e9;
-                self.host_bits_per_second = Some(rate);
-                parts.push((rate, Bounds::Network));
-            }
-        }
         let slowest = parts.into_iter().filter(|(rate, _)| *rate > 0.0).min_by(|a, b| a.0.total_cmp(&b.0));
-        if let Some((rate, bound)) = slowest {
-            (self.bits_per_second, self.bound) = (rate, Some(bound));
-            self.seconds = self.bytes.map(|bytes| bytes as f64 * 8.0 / rate);
+        let Some((mut rate, bound)) = slowest else { return };
+        let mut delay = 0.0;
+        if self.trial.bits_per_second > 0.0 {
+            (rate, delay) = (self.trial.bits_per_second, self.trial.delay_seconds);
+        } else {
+            self.bound = Some(bound);
         }
+        let seconds = self.bytes.map(|bytes| bytes as f64 * 8.0 / rate + delay);
+        self.seconds = seconds;
+        // As the end will count it.
+        self.bits_per_second = match self.bytes.zip(seconds) {
+            Some((bytes, seconds)) if bytes > 0 && seconds > 0.0 => bytes as f64 * 8.0 / seconds,
+            _ => rate,
+        };
     }
 }
 
@@ -89,11 +90,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slowest_part_is_predicted() {
+    fn the_slowest_part_is_predicted_if_nothing_was_tried() {
         let rate = |gbps: f64| Part { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };
         let mut plan = Plan { bytes: Some(10_000_000_000), ..Plan::default() };
         (plan.read, plan.network, plan.write) = (rate(40.0), rate(90.0), rate(20.0));
-        plan.conclude(&Tuning::default(), false);
+        plan.conclude(&Tuning::default());
         assert_eq!(
             (plan.bits_per_second, plan.bound, plan.seconds),
             (20e9, Some(Bounds::DestinationDisk), Some(4.0))
@@ -101,11 +102,24 @@ mod tests {
         plan.rtt_seconds = 0.1;
         // 4 windows of 1 MiB in 100 ms.
         let tuning = Tuning { window: Some(1 << 20), ..Tuning::default() };
-        plan.conclude(&tuning, false);
+        plan.conclude(&tuning);
         assert_eq!((plan.bits_per_second.round(), plan.bound), (335_544_320.0, Some(Bounds::Network)));
-        plan.conclude(&Tuning { limit: Some(1_000_000), ..tuning }, false);
+        plan.conclude(&Tuning { limit: Some(1_000_000), ..tuning });
         assert_eq!(plan.bound, Some(Bounds::Limit));
         plan.compare(900_000.0, 1.0);
         assert_eq!(plan.ratio, Some(0.9));
+    }
+    #[test]
+    fn what_was_tried_is_predicted_with_its_delay() {
+        let rate = |gbps: f64| Part { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };
+        let mut plan =
+            Plan { bytes: Some(5_000_000_000), bound: Some(Bounds::SourceDisk), ..Plan::default() };
+        (plan.read, plan.network, plan.write) = (rate(20.0), rate(60.0), rate(25.0));
+        plan.trial = Trial { bits_per_second: 10e9, delay_seconds: 1.0, ..Trial::default() };
+        plan.conclude(&Tuning::default());
+        assert_eq!(
+            (plan.seconds, plan.bits_per_second, plan.bound),
+            (Some(5.0), 8e9, Some(Bounds::SourceDisk))
+        );
     }
 }

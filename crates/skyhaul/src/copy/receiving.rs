@@ -54,7 +54,7 @@ pub(super) struct Receiving {
 }
 
 /// How reading some bytes went.
-enum Filled {
+pub(super) enum Filled {
     Whole,
     /// The peer closed the connection before the first.
     Closed,
@@ -141,7 +141,7 @@ impl Receiving {
     }
 
     /// Read a payload and its checksum; whether they agree. None: it is over.
-    fn payload(
+    pub(super) fn payload(
         &self,
         from: &mut TcpStream,
         block: &mut Block,
@@ -162,7 +162,8 @@ impl Receiving {
         })
     }
 
-    fn fill(&self, from: &mut TcpStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
+    /// Read as many bytes as there is room for.
+    pub(super) fn fill(&self, from: &mut TcpStream, bytes: &mut [u8], may_end: bool) -> io::Result<Filled> {
         let (mut at, mut moved) = (0, Instant::now());
         while at < bytes.len() {
             match from.read(&mut bytes[at..]) {

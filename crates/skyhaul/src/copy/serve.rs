@@ -1,12 +1,13 @@
 //! The serving end: copies into and out of the directories it was given, for whoever knows the token.
 
 use super::manifest::{Manifest, Root};
-use super::message::{Message, Request, VERSION, Way};
+use super::message::{Message, Request, Tried, VERSION, Way};
 use super::options::Tuning;
 use super::plan;
 use super::receiver::{self, Into};
 use super::sender;
 use super::talk::{Talk, of_peer};
+use super::trial;
 use super::tune::tune;
 use crate::peer::{Admission, Limits, PeerError, Service, Session};
 use serde_json::Value;
@@ -137,6 +138,13 @@ impl CopyService {
         let mut quiet = |_: &_| {};
         let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
         match request.way {
+            Way::Push if request.trial => {
+                answer_trial(talk, trial::take(flows, &self.into(request)?, &tuning)?)
+            }
+            Way::Pull if request.trial => {
+                let roots = self.roots(request)?;
+                answer_trial(talk, trial::give(flows, &roots, &Manifest::of(&roots)?, &tuning)?)
+            }
             Way::Push if request.plan => plan::answer_push(talk, flows, &self.into(request)?, &tuning),
             Way::Pull if request.plan => plan::answer_pull(talk, flows, &self.roots(request)?, &tuning),
             Way::Push => {
@@ -149,6 +157,10 @@ impl CopyService {
             }
         }
     }
+}
+
+fn answer_trial(mut talk: Talk<'_>, tried: Tried) -> io::Result<()> {
+    talk.say(&Message::Tried(Box::new(tried)))
 }
 
 /// Let the client's flows in.

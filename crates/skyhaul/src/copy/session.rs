@@ -14,6 +14,17 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// Round trips measured.
 const TRIPS: usize = 5;
 
+/// What a session is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To copy.
+    Copy,
+    /// To measure each part.
+    Plan,
+    /// To copy for a moment, and leave nothing.
+    Trial,
+}
+
 /// A session that has begun.
 pub(super) struct Session {
     pub(super) connection: Connection,
@@ -24,7 +35,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Ask the server, and attach the flows.
-    pub(super) fn begin(options: &CopyOptions, token: &Token, plan: bool) -> io::Result<Self> {
+    pub(super) fn begin(options: &CopyOptions, token: &Token, purpose: Purpose) -> io::Result<Self> {
         let tuning = &options.tuning;
         let mut connection = connect(options.server, token, ANSWER).map_err(of_peer)?;
         let paths = if options.pull { &options.sources } else { &options.into };
@@ -40,7 +51,8 @@ impl Session {
             window: tuning.window,
             congestion: tuning.congestion.clone(),
             limit: tuning.limit,
-            plan,
+            plan: purpose == Purpose::Plan,
+            trial: purpose == Purpose::Trial,
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
         let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {

@@ -257,7 +257,9 @@ fn a_plan_predicts_and_is_compared() {
         let report = copy(&options, &token(), &mut |_| {}).unwrap();
         let plan = report.plan.clone().unwrap();
         let rates = [plan.read, plan.network, plan.write].map(|part| part.bits_per_second);
-        assert!(rates.iter().all(|rate| *rate > 0.0 && *rate >= plan.bits_per_second), "{plan:?}");
+        assert!(rates.iter().all(|rate| *rate > 0.0), "{plan:?}");
+        assert_eq!((plan.trial.bytes, plan.bytes), (4 << 20, Some(4 << 20)), "{plan:?}");
+        assert!(plan.bits_per_second > 0.0 && plan.bits_per_second <= plan.trial.bits_per_second, "{plan:?}");
         assert!(plan.bound.is_some() && plan.ratio.is_some() && report.is_whole(), "{report:?}");
     }
 }

@@ -135,8 +135,13 @@ impl<'a> Writer<'a> {
     fn turn(&mut self, more: bool) -> io::Result<()> {
         let idle = self.queue.in_flight() == 0;
         if more {
-            if idle && let Some(order) = self.wait() {
-                self.take(order);
+            if idle {
+                match self.shared.orders.try_pop() {
+                    Some(order) => self.take(order),
+                    // Nobody waits for anything but names.
+                    None if !self.named.is_empty() => self.sweep(),
+                    None => self.wait().into_iter().for_each(|order| self.take(order)),
+                }
             }
             while self.queue.has_room()
                 && let Some(order) = self.shared.orders.try_pop()
