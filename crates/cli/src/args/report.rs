@@ -18,11 +18,11 @@ pub(crate) enum ReportWhat {
 
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
-    /// A report, as `--json` prints it: what to compare with
-    #[arg(value_name = "A", value_hint = ValueHint::FilePath)]
+    /// A report, as `--json` prints it, or the directory of `--report`: what to compare with
+    #[arg(value_name = "A", value_hint = ValueHint::AnyPath)]
     pub(crate) a: PathBuf,
     /// Another one of the same kind
-    #[arg(value_name = "B", value_hint = ValueHint::FilePath)]
+    #[arg(value_name = "B", value_hint = ValueHint::AnyPath)]
     pub(crate) b: PathBuf,
     /// Part by which figures may differ
     #[arg(long, default_value = "5%", value_name = "PART", value_parser = part)]

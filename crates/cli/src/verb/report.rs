@@ -63,7 +63,10 @@ fn fails(told: &Told<'_>, on: FailOn) -> bool {
     }
 }
 
+/// The report in a file, or `report.json` in a directory that a verb wrote.
 fn read(path: &Path) -> Result<Value> {
+    let inside = path.join("report.json");
+    let path = if path.is_dir() { inside.as_path() } else { path };
     let size = std::fs::metadata(path).map_err(|error| failed("open", path, &error))?.len();
     if size > MOST_BYTES {
         bail!("{}: {size} B are too many for a report\nhint: give what `--json` printed", path.display());
