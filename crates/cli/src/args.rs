@@ -57,8 +57,8 @@ pub(crate) use inspect::InspectArgs;
 pub(crate) use join::JoinArgs;
 pub(crate) use lab::{LabArgs, LabRunArgs, LabWhat};
 pub(crate) use probe::{
-    HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat, SendingArg,
-    ServeArgs, Target,
+    CampaignArgs, HowArgs, MonitorArgs, OneWayReceiveArgs, OneWaySendArgs, PathArgs, ProbeArgs, ProbeWhat,
+    SendingArg, ServeArgs, Target,
 };
 pub(crate) use receive::{ReceiveArgs, ReceiveCommon, TierArg};
 pub(crate) use record::{DiskEngine, ExistsArg, RecordArgs, SyncArg};

@@ -391,6 +391,9 @@ _skyhaul() {
             skyhaul__subcmd__help__subcmd__lab,run)
                 cmd="skyhaul__subcmd__help__subcmd__lab__subcmd__run"
                 ;;
+            skyhaul__subcmd__help__subcmd__probe,campaign)
+                cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__campaign"
+                ;;
             skyhaul__subcmd__help__subcmd__probe,monitor)
                 cmd="skyhaul__subcmd__help__subcmd__probe__subcmd__monitor"
                 ;;
@@ -418,6 +421,9 @@ _skyhaul() {
             skyhaul__subcmd__lab__subcmd__help,run)
                 cmd="skyhaul__subcmd__lab__subcmd__help__subcmd__run"
                 ;;
+            skyhaul__subcmd__probe,campaign)
+                cmd="skyhaul__subcmd__probe__subcmd__campaign"
+                ;;
             skyhaul__subcmd__probe,help)
                 cmd="skyhaul__subcmd__probe__subcmd__help"
                 ;;
@@ -432,6 +438,9 @@ _skyhaul() {
                 ;;
             skyhaul__subcmd__probe,serve)
                 cmd="skyhaul__subcmd__probe__subcmd__serve"
+                ;;
+            skyhaul__subcmd__probe__subcmd__help,campaign)
+                cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__campaign"
                 ;;
             skyhaul__subcmd__probe__subcmd__help,help)
                 cmd="skyhaul__subcmd__probe__subcmd__help__subcmd__help"
@@ -4255,8 +4264,22 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__help__subcmd__probe)
-            opts="serve send receive monitor"
+            opts="serve send receive monitor campaign"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__help__subcmd__probe__subcmd__campaign)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -4888,7 +4911,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__probe)
-            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --diagnose --report --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive monitor help"
+            opts="-q -h -V --token-file --udp --sizes --spacing --rates --mtu --latency --bursts --search --limit --diagnose --report --trace --reverse --both --flows --time --packets --mode --train --join --settle --tcp --windows --cc --write --bytes --omit --pacing --stagger --segment --zerocopy --discard --cores --iperf3 --blocks --burst --no-delay --tos --wide --server-output --title --stamp --udpmon --json --quiet --config --show-config --help --version serve send receive monitor campaign help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -5053,9 +5076,63 @@ _skyhaul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
-        skyhaul__subcmd__probe__subcmd__help)
-            opts="serve send receive monitor help"
+        skyhaul__subcmd__probe__subcmd__campaign)
+            opts="-q -h -V --only --quick --report --resume --json --quiet --config --show-config --help --version talk"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --only)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=()
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o plusdirs
+                    fi
+                    return 0
+                    ;;
+                --config)
+                    local oldifs
+                    if [ -n "${IFS+x}" ]; then
+                        oldifs="$IFS"
+                    fi
+                    IFS=$'\n'
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    if [ -n "${oldifs+x}" ]; then
+                        IFS="$oldifs"
+                    fi
+                    if [[ "${BASH_VERSINFO[0]}" -ge 4 ]]; then
+                        compopt -o filenames
+                    fi
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__probe__subcmd__help)
+            opts="serve send receive monitor campaign help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        skyhaul__subcmd__probe__subcmd__help__subcmd__campaign)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi

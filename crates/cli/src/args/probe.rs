@@ -1,5 +1,6 @@
 //! Arguments of `probe`: a path between two hosts, measured from this one.
 
+mod campaign;
 mod monitor;
 mod others;
 mod tcp;
@@ -8,6 +9,7 @@ use super::heading::{GENERAL, HOST, PACE};
 use super::limits::{from_to, some, up_to};
 use super::output::OutputArgs;
 use super::several::{Several, Sizes, Spacings, picoseconds};
+pub(crate) use campaign::CampaignArgs;
 use clap::builder::ArgPredicate;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 pub(crate) use monitor::{HowArgs, MonitorArgs, Target};
@@ -47,6 +49,8 @@ pub(crate) enum ProbeWhat {
     Receive(OneWayReceiveArgs),
     /// Repeat tests for weeks: lines of JSON, and metrics
     Monitor(Box<MonitorArgs>),
+    /// Make a set of experiments on this machine, each beside what theory predicts
+    Campaign(Box<CampaignArgs>),
 }
 
 /// The other end.

@@ -1,5 +1,6 @@
 //! `skyhaul probe`: what a path carries, loses and delays.
 
+mod campaign;
 mod diagnose;
 mod further;
 mod iperf3;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<Outcome> {
         Some(ProbeWhat::Send(send)) => oneway::send(send),
         Some(ProbeWhat::Receive(receive)) => oneway::receive(receive),
         Some(ProbeWhat::Monitor(monitor)) => monitor::run(monitor),
+        Some(ProbeWhat::Campaign(campaign)) => campaign::run(campaign),
         None => {
             let path = &args.path;
             match (path.iperf3.iperf3, path.others.stamp, path.others.udpmon) {

@@ -10,6 +10,7 @@ mod wires;
 mod balance;
 mod balanced;
 mod balancer;
+mod campaign;
 mod closed;
 mod config;
 mod control;

@@ -1,0 +1,188 @@
+//! Where experiments are made: a lab with a server at its far end, or loopback.
+
+use super::told::Passed;
+use crate::interrupt::Interrupt;
+use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use skyhaul::lab::{FAR, Lab, LabOptions, LabReport, Running};
+use skyhaul::peer::{Server, ServerOptions, Service, Token};
+use skyhaul::probe::tcp::{self, TcpClient, TcpPoint, TcpService};
+use skyhaul::probe::udp::{self, ClientOptions, Direction, Point, UdpClient, UdpService};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Packets of a point that are told one by one.
+const SAMPLES: u32 = 8192;
+/// Time without arrival after which nothing more is awaited: more than a busy machine holds a thread up.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// An experiment cannot be made on this machine: not an error, but a reason.
+#[derive(Debug)]
+pub(super) struct NotHere(pub(super) String);
+
+impl fmt::Display for NotHere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for NotHere {}
+
+/// What an experiment may use.
+pub(super) struct Context<'a> {
+    pub(super) interrupt: &'a Interrupt,
+    /// Shows how far it is.
+    pub(super) say: &'a (dyn Fn(&str) + Sync),
+    /// Less of everything.
+    pub(super) quick: bool,
+    /// The path that is declared.
+    pub(super) path: &'static str,
+    /// A directory for files that are measured.
+    pub(super) directory: &'a Path,
+    /// Why no lab can be made here.
+    pub(super) no_lab: Option<&'a str>,
+    /// What labs did so far.
+    pub(super) labs: Vec<Passed>,
+    /// What they could not keep up with.
+    pub(super) notes: Vec<String>,
+}
+
+impl Context<'_> {
+    /// One or the other.
+    pub(super) fn or<T>(&self, whole: T, quick: T) -> T {
+        if self.quick { quick } else { whole }
+    }
+
+    /// Measure in a lab with this path; what it did is kept.
+    pub(super) fn lab<T>(&mut self, path: &str, work: impl FnOnce(&Bench<'_>) -> Result<T>) -> Result<T> {
+        if let Some(why) = self.no_lab {
+            bail!(NotHere(why.to_owned()));
+        }
+        let bench = Bench::lab(path, self.interrupt, self.say)?;
+        let done = work(&bench);
+        if let Some(report) = bench.finish()? {
+            self.labs.push(Passed::from(&report));
+            self.notes.extend(report.failures);
+        }
+        done
+    }
+
+    /// Packets that the last lab lost for a reason.
+    pub(super) fn lost(&self, cause: &str) -> u64 {
+        self.labs.last().and_then(|lab| lab.lost.get(cause)).copied().unwrap_or(0)
+    }
+
+    /// Measure on loopback.
+    pub(super) fn loopback<T>(&self, work: impl FnOnce(&Bench<'_>) -> Result<T>) -> Result<T> {
+        work(&Bench::loopback(self.interrupt, self.say)?)
+    }
+}
+
+/// A client and a server, and what is between.
+pub(super) struct Bench<'a> {
+    // Its threads end before the networks that they are in.
+    server: Server,
+    token: Token,
+    lab: Option<(Lab, Running)>,
+    /// UNIX nanoseconds at which the path began.
+    pub(super) begun: u64,
+    interrupt: &'a Interrupt,
+    say: &'a (dyn Fn(&str) + Sync),
+}
+
+impl<'a> Bench<'a> {
+    fn lab(path: &str, interrupt: &'a Interrupt, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
+        let lab = Lab::new(&LabOptions::default()).map_err(|error| {
+            NotHere(format!("needs networks of its own, and they cannot be made: {error}"))
+        })?;
+        let path = path.parse().map_err(|error| anyhow!("{path}: {error}"))?;
+        let running = lab.forward(&path, None).context("forward packets")?;
+        let begun = unix();
+        let token = token()?;
+        let server = lab.far().inside(|| serve(FAR, &token))??;
+        Ok(Self { server, token, lab: Some((lab, running)), begun, interrupt, say })
+    }
+
+    fn loopback(interrupt: &'a Interrupt, say: &'a (dyn Fn(&str) + Sync)) -> Result<Self> {
+        let token = token()?;
+        let server = serve(Ipv4Addr::LOCALHOST, &token)?;
+        Ok(Self { server, token, lab: None, begun: unix(), interrupt, say })
+    }
+
+    /// Points of datagrams, one after the other.
+    pub(super) fn udp(&self, points: &[Point]) -> Result<Vec<udp::PointReport>> {
+        let work = || -> Result<Vec<udp::PointReport>> {
+            let seconds: f64 = points.iter().map(|point| point.takes().as_secs_f64() + 0.2).sum();
+            let options = ClientOptions {
+                seconds: seconds + 1.0,
+                samples: SAMPLES,
+                settle: SETTLE,
+                ..ClientOptions::default()
+            };
+            let mut client = UdpClient::open(self.server.local(), &self.token, options, &mut |_| true)?;
+            let mut reports = Vec::with_capacity(points.len());
+            for (n, point) in points.iter().enumerate() {
+                self.go_on()?;
+                (self.say)(&format!("point {} of {}", n + 1, points.len()));
+                reports.push(client.point(point, Direction::Forward, &self.interrupt.flag())?);
+            }
+            self.go_on()?;
+            client.end()?;
+            Ok(reports)
+        };
+        self.near(work)
+    }
+
+    /// A measurement with TCP.
+    pub(super) fn tcp(&self, point: &TcpPoint) -> Result<tcp::PointReport> {
+        let work = || -> Result<tcp::PointReport> {
+            self.go_on()?;
+            (self.say)(&format!("{:.1} s", point.takes()));
+            point.check().map_err(|why| anyhow!(why))?;
+            let points = std::slice::from_ref(point);
+            let mut client = TcpClient::open(self.server.local(), &self.token, points, &mut |_| true)?;
+            let report = client.point(point, &self.interrupt.flag())?;
+            client.end()?;
+            self.go_on()?;
+            Ok(report)
+        };
+        self.near(work)
+    }
+
+    fn near<T: Send>(&self, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+        match &self.lab {
+            Some((lab, running)) => {
+                ensure!(running.is_running(), "the router ended");
+                lab.near().inside(work)?
+            }
+            None => work(),
+        }
+    }
+
+    fn go_on(&self) -> Result<()> {
+        ensure!(!self.interrupt.is_set(), "interrupted");
+        Ok(())
+    }
+
+    /// What the lab did.
+    fn finish(self) -> Result<Option<LabReport>> {
+        drop(self.server);
+        self.lab.map(|(_lab, running)| running.finish().context("forward packets")).transpose()
+    }
+}
+
+fn serve(at: Ipv4Addr, token: &Token) -> Result<Server> {
+    let services: Vec<Box<dyn Service>> = vec![Box::new(UdpService::new()?), Box::new(TcpService)];
+    Ok(Server::start(SocketAddr::new(IpAddr::V4(at), 0), token.clone(), ServerOptions::default(), services)?)
+}
+
+/// One that nobody else knows.
+fn token() -> Result<Token> {
+    Ok(Token::new(&skyhaul_daemon::balancer::random_token()?)?)
+}
+
+fn unix() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,123 @@
+//! A campaign in a directory: one page, and JSON and plot of each experiment.
+
+use super::figure::{Figure, Look};
+use super::shown::evidence;
+use super::told::{Made, State, Told};
+use crate::report::axis::Scale;
+use crate::report::chart::{Chart, Panel, WIDTH};
+use crate::report::loss_map::LossMap;
+use crate::report::page::{Page, Tile, claims, titled};
+use crate::report::series::Series;
+use crate::report::table::Table;
+use crate::report::words::{escape, json};
+use crate::verb::written::write;
+use anyhow::Result;
+use std::path::Path;
+
+/// Write what one experiment gave, as soon as it did.
+pub(super) fn keep(directory: &Path, made: &Made) -> Result<()> {
+    write(directory, &format!("{}.json", made.name), &json(made))?;
+    if let Some(figure) = &made.figure {
+        write(directory, &format!("{}.svg", made.name), &chart(&made.title, figure).file())?;
+    }
+    Ok(())
+}
+
+/// Write the page, and all as JSON.
+pub(super) fn finish(directory: &Path, told: &Told) -> Result<()> {
+    write(directory, "report.json", &json(told))?;
+    write(directory, "index.html", &page(told))?;
+    eprintln!(
+        "wrote index.html, report.json, and JSON and plot of each experiment to {}",
+        directory.display()
+    );
+    Ok(())
+}
+
+fn page(told: &Told) -> String {
+    let mut page = Page::new("Skyhaul: the experiments of a talk", "SKYHAUL PROBE CAMPAIGN");
+    let verdict = match (told.interrupted, told.failed, told.broken) {
+        (true, ..) => (false, "interrupted".to_owned()),
+        (_, 0, 0) => (true, "all as predicted".to_owned()),
+        (_, 0, 1) => (false, "one prediction did not hold".to_owned()),
+        (_, 0, broken) => (false, format!("{broken} predictions did not hold")),
+        (_, failed, _) => (false, format!("{failed} could not be made")),
+    };
+    page.headline(
+        &format!("{} experiments,", told.made),
+        Some((verdict.0, &verdict.1)),
+        &["On paths emulated on this machine, on loopback, or on its disk.", &told.machine],
+    );
+    page.tiles(&[
+        Tile::new("made", told.made.to_string(), "measured beside what theory predicts"),
+        Tile::new("predictions", told.claims.to_string(), format!("{} held", told.claims - told.broken)),
+        Tile::new("skipped", told.skipped.to_string(), "what they need is not here"),
+        Tile::new("failed", told.failed.to_string(), "could not be made"),
+    ]);
+    let mut table = Table::new(&["experiment", "where", "", "#predictions held", "#seconds"]);
+    for made in &told.experiments {
+        let (claims, broken) = made.claims();
+        let held =
+            if made.figure.is_some() { format!("{} of {claims}", claims - broken) } else { String::new() };
+        let seconds = format!("{:.1}", made.seconds);
+        let cells = [&made.title, made.place(), made.state.word(), &held, &seconds];
+        table.add(&cells, "", if broken > 0 || made.state == State::Failed { "✘" } else { "" });
+    }
+    page.section("All", "", &table.html());
+    for made in &told.experiments {
+        page.section(&made.title, &made.shows, &section(made));
+    }
+    page.source(&told.command, &json(told));
+    page.finish()
+}
+
+fn section(made: &Made) -> String {
+    let mut about = Table::new(&["", ""]);
+    for (what, text) in [
+        ("name", made.name.as_ref()),
+        ("where", made.place()),
+        ("test", &made.call),
+        ("theory", &made.theory),
+    ] {
+        about.add(&[what, text], "", "");
+    }
+    for note in &made.notes {
+        about.add(&["the lab did not keep up", note], "", "✘");
+    }
+    let Some(figure) = &made.figure else {
+        let word = made.state.word();
+        let why = made.why.as_deref().unwrap_or_default();
+        return format!("{}<p><b>{word}</b>: {}</p>\n", about.html(), escape(why));
+    };
+    let mut body = about.html() + &chart(&made.title, figure).inline(WIDTH);
+    for map in &figure.maps {
+        let (label, lost) = (map.title.clone(), map.lost.as_slice());
+        let drawn = LossMap { label, unit: "packets", first: 0, span: map.packets, lost };
+        body += &titled(&map.title, &drawn.inline());
+    }
+    let said: Vec<String> = figure.claims.iter().map(evidence).collect();
+    let all = figure.claims.iter().zip(&said);
+    body += &claims(all.map(|(claim, said)| (claim.held(), claim.what.as_str(), said.as_str())));
+    let headings = figure.columns.iter().map(|column| format!("#{}", column.title));
+    let headings: Vec<String> = std::iter::once(figure.of.to_string()).chain(headings).collect();
+    let mut table = Table::new(&headings);
+    figure.rows.iter().for_each(|row| table.add(&figure.cells(row), "", ""));
+    body + &table.html()
+}
+
+fn chart(title: &str, figure: &Figure) -> Chart {
+    let scale = |log: bool, name: &str| if log { Scale::log(name) } else { Scale::linear(name) };
+    figure.panels.iter().fold(Chart::new(title).x(scale(figure.x_log, &figure.x)), |chart, lines| {
+        let mut panel = Panel::new(200.0, scale(lines.log, &lines.y));
+        for values in &lines.lines {
+            let (name, points) = (values.name.clone(), values.points.iter().copied());
+            panel = panel.series(match values.look {
+                Look::Measured => Series::points(name, points),
+                Look::Theory => Series::dotted(name, points),
+                Look::Dots => Series::dots(name, points),
+            });
+        }
+        let levels = lines.levels.iter();
+        chart.panel(levels.fold(panel, |panel, (at, name)| panel.level(*at, name.to_string())))
+    })
+}
