@@ -50,7 +50,7 @@ def test_every_block_has_a_language_that_is_dealt_with():
 BUILT = "builds the package: `make python` has run before these tests"
 TUNED = "changes the host: test_tuning.py types it in namespaces, except for what needs hardware"
 SHOWN_ONLY = {
-    "campaign.md": {"skyhaul probe campaign talk": "takes two minutes and makes namespaces: the e2e tests in campaign.rs make some of it"},
+    "campaign.md": {"skyhaul probe campaign talk": "takes three minutes and makes namespaces: the e2e tests in campaign.rs make some of it"},
     "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one"},
     "lab.md": {"skyhaul lab run": "makes namespaces and needs iperf3: the e2e tests in lab.rs run it with programs that are there"},
     "measure-a-path.md": {"skyhaul probe receive": "is for the other host: the e2e tests in probe.rs run the pair"},
