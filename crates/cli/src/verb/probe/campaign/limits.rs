@@ -177,7 +177,7 @@ pub(super) fn switch_limit(context: &mut Context<'_>) -> Result<Figure> {
         let line = || all.iter().filter(|of| of.size == size);
         rate.add(format!("{size} bytes"), Look::Measured, line().map(|of| (of.sent, of.received)));
         loss.add(format!("{size} bytes"), Look::Measured, line().map(|of| (of.sent, of.lost * 1e2)));
-        if let Some(last) = line().last() {
+        if let Some(last) = line().next_back() {
             let pair = (last.predicted(LIMIT), last.received);
             figure.claim(format!("passes of {size} bytes"), pair, "1/s", 0.05);
         }
