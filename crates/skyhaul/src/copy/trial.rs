@@ -325,7 +325,7 @@ mod tests {
         // 64 MB at once, then 10 MB/s: what a full cache of the disk does.
         let points: Vec<(f64, u64)> =
             (0..30).map(|n| (f64::from(n) * 0.1, 64_000_000 + n as u64 * 1_000_000)).collect();
-        let trial = seen(&points, 3.0);
-        assert!((trial.bits_per_second - 8e7).abs() < 1e3 && trial.delay_seconds == 0.0, "{trial:?}");
+        let trial = seen(&points, 2.9);
+        assert!((trial.bits_per_second - 8e7).abs() < 1e3 && trial.delay_seconds < 1e-9, "{trial:?}");
     }
 }
