@@ -40,6 +40,7 @@ mod report;
 mod sender;
 mod serve;
 mod session;
+mod steady;
 mod talk;
 #[cfg(test)]
 mod tests;

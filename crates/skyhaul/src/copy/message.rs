@@ -113,9 +113,9 @@ pub(super) struct Request {
     /// Only measure: how fast the server's disks are, for a plan.
     #[serde(default)]
     pub(super) plan: bool,
-    /// Only try: copy for a moment, into files without a name.
+    /// Only try: copy for so many milliseconds, into files without a name.
     #[serde(default)]
-    pub(super) trial: bool,
+    pub(super) trial: Option<u64>,
 }
 
 /// What is copied.

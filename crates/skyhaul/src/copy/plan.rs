@@ -4,7 +4,7 @@
 //!   source disk        its own files, read for a second
 //!   network            bytes from memory, on the flows, for a second
 //!   destination disk   a file without a name, written for a second
-//!   all of it          a copy in small, for three seconds: this is predicted ([`trial`])
+//!   all of it          a copy in small, for some seconds: this is predicted ([`trial`])
 //! ```
 //!
 //! The parts say what could be reached if the others were not there; the trial, what they reach together.
@@ -259,12 +259,13 @@ fn attempt(
     manifest: &Manifest,
     plan: &mut Plan,
 ) -> io::Result<()> {
+    let span = trial::span_of(plan.rtt_seconds);
     let begun = Instant::now();
-    let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial)?;
+    let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial(span))?;
     let setup = begun.elapsed();
     let mine = match options.pull {
-        true => trial::take(flows, into, &options.tuning)?,
-        false => trial::give(flows, roots, manifest, &options.tuning)?,
+        true => trial::take(flows, into, &options.tuning, span)?,
+        false => trial::give(flows, roots, manifest, &options.tuning, span)?,
     };
     let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
         Message::Tried(tried) => *tried,

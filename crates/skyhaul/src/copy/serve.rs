@@ -1,7 +1,7 @@
 //! The serving end: copies into and out of the directories it was given, for whoever knows the token.
 
 use super::manifest::{Manifest, Root};
-use super::message::{Message, Request, Tried, VERSION, Way};
+use super::message::{Message, Request, VERSION, Way};
 use super::options::Tuning;
 use super::plan;
 use super::receiver::{self, Into};
@@ -129,6 +129,25 @@ impl CopyService {
         request.paths.iter().map(into).collect()
     }
 
+    /// Copy in small.
+    fn attempt(
+        &self,
+        mut talk: Talk<'_>,
+        flows: Vec<TcpStream>,
+        request: &Request,
+        tuning: &Tuning,
+        span: Duration,
+    ) -> io::Result<()> {
+        let tried = match request.way {
+            Way::Push => trial::take(flows, &self.into(request)?, tuning, span)?,
+            Way::Pull => {
+                let roots = self.roots(request)?;
+                trial::give(flows, &roots, &Manifest::of(&roots)?, tuning, span)?
+            }
+        };
+        talk.say(&Message::Tried(Box::new(tried)))
+    }
+
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
         let tuning = self.tuning(request);
         let flows = flows(session, request)?;
@@ -137,14 +156,10 @@ impl CopyService {
         let stop = move || over.load(std::sync::atomic::Ordering::Relaxed) || begun.elapsed() > left;
         let mut quiet = |_: &_| {};
         let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+        if let Some(time) = request.trial {
+            return self.attempt(talk, flows, request, &tuning, trial::span(time));
+        }
         match request.way {
-            Way::Push if request.trial => {
-                answer_trial(talk, trial::take(flows, &self.into(request)?, &tuning)?)
-            }
-            Way::Pull if request.trial => {
-                let roots = self.roots(request)?;
-                answer_trial(talk, trial::give(flows, &roots, &Manifest::of(&roots)?, &tuning)?)
-            }
             Way::Push if request.plan => plan::answer_push(talk, flows, &self.into(request)?, &tuning),
             Way::Pull if request.plan => plan::answer_pull(talk, flows, &self.roots(request)?, &tuning),
             Way::Push => {
@@ -157,10 +172,6 @@ impl CopyService {
             }
         }
     }
-}
-
-fn answer_trial(mut talk: Talk<'_>, tried: Tried) -> io::Result<()> {
-    talk.say(&Message::Tried(Box::new(tried)))
 }
 
 /// Let the client's flows in.

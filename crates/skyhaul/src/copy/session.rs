@@ -22,7 +22,7 @@ pub(super) enum Purpose {
     /// To measure each part.
     Plan,
     /// To copy for a moment, and leave nothing.
-    Trial,
+    Trial(Duration),
 }
 
 /// A session that has begun.
@@ -52,7 +52,7 @@ impl Session {
             congestion: tuning.congestion.clone(),
             limit: tuning.limit,
             plan: purpose == Purpose::Plan,
-            trial: purpose == Purpose::Trial,
+            trial: if let Purpose::Trial(span) = purpose { Some(span.as_millis() as u64) } else { None },
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
         let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {

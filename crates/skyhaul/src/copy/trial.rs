@@ -3,17 +3,12 @@
 //! ```text
 //!   reader ─▶ flow ═══▶ flow ─▶ writer, fdatasync several times a second ─▶ a file without a name
 //!      the threads, checksums and system calls of a copy, but no names and no journal
-//!
-//!   bytes │          ╱ ◀─ counted: the second half, when memory on the way is full and flows have their speed
-//!         │      ╱
-//!         │ _╱            what came before it is a delay that the copy will have, too
-//!         └────┴─────┴── s
 //! ```
 //!
 //! Parts measured one by one do not say what they reach together where they share a disk or a processor, and a disk that is
 //! read and written at once does less than half of either.
 //!
-//! Limits: three seconds. A disk that is faster for longer than that, and then slower, is not known as one.
+//! Limits: three to ten seconds, 60 round trips. A disk that is faster for longer than that, and then slower, is not known as one.
 
 use super::files::Refusal;
 use super::head::RangeHead;
@@ -23,19 +18,23 @@ use super::options::Tuning;
 use super::reading::{Job, Reading, Told};
 use super::receiver::Into;
 use super::receiving::{Filled, Order, Receiving};
+use super::steady::{Point, seen};
 use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch, free_bytes};
 use skyhaul_io::host::thread::process_cpu_time;
+use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it sends.
+/// How long it sends: flows reach their speed in some tens of round trips.
 const SPAN: Duration = Duration::from_secs(3);
+const LONGEST_SPAN: Duration = Duration::from_secs(10);
+const TRIPS: f64 = 60.0;
 /// A range that is still under way then is cut off after this.
 const GRACE: Duration = Duration::from_secs(1);
-/// A receiver whose sender does not end.
-const LONGEST: Duration = Duration::from_secs(10);
+/// Time for a receiver beyond that of its sender.
+const MORE: Duration = Duration::from_secs(7);
 /// As often as in a copy.
 const EVERY: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(20);
@@ -44,12 +43,23 @@ const MOST: u64 = 4 << 30;
 /// No more files than this are read.
 const FILES: usize = 100_000;
 
+/// How long to try on a path with this round trip.
+pub(super) fn span_of(rtt: f64) -> Duration {
+    Duration::from_secs_f64((rtt * TRIPS).clamp(SPAN.as_secs_f64(), LONGEST_SPAN.as_secs_f64()))
+}
+
+/// What a peer asks for, in milliseconds.
+pub(super) fn span(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).min(LONGEST_SPAN)
+}
+
 /// Send files for a moment.
 pub(super) fn give(
     flows: Vec<TcpStream>,
     roots: &[Root],
     manifest: &Manifest,
     tuning: &Tuning,
+    span: Duration,
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
@@ -72,7 +82,7 @@ pub(super) fn give(
             });
         }
         scope.spawn(move || shared.read(roots, manifest).map_err(|error| shared.watch.fail(error)));
-        while left > 0 && begun.elapsed() < SPAN && !shared.watch.is_over() {
+        while left > 0 && begun.elapsed() < span && !shared.watch.is_over() {
             std::thread::sleep(LOOK);
             while let Some(told) = shared.told.try_pop() {
                 match told {
@@ -95,12 +105,18 @@ pub(super) fn give(
 }
 
 /// Receive until the flows end.
-pub(super) fn take(flows: Vec<TcpStream>, into: &[Into], tuning: &Tuning) -> io::Result<Tried> {
+pub(super) fn take(
+    flows: Vec<TcpStream>,
+    into: &[Into],
+    tuning: &Tuning,
+    span: Duration,
+) -> io::Result<Tried> {
     let count = flows.len();
+    let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
     // A copy must touch its memory, too.
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let receiving = Receiving::new(tuning, count)?;
-    let mut writer = Writer::new(&receiving, into)?;
+    let mut writer = Writer::new(&receiving, into, handles)?;
     let (shared, running) = (&receiving, AtomicUsize::new(count));
     let wrote = std::thread::scope(|scope| {
         for stream in flows {
@@ -111,7 +127,7 @@ pub(super) fn take(flows: Vec<TcpStream>, into: &[Into], tuning: &Tuning) -> io:
                 running.fetch_sub(1, Ordering::Relaxed);
             });
         }
-        let wrote = writer.run(begun, &running);
+        let wrote = writer.run(begun, span + MORE, &running);
         shared.watch.end();
         wrote
     });
@@ -119,7 +135,7 @@ pub(super) fn take(flows: Vec<TcpStream>, into: &[Into], tuning: &Tuning) -> io:
     let side = receiving.watch.side(begun, cpu, count);
     let trial = Trial {
         cpu_seconds_per_gb: side.cpu_seconds / (side.bytes as f64 / 1e9).max(1e-9),
-        ..seen(&writer.points, writer.durable)
+        ..seen(&writer.points, writer.durable, span)
     };
     Ok(Tried { trial, side, all: None })
 }
@@ -166,8 +182,8 @@ struct Writer<'a> {
     queue: Queue,
     targets: Vec<Target>,
     turn: usize,
-    /// Seconds, and bytes written by then.
-    points: Vec<(f64, u64)>,
+    flows: Vec<TcpStream>,
+    points: Vec<Point>,
     /// When all of it was durable.
     durable: f64,
 }
@@ -176,7 +192,7 @@ struct Writer<'a> {
 const SYNC: u64 = 1 << 63;
 
 impl<'a> Writer<'a> {
-    fn new(shared: &'a Receiving, into: &[Into]) -> io::Result<Self> {
+    fn new(shared: &'a Receiving, into: &[Into], flows: Vec<TcpStream>) -> io::Result<Self> {
         let tuning = &shared.tuning;
         let options = DiskOptions {
             engine: tuning.engine,
@@ -202,14 +218,15 @@ impl<'a> Writer<'a> {
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         let queue = Queue::new(&options, Some(&shared.pool))?;
-        Ok(Self { shared, queue, targets, turn: 0, points: Vec::new(), durable: 0.0 })
+        Ok(Self { shared, queue, targets, turn: 0, flows, points: Vec::new(), durable: 0.0 })
     }
 
-    fn run(&mut self, begun: Instant, running: &AtomicUsize) -> io::Result<()> {
+    fn run(&mut self, begun: Instant, longest: Duration, running: &AtomicUsize) -> io::Result<()> {
         let (mut bytes, mut ended) = (0, Vec::new());
-        while begun.elapsed() < LONGEST {
+        while begun.elapsed() < longest {
             // Before looking for orders: a flow that ended has given its last.
             let open = running.load(Ordering::Relaxed) > 0;
+            self.note(begun, bytes);
             if self.queue.in_flight() == 0 {
                 match self.shared.orders.pop(LOOK) {
                     Some(order) => self.write(order),
@@ -226,17 +243,30 @@ impl<'a> Writer<'a> {
             self.queue.wait(LOOK, &mut ended)?;
             for end in ended.drain(..) {
                 bytes += self.settle(end)?;
-                self.points.push((begun.elapsed().as_secs_f64(), bytes));
             }
             std::iter::from_fn(|| self.shared.pool.take()).for_each(|block| self.shared.empty.push(block));
         }
         self.sync(Duration::ZERO);
-        while self.queue.in_flight() > 0 && begun.elapsed() < LONGEST {
+        while self.queue.in_flight() > 0 && begun.elapsed() < longest {
             self.queue.wait(LOOK, &mut ended)?;
             ended.drain(..).try_for_each(|end| self.settle(end).map(drop))?;
         }
+        self.note(begun, bytes);
         self.durable = begun.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// What came and what is written by now, if it changed.
+    fn note(&mut self, begun: Instant, written: u64) {
+        let at = begun.elapsed().as_secs_f64();
+        let last = self.points.last();
+        if last.is_some_and(|last| last.written == written && at - last.at < LOOK.as_secs_f64()) {
+            return;
+        }
+        // A flow that ended has its last number.
+        let came =
+            self.flows.iter().filter_map(|flow| TcpInfo::of(flow).ok()).map(|info| info.bytes_received);
+        self.points.push(Point { at, came: came.sum(), written });
     }
 
     fn write(&mut self, order: Order) {
@@ -275,57 +305,16 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The rate, from bytes at the times by which they were written; at `durable` all of them were.
-fn seen(points: &[(f64, u64)], durable: f64) -> Trial {
-    let (Some(first), Some(last)) = (points.first(), points.last()) else { return Trial::default() };
-    let whole =
-        Trial { bytes: last.1, bits_per_second: last.1 as f64 * 8.0 / durable.max(1e-9), ..Trial::default() };
-    // All that there was came before the time was over: what it took is what it takes.
-    if last.0 < SPAN.as_secs_f64() * 0.9 {
-        return whole;
-    }
-    // What is written when nothing more is read is faster.
-    let end = points.iter().rev().find(|point| point.0 <= SPAN.as_secs_f64()).unwrap_or(first);
-    let half = (first.0 + end.0) / 2.0;
-    let middle = points.iter().find(|point| point.0 >= half).unwrap_or(first);
-    if end.0 - middle.0 < 0.1 || end.1 <= middle.1 {
-        return whole;
-    }
-    let rate = (end.1 - middle.1) as f64 / (end.0 - middle.0);
-    let before = (end.0 - end.1 as f64 / rate).max(0.0);
-    let after = (durable - last.0).max(0.0);
-    Trial { bytes: last.1, bits_per_second: rate * 8.0, delay_seconds: before + after, ..Trial::default() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_second_half_counts_and_what_was_late_is_a_delay() {
-        // Nothing for half a second, then 100 MB/s; the last sync takes 0.1 s.
-        let points: Vec<(f64, u64)> = (0..25)
-            .map(|n| (0.6 + f64::from(n) * 0.1, (n + 1) * 10_000_000))
-            .map(|(at, bytes)| (at, bytes as u64))
-            .collect();
-        let trial = seen(&points, 3.1);
-        assert!((trial.bits_per_second - 8e8).abs() < 1e3, "{trial:?}");
-        assert!((trial.delay_seconds - 0.6).abs() < 0.01, "{trial:?}");
-    }
-
-    #[test]
-    fn files_that_end_before_it_took_what_they_take() {
-        let trial = seen(&[(0.1, 1_000_000), (0.2, 2_000_000)], 0.5);
-        assert_eq!((trial.bytes, trial.bits_per_second, trial.delay_seconds), (2_000_000, 32e6, 0.0));
-        assert_eq!(seen(&[], 1.0), Trial::default());
-    }
-
-    #[test]
-    fn a_burst_into_memory_is_not_its_rate() {
-        // 64 MB at once, then 10 MB/s: what a full cache of the disk does.
-        let points: Vec<(f64, u64)> =
-            (0..30).map(|n| (f64::from(n) * 0.1, 64_000_000 + n as u64 * 1_000_000)).collect();
-        let trial = seen(&points, 2.9);
-        assert!((trial.bits_per_second - 8e7).abs() < 1e3 && trial.delay_seconds < 1e-9, "{trial:?}");
+    fn a_long_path_is_tried_for_longer() {
+        assert_eq!(
+            (span_of(0.001), span_of(0.1), span_of(1.0)),
+            (SPAN, Duration::from_secs(6), LONGEST_SPAN)
+        );
+        assert_eq!((span(u64::MAX), span(3000)), (LONGEST_SPAN, SPAN));
     }
 }

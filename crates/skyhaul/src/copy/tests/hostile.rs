@@ -80,7 +80,7 @@ impl Hostile {
             congestion: None,
             limit: None,
             plan: false,
-            trial: false,
+            trial: None,
         };
         connection.ask("copy", &request, &mut |_| true).unwrap();
         let Message::Ready { cookie } = connection.receive(SOON).unwrap() else { panic!() };
