@@ -47,7 +47,12 @@ const NOTHING: f64 = 2e-5;
 /// Name the causes.
 #[must_use]
 pub fn diagnose(case: &Case) -> Diagnosis {
-    let shares = Shares::of(&case.account, &case.counters);
+    // The places behind the network count a packet that came twice twice.
+    let doubled: u64 = case.points.iter().map(|point| point.duplicates).sum();
+    let once = |count: Option<u64>| count.map(|count| count.saturating_sub(doubled));
+    let Account { nic_in, ip_in, udp_in, .. } = case.account;
+    let account = Account { nic_in: once(nic_in), ip_in: once(ip_in), udp_in: once(udp_in), ..case.account };
+    let shares = Shares::of(&account, &case.counters);
     let least = ((case.account.sent as f64 * NOTHING) as u64).max(3);
     let mut findings = Vec::new();
     hosts::loss(case, &shares, least, &mut findings);

@@ -6,12 +6,14 @@
 //!
 //! Without a file it is printed. Thresholds were chosen with seeds 0 to 49; it plays 1000 to 1049.
 
-use skyhaul_sim::traces::matrix::Matrix;
+use skyhaul_sim::traces::matrix::{Matrix, Pairs};
 
 const MARK: &str = "<!-- matrix -->";
 
 fn main() -> std::io::Result<()> {
-    let table = Matrix::play(1000..1050, 500).table();
+    let one = Matrix::play(1000..1050, 500).table();
+    let two = Pairs::play(1000..1020).table();
+    let table = format!("{one}\n### Two causes at once\n\n{two}");
     let Some(path) = std::env::args().nth(1) else {
         print!("{table}");
         return Ok(());

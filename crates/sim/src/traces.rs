@@ -58,6 +58,8 @@ pub fn play(causes: &[Cause], seed: u64) -> Case {
         add(&mut account.ip_in, counts.ip_in);
         add(&mut account.udp_in, counts.udp_in);
         let point = Point::of(&Setting { reader_busy: counts.reader_busy, ..*setting }, &arrived);
+        let behind = counts.nic_in.saturating_sub(arrived.len() as u64);
+        let point = Point { in_hosts: setting.sent - counts.nic_out + behind, ..point };
         account.received += point.received;
         case.points.push(point);
         exchanges.extend((0..12).map(|n| path.exchange(clock + 5e8 + f64::from(n) * 1e7, &mut rng)));

@@ -19,21 +19,19 @@ pub(super) fn loss(case: &Case, shares: &Shares, least: u64, findings: &mut Vec<
         }
     };
     name(Cause::Sender, shares.sender, counters.send_drops, "between the sender and its interface");
-    let in_backlog = counters.backlog_drops >= counters.ring_drops.max(1);
-    let (cause, counter) = if in_backlog {
-        (Cause::Backlog, counters.backlog_drops)
-    } else {
-        (Cause::NicRing, counters.ring_drops)
+    // Two counters that rose share what was lost between them.
+    let mut share = |packets: u64, causes: [(Cause, u64); 2], text: &str| {
+        let sum = causes[0].1.saturating_add(causes[1].1);
+        for (cause, counter) in causes {
+            let part = (packets as f64 * (counter as f64 / sum.max(1) as f64)).round() as u64;
+            name(cause, if sum == 0 && cause == causes[1].0 { packets } else { part }, counter, text);
+        }
     };
-    name(cause, shares.ring, counter, "between the receiver's interface and IP");
+    let ring = [(Cause::Backlog, counters.backlog_drops), (Cause::NicRing, counters.ring_drops)];
+    share(shares.ring, ring, "between the receiver's interface and IP");
     let late = shares.socket + shares.reader;
     let busy = case.points.iter().filter(|p| p.loss() > 0.001).map(|p| p.reader_busy).fold(0.0, f64::max);
-    let (cause, counter) = if counters.mem_errors > counters.rcvbuf_errors {
-        (Cause::UdpMemory, counters.mem_errors)
-    } else if busy > 0.97 {
-        (Cause::Reader, counters.rcvbuf_errors)
-    } else {
-        (Cause::SocketBuffer, counters.rcvbuf_errors)
-    };
-    name(cause, late, counter, "between IP and the reader");
+    let reader = if busy > 0.97 { Cause::Reader } else { Cause::SocketBuffer };
+    let socket = [(Cause::UdpMemory, counters.mem_errors), (reader, counters.rcvbuf_errors)];
+    share(late, socket, "between IP and the reader");
 }

@@ -15,19 +15,28 @@ fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Vec<&'a Point
     case.points.iter().filter(|p| p.idle == 0.0 && p.flow == 0).filter(more).collect()
 }
 
-/// Causes of loss in the network.
+/// Causes of loss in the network: each is looked for in what those before it do not explain.
 pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
     let rules = [mtu, route_change, firewall, polarisation, damage, microburst, ceiling];
     let network = shares.network as f64 / shares.lost().max(1) as f64;
+    let mut left = case.clone();
+    // As if the hosts had lost nothing.
+    left.points.iter_mut().for_each(|p| p.received = (p.received + p.in_hosts).min(p.sent));
+    let mut weight = 0.7 + 0.3 * network;
     for rule in rules {
-        if let Some(mut found) = rule(case) {
-            found.confidence *= 0.7 + 0.3 * network;
-            let stop = found.cause != Cause::BitErrors;
-            findings.push(found);
-            if stop {
-                return;
-            }
+        let Some(mut found) = rule(&left) else { continue };
+        match found.cause {
+            Cause::Mtu => left.points.retain(|p| p.loss() <= 0.999),
+            Cause::RouteChange => left.points.retain(|p| !(lossy(&p) && one_gap(p))),
+            Cause::Firewall => left.points.retain(|p| !cut(&p)),
+            Cause::Polarisation => left.points.retain(|p| p.flow == 0),
+            Cause::Microburst => left.points.retain(|p| p.burst <= 1),
+            _ => {}
         }
+        found.confidence *= weight;
+        // What is found in a part of the points is less sure.
+        weight *= if found.cause == Cause::BitErrors { 1.0 } else { 0.85 };
+        findings.push(found);
     }
 }
 
@@ -37,7 +46,7 @@ fn mtu(case: &Case) -> Option<Finding> {
     let least = gone.iter().map(|p| p.size).min()?;
     let below = case.points.iter().filter(|p| p.size < least);
     let passes = below.clone().map(|p| p.size).max()?;
-    let clean = below.clone().all(|p| p.loss() < 0.5)
+    let clean = below.clone().all(|p| p.loss() < 0.95)
         && case.points.iter().all(|p| p.size < least || p.loss() > 0.999);
     clean.then(|| {
         Finding::new(
@@ -56,8 +65,7 @@ fn route_change(case: &Case) -> Option<Finding> {
     };
     let point = case.points.iter().filter(lossy).find(changed)?;
     // The loss is one gap, at the place of the change.
-    let one = point.longest_run as f64 > 0.7 * point.lost() as f64;
-    one.then(|| {
+    one_gap(point).then(|| {
         Finding::new(
             Cause::RouteChange,
             if point.ttl_changed { 0.97 } else { 0.85 },
@@ -71,17 +79,34 @@ fn route_change(case: &Case) -> Option<Finding> {
     })
 }
 
+/// Most of what is lost is lost in a row.
+fn one_gap(point: &Point) -> bool {
+    point.longest_run as f64 > 0.7 * point.lost() as f64
+}
+
+/// All is lost from the beginning, or to the end.
+fn cut(p: &&Point) -> bool {
+    let piece = p.end_lost.max(p.front_lost);
+    piece > 20 && piece as f64 > 0.01 * p.sent as f64 && piece as f64 > 0.8 * p.lost() as f64
+}
+
 /// Nothing any more after some time or some silence, whatever the rate.
 fn firewall(case: &Case) -> Option<Finding> {
-    let cut = |p: &&Point| {
-        let piece = p.end_lost.max(p.front_lost);
-        piece > 20 && piece as f64 > 0.05 * p.sent as f64 && piece as f64 > 0.8 * p.lost() as f64
-    };
     let points: Vec<&Point> = case.points.iter().filter(cut).collect();
     let idle = points.iter().filter(|p| p.idle > 0.0).count();
     let first = points.first()?;
-    let lasting = case.points.iter().filter(|p| p.loss() > 0.001).all(|p| cut(&p));
+    // Whatever else is lost: all of what follows a silence, or the end of every point.
+    let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
+    let ends = |p: &&Point| p.end_lost > 20 && p.end_lost as f64 > 0.05 * p.sent as f64;
+    let lasting = silent
+        || case.points.iter().filter(|p| p.loss() > 0.001).all(|p| cut(&p))
+        || case.points.iter().filter(ends).count() * 10 >= case.points.len() * 9;
     let counted = case.counters.conntrack_drops > 0;
+    // One gap behind which all was well again is none that forgot the flow.
+    let once = points.len() == 1 && idle == 0 && case.points.last().is_some_and(|last| last != *first);
+    if once && !counted {
+        return None;
+    }
     (lasting || counted).then(|| {
         let how = if idle == points.len() { "after a silence" } else { "in one piece" };
         let text =
@@ -96,7 +121,16 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let (bad, good): (Vec<&Point>, Vec<&Point>) = flows.iter().partition(|p| p.loss() > 0.005);
     let worst = bad.iter().map(|p| p.loss()).fold(0.0, f64::max);
     let best = good.iter().map(|p| p.loss()).fold(0.0, f64::max);
-    (flows.len() >= 4 && !bad.is_empty() && good.len() * 4 >= flows.len() && worst > 10.0 * best.max(1e-3))
+    // As likely for all, so few losses of the good ones would be no chance.
+    let sums = |all: &[&Point]| all.iter().fold((0, 0), |(l, s), p| (l + p.lost(), s + p.sent));
+    let ((all_lost, all_sent), (lost, sent)) = (sums(&flows), sums(&good));
+    let expected = all_lost as f64 * sent as f64 / all_sent.max(1) as f64;
+    let unlike = expected > 3.5 && (lost as f64) < 0.25 * expected;
+    (flows.len() >= 4
+        && !bad.is_empty()
+        && good.len() * 4 >= flows.len()
+        && worst > 10.0 * best.max(1e-3)
+        && unlike)
         .then(|| {
             let text = format!(
                 "{} of {} ports lose up to {:.1} %, the others nothing",
@@ -156,7 +190,9 @@ fn microburst(case: &Case) -> Option<Finding> {
 
 /// A rate that is not exceeded: in bits or in packets, with a queue or without.
 fn ceiling(case: &Case) -> Option<Finding> {
-    let bad = plain(case, |p| p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999);
+    let bad = plain(case, |p| {
+        p.burst <= 1 && p.loss() > 0.01 && p.loss() < 0.999 && !(one_gap(p) && p.lost() > 20)
+    });
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let slow_clean = plain(case, |p| p.burst <= 1 && p.pps() < 0.6 * worst.pps() && p.loss() < 0.005);
     if slow_clean.is_empty() {
@@ -243,10 +279,38 @@ pub(super) fn order_and_delay(case: &Case, findings: &mut Vec<Finding>) {
     }
     let known = findings.iter().any(|f| matches!(f.cause, Cause::RouteChange | Cause::ClockStep));
     let moved = case.points.iter().find(|p| p.ttl_changed);
-    if let Some(point) = moved.filter(|_| !known) {
-        let text = format!("the number of hops changed; the delay by {:.1} µs", point.shift / 1e3);
-        findings.push(Finding::new(Cause::RouteChange, 0.9, text));
+    match moved {
+        _ if known => {}
+        Some(point) => {
+            let text = format!("the number of hops changed; the delay by {:.1} µs", point.shift / 1e3);
+            findings.push(Finding::new(Cause::RouteChange, 0.9, text));
+        }
+        None => findings.extend(moved_for_good(case)),
     }
+}
+
+/// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
+fn moved_for_good(case: &Case) -> Option<Finding> {
+    let size = case.points.first()?.size;
+    let points = plain(case, |p| p.burst <= 1 && p.size == size && p.received > 50);
+    let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
+    let least = (6.0 * noise).max(30_000.0) + case.wakes;
+    let part = |points: &[&Point]| {
+        points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.floor), h.max(p.floor)))
+    };
+    (1..points.len().saturating_sub(1)).find_map(|at| {
+        let (before, after) = points.split_at(at);
+        let ((low, high), (least_after, most_after)) = (part(before), part(after));
+        let change = if least_after > high { least_after - high } else { most_after - low };
+        let apart = least_after > high + least || most_after < low - least;
+        // It was seen to happen, or the same rate is on both sides: a slower one may find a processor asleep.
+        let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
+        let same = before.iter().any(|b| after.iter().any(|a| a.pps() > 0.9 * b.pps()));
+        (apart && case.clock_steps.is_empty() && (seen || at > 1 && same)).then(|| {
+            let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);
+            Finding::new(Cause::RouteChange, if seen { 0.85 } else { 0.75 }, text)
+        })
+    })
 }
 
 /// By how much the first packets of bursts, which meet no queue of their own, are later than those of steady streams before and

@@ -56,6 +56,8 @@ pub struct Point {
     pub sent: u64,
     /// Packets received, without duplicates.
     pub received: u64,
+    /// Packets of which counters say that a host lost them.
+    pub in_hosts: u64,
     /// Packets that came again.
     pub duplicates: u64,
     /// Packets behind a later one.

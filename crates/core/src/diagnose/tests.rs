@@ -78,3 +78,65 @@ fn nothing_known_and_wild_values_find_nothing_and_end() {
     let account = Account { sent: 3, received: u64::MAX, ..Account::default() };
     assert_eq!(diagnose(&Case { points: vec![odd], account, ..Case::default() }).unexplained, 0);
 }
+
+/// A point at this rate of which so many of 1000 were lost; its least delay is 1 ms.
+fn lossy(pps: f64, lost: u64) -> Point {
+    Point {
+        size: 1472,
+        spacing: 1e9 / pps,
+        burst: 1,
+        sent: 1000,
+        received: 1000 - lost,
+        floor: 1e6,
+        noise: 2e3,
+        ..Point::default()
+    }
+}
+
+fn of_network(points: Vec<Point>) -> Vec<Cause> {
+    let (sent, received) = points.iter().fold((0, 0), |(s, r), p| (s + p.sent, r + p.received));
+    let account =
+        Account { sent, nic_out: Some(sent), nic_in: Some(received), received, ..Account::default() };
+    let found = diagnose(&Case { points, account, ..Case::default() });
+    found.findings.into_iter().map(|finding| finding.cause).collect()
+}
+
+#[test]
+fn what_one_cause_does_not_explain_is_another_ones() {
+    let long = Point { size: 8972, ..lossy(1000.0, 1000) };
+    let burst = Point { burst: 64, ..lossy(1000.0, 300) };
+    let points = vec![lossy(4000.0, 0), lossy(2000.0, 0), burst, long];
+    assert_eq!(of_network(points), [Cause::Mtu, Cause::Microburst]);
+}
+
+#[test]
+fn one_gap_is_no_firewall_and_all_from_a_time_on_is() {
+    let gap = || Point { end_lost: 200, longest_run: 200, ..lossy(4000.0, 200) };
+    let after = vec![gap(), lossy(2000.0, 0), lossy(1000.0, 0)];
+    assert_eq!(of_network(after), []);
+    let gone = Point { end_lost: 1000, front_lost: 1000, ..lossy(2000.0, 1000) };
+    assert_eq!(of_network(vec![gap(), gone.clone(), gone]), [Cause::Firewall]);
+}
+
+#[test]
+fn ports_that_lose_by_chance_are_no_polarisation() {
+    let ports = |lost: [u64; 8]| -> Vec<Point> {
+        let of = |(n, lost)| Point { flow: n + 1, ..lossy(4000.0, lost) };
+        (0u16..).zip(lost).map(of).collect()
+    };
+    assert_eq!(of_network(ports([0, 80, 0, 0, 90, 0, 0, 0])), [Cause::Polarisation]);
+    assert_eq!(of_network(ports([2, 6, 4, 3, 7, 2, 4, 5])), []);
+}
+
+#[test]
+fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
+    let moved = |by: f64, pps| Point { floor: 1e6 + by, ..lossy(pps, 0) };
+    let changed =
+        vec![lossy(4000.0, 0), lossy(3900.0, 0), moved(3e6, 4000.0), moved(3e6, 2000.0), moved(3e6, 1000.0)];
+    assert_eq!(of_network(changed.clone()), [Cause::RouteChange]);
+    let stepped = diagnose(&Case { points: changed, clock_steps: vec![3_000_000], ..Case::default() });
+    assert_eq!(stepped.findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::ClockStep]);
+    // Later at lower rates alone: a processor that sleeps.
+    let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
+    assert_eq!(of_network(asleep), []);
+}
