@@ -45,7 +45,7 @@ mod service;
 
 pub use bottleneck::{Bottleneck, Limit, bottleneck};
 pub use client::{ClientOptions, UdpClient};
-pub use diagnose::{Asked, Diagnosed, Hosts, Named};
+pub use diagnose::{Asked, Diagnosed, Hosts, Named, PORTS};
 pub use further::{MtuReport, SearchReport};
 pub use message::{HostNote, Opened, Order, Reply, Request, fuzz};
 pub use plan::{Burst, Direction, FLOWS, LONGEST, Mode, Point, SHORTEST, TRAIN, overhead};

@@ -9,10 +9,12 @@ use crate::args::{PathArgs, Several};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::print::Progress;
 use anyhow::{Result, bail};
-use skyhaul::peer::PeerError;
 use skyhaul::probe::udp::{Asked, Diagnosed, Direction, Hosts, Named, SHORTEST, UdpClient};
 use std::fmt::Write as _;
+use std::time::Duration;
 
+/// Length of the first point, unless chosen.
+const FIRST: Duration = Duration::from_secs(1);
 /// Packets of a point that are told one by one, of the first and of each other.
 const SAMPLES: (usize, usize) = (4096, 128);
 
@@ -31,7 +33,8 @@ pub(super) fn udp(
     }
     let mut table = (!args.output.json).then(|| Table::begin(&told.here, &told.there));
     let size = size(args, &told);
-    let asked = Asked { size, spacing_ps: load(args, size), direction };
+    let time = args.time.map_or(FIRST, |time| time.duration());
+    let asked = Asked { size, spacing_ps: load(args, size), direction, time };
     let mut each = |report: &_| {
         progress.clear();
         if let Some(table) = &mut table {
@@ -39,13 +42,7 @@ pub(super) fn udp(
         }
         progress.show("more points");
     };
-    let (mut found, points) = match client.diagnose(&asked, &interrupt.flag(), &mut each) {
-        Err(PeerError::Stopped) if interrupt.is_set() => {
-            eprintln!("{INTERRUPTED}");
-            return Ok(Outcome::Failed);
-        }
-        done => done?,
-    };
+    let (mut found, points) = client.diagnose(&asked, &interrupt.flag(), &mut each);
     progress.clear();
     told.points = points;
     told.round_trip_seconds = client.round_trip().map(|trip| trip.as_secs_f64());
@@ -56,6 +53,7 @@ pub(super) fn udp(
     if !args.output.json {
         eprint!("{}", text(&found));
     }
+    let short = found.cut_short.is_some();
     told.diagnosis = Some(found);
     if let Some(directory) = &args.report {
         page::udp(directory, &told)?;
@@ -66,7 +64,7 @@ pub(super) fn udp(
     if told.interrupted {
         eprintln!("{INTERRUPTED}");
     }
-    Ok(if told.interrupted { Outcome::Failed } else { Outcome::Done })
+    Ok(if short { Outcome::Failed } else { Outcome::Done })
 }
 
 /// The size that was asked for, as far as it passes whole: half a datagram is another packet for whoever counts.
@@ -157,15 +155,8 @@ fn text(found: &Diagnosed) -> String {
     for named in &found.causes {
         text += &cause(named);
     }
-    match &identity.unknown {
-        Some(why) => {
-            let _ = writeln!(text, "unknown: {why}");
-        }
-        None if found.unexplained > 0 => {
-            let _ = writeln!(text, "unknown: the loss of {} packets fits no cause", found.unexplained);
-        }
-        None if found.causes.is_empty() => text += "nothing wrong was found at this load\n",
-        None => {}
+    if let Some(remark) = found.remark() {
+        let _ = writeln!(text, "{remark}");
     }
     text
 }

@@ -97,6 +97,7 @@ fn headline(page: &mut Page, told: &Told, all: &[One<'_>]) {
             None if found.identity.unknown.is_some() || found.unexplained > 0 => {
                 (false, "cause unknown".to_owned())
             }
+            None if found.cut_short.is_some() => (false, "the campaign ended early".to_owned()),
             None => (true, "nothing wrong was found".to_owned()),
         },
         None if lost == 0 => (true, "nothing lost".to_owned()),

@@ -18,7 +18,7 @@ use skyhaul::io::file::failed;
 use skyhaul::io::udp::largest_datagram;
 use skyhaul::peer::{PORT, PeerError, Token, Waiting};
 use skyhaul::probe::udp::{
-    ClientOptions, Direction, FLOWS, LONGEST as LONGEST_DATAGRAM, Mode, Point, PointReport, UdpClient,
+    ClientOptions, Direction, FLOWS, LONGEST as LONGEST_DATAGRAM, Mode, PORTS, Point, PointReport, UdpClient,
 };
 use std::fs::File;
 use std::io::{BufWriter, Write as _};
@@ -229,7 +229,8 @@ fn options(args: &PathArgs, flows: u16, points: &[Point]) -> ClientOptions {
     };
     let rate = points.iter().map(Point::rate).collect::<Option<Vec<f64>>>();
     ClientOptions {
-        flows,
+        // A diagnosis sends in one at a time.
+        flows: if args.diagnose { PORTS } else { flows },
         seconds: seconds + 1.0,
         rate: rate.map(|rates| rates.into_iter().fold(0.0, f64::max) * f64::from(flows)),
         join: args.join || args.mode == SendingArg::Trains,

@@ -174,7 +174,7 @@ impl UdpClient {
             point: *point,
             direction,
             mode: point.mode,
-            flows: self.end.flows(),
+            flows: point.flows(self.end.flows()),
             at_seconds,
             forward: forward.map(|way| Way { round_trip_ns, ..way }),
             reverse,
@@ -189,6 +189,11 @@ impl UdpClient {
     /// The server is gone.
     pub fn end(mut self) -> Result<(), PeerError> {
         self.connection.send(&Order::End)
+    }
+
+    /// Flows of the test.
+    pub(super) fn flows(&self) -> u16 {
+        self.end.flows()
     }
 
     /// Whether the path is one of IPv6.

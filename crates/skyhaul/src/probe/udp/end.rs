@@ -17,6 +17,7 @@ use skyhaul_io::udp::both::Both;
 use skyhaul_io::udp::{Tier, UdpOptions, largest_datagram};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 const MEETING: Duration = Duration::from_secs(5);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
+/// How long a receiver is awaited that does not come to look: less than the other end waits for the report.
+const LATE: Duration = Duration::from_secs(5);
 /// How often something else is looked at while data are sent.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
@@ -41,6 +44,8 @@ pub(super) struct End {
     lanes: Vec<Lane>,
     interface: Option<String>,
     pings: u64,
+    /// Flows of the point at hand.
+    chosen: Range<usize>,
 }
 
 /// How the sockets receive.
@@ -148,7 +153,8 @@ fn note(both: &Both, peer: SocketAddr) -> HostNote {
 impl End {
     fn new(test: u64, lanes: Vec<Lane>) -> io::Result<Self> {
         let interface = lanes.first().and_then(|lane| interface_of(lane.both.local().ip()));
-        Ok(Self { test, lanes, interface, pings: 0 })
+        let chosen = 0..lanes.len();
+        Ok(Self { test, lanes, interface, pings: 0, chosen })
     }
 
     /// The client's end: a socket for each of the server's ports, and a meeting on each.
@@ -187,15 +193,17 @@ impl End {
 
     /// Begin a point: counters as they are before, and meters if data are to come.
     pub(super) fn begin(&mut self, run: u32, point: &Point, receives: bool, samples: usize) -> Stages {
+        let all = 0..self.lanes.len();
+        self.chosen = point.only.map(usize::from).filter(|only| all.contains(only)).map_or(all, |n| n..n + 1);
         if receives {
-            for lane in &mut self.lanes {
+            for lane in &mut self.lanes[self.chosen.clone()] {
                 lane.receiver.begin(Meter::new(run, point.size, samples));
             }
         }
         stages::read(self.interface.as_deref())
     }
 
-    /// Send a point in all flows; `tick` is called some hundred times a second, and returns whether to go on.
+    /// Send the point that was begun in its flows; `tick` is called some hundred times a second, and returns whether to go on.
     pub(super) fn send(
         &mut self,
         run: u32,
@@ -205,10 +213,10 @@ impl End {
         let stop = AtomicBool::new(false);
         let lanes = &self.lanes;
         let mut pings = Pings { test: self.test, lanes, sent: &mut self.pings };
+        let chosen = self.chosen.clone();
         std::thread::scope(|scope| {
-            let senders: Vec<_> = lanes
-                .iter()
-                .enumerate()
+            let senders: Vec<_> = chosen
+                .map(|flow| (flow, &lanes[flow]))
                 .map(|(flow, lane)| {
                     let (flow, stop) = (flow as u16, &stop);
                     scope.spawn(move || sending::send(&lane.both, run, flow, point, stop))
@@ -228,21 +236,25 @@ impl End {
         })
     }
 
-    /// Wait until everything that was sent came, or nothing came for `settle`; what came.
+    /// Wait until everything that was sent came, or nothing came for `settle`; what came. A receiver that had no time to look is
+    /// waited for: what its socket holds is not lost.
     pub(super) fn finish(&mut self, sent: &[u64], settle: Duration) -> Vec<Received> {
         let told = Instant::now();
+        let chosen = &mut self.lanes[self.chosen.clone()];
+        let looked: Vec<u64> = chosen.iter().map(|lane| lane.receiver.empty()).collect();
         loop {
-            let open = self.lanes.iter().zip(sent).any(|(lane, &sent)| {
+            let open = chosen.iter().zip(sent).zip(&looked).any(|((lane, &sent), &looked)| {
                 let (unique, silent) = lane.receiver.progress();
-                unique < sent && silent.min(told.elapsed()) < settle
+                // Two looks: one may have begun before.
+                let read = lane.receiver.empty() >= looked + 2 || told.elapsed() > LATE;
+                unique < sent && (silent.min(told.elapsed()) < settle || !read)
             });
             if !open {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let lanes = self.lanes.iter_mut().zip(sent);
-        lanes.filter_map(|(lane, &sent)| lane.receiver.finish(sent)).collect()
+        chosen.iter_mut().zip(sent).filter_map(|(lane, &sent)| lane.receiver.finish(sent)).collect()
     }
 
     /// What this end did in a point that began with the counters `before`.

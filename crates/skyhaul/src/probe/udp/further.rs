@@ -161,7 +161,18 @@ impl UdpClient {
         direction: Direction,
         stop: &AtomicBool,
     ) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
-        let first = self.point(&Point::even(size, spacing_ps, LOOK), direction, stop)?;
+        self.limit_with(&Point::even(size, spacing_ps, LOOK), direction, stop)
+    }
+
+    /// The same with flows as in `first`.
+    pub(super) fn limit_with(
+        &mut self,
+        first: &Point,
+        direction: Direction,
+        stop: &AtomicBool,
+    ) -> Result<(Option<Bottleneck>, Vec<PointReport>), PeerError> {
+        let (size, only) = (first.size, first.only);
+        let first = self.point(first, direction, stop)?;
         let Some(found) = self.found(&first) else { return Ok((None, vec![first])) };
         // From nothing to a full bucket, or from a full queue to an empty one.
         let refill =
@@ -172,7 +183,8 @@ impl UdpClient {
         // Four times as long as it takes to the first loss, which comes when the excess, as much as the rate, fills it.
         let fills = Duration::from_secs_f64((found.bytes * 8.0 / found.bits_per_second).clamp(0.0, 10.0));
         let time = (fills * 4).max(LOOK);
-        let second = self.point(&Point::even(size, (spacing as u64).max(1), time), direction, stop)?;
+        let second = Point { only, ..Point::even(size, (spacing as u64).max(1), time) };
+        let second = self.point(&second, direction, stop)?;
         let better = self.found(&second).filter(|better| better.filled || !found.filled);
         Ok((Some(better.unwrap_or(found)), vec![first, second]))
     }

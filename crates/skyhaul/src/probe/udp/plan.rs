@@ -67,6 +67,9 @@ pub struct Point {
     /// The other end sends every packet back: the time under way is that of a round trip, by one clock.
     #[serde(default)]
     pub ask: bool,
+    /// Only this flow of the test sends; none: all do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<u16>,
 }
 
 /// Which way the data of a point go, as the client sees it.
@@ -115,7 +118,14 @@ impl Point {
             burst: None,
             whole: false,
             ask: false,
+            only: None,
         }
+    }
+
+    /// How many of a test's flows send.
+    #[must_use]
+    pub fn flows(&self, of: u16) -> u16 {
+        if self.only.is_some() { 1 } else { of }
     }
 
     /// Payload bits per second of one flow that are asked for; `None`: as many as possible.

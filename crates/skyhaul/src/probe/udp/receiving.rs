@@ -43,6 +43,8 @@ struct Shared {
     unique: AtomicU64,
     /// When the last of them came, UNIX nanoseconds.
     last: AtomicU64,
+    /// Looks that found nothing.
+    empty: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -80,6 +82,7 @@ impl Receiver {
             state: Mutex::default(),
             unique: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            empty: AtomicU64::new(0),
         });
         let mine = shared.clone();
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -103,6 +106,11 @@ impl Receiver {
         let last = self.shared.last.load(Ordering::Relaxed);
         let unique = self.shared.unique.load(Ordering::Relaxed);
         (unique, Duration::from_nanos(unix_now().saturating_sub(last)))
+    }
+
+    /// How often it looked and found nothing. Where that does not grow, the kernel may hold packets that it had no time to read.
+    pub(super) fn empty(&self) -> u64 {
+        self.shared.empty.load(Ordering::Relaxed)
     }
 
     /// The end of the point, in which `sent` packets were sent.
@@ -147,6 +155,9 @@ fn receive(mut source: UdpSource, replies: &Both, shared: &Shared, awake: Durati
         let looks = !awake.is_zero() && Instant::now() < until;
         let wait = if looks { Duration::ZERO } else { LOOK };
         let polled = source.poll(wait, &mut |train| take(&train, replies, shared));
+        if matches!(polled, Ok(0)) {
+            shared.empty.fetch_add(1, Ordering::Relaxed);
+        }
         if looks && matches!(polled, Ok(0)) {
             // Others may have the processor.
             std::thread::yield_now();

@@ -72,7 +72,7 @@ impl Service for UdpService {
             match session.connection.receive(LOOK) {
                 Ok(Order::Point { run, point, direction, samples, settle_ms }) => {
                     let settle = Duration::from_millis(u64::from(settle_ms.min(SETTLE)));
-                    let samples = samples.min(SAMPLES / u32::from(end.flows().max(1)));
+                    let samples = samples.min(SAMPLES / u32::from(point.flows(end.flows()).max(1)));
                     let point = Run { run, point, direction, samples, settle };
                     point.serve(session, &mut end)?;
                     heard = Instant::now();
@@ -120,7 +120,7 @@ struct Run {
 impl Run {
     fn serve(&self, session: &mut Session<'_>, end: &mut End) -> Result<(), PeerError> {
         let run = self.run;
-        let flows = f64::from(end.flows());
+        let flows = f64::from(self.point.flows(end.flows()));
         let rate = self.point.rate().map(|rate| rate * flows);
         if let Err(why) = self.point.check().and_then(|()| allowed(rate, &session.limits)) {
             return session.connection.send(&Reply::Failed { why });

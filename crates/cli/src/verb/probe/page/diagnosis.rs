@@ -13,14 +13,9 @@ pub(super) fn show(page: &mut Page, found: &Diagnosed, plots: &[Plot]) {
     for named in &found.causes {
         table.add(&parts::cause(named), "", "");
     }
-    let unknown = match &found.identity.unknown {
-        Some(why) => why.clone(),
-        None if found.unexplained > 0 => {
-            format!("The loss of {} packets fits no cause: unknown.", found.unexplained)
-        }
-        None if found.causes.is_empty() => "Nothing wrong was found at this load.".to_owned(),
-        None => "Confidence orders causes; it is no measured probability.".to_owned(),
-    };
+    let remark = found.remark();
+    let unknown =
+        remark.unwrap_or_else(|| "Confidence orders causes; it is no measured probability.".to_owned());
     page.section(
         "What is wrong",
         &unknown,

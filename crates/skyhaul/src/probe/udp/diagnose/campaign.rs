@@ -14,15 +14,17 @@ use std::time::Duration;
 
 /// Most packets of a point, which must all be kept, duplicates too.
 const MOST: u64 = 60_000;
-/// Length of the first point.
-const FIRST: Duration = Duration::from_secs(1);
-/// Length of each other.
-const EACH: Duration = Duration::from_millis(400);
+/// Length of each point but the first, of that of the first.
+const EACH: f64 = 0.4;
+/// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
+pub const FLOWS: u16 = 9;
+/// Length of a point of one of the others, of that of the first, and most time between two of them.
+const PORT: (f64, Duration) = (0.06, Duration::from_millis(500));
 /// Packets of a burst, and how many bursts.
 const BURST: u32 = 64;
 const BURSTS: u64 = 20;
-/// Longest time of all bursts, unless that is less than three.
-const BURSTS_TAKE: Duration = Duration::from_secs(2);
+/// Longest time of all bursts, of that of the first point, unless that is less than three.
+const BURSTS_TAKE: f64 = 2.0;
 /// Smaller packets, to tell a limit of packets from one of bits.
 const SMALL: u32 = 340;
 /// Packets per second of small packets that a receiver on any machine reads.
@@ -39,35 +41,85 @@ pub struct Asked {
     pub spacing_ps: u64,
     /// Which way; not both.
     pub direction: Direction,
+    /// Length of the first point; others are parts of it. With fewer packets, less is seen.
+    pub time: Duration,
+}
+
+impl Asked {
+    fn part(&self, part: f64) -> Duration {
+        self.time.mul_f64(part)
+    }
 }
 
 impl UdpClient {
-    /// Measure a campaign and name what is wrong; `each` is told of every point. Once `stop` is set, what was measured until then
-    /// is judged.
-    ///
-    /// # Errors
-    /// As [`point`](UdpClient::point).
+    /// Measure a campaign and name what is wrong; `each` is told of every point. Once `stop` is set, or when the server is gone,
+    /// what was measured until then is judged, and [`Diagnosed::cut_short`] says why it was no more.
     pub fn diagnose(
         &mut self,
         asked: &Asked,
         stop: &AtomicBool,
         each: &mut dyn FnMut(&PointReport),
-    ) -> Result<(Diagnosed, Vec<PointReport>), PeerError> {
+    ) -> (Diagnosed, Vec<PointReport>) {
         let mut points = Vec::new();
-        self.measure(&even(asked.size, asked.spacing_ps, FIRST), asked, stop, each, &mut points)?;
-        let (offered, passes) = rates(&points);
+        let mut ended = self.campaign(asked, stop, each, &mut points);
+        let mut found = self.judge(asked, stop, each, &mut points, &mut ended);
+        found.cut_short = match ended {
+            _ if stop.load(Ordering::Relaxed) => Some("it was interrupted".to_owned()),
+            Ok(()) => None,
+            Err(error) => Some(error.to_string()),
+        };
+        (found, points)
+    }
+
+    /// The points, until one fails.
+    fn campaign(
+        &mut self,
+        asked: &Asked,
+        stop: &AtomicBool,
+        each: &mut dyn FnMut(&PointReport),
+        points: &mut Vec<PointReport>,
+    ) -> Result<(), PeerError> {
+        self.measure(&even(asked.size, asked.spacing_ps, asked.time), asked, stop, each, points)?;
+        let (offered, passes) = rates(points);
         let base = if passes < 0.97 * offered { offered.min(OVER * passes) } else { offered };
-        let pause = self.refill(&points);
-        for point in campaign(asked.size, base) {
+        let pause = self.refill(points);
+        for point in campaign(asked, base) {
             if stop.load(Ordering::Relaxed) || offered <= 0.0 {
                 break;
             }
             std::thread::sleep(pause);
-            self.measure(&point, asked, stop, each, &mut points)?;
+            self.measure(&point, asked, stop, each, points)?;
+        }
+        // Where packets are lost, as long as the other points: a full bucket passes all of a short one.
+        let part = if points.iter().flat_map(|p| p.forward.iter().chain(&p.reverse)).any(|way| way.lost > 0) {
+            EACH
+        } else {
+            PORT.0
+        };
+        for flow in 1..self.flows() {
+            if stop.load(Ordering::Relaxed) || offered <= 0.0 {
+                break;
+            }
+            std::thread::sleep(pause.min(PORT.1));
+            let point = Point { only: Some(flow), ..even(asked.size, spacing(base), asked.part(part)) };
+            self.measure(&point, asked, stop, each, points)?;
         }
         self.exchange_times();
+        Ok(())
+    }
+
+    /// What the points say, and the test that confirms it, unless the points `ended` early.
+    fn judge(
+        &mut self,
+        asked: &Asked,
+        stop: &AtomicBool,
+        each: &mut dyn FnMut(&PointReport),
+        points: &mut Vec<PointReport>,
+        ended: &mut Result<(), PeerError>,
+    ) -> Diagnosed {
+        let pause = self.refill(points);
         let fit = fit(self.exchanges());
-        let found = evidence(&points, fit.as_ref(), self.is_one_host());
+        let found = evidence(points, fit.as_ref(), self.is_one_host());
         let mut judged = match &found.identity.unknown {
             None => diagnose(&found.case),
             // Order and delay need no counters.
@@ -75,16 +127,26 @@ impl UdpClient {
         };
         let first = judged.findings.first().map(|finding| finding.cause);
         let mut limit = None;
-        if matches!(first, Some(Cause::Policer | Cause::FullQueue)) && !stop.load(Ordering::Relaxed) {
+        let limited = matches!(first, Some(Cause::Policer | Cause::FullQueue));
+        if limited && ended.is_ok() && !stop.load(Ordering::Relaxed) {
             std::thread::sleep(pause);
-            let (confirmed, more) = self.limit(asked.size, asked.spacing_ps, asked.direction, stop)?;
-            more.iter().for_each(&mut *each);
-            points.extend(more);
+            let first = even(asked.size, asked.spacing_ps, asked.time);
+            let confirmed = match self.limit_with(&first, asked.direction, stop) {
+                Ok((confirmed, more)) => {
+                    more.iter().for_each(&mut *each);
+                    points.extend(more);
+                    confirmed
+                }
+                Err(error) => {
+                    *ended = Err(error);
+                    None
+                }
+            };
             // The first point went beyond the limit too.
             limit = confirmed.or_else(|| points.first().and_then(|first| self.found(first)));
             confirm(&mut judged, limit.as_ref());
         }
-        Ok((Diagnosed::new(found.identity, judged, limit), points))
+        Diagnosed::new(found.identity, judged, limit)
     }
 
     fn measure(
@@ -111,7 +173,12 @@ impl UdpClient {
 
 fn even(size: u32, spacing_ps: u64, time: Duration) -> Point {
     let even = Point::even(size, spacing_ps, time);
-    Point { packets: even.packets.min(MOST), ..even }
+    Point { packets: even.packets.min(MOST), only: Some(0), ..even }
+}
+
+/// Picoseconds between packets.
+fn spacing(pps: f64) -> u64 {
+    (1e12 / pps.max(0.1)) as u64
 }
 
 /// Packets per second that were sent in the first point, and that passed in the half that lost the most. Where nothing passes, a
@@ -124,16 +191,18 @@ fn rates(points: &[PointReport]) -> (f64, f64) {
 }
 
 /// Fractions of a rate, small packets and bursts.
-fn campaign(size: u32, pps: f64) -> Vec<Point> {
-    let at = |size: u32, pps: f64| even(size, (1e12 / pps.max(0.1)) as u64, EACH);
+fn campaign(asked: &Asked, pps: f64) -> Vec<Point> {
+    let size = asked.size;
+    let at = |size: u32, pps: f64| even(size, spacing(pps), asked.part(EACH));
     let small = SMALL.min(size);
     // The same bits in smaller packets.
     let more = f64::from(size + 66) / f64::from(small + 66);
     let period_ps = (f64::from(BURST) * 4e12 / pps.max(0.1)) as u64;
-    let bursts = (BURSTS_TAKE.as_nanos() as u64 * 1000 / period_ps.max(1)).clamp(3, BURSTS);
+    let bursts = (asked.part(BURSTS_TAKE).as_nanos() as u64 * 1000 / period_ps.max(1)).clamp(3, BURSTS);
     let bursts = Point {
         packets: u64::from(BURST) * bursts,
         burst: Some(Burst { packets: BURST, period_ps: period_ps.max(1) }),
+        only: Some(0),
         ..Point::even(size, 0, Duration::from_secs(10))
     };
     vec![
@@ -185,12 +254,14 @@ mod tests {
 
     #[test]
     fn a_campaign_has_fractions_small_packets_and_bursts_that_can_be_measured() {
+        let asked =
+            |size| Asked { size, spacing_ps: 0, direction: Direction::Forward, time: Duration::from_secs(1) };
         for (size, pps) in [(1472, 100_000.0), (64, 1e6), (8972, 0.1)] {
-            let points = campaign(size, pps);
+            let points = campaign(&asked(size), pps);
             assert!(points.iter().all(|point| point.check().is_ok() && point.packets <= MOST), "{points:?}");
             assert!(points.iter().any(|point| point.burst.is_some()));
         }
-        let rates: Vec<f64> = campaign(1472, 10_000.0).iter().filter_map(Point::rate).collect();
+        let rates: Vec<f64> = campaign(&asked(1472), 10_000.0).iter().filter_map(Point::rate).collect();
         assert!((rates[0] / rates[1] - 2.0).abs() < 1e-3 && (rates[0] / rates[5] - 8.0).abs() < 1e-3);
     }
 

@@ -95,6 +95,7 @@ fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
         spacing,
         burst,
         sent: sent.packets,
+        flow: report.point.only.unwrap_or(0),
         reader_busy: received.cpu_seconds / received.user.seconds.max(1e-3),
         ..Setting::default()
     };
@@ -109,7 +110,11 @@ fn point(report: &PointReport, fit: Option<&ClockFit>) -> Option<Point> {
         Arrived { number, sent: Nanos(sent), kernel, user: kernel, ttl: 0 }
     };
     let arrived: Vec<Arrived> = received.samples.iter().map(arrived).collect();
-    Some(Point::of(&setting, &arrived))
+    let way = if forward { &report.forward } else { &report.reverse };
+    let in_hosts =
+        |stage: &&Stage| stage.between.starts_with("sender") || stage.between.starts_with("receiver");
+    let in_hosts = way.iter().flat_map(|way| &way.account).filter(in_hosts).map(|stage| stage.lost).sum();
+    Some(Point { in_hosts, ..Point::of(&setting, &arrived) })
 }
 
 fn count(counters: &Stages, name: &str) -> u64 {
@@ -125,7 +130,8 @@ fn counters(sender: &EndReport, receiver: &EndReport) -> Counters {
         // A packet that finds no room is counted by UDP and by IP, and may be refused to the application.
         send_drops: refused.max(count(here, "udp.no_room")).max(count(here, "ip.send_discarded"))
             + count(here, "interface.send_dropped"),
-        ring_drops: count(there, "interface.receive_dropped"),
+        // The interface counts what its backlog dropped, too.
+        ring_drops: count(there, "interface.receive_dropped").saturating_sub(count(there, "backlog.dropped")),
         backlog_drops: count(there, "backlog.dropped"),
         rcvbuf_errors: count(there, "udp.buffer_full").max(socket),
         mem_errors: count(there, "udp.no_memory"),
@@ -137,8 +143,8 @@ fn counters(sender: &EndReport, receiver: &EndReport) -> Counters {
 
 /// ns that a virtual machine's idle processor was seen to need to take the first packet of a burst.
 const WAKES: f64 = 200_000.0;
-/// What readers took.
-const TAKEN: [&str; 3] = ["udp.received", "tcp.received", "icmp.received"];
+/// What readers took, or nobody awaited.
+const TAKEN: [&str; 4] = ["udp.received", "udp.no_port", "tcp.received", "icmp.received"];
 /// Part of the network's loss that counters must prove.
 const PROVEN: f64 = 0.8;
 

@@ -16,6 +16,9 @@ pub struct Diagnosed {
     pub unexplained: u64,
     /// The limit that a test showed.
     pub limit: Option<Bottleneck>,
+    /// Why the campaign ended before it was complete, where it did: causes that are not named were not excluded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut_short: Option<String>,
 }
 
 /// A cause.
@@ -51,7 +54,26 @@ impl Diagnosed {
     pub(super) fn new(identity: Identity, judged: Diagnosis, limit: Option<Bottleneck>) -> Self {
         let unexplained = if identity.unknown.is_some() { identity.lost } else { judged.unexplained };
         let named = judged.findings.into_iter().map(Named::of);
-        Self { causes: named.collect(), identity, unexplained, limit }
+        Self { causes: named.collect(), identity, unexplained, limit, cut_short: None }
+    }
+
+    /// What is said of what was not named; `None` where causes say it all.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let what = match &self.identity.unknown {
+            Some(why) => format!("unknown: {why}"),
+            None if self.unexplained > 0 => {
+                format!("unknown: the loss of {} packets fits no cause", self.unexplained)
+            }
+            None if !self.causes.is_empty() => String::new(),
+            None if self.identity.sent == 0 => "unknown: nothing was measured".to_owned(),
+            None if self.cut_short.is_some() => "nothing wrong was found until then".to_owned(),
+            None => "nothing wrong was found at this load".to_owned(),
+        };
+        let early =
+            self.cut_short.as_ref().map_or(String::new(), |why| format!("the campaign ended early: {why}"));
+        let parts: Vec<String> = [early, what].into_iter().filter(|part| !part.is_empty()).collect();
+        (!parts.is_empty()).then(|| parts.join("\n"))
     }
 
     /// Say what to type next for each cause.
