@@ -115,6 +115,19 @@ fn ctrl_c_ends_with_what_was_measured_and_a_client_that_is_killed_frees_its_slot
     assert_eq!(report["interrupted"], true);
     assert!(report["points"][0]["forward"]["arrived"].as_u64().unwrap() > 0, "{report}");
     assert!(done.stderr.contains("INTERRUPTED"), "{}", done.stderr);
+    // A diagnosis tells its points, too, as JSON, in words and on a page.
+    let page = server.token.with_file_name("page");
+    let diagnosis =
+        format!("--udp --diagnose --time 30s --rates 2Mbps --sizes 1000 --report {}", page.display());
+    let mut client = Job::start(&words(&server.line(&diagnosis)));
+    measuring(&mut client);
+    client.signal(rustix::process::Signal::INT);
+    let report = client.finish().expect(1).json();
+    let found = &report["diagnosis"];
+    assert!(report["points"][0]["forward"]["arrived"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!((&report["interrupted"], &found["cut_short"]), (&true.into(), &"it was interrupted".into()));
+    let page = std::fs::read_to_string(page.join("index.html")).unwrap();
+    assert!(page.contains("the campaign ended early: it was interrupted"), "{page}");
     let mut client = Job::start(&long);
     measuring(&mut client);
     client.signal(rustix::process::Signal::KILL);

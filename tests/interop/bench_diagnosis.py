@@ -1,0 +1,227 @@
+"""Causes made live in the lab, and what `skyhaul probe far --diagnose` names, which sees only what the ends see.
+
+`python tests/interop/bench_diagnosis.py live [N [CAUSE ...]]`: N severities (5) of each cause, drawn from seeds; `two [N]`: two causes at
+once; `clean [N]`: paths without a cause, with cross traffic and busy processors, on which nothing may be named. A run that is wrong while the
+lab was late has measured this machine: it is made again, and told. As root, or where user namespaces are permitted. It needs
+target/release/skyhaul, or SKYHAUL_BIN.
+"""
+
+import collections
+import json
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+from machine import cpu
+
+SKYHAUL = pathlib.Path(os.environ.get("SKYHAUL_BIN", pathlib.Path(__file__).resolve().parents[2] / "target/release/skyhaul"))
+# The first seed: those of the simulated matrix begin at 1000, those with which thresholds were chosen at 0.
+SEED = 3000
+SERVE = f"{SKYHAUL} probe serve --token-file t"
+UDP = "--udp --rates 80Mbps"
+TCP = "--tcp --cc cubic --time 4s"
+LINE = "rate=400Mbps,delay={:.0f}ms,seed={}"
+# Sends datagrams of 1000 octets to the far end, where nobody takes them, on and off, at so many Mb/s in the mean, for 60 s.
+CROSS = """
+import random, socket, sys, time
+draw, there = random.Random(int(sys.argv[1])), socket.getaddrinfo("far", 9999)[0]
+to, rate = socket.socket(there[0], socket.SOCK_DGRAM), float(sys.argv[2]) * 125.0
+end = time.monotonic() + 60
+while time.monotonic() < end:
+    for _ in range(draw.randint(1, 24)):
+        try: to.sendto(bytes(1000), there[4])
+        except OSError: pass
+    time.sleep(draw.expovariate(rate / 12.5))
+"""
+# Times that a run is made again because the lab was late.
+AGAIN = 3
+
+
+class Run:
+    """A path, the commands of its ends, options of the lab."""
+
+    def __init__(self, path, probe=UDP, far=SERVE, before="", lab=()):
+        self.path, self.probe, self.far, self.before, self.lab = path, probe, far, before, lab
+
+    def diagnosis(self, folder):
+        """What was named, and whether the lab was late."""
+        near = f"{self.before}exec {SKYHAUL} probe far --token-file t --diagnose --json {self.probe}"
+        line = [SKYHAUL, "lab", "run", self.path, *self.lab, "--far", self.far, "--", "sh", "-c", near]
+        done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, timeout=180)
+        late = "FAILED: " in done.stderr
+        try:
+            found = json.loads(done.stdout)["diagnosis"]
+        except ValueError:
+            said = [text for text in done.stderr.splitlines() if text.startswith("error")]
+            return [said[0] if said else "no report"], late
+        if isinstance(found, list):
+            found = found[0][0]
+        names = [cause["cause"] for cause in found["causes"]]
+        return names or (["unknown"] if found.get("unexplained") or found.get("unknown") else []), late
+
+    def judged(self, folder, right):
+        """The same, from a run in which the lab was in time, or that was right; and how many were made for it."""
+        for made in range(1, AGAIN + 1):
+            names, late = self.diagnosis(folder)
+            if right(names) or not late:
+                break
+        return names, made
+
+
+def line(draw, seed):
+    return LINE.format(draw.uniform(4, 25), seed)
+
+
+# A server without the right to any buffer that it likes.
+MODEST = f"setpriv --bounding-set=-net_admin --inh-caps=-net_admin {SERVE}" if os.geteuid() == 0 else SERVE
+
+
+def stopped(away, there, serve=MODEST):
+    """A server that stops for `away` seconds and runs for `there`, in turn."""
+    return f"{serve} & P=$!; sleep 1; while sleep {there:.2f}; do kill -STOP $P; sleep {away:.2f}; kill -CONT $P; done"
+
+
+def crossed(run, mbps, seed, busy=0):
+    """The run beside other traffic to the far end, and with so many processors busy."""
+    beside = f"{sys.executable} -c '{CROSS}' {seed} {mbps:.1f} & " if mbps else ""
+    burn = "timeout 60 sh -c 'while :; do :; done' & " * busy
+    run.before = f"{beside}{burn}{run.before}"
+    return run
+
+
+def limits(draw, seed):
+    mbps = draw.uniform
+    return {
+        "policer": lambda: Run(f"{line(draw, seed)},police={mbps(15, 45):.1f}Mbps/{draw.randint(40, 500)}KiB"),
+        "full-queue": lambda: Run(f"rate={mbps(15, 45):.1f}Mbps,buffer={draw.randint(60, 400)}KiB,delay=15ms,seed={seed}"),
+        "microburst": lambda: Run(f"rate={mbps(120, 200):.0f}Mbps,buffer={draw.randint(22, 45)}KiB,delay=15ms,seed={seed}"),
+        "packet-rate": lambda: Run(f"{line(draw, seed)},pps={draw.randint(1500, 4500)}/{draw.randint(20, 120)}"),
+        "sender": lambda: Run(line(draw, seed), lab=["--queue", f"tbf={mbps(15, 45):.1f}Mbps/64KiB/{draw.randint(100, 300)}KiB"]),
+        "bit-errors": lambda: Run(
+            f"{line(draw, seed)},{draw.choice([f'loss={10 ** mbps(-2.4, -1.5):.4f}', f'ber={10 ** mbps(-6.3, -5.7):.2e}'])}"
+        ),
+        "mtu": lambda: Run(f"{line(draw, seed)}; fwd: mtu-blackhole={draw.randint(500, 1400)}"),
+        "firewall": lambda: Run(f"{line(draw, seed)}; at={mbps(1.3, 3.5):.2f}s: fwd: flow=udp: loss=1"),
+    }
+
+
+def ways(draw, seed):
+    some = draw.uniform
+    sprayed = [f"reorder={draw.randint(2, 8)}@{some(0.005, 0.05):.3f}", f"paths={draw.randint(2, 4)}/spray/{some(0.3, 2):.1f}ms"]
+    return {
+        "spraying": lambda: Run(f"{line(draw, seed)},{draw.choice(sprayed)}"),
+        "duplication": lambda: Run(f"{line(draw, seed)},duplicate={10 ** some(-2.5, -1):.4f}"),
+        "route-change": lambda: Run(f"{line(draw, seed)}; at={some(1.3, 3):.2f}s: delay={some(26, 40):.0f}ms,hops={draw.randint(1, 4)}"),
+        "moderation": lambda: Run(f"{line(draw, seed)},comb={some(4, 9):.1f}ms"),
+        "socket-buffer": lambda: Run(line(draw, seed), UDP.replace("80", "160"), far=stopped(some(1.5, 2.5), 0.3)),
+        "polarisation": lambda: crossed(
+            Run(f"rate=60Mbps,buffer=64KiB,paths={draw.randint(2, 3)}/hash,delay=15ms,seed={seed}", UDP.replace("80", "30")), some(36, 48), seed
+        ),
+    }
+
+
+def flows(draw, seed):
+    some = draw.uniform
+    rate, delay = some(60, 120), some(10, 30)
+    path = f"rate={rate:.0f}Mbps,delay={delay:.0f}ms,seed={seed}"
+    window = int(rate / 8 * delay * 2e3 * some(0.08, 0.35))
+    shallow = int(rate / 8 * delay * 2e3 * some(0.05, 0.15)) >> 10
+    return {
+        "receiver-window": lambda: Run(path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 {window} {window}'; {SERVE}"),
+        "slow-application": lambda: Run(
+            path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {stopped(some(0.3, 0.6), 0.05, SERVE)}"
+        ),
+        "loss": lambda: Run(f"{path},loss={10 ** some(-2.5, -1.8):.4f}", TCP),
+        "shallow-buffer": lambda: Run(f"{path},buffer={shallow}KiB", TCP.replace("4s", "8s")),
+    }
+
+
+def causes(seed):
+    draw = random.Random(seed)
+    return limits(draw, seed) | ways(draw, seed) | flows(draw, seed)
+
+
+def live(folder, runs, only):
+    print(cpu(), f"{os.cpu_count()} CPUs\n\n| cause | runs | named first | otherwise | made again, the lab being late |\n|" + "---|" * 5)
+    right, all_runs = 0, 0
+    for cause in only or causes(SEED):
+        other, again, good = collections.Counter(), 0, 0
+        for n in range(runs):
+            run = causes(SEED + 17 * n)[cause]()
+            names, made = run.judged(folder, lambda names: names[:1] == [cause])
+            again += made - 1
+            good += names[:1] == [cause]
+            if names[:1] != [cause]:
+                other[", ".join(names) or "nothing"] += 1
+                print(f"{cause}: {run.path} {run.probe} {run.before}{run.far}: {names}", file=sys.stderr)
+        right, all_runs = right + good, all_runs + runs
+        print(f"| {cause} | {runs} | {good} | {'; '.join(f'{name} {n}' for name, n in other.items())} | {again} |", flush=True)
+    print(f"\n{right} of {all_runs} right")
+
+
+def two(folder, runs, only):
+    """Two causes at once: of loss and of order, of a host and of the network, of two parts of the network."""
+    print(cpu(), f"{os.cpu_count()} CPUs\n\n| causes | runs | both named | otherwise | made again, the lab being late |\n|" + "---|" * 5)
+    both, all_runs = 0, 0
+    for first, path in MORE.items() if not only else [(cause, MORE[cause]) for cause in only]:
+        for second in PARTNERS[first]:
+            other, again, good = collections.Counter(), 0, 0
+            for n in range(runs):
+                seed = SEED + 5000 + 17 * n
+                run, draw = causes(seed)[second](), random.Random(seed)
+                run.path = run.path.replace(f"seed={seed}", f"seed={seed},{path(draw)}", 1)
+                names, made = run.judged(folder, lambda names: {first, second} <= set(names))
+                again += made - 1
+                right = {first, second} <= set(names)
+                good += right
+                if not right:
+                    other[", ".join(names) or "nothing"] += 1
+                    print(f"{first}, {second}: {run.path} {run.probe}: {names}", file=sys.stderr)
+            both, all_runs = both + good, all_runs + runs
+            print(f"| {first}, {second} | {runs} | {good} | {'; '.join(f'{name} {n}' for name, n in other.items())} | {again} |", flush=True)
+    print(f"\nboth named in {both} of {all_runs}")
+
+
+MORE = {
+    "duplication": lambda draw: f"duplicate={10 ** draw.uniform(-2.3, -1):.4f}",
+    "spraying": lambda draw: f"reorder={draw.randint(2, 8)}@{draw.uniform(0.01, 0.05):.3f}",
+    "bit-errors": lambda draw: f"loss={10 ** draw.uniform(-2.0, -1.5):.4f}",
+}
+PARTNERS = {
+    "duplication": ["policer", "packet-rate", "sender", "bit-errors", "spraying"],
+    "spraying": ["policer", "packet-rate", "sender", "bit-errors", "firewall"],
+    "bit-errors": ["policer", "sender", "mtu", "socket-buffer"],
+}
+
+
+def clean(folder, runs, only):
+    """Short diagnoses of paths without a cause; every second with the processors busy."""
+    print(cpu(), f"{os.cpu_count()} CPUs")
+    named, unknown, late_runs = collections.Counter(), 0, 0
+    for n in range(runs):
+        seed = SEED + 20_000 + n
+        draw = random.Random(seed)
+        run = Run(f"{line(draw, seed)},jitter={draw.uniform(0, 200):.0f}us", f"--udp --rates {draw.uniform(20, 90):.0f}Mbps --time 400ms")
+        crossed(run, draw.uniform(5, 60), seed, busy=n % 2 * os.cpu_count())
+        names, late = run.diagnosis(folder)
+        late_runs += late
+        unknown += names == ["unknown"]
+        for name in names:
+            if name != "unknown":
+                named[name] += 1
+        if names:
+            print(f"{n}: {run.path} {run.probe}: {names}{' (the lab was late)' if late else ''}", file=sys.stderr)
+        if n % 25 == 24 or n + 1 == runs:
+            print(f"{n + 1} runs: named {dict(named) or 'nothing'}; lost without a name in {unknown}; the lab late in {late_runs}", flush=True)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "t").write_text("0123456789abcdef0123456789abcdef")
+        (folder / "t").chmod(0o600)
+        number = int(sys.argv[2]) if len(sys.argv) > 2 else 5
+        {"live": live, "two": two, "clean": clean}[sys.argv[1]](folder, number, sys.argv[3:])
