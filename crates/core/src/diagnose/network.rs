@@ -117,7 +117,10 @@ fn firewall(case: &Case) -> Option<Finding> {
 
 /// Some flows lose, others of the same kind do not.
 fn polarisation(case: &Case) -> Option<Finding> {
-    let flows: Vec<&Point> = case.points.iter().filter(|p| p.flow > 0).collect();
+    // One that was sent more slowly shows nothing.
+    let flows = || case.points.iter().filter(|p| p.flow > 0);
+    let fastest = flows().map(Point::pps).fold(0.0, f64::max);
+    let flows: Vec<&Point> = flows().filter(|p| p.pps() > 0.9 * fastest).collect();
     let (bad, good): (Vec<&Point>, Vec<&Point>) = flows.iter().partition(|p| p.loss() > 0.005);
     let worst = bad.iter().map(|p| p.loss()).fold(0.0, f64::max);
     let best = good.iter().map(|p| p.loss()).fold(0.0, f64::max);

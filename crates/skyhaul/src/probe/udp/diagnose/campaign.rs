@@ -18,8 +18,8 @@ const MOST: u64 = 60_000;
 const EACH: f64 = 0.4;
 /// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
 pub const FLOWS: u16 = 9;
-/// Length of a point of one of the others, of that of the first, and most time between two of them.
-const PORT: (f64, Duration) = (0.06, Duration::from_millis(500));
+/// Length of a point of one of the others, of that of the first, and the time between two of them, in which no bucket gets full.
+const PORT: (f64, Duration) = (0.06, Duration::from_millis(50));
 /// Packets of a burst, and how many bursts.
 const BURST: u32 = 64;
 const BURSTS: u64 = 20;
@@ -100,7 +100,7 @@ impl UdpClient {
             if stop.load(Ordering::Relaxed) || offered <= 0.0 {
                 break;
             }
-            std::thread::sleep(pause.min(PORT.1));
+            std::thread::sleep(PORT.1);
             let point = Point { only: Some(flow), ..even(asked.size, spacing(base), asked.part(part)) };
             self.measure(&point, asked, stop, each, points)?;
         }
