@@ -15,8 +15,10 @@ use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Delay that is made up; what is beyond moves the schedule, and is counted.
+/// Delay of bursts that is made up; what is beyond moves the schedule, and is counted.
 const SLACK: Nanos = Nanos(2_000_000);
+/// The same of what is evenly spaced, where it is made up a little in each gap: a few turns of other threads on this processor.
+const SMOOTH_SLACK: Nanos = Nanos(20_000_000);
 /// Longest sleep between two looks at the flag that stops it.
 const LONG: Duration = Duration::from_millis(20);
 /// A packet that is due later than this lets the thread sleep.
@@ -79,8 +81,8 @@ fn pacer(point: &Point) -> GapPacer {
     let zero = Nanos(0);
     match (point.burst, point.mode) {
         (Some(burst), _) => GapPacer::bursts(burst.packets, point.spacing_ps, burst.period_ps, zero, SLACK),
-        (None, Mode::Trains) => GapPacer::trains(point.train, point.spacing_ps, zero, SLACK).smooth(),
-        (None, _) => GapPacer::even(point.spacing_ps, zero, SLACK).smooth(),
+        (None, Mode::Trains) => GapPacer::trains(point.train, point.spacing_ps, zero, SMOOTH_SLACK).smooth(),
+        (None, _) => GapPacer::even(point.spacing_ps, zero, SMOOTH_SLACK).smooth(),
     }
 }
 
