@@ -23,6 +23,7 @@
 //! Limits: an answer of at most 64 KiB for each read, which is twice what the kernel fills.
 
 pub mod attribute;
+pub mod discipline;
 pub mod message;
 pub mod route;
 pub mod socket;

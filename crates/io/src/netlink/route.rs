@@ -110,7 +110,7 @@ pub struct Interface {
 
 /// Commands about the network that this was opened in.
 #[derive(Debug)]
-pub struct Routes(Netlink);
+pub struct Routes(pub(super) Netlink);
 
 impl Routes {
     /// Open.

@@ -11,18 +11,24 @@
 //!
 //! Files hold what they held, octet for octet. Of a file that shows a choice (`[none] mq-deadline`), the choice is written.
 //!
-//! Limits: files, and a card's interrupt moderation, offloads and hash. What breaks the link for a moment (rings, queues, MTU), the
-//! queueing discipline of an interface, options of mounts and services are never written, only advised.
+//! A queueing discipline is taken back last: where the kernel chose it, it chooses again, by the `default_qdisc` that is back by then.
+//!
+//! Limits: files, a card's interrupt moderation, offloads and hash, the queueing discipline at the root of an interface; the size of
+//! rings, which breaks the link for a moment, only if its check was named. Queues, MTU, options of mounts and services are never
+//! written, only advised.
 
 use super::fix::Setting;
 use super::report::HostReport;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::host::ethtool::Card;
 use skyhaul_io::host::tree::Tree;
+use skyhaul_io::netlink::route::Routes;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
+/// Names of queueing disciplines begin so.
+const QDISC: &str = "qdisc/";
 /// Octets of a journal, at most.
 const MOST: u64 = 16 << 20;
 
@@ -47,33 +53,61 @@ pub struct HostSettings(pub Tree);
 impl Settings for HostSettings {
     fn read(&self, name: &str) -> io::Result<String> {
         match device(name)? {
-            None => self.0.read(name),
-            Some((interface, setting)) => card_setting(&Card::open(interface)?, setting),
+            Of::File => self.0.read(name),
+            Of::Card(interface, setting) => card_setting(&Card::open(interface)?, setting),
+            Of::Root(interface) => {
+                let mut routes = Routes::open()?;
+                let index = routes.index(interface)?;
+                Ok(routes.root(index)?.0.to_string())
+            }
         }
     }
 
     fn write(&self, name: &str, value: &str) -> io::Result<()> {
         match device(name)? {
-            None => self.0.write(name, value),
-            Some((interface, setting)) => Card::open(interface)?.set(setting, value),
+            Of::File => self.0.write(name, value),
+            Of::Card(interface, setting) => Card::open(interface)?.set(setting, value),
+            Of::Root(interface) => {
+                let mut routes = Routes::open()?;
+                let (index, to) = (routes.index(interface)?, value.parse()?);
+                let (now, below) = routes.root(index)?;
+                if below || !now.comes_back() {
+                    let said =
+                        format!("{} has settings of its own, which could not come back: use tc", now.kind);
+                    return Err(io::Error::new(io::ErrorKind::Unsupported, said));
+                }
+                routes.set_root(index, &to)
+            }
         }
     }
 }
 
-/// Interface and setting of a name that is no file.
+/// What has a setting.
+enum Of<'a> {
+    File,
+    /// An interface, and the setting of its card.
+    Card(&'a str, &'a str),
+    /// The queueing discipline of an interface.
+    Root(&'a str),
+}
+
+/// What a name is of.
 ///
 /// # Errors
-/// It is neither: a journal may say anything, and what it says is written to files below two directories only.
-fn device(name: &str) -> io::Result<Option<(&str, &str)>> {
+/// Nothing: a journal may say anything, and what it says is written to files below three directories only.
+fn device(name: &str) -> io::Result<Of<'_>> {
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, format!("{name} is no setting of a host"));
     if name.split('/').any(|part| part == "..") {
         return Err(refused());
     }
     if ["/proc/sys/", "/proc/irq/", "/sys/"].iter().any(|head| name.starts_with(head)) {
-        return Ok(None);
+        return Ok(Of::File);
+    }
+    if let Some(interface) = name.strip_prefix(QDISC).and_then(|rest| rest.strip_suffix("/root")) {
+        return Ok(Of::Root(interface));
     }
     let rest = name.strip_prefix("ethtool/").ok_or_else(refused)?;
-    rest.split_once('/').map(Some).ok_or_else(refused)
+    rest.split_once('/').map(|(interface, setting)| Of::Card(interface, setting)).ok_or_else(refused)
 }
 
 /// A setting of a card, as the card takes it.
@@ -88,6 +122,7 @@ fn card_setting(card: &Card, setting: &str) -> io::Result<String> {
             Ok(if is.on { "on" } else { "off" }.to_owned())
         }
         "hash" => card.hash_fields(name),
+        "ring" => card.ring()?.get(name).map(ToString::to_string).ok_or_else(unknown),
         _ => Err(unknown()),
     }
 }
@@ -137,6 +172,9 @@ pub fn planned(report: &HostReport, settings: &dyn Settings, only: &[String]) ->
             continue;
         }
         for Setting { name, value } in &line.settings {
+            if breaks_link(name) && !named {
+                continue;
+            }
             let Ok(old) = settings.read(name) else { continue };
             // Two checks may ask for one setting: the larger value serves both.
             if let Some(known) = changes.iter_mut().find(|change| change.name == *name) {
@@ -150,6 +188,11 @@ pub fn planned(report: &HostReport, settings: &dyn Settings, only: &[String]) ->
         }
     }
     changes
+}
+
+/// Whether the card starts anew when this is written.
+fn breaks_link(name: &str) -> bool {
+    name.starts_with("ethtool/") && name.contains("/ring/")
 }
 
 fn larger(a: &str, b: &str) -> bool {
@@ -305,9 +348,11 @@ pub fn parse_journal(octets: &[u8]) -> Result<Vec<Change>, String> {
     Ok(changes)
 }
 
-/// Take changes back, the last first.
+/// Take changes back, the last first, queueing disciplines at the end.
 pub fn undo(changes: &[Change], settings: &dyn Settings) -> Vec<(Change, Undone)> {
-    changes.iter().rev().map(|change| (change.clone(), undo_one(change, settings))).collect()
+    let (last, first): (Vec<_>, Vec<_>) =
+        changes.iter().rev().partition(|change| change.name.starts_with(QDISC));
+    first.into_iter().chain(last).map(|change| (change.clone(), undo_one(change, settings))).collect()
 }
 
 fn undo_one(change: &Change, settings: &dyn Settings) -> Undone {

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `/proc/sys/net/core/rmem_max` | `sysctl -w net.core.rmem_max=…` | a line in `/etc/sysctl.d` |
 //! | `/sys/…` | `echo … > /sys/…` | a line in `/etc/tmpfiles.d` |
-//! | `ethtool/X/feature/…`, `coalesce`, `hash` | `ethtool -K`, `-C`, `-N` | a rule of udev |
+//! | `ethtool/X/feature/…`, `coalesce`, `hash`, `ring` | `ethtool -K`, `-C`, `-N`, `-G` | a rule of udev |
 //! | `qdisc/X/root` | `tc qdisc replace dev X root …` | a rule of udev |
 
 use serde::{Deserialize, Serialize};
@@ -104,6 +104,7 @@ fn device(setting: &Setting) -> Option<String> {
     Some(match parts[..] {
         ["ethtool", x, "feature", name] => format!("ethtool -K {x} {name} {value}"),
         ["ethtool", x, "coalesce", name] => format!("ethtool -C {x} {name} {value}"),
+        ["ethtool", x, "ring", name] => format!("ethtool -G {x} {name} {value}"),
         ["ethtool", x, "hash", flow] => format!("ethtool -N {x} rx-flow-hash {flow} {value}"),
         ["qdisc", x, "root"] => format!("tc qdisc replace dev {x} root {value}"),
         _ => return None,

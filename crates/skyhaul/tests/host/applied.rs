@@ -2,9 +2,12 @@
 
 use super::world::{World, server, target};
 use skyhaul::host::*;
-use std::cell::Cell;
+use skyhaul::io::namespace::Network;
+use skyhaul::io::netlink::route::{Queue, Routes};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::AsFd as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
@@ -204,4 +207,112 @@ fn a_setting_that_is_refused_is_said_and_the_rest_goes_on() {
         done.iter().filter(|d| d.failed.is_some()).map(|d| d.change.name.as_str()).collect();
     assert_eq!(failed, [gone.as_str()]);
     assert_eq!(done.len(), changes.len());
+}
+
+/// A change as a plan has it.
+fn change(name: &str, new: &str) -> Change {
+    Change { check: "B24".into(), name: name.into(), old: String::new(), new: new.into(), shown: None }
+}
+
+#[test]
+fn a_queueing_discipline_comes_back_whenever_it_is_killed() {
+    let (near, far) = match Network::new().and_then(|near| Ok((near, Network::new()?))) {
+        Ok(both) => both,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            println!("SKIPPED: {error} (run as root)");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    near.inside(|| {
+        let mut routes = Routes::open().unwrap();
+        routes.veth("sky0", ("sky1", far.as_fd()), 1500).unwrap();
+        let (index, directory) = (routes.index("sky0").unwrap(), tempfile::tempdir().unwrap());
+        routes.up(index).unwrap();
+        let (name, settings) = ("qdisc/sky0/root", HostSettings(server().tree()));
+        // What the kernel chose, and what somebody has set.
+        for before in [None, Some(Queue::Packets(77))] {
+            before.map_or(Ok(()), |queue| routes.queue(index, queue)).unwrap();
+            let before = settings.read(name).unwrap();
+            for kill in 0.. {
+                let path = directory.path().join(format!("{}{kill}", before.len()));
+                let left = Cell::new(kill);
+                let killed = Killed { inner: &settings, left: &left };
+                let ran = catch_unwind(AssertUnwindSafe(|| {
+                    apply(&[change(name, "bfifo")], &killed, &mut Journal::begin(&path).unwrap()).unwrap()
+                }));
+                if let Ok(done) = &ran {
+                    assert_eq!(done[0].failed, None);
+                    assert!(settings.read(name).unwrap().starts_with("bfifo "), "{kill}");
+                }
+                undo(&read_journal(&path).unwrap(), &settings);
+                assert_eq!(settings.read(name).unwrap(), before, "killed before step {kill}");
+                if ran.is_ok() {
+                    break;
+                }
+            }
+        }
+        // What could not come back is left as it is.
+        routes.queue(index, Queue::TokenBucket { rate: 1 << 20, burst: 1 << 16, limit: 1 << 20 }).unwrap();
+        let bucket = settings.read(name).unwrap();
+        assert!(
+            settings.write(name, "bfifo").unwrap_err().to_string().contains("tbf has settings of its own")
+        );
+        assert_eq!(settings.read(name).unwrap(), bucket);
+        assert_eq!(settings.read("qdisc/none/root").unwrap_err().raw_os_error(), Some(19), "ENODEV");
+        assert_eq!(settings.write(name, "b fifo x").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    })
+    .unwrap();
+}
+
+#[test]
+fn the_kernel_chooses_again_by_the_default_that_is_back() {
+    /// Settings that note what is written.
+    struct Noted(RefCell<Vec<(String, String)>>);
+    impl Settings for Noted {
+        fn read(&self, name: &str) -> io::Result<String> {
+            let all = self.0.borrow();
+            let last = all.iter().rev().find(|(of, _)| of == name).map(|(_, value)| value.clone());
+            Ok(last.unwrap_or_else(|| {
+                if name.starts_with("qdisc") { "default mq" } else { "pfifo_fast\n" }.into()
+            }))
+        }
+        fn write(&self, name: &str, value: &str) -> io::Result<()> {
+            self.0.borrow_mut().push((name.into(), value.into()));
+            Ok(())
+        }
+    }
+    let (directory, noted) = (tempfile::tempdir().unwrap(), Noted(RefCell::default()));
+    let path = directory.path().join("journal");
+    let default = "/proc/sys/net/core/default_qdisc";
+    let changes = [change(default, "fq"), change("qdisc/eth1/root", "mq")];
+    apply(&changes, &noted, &mut Journal::begin(&path).unwrap()).unwrap();
+    let undone = undo(&read_journal(&path).unwrap(), &noted);
+    assert!(undone.iter().all(|(_, how)| *how == Undone::Restored), "{undone:?}");
+    let names: Vec<String> = noted.0.borrow().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let [back, root] = [format!("{default}=pfifo_fast\n"), "qdisc/eth1/root=default mq".to_owned()];
+    assert_eq!(names[2..], [back, root]);
+}
+
+#[test]
+fn a_ring_is_set_only_if_its_check_was_named() {
+    let mut world = untuned();
+    world.set("ethtool/eth1/ring/rx", "512");
+    let (facts, target) = (world.facts(), target());
+    let view = View { facts: &facts, before: None, peer: None, target: &target };
+    /// Every setting can be read.
+    struct Any;
+    impl Settings for Any {
+        fn read(&self, _: &str) -> io::Result<String> {
+            Ok("512".into())
+        }
+        fn write(&self, _: &str, _: &str) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let rings = |only: &[String]| {
+        let all = planned(&HostReport::new(&view, only), &Any, only);
+        all.into_iter().filter(|change| change.name == "ethtool/eth1/ring/rx").count()
+    };
+    assert_eq!((rings(&[]), rings(&["B5".to_owned()])), (0, 1));
 }

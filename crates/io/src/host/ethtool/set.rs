@@ -1,16 +1,18 @@
-//! Writing: what can be changed while packets flow.
+//! Writing: what can be changed while packets flow; and the size of rings, which breaks the link for a moment.
 
 use super::{
-    COALESCE, COALESCE_WORDS, Card, FEATURES, GET_COALESCE, HASHED, RULE_WORDS, flow_number, halves,
+    COALESCE, COALESCE_WORDS, Card, FEATURES, GET_COALESCE, GET_RING, HASHED, RING, RULE_WORDS, flow_number,
+    halves,
 };
 use std::io;
 
 const SET_COALESCE: u32 = 0x0f;
+const SET_RING: u32 = 0x11;
 const SET_HASH: u32 = 0x2a;
 const SET_FEATURES: u32 = 0x3b;
 
 impl Card {
-    /// Change one setting: `coalesce/rx-usecs`, `feature/rx-gro`, `hash/udp4`. Its value is written as the readers give it:
+    /// Change one setting: `coalesce/rx-usecs`, `feature/rx-gro`, `hash/udp4`, `ring/rx`. Its value is written as the readers give it:
     /// a number, `on` or `off`, letters of fields.
     ///
     /// # Errors
@@ -23,6 +25,13 @@ impl Card {
                 self.set_coalescing(at.ok_or_else(refused)? + 1, number(value).ok_or_else(refused)?)
             }
             ("feature", name) => self.set_feature(name, switch(value).ok_or_else(refused)?),
+            ("ring", name) => {
+                let value = number(value).ok_or_else(refused)?;
+                let at = ring_word(name).ok_or_else(refused)?;
+                let mut words = self.asked(GET_RING, RING.len() + 1)?;
+                (words[0], words[at]) = (SET_RING, value);
+                self.ask(&mut words)
+            }
             ("hash", flow) => self.set_hash(flow, value),
             _ => Err(refused()),
         }
@@ -59,6 +68,12 @@ impl Card {
         words[2..4].copy_from_slice(&halves(bits));
         self.ask(&mut words)
     }
+}
+
+/// The word of a ring's size; what says the most cannot be set.
+pub(super) fn ring_word(name: &str) -> Option<usize> {
+    let at = RING.iter().position(|known| !known.is_empty() && *known == name)?;
+    (!name.ends_with("-max")).then_some(at + 1)
 }
 
 fn switch(value: &str) -> Option<bool> {

@@ -41,9 +41,15 @@ fn an_interface_that_is_none_is_an_error() {
 
 #[test]
 fn a_setting_that_is_none_is_refused_before_the_kernel_sees_it() {
-    for (setting, value) in
-        [("mtu", "9000"), ("feature/no-such", "on"), ("feature/rx-gro", "maybe"), ("coalesce/", "1")]
-    {
+    for (setting, value) in [
+        ("mtu", "9000"),
+        ("feature/no-such", "on"),
+        ("feature/rx-gro", "maybe"),
+        ("coalesce/", "1"),
+        ("ring/rx-max", "1"),
+        ("ring/", "1"),
+        ("ring/rx", "many"),
+    ] {
         assert_eq!(lo().set(setting, value).unwrap_err().raw_os_error(), Some(libc::EINVAL), "{setting}");
     }
     assert_eq!(lo().set("hash/udp4", "sx").unwrap_err().raw_os_error(), Some(libc::EINVAL));
@@ -60,4 +66,14 @@ fn words_become_text_and_numbers() {
     let words: Vec<u32> =
         low_first.chunks_exact(4).map(|four| u32::from_ne_bytes(four.try_into().unwrap())).collect();
     assert_eq!((long(&words), long(&words[2..])), (7, 1 << 40));
+}
+
+#[test]
+fn sizes_of_rings_stand_where_the_kernel_has_them() {
+    // struct ethtool_ringparam: cmd, rx_max, rx_mini_max, rx_jumbo_max, tx_max, rx, rx_mini, rx_jumbo, tx.
+    assert_eq!(["rx", "tx"].map(set::ring_word), [Some(5), Some(8)]);
+    assert_eq!(["rx-max", "tx-max", "", "rx_mini"].map(set::ring_word), [None; 4]);
+    let names: Vec<usize> =
+        RING.iter().enumerate().filter(|(_, name)| !name.is_empty()).map(|(at, _)| at + 1).collect();
+    assert_eq!(names, [1, 4, 5, 8]);
 }

@@ -136,11 +136,13 @@ fn ring(h: &View<'_>) -> Examined {
         Found::info(value, "sources disagree")
             .shows("ESnet, from Linux 6.11: as it is unless the card drops (B6); OSG, udpmon: the largest")
     };
-    let name = h.interface();
-    Ok(found.shows_if(now < most, format!("it lasts {lasts:.0} us at the rate")).advise(
-        format!("ethtool -G {name} rx {most}    # interrupts the link for a moment"),
-        format!("RxBufferSize={most} in /etc/systemd/network/10-{name}.link"),
-    ))
+    // Setting it interrupts the link for a moment, so --apply does it only if it was named.
+    Ok(found
+        .shows_if(
+            now < most,
+            format!("it lasts {lasts:.0} us at the rate; a new size interrupts the link for a moment"),
+        )
+        .set(h.card("ring/rx"), most))
 }
 
 /// What the card had no room for.

@@ -180,10 +180,8 @@ fn discipline(h: &View<'_>) -> Examined {
     let found = found.shows_if(one_lock, format!("one fq before {queues} queues is one lock for all cores"));
     let name = h.interface();
     Ok(if queues > 1 {
-        found.advise(
-            format!("sysctl -w net.core.default_qdisc=fq; tc qdisc replace dev {name} root handle 100: mq"),
-            "net.core.default_qdisc is taken by every interface that comes up",
-        )
+        // A new mq has the default in each queue.
+        found.set(sysctl("net.core.default_qdisc"), "fq").set(format!("qdisc/{name}/root"), "mq")
     } else {
         found.set(format!("qdisc/{name}/root"), "fq")
     })
