@@ -22,6 +22,7 @@
 //! Limits: one path; packets and trains of one thread's worth; neighbours are known for ever, so that no question for one is
 //! lost; what the router cannot keep up with fails the run, and the report says why.
 
+mod bare;
 mod concluded;
 mod forward;
 mod frame;
@@ -30,7 +31,9 @@ mod listen;
 mod log;
 mod pool;
 mod report;
+mod turns;
 
+pub use bare::Copying;
 pub use listen::listens;
 pub use report::{DirectionReport, LabReport, Lateness};
 
@@ -83,6 +86,9 @@ pub struct LabOptions {
     pub room: Size,
     /// How long before a packet is due the forwarder stops sleeping.
     pub spin: Span,
+    /// On a busy path, how long after it looked the forwarder looks again, at the earliest: what is due until then leaves
+    /// together.
+    pub grain: Span,
     /// How much later than it was due a packet may leave.
     pub tolerance: Span,
     /// Run before all ordinary threads, where that is permitted.
@@ -97,6 +103,7 @@ impl Default for LabOptions {
             memory: Size::from_bytes(256 << 20),
             room: Size::from_bytes(64 << 20),
             spin: Span::from_nanos(0),
+            grain: Span::from_nanos(40_000),
             tolerance: Span::from_nanos(1_000_000),
             real_time: true,
         }
@@ -157,24 +164,28 @@ impl Lab {
         Ok(())
     }
 
-    /// Forward packets by this path, from now on; the fate of each goes to the file `log`.
-    ///
-    /// # Errors
-    /// A system error, or the log cannot be created.
-    pub fn forward(&self, path: &Path, log: Option<&std::path::Path>) -> io::Result<Running> {
-        let open = || -> io::Result<_> {
+    /// The router's two ports, and its hardware addresses.
+    fn ports(&self) -> io::Result<([Port; 2], [[u8; 6]; 2])> {
+        self.router.inside(|| {
             let (near, far) = (interface("near")?, interface("far")?);
             let ports =
                 [Port::open(near.index, self.options.room)?, Port::open(far.index, self.options.room)?];
             ports.iter().try_for_each(Port::bypass_queue)?;
             Ok((ports, [near.mac.unwrap_or_default(), far.mac.unwrap_or_default()]))
-        };
-        let (ports, own) = self.router.inside(open)??;
+        })?
+    }
+
+    /// Forward packets by this path, from now on; the fate of each goes to the file `log`.
+    ///
+    /// # Errors
+    /// A system error, or the log cannot be created.
+    pub fn forward(&self, path: &Path, log: Option<&std::path::Path>) -> io::Result<Running> {
+        let (ports, own) = self.ports()?;
         let log = log.map(log::Log::create).transpose()?;
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, path_of) = (stop.clone(), path.clone());
-        let LabOptions { spin, tolerance, memory, real_time: wanted, .. } = self.options;
-        let pace = Pace { spin: spin.nanos(), tolerance: tolerance.nanos() };
+        let LabOptions { spin, grain, tolerance, memory, real_time: wanted, .. } = self.options;
+        let pace = Pace { spin: spin.nanos(), grain: grain.nanos(), tolerance: tolerance.nanos() };
         let forward = move || {
             wake_on_time()?;
             let first = wanted && real_time(PRIORITY).is_ok();

@@ -61,6 +61,9 @@ pub(crate) struct LabRunArgs {
     /// Do not sleep in the last TIME before a packet is due: more exact, and costs a processor
     #[arg(long, value_name = "TIME", default_value = "0", help_heading = HOST)]
     pub(crate) spin: Span,
+    /// On a busy path, packets that are due within TIME leave together, which costs much less of a processor; 0: each by itself
+    #[arg(long, value_name = "TIME", default_value = "40us", help_heading = HOST)]
+    pub(crate) grain: Span,
     /// A packet that leaves later than this after it was due missed its time; more than one in a hundred fail the run
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = some::<Span>("1ms is what a busy machine keeps"), help_heading = HOST)]
     pub(crate) tolerance: Span,

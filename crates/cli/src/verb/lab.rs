@@ -39,6 +39,7 @@ fn inside(args: &LabRunArgs) -> Result<Outcome> {
         queue: args.queue,
         memory: args.memory,
         spin: args.spin,
+        grain: args.grain,
         tolerance: args.tolerance,
         ..LabOptions::default()
     };

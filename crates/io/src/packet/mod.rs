@@ -11,6 +11,7 @@
 //!
 //! Limits: Ethernet; a frame of at most 64 KiB and its headers; `CAP_NET_RAW` in the user namespace that owns the network.
 
+pub mod bare;
 pub mod batch;
 pub mod port;
 pub mod virtio;

@@ -14,18 +14,21 @@ use super::line::{Line, Part};
 use super::log::{Log, Record};
 use super::pool::Pool;
 use super::report::{Direct, ForwardReport};
+use super::turns::{Next, Turns};
 use skyhaul_core::measure::Histogram;
 use skyhaul_io::fault::Damage;
 use skyhaul_io::fault::path::{Direction, Judge, Path};
+use skyhaul_io::host::thread::cpu_time;
 use skyhaul_io::packet::wait::{monotonic, realtime, wait};
 use skyhaul_io::packet::{Came, Incoming, Outgoing, Piece, Port};
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Frames of a system call.
-const BATCH: usize = 32;
+pub(super) const BATCH: usize = 32;
 /// How long a thread sleeps, at most: it may be told to end.
 const SLEEP: u64 = 20_000_000;
 /// A direction is silent when nothing came for so long: then what is held back goes on.
@@ -40,6 +43,8 @@ pub(super) struct Pace {
     pub(super) spin: u64,
     /// Nanoseconds of lateness beyond which a deadline was missed.
     pub(super) tolerance: u64,
+    /// Nanoseconds between two looks on a busy path, at least.
+    pub(super) grain: u64,
 }
 
 /// One direction: what was counted beside the judge's sums.
@@ -76,6 +81,7 @@ pub(super) struct Forwarder {
     pool: Pool,
     log: Option<Log>,
     pace: Pace,
+    turns: Turns,
     start: u64,
     incoming: Option<Incoming>,
     outgoing: Outgoing,
@@ -102,6 +108,7 @@ impl Forwarder {
             pool: Pool::new(memory),
             log,
             pace,
+            turns: Turns::new(pace.grain),
             start: monotonic(),
             incoming: Some(Incoming::new(BATCH)),
             outgoing: Outgoing::new(BATCH),
@@ -114,17 +121,19 @@ impl Forwarder {
     /// Forward until told to stop.
     pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<ForwardReport> {
         while !stop.load(Ordering::Relaxed) {
-            let mut busy = false;
-            for direction in Direction::BOTH {
-                busy |= self.take_in(direction)? > 0;
-            }
             let now = self.now();
-            self.change(now);
+            let mut done = 0;
             for direction in Direction::BOTH {
-                busy |= self.send_due(direction)?;
+                done += self.take_in(direction)?;
             }
-            if !busy {
-                self.wait()?;
+            self.change(self.now());
+            for direction in Direction::BOTH {
+                done += self.send_due(direction)?;
+            }
+            match self.turns.next(now, self.now(), done) {
+                Next::Look => {}
+                Next::Rest(time) => std::thread::sleep(Duration::from_nanos(time)),
+                Next::Wait => self.wait()?,
             }
         }
         self.finish()
@@ -212,8 +221,8 @@ impl Forwarder {
         }
     }
 
-    /// Send what is due, as many frames as one system call takes; returns whether there was something.
-    fn send_due(&mut self, direction: Direction) -> io::Result<bool> {
+    /// Send what is due, as many frames as one system call takes; returns how many.
+    fn send_due(&mut self, direction: Direction) -> io::Result<usize> {
         let now = self.now();
         let line = &mut self.lines[direction as usize];
         self.ready.clear();
@@ -238,7 +247,7 @@ impl Forwarder {
             self.ready.push(Ready { packets, train: first.part.train, hops: first.hops, finished });
         }
         if self.ready.is_empty() {
-            return Ok(false);
+            return Ok(0);
         }
         self.send_ready(direction)?;
         let sent = self.now();
@@ -252,8 +261,9 @@ impl Forwarder {
                 log.note(record);
             }
         }
+        let frames = self.ready.len();
         self.ready.drain(..).for_each(|ready| self.pool.done(ready.train));
-        Ok(true)
+        Ok(frames)
     }
 
     fn send_ready(&mut self, direction: Direction) -> io::Result<()> {
@@ -327,6 +337,7 @@ impl Forwarder {
             }
         };
         let memory = self.pool.held() as u64;
-        Ok(ForwardReport { seconds, directions: Direction::BOTH.map(direct), unlogged, memory })
+        let cpu = cpu_time().as_secs_f64();
+        Ok(ForwardReport { seconds, cpu, directions: Direction::BOTH.map(direct), unlogged, memory })
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct Direct {
 #[derive(Clone, Debug)]
 pub(super) struct ForwardReport {
     pub(super) seconds: f64,
+    pub(super) cpu: f64,
     pub(super) directions: [Direct; 2],
     pub(super) unlogged: u64,
     pub(super) memory: u64,
@@ -38,6 +39,8 @@ pub struct LabReport {
     pub path: String,
     /// How long it stood.
     pub seconds: f64,
+    /// CPU seconds of the thread that forwarded: near those of the clock, it was all that a processor can do.
+    pub cpu_seconds: f64,
     /// From the near end to the far one.
     pub forward: DirectionReport,
     /// Back.
@@ -122,9 +125,9 @@ impl LabReport {
         note(failed, "frames were refused by the kernel");
         note(lost_by_kernel, "packets were dropped by the kernel between the ends and the router");
         note(of.unlogged, "records are missing in the log");
-        let (seconds, unlogged, memory_bytes) = (of.seconds, of.unlogged, of.memory);
+        let (seconds, cpu_seconds, unlogged, memory_bytes) = (of.seconds, of.cpu, of.unlogged, of.memory);
         let (forward, reverse) = (direction(forward), direction(reverse));
-        Self { path, seconds, forward, reverse, unlogged, memory_bytes, real_time, failures }
+        Self { path, seconds, cpu_seconds, forward, reverse, unlogged, memory_bytes, real_time, failures }
     }
 
     /// Whether the path did what it should.
@@ -164,7 +167,8 @@ fn direction(of: &Direct) -> DirectionReport {
 
 impl fmt::Display for LabReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "path {} for {:.1} s", self.path, self.seconds)?;
+        let share = self.cpu_seconds * 100.0 / self.seconds.max(1e-9);
+        writeln!(f, "path {} for {:.1} s, {share:.0} % of a processor", self.path, self.seconds)?;
         for (direction, of) in Direction::BOTH.iter().zip([&self.forward, &self.reverse]) {
             let mbps = of.bytes as f64 * 8e-6 / self.seconds.max(1e-9);
             write!(f, "{}  {} packets, {} bytes ({mbps:.1} Mb/s)", direction.name(), of.packets, of.bytes)?;

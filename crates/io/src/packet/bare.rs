@@ -1,0 +1,43 @@
+//! A bare loop: what comes to either port goes out of the other, as it is. What a forwarder is measured beside.
+
+use super::wait::wait;
+use super::{Incoming, Outgoing, Piece, Port, VIRTIO};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// How long it waits, at most, before it looks whether it should end.
+const WAIT: u64 = 20_000_000;
+
+/// Copy frames between two ports until told to stop, as many as `batch` by a system call; returns how many the kernel refused.
+///
+/// # Errors
+/// A system error of a port that receives.
+pub fn copy(ports: &[Port; 2], batch: usize, stop: &AtomicBool) -> io::Result<u64> {
+    let (mut incoming, mut outgoing) = (Incoming::new(batch), Outgoing::new(batch));
+    let (mut heads, mut refused) = (Vec::<[u8; VIRTIO]>::with_capacity(batch), 0);
+    while !stop.load(Ordering::Relaxed) {
+        let mut came = 0;
+        for (from, to) in [(&ports[0], &ports[1]), (&ports[1], &ports[0])] {
+            came += from.receive(&mut incoming)?;
+            heads.clear();
+            heads.extend(incoming.frames().map(|frame| frame.virtio.octets()));
+            let pieces: Vec<Piece<'_>> = incoming
+                .frames()
+                .zip(&heads)
+                .map(|(frame, head)| Piece { head, payload: frame.frame })
+                .collect();
+            let mut done = 0;
+            while done < pieces.len() {
+                match to.send(&mut outgoing, &pieces[done..]) {
+                    Ok(sent) => done += sent,
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    Err(_) => (done, refused) = (done + 1, refused + 1),
+                }
+            }
+        }
+        if came == 0 {
+            wait(ports, WAIT)?;
+        }
+    }
+    Ok(refused)
+}
