@@ -2,6 +2,7 @@
 
 `python tests/interop/bench_lab.py tcp`: CUBIC and Reno at round trips of 10, 50 and 150 ms and losses of 0 to 1e-3: the rate beside the
 prediction, and the verdict beside what was made. `python tests/interop/bench_lab.py accuracy`: rates and delays of the lab by its log.
+`python tests/interop/bench_lab.py copy`: the router on a clean path beside a loop that copies frames between the same sockets.
 As root, or where user namespaces are permitted. It needs target/release/skyhaul, and an otherwise idle machine.
 """
 
@@ -69,11 +70,11 @@ def tcp(folder):
 
 
 def accuracy(folder):
-    print(cpu(), "\n\n| path | sent in the middle of the run, of what was asked | late, median | 99 % | missed |\n|" + "---|" * 5)
+    print(cpu(), "\n\n| path | sent in the middle of the run, of what was asked | late, median | 99 % | router, of a processor | missed |\n|" + "---|" * 6)
     for rate, delay in (("100Mbps", "10ms"), ("400Mbps", "10ms"), ("1Gbps", "0ms"), ("1Gbps", "15ms")):
         asked = float(rate[:-4]) * {"M": 1e6, "G": 1e9}[rate[-4]]
         log = folder / "log"
-        test = f"probe far --token-file {folder}/t --udp --sizes 1472 --rates {asked * 1.1 / 1e6:.0f}Mbps --time 4s --train 8 --mode trains --json"
+        test = f"probe 10.77.0.2 --token-file {folder}/t --udp --sizes 1472 --rates {asked * 1.1 / 1e6:.0f}Mbps --time 4s --train 8 --mode trains --json"
         _, judged, code = lab(f"rate={rate},delay={delay},seed=3", f"probe serve --token-file {folder}/t", test, log)
         spans = collections.Counter()
         with log.open() as lines:
@@ -85,8 +86,20 @@ def accuracy(folder):
         middle = sorted(spans)[5:-10]
         share = statistics.mean(spans[span] * 80 for span in middle) / asked
         late = judged["forward"]["lateness"]
-        print(f"| rate={rate},delay={delay} | {share:.4f} | {late['median_ns'] / 1e3:.0f} us | {late['p99_ns'] / 1e3:.0f} us | "
+        own = judged["cpu_seconds"] / judged["seconds"]
+        print(f"| rate={rate},delay={delay} | {share:.4f} | {late['median_ns'] / 1e3:.0f} us | {late['p99_ns'] / 1e3:.0f} us | {own:.0%} | "
               f"{late['missed']}{'' if code == 0 else ' FAILED'} |", flush=True)  # fmt: skip
+
+
+def copy(_):
+    line = [SKYHAUL, "bench", "lab", "--sizes", "1472,8936", "--rounds", "7", "--json"]
+    report = json.loads(subprocess.run([*line], capture_output=True, text=True, check=False).stdout)
+    print(cpu(), "\n\n| bytes | bare loop, Gb/s | router | ratio of rates | bare loop, CPU s/GB | router | ratio of CPU |\n|" + "---|" * 7)
+    for size in sorted({row["size"] for row in report["rows"]}):
+        bare, router = (next(row for row in report["rows"] if (row["size"], row["candidate"]) == (size, name)) for name in ("bare", "skyhaul"))
+        figure = lambda spread, unit=1.0: f"{spread['median'] * unit:.2f} ({spread['min'] * unit:.2f}-{spread['max'] * unit:.2f})"
+        print(f"| {size} | {figure(bare['bits_per_second'], 1e-9)} | {figure(router['bits_per_second'], 1e-9)} | {figure(router['rate_ratio'])} | "
+              f"{figure(bare['receive_cpu'])} | {figure(router['receive_cpu'])} | {figure(router['cpu_ratio'])} |", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":
@@ -94,4 +107,4 @@ if __name__ == "__main__":
         folder = pathlib.Path(name)
         (folder / "t").write_text("0123456789abcdef0123456789abcdef")
         (folder / "t").chmod(0o600)
-        {"tcp": tcp, "accuracy": accuracy}[sys.argv[1]](folder)
+        {"tcp": tcp, "accuracy": accuracy, "copy": copy}[sys.argv[1]](folder)

@@ -26,9 +26,9 @@
 use skyhaul_core::wire::spead::Head;
 use skyhaul_io::{
     address::Endpoint,
-    baseline::enter_network,
     copy,
     host::thread::{cpu_time, pin},
+    namespace::Network,
     tcp::{
         TcpSendOptions, TcpSender,
         pieces::{Found, Heads, PieceEvent, PieceOptions, PieceSink, PieceSource},
@@ -153,11 +153,11 @@ fn main() -> Result<(), Fault> {
             let (sent, received) = std::thread::scope(|scope| -> Result<_, Fault> {
                 let (tell, told) = std::sync::mpsc::channel();
                 let receiver = scope.spawn(|| {
-                    near.map(|name| enter_network(name)).transpose()?;
+                    near.map(|name| Network::named(name)?.enter()).transpose()?;
                     receive(rx, &at, tell)
                 });
                 let sender = scope.spawn(move || {
-                    far.map(|name| enter_network(name)).transpose()?;
+                    far.map(|name| Network::named(name)?.enter()).transpose()?;
                     send(tx, &told.recv()?, payload, seconds)
                 });
                 let sent = sender.join().map_err(|_| "the sender panicked")??;

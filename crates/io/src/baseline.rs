@@ -22,7 +22,7 @@
 //! Limits: one sender, all packets of one known length; for measurements only.
 
 use crate::{
-    address::{Endpoint, system_text},
+    address::Endpoint,
     copy,
     memory::{Block, Pool, PoolOptions},
     quantity::Size,
@@ -32,10 +32,8 @@ use crate::{
         set_option,
     },
 };
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
-    fs::File,
     io, mem,
     net::SocketAddr,
     os::fd::{AsFd, AsRawFd},
@@ -327,33 +325,9 @@ fn header(vector: &mut libc::iovec) -> libc::mmsghdr {
     header
 }
 
-/// Move this thread into the network namespace that `ip netns add NAME` made. Sockets opened from here on are in it.
-///
-/// # Errors
-/// If the namespace does not exist, or the privilege is missing.
-pub fn enter_network(name: &str) -> io::Result<()> {
-    let failed = |e: io::Error| {
-        let hint = match e.kind() {
-            io::ErrorKind::NotFound => "; hint: `ip netns list` shows the existing ones",
-            io::ErrorKind::PermissionDenied => "; hint: run as root; only root may enter a network namespace",
-            _ => "",
-        };
-        io::Error::new(e.kind(), format!("enter network namespace {name}: {}{hint}", system_text(&e)))
-    };
-    let file = File::open(format!("/run/netns/{name}")).map_err(failed)?;
-    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|e| failed(e.into()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_network_namespace_that_is_not_there_is_told_with_the_next_step() {
-        let said = enter_network("no_such_one").unwrap_err().to_string();
-        assert!(said.starts_with("enter network namespace no_such_one: No such file"), "{said}");
-        assert!(said.ends_with("hint: `ip netns list` shows the existing ones"), "{said}");
-    }
 
     #[test]
     fn every_bare_loop_takes_what_every_bare_sender_gives() {

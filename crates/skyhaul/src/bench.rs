@@ -24,6 +24,7 @@ pub mod events;
 mod figures;
 mod flow;
 pub mod heaps;
+mod lab;
 mod metered;
 mod options;
 mod packets;
@@ -95,6 +96,7 @@ fn rounds(options: &BenchOptions, rows: &mut [Row], progress: &mut dyn FnMut(&st
                 What::Send => send::run(options, &row.candidate, row.size),
                 What::Record => record::run(options, &row.candidate, row.size),
                 What::Balance => balance::run(options, &row.candidate, row.size),
+                What::Lab => lab::run(options, &row.candidate, row.size),
             };
             match options.stop.unless_set(ran) {
                 Ok(None) => return Ok(()),
@@ -123,6 +125,7 @@ pub fn all_candidates(what: What) -> &'static [&'static str] {
         What::Send => &["bare", "skyhaul", "sendmmsg", "sendto"],
         What::Record => &["fio", "skyhaul", "forward"],
         What::Balance => &["bare", "skyhaul", "single"],
+        What::Lab => &["bare", "skyhaul"],
     }
 }
 

@@ -13,14 +13,15 @@
 
 use skyhaul::control::{Answering, Gauge, RateControl, spacing};
 use skyhaul::core::control::ControlConfig;
-use skyhaul::io::baseline::enter_network;
+use skyhaul::io::namespace::Network;
+use skyhaul::io::netlink::route::{Queue, Routes};
 use skyhaul::io::source::Source;
 use skyhaul::io::udp::send::{SendOptions, UdpSender};
 use skyhaul::io::udp::{Tier, UdpOptions, UdpSource};
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::os::fd::AsFd as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -31,61 +32,53 @@ const PACKET: usize = 1472;
 /// Two links at a time would have to share two processors, and a sender that waits for one looks like a full link.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Two namespaces joined by a link with a token bucket, taken down again at the end. There is one at a time.
+/// Two networks joined by a link with a token bucket. There is one at a time.
 struct Link {
-    near: String,
-    far: String,
+    near: Network,
+    far: Network,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Link {
     /// None, with a visible reason, where that is not allowed.
-    fn new(tag: &str, mbit: u32) -> Option<Self> {
-        let tag = format!("{tag}{}", std::process::id());
+    fn new(mbit: u32) -> Option<Self> {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let link = Self { near: format!("skyrn{tag}"), far: format!("skyrf{tag}"), _alone: alone };
-        let (near, far) = (&link.near, &link.far);
-        let steps = [
-            format!("ip netns add {near}"),
-            format!("ip netns add {far}"),
-            format!("ip link add va netns {near} type veth peer name vb netns {far}"),
-            format!("ip -n {near} addr add 10.78.0.1/24 dev va"),
-            format!("ip -n {far} addr add 10.78.0.2/24 dev vb"),
-            format!("ip -n {near} link set va up"),
-            format!("ip -n {far} link set vb up"),
-            format!("tc -n {near} qdisc add dev va root {}", bucket(mbit)),
-        ];
-        for step in &steps {
-            if !run(step) {
-                println!("SKIPPED: no network namespaces with tc here ({step}; run as root, with iproute2)");
+        let (near, far) = match Network::new().and_then(|near| Ok((near, Network::new()?))) {
+            Ok(both) => both,
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                println!("SKIPPED: {error} (run as root)");
                 return None;
             }
-        }
+            Err(error) => panic!("{error}"),
+        };
+        let end = |name: &str, address: [u8; 4]| {
+            let mut routes = Routes::open().unwrap();
+            let index = routes.index(name).unwrap();
+            routes.address(index, address.into(), 24).unwrap();
+            routes.up(index).unwrap();
+        };
+        let join = || {
+            Routes::open().unwrap().veth("va", ("vb", far.as_fd()), 1500).unwrap();
+            end("va", [10, 78, 0, 1]);
+        };
+        near.inside(join).unwrap();
+        far.inside(|| end("vb", [10, 78, 0, 2])).unwrap();
+        let link = Self { near, far, _alone: alone };
+        link.set(mbit);
         Some(link)
     }
 
+    /// A queue of 250 KiB: 5 ms at 400 Mb/s.
     fn set(&self, mbit: u32) {
-        assert!(run(&format!("tc -n {} qdisc change dev va root {}", self.near, bucket(mbit))));
+        let bucket =
+            Queue::TokenBucket { rate: u64::from(mbit) * 125_000, burst: 32 << 10, limit: 250 << 10 };
+        let change = || {
+            let mut routes = Routes::open().unwrap();
+            let index = routes.index("va").unwrap();
+            routes.queue(index, bucket).unwrap();
+        };
+        self.near.inside(change).unwrap();
     }
-}
-
-impl Drop for Link {
-    fn drop(&mut self) {
-        for name in [&self.near, &self.far] {
-            run(&format!("ip netns del {name}"));
-        }
-    }
-}
-
-/// A queue of 250 kB: 5 ms at 400 Mb/s.
-fn bucket(mbit: u32) -> String {
-    format!("tbf rate {mbit}mbit burst 32kb limit 250kb")
-}
-
-fn run(command: &str) -> bool {
-    let mut words = command.split_whitespace();
-    let output = Command::new(words.next().unwrap()).args(words).output();
-    output.is_ok_and(|o| o.status.success())
 }
 
 /// One controlled sender, and what it is doing.
@@ -102,7 +95,7 @@ impl Sending {
             (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
         let (near, shared) = (link.near.clone(), (stop.clone(), rate.clone(), sent.clone()));
         let thread = std::thread::spawn(move || {
-            enter_network(&near).unwrap();
+            near.enter().unwrap();
             let (stop, rate, sent) = shared;
             send(port, fixed, &stop, &rate, &sent)
         });
@@ -159,7 +152,7 @@ fn receive(link: &Link, port: u16, stop: &Arc<AtomicBool>) -> (Came, JoinHandle<
     let (came, far, stop) = (Came::default(), link.far.clone(), stop.clone());
     let (count, (ready, wait)) = (came.clone(), std::sync::mpsc::channel());
     let thread = std::thread::spawn(move || {
-        enter_network(&far).unwrap();
+        far.enter().unwrap();
         let options = UdpOptions { tier: Tier::Stage, ..UdpOptions::default() };
         let source = UdpSource::open(&format!("udp://10.78.0.2:{port}").parse().unwrap(), &options).unwrap();
         let mut source = Answering::new(source, Arc::new(Gauge::default())).unwrap();
@@ -228,8 +221,8 @@ const KEPT: f64 = 0.8;
 fn the_rate_follows_a_link_that_changes() {
     // A sender without a processor cannot show what the rule of its rate is worth: that is tried again, and then said.
     let mut kept = 0.0;
-    for tag in ["a", "c", "d"] {
-        let Some(link) = Link::new(tag, 400) else { return };
+    for _ in 0..3 {
+        let Some(link) = Link::new(400) else { return };
         kept = follows_a_link(&link);
         if kept >= KEPT {
             return;
@@ -276,7 +269,7 @@ fn follows_a_link(link: &Link) -> f64 {
 
 #[test]
 fn senders_share_a_link_with_each_other_and_with_a_load() {
-    let Some(link) = Link::new("b", 300) else { return };
+    let Some(link) = Link::new(300) else { return };
     let stop = Arc::new(AtomicBool::new(false));
     let (came, receiver) = receive(&link, 7001, &stop);
     let first = Sending::start(&link, 7001, None);

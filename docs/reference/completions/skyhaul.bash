@@ -2965,7 +2965,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__bench)
-            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --mtus --events --senders --workers --balancer-threads --json --quiet --config --show-config --help --version receive send record balance ejfat"
+            opts="-q -h -V --format --candidates --sizes --time --rounds --rate --search --directory --bytes --address --netns --no-gso --cpus --memory --experiments --heap-size --pairs --rates --interfaces --receiver-cpu --packet --against --report --mtus --events --senders --workers --balancer-threads --json --quiet --config --show-config --help --version receive send record balance lab ejfat"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4689,7 +4689,7 @@ _skyhaul() {
             return 0
             ;;
         skyhaul__subcmd__lab__subcmd__run)
-            opts="-q -h -V --far --mtu --queue --wait --log --memory --spin --tolerance --json --quiet --config --show-config --help --version"
+            opts="-q -h -V --far --mtu --queue --wait --log --memory --spin --grain --tolerance --json --quiet --config --show-config --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -4731,6 +4731,10 @@ _skyhaul() {
                     return 0
                     ;;
                 --spin)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --grain)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

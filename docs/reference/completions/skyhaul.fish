@@ -692,6 +692,7 @@ complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_sub
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l log -d 'Write the fate of every packet to this file, a line of JSON each' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l memory -d 'Memory for packets that wait' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l spin -d 'Do not sleep in the last TIME before a packet is due: more exact, and costs a processor' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l grain -d 'On a busy path, packets that are due within TIME leave together, which costs much less of a processor; 0: each by itself' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l tolerance -d 'A packet that leaves later than this after it was due missed its time; more than one in a hundred fail the run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l config -d 'Read defaults from this file (default: $SKYHAUL_CONFIG, else ~/.config/skyhaul/skyhaul.toml, else /etc/skyhaul.toml)' -r -F
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand lab; and __fish_seen_subcommand_from run" -l json -d 'Print one JSON report on standard output at the end'
@@ -708,7 +709,7 @@ fila10g\t''
 lofar\t''
 spead\t''
 ejfat\t''"
-complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single' -r
+complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l candidates -d 'Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring; send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l sizes -d 'Datagram sizes, rounded down to the next that the format allows (for record, default 8040)' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l time -d 'Length of each run' -r
 complete -c skyhaul -n "__fish_skyhaul_using_subcommand bench" -l rounds -d 'Number of rounds; the candidates take turns in each' -r

@@ -6,8 +6,10 @@ use super::heaps::HeapBenchArgs;
 use super::limits::{PAIRS, at_least_one, from_to, some, up_to};
 use super::output::OutputArgs;
 use clap::{Args, ValueEnum, ValueHint};
+use skyhaul::io::namespace::Network;
 use skyhaul::io::quantity::{Rate, Size, Span};
 use skyhaul::wire::Format;
+use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -25,7 +27,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value = "auto", value_parser = FormatParser, hide_possible_values = true, help_heading = MEASURED)]
     pub(crate) format: Format,
     /// Candidates to compare (default: all; ring only with --no-gso). receive: bare, skyhaul, recvmmsg, recv, ring;
-    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single
+    /// send: bare, skyhaul, sendmmsg, sendto; record: fio, skyhaul, forward; balance: bare, skyhaul, single; lab: bare, skyhaul
     #[arg(long, value_delimiter = ',', value_name = "NAME", help_heading = MEASURED)]
     pub(crate) candidates: Vec<String>,
     /// Datagram sizes, rounded down to the next that the format allows (for record, default 8040)
@@ -93,6 +95,14 @@ pub(crate) struct EventBenchArgs {
     pub(crate) balancer_threads: Vec<usize>,
 }
 
+impl BenchArgs {
+    /// The networks of `--netns`.
+    pub(crate) fn networks(&self) -> io::Result<Option<(Network, Network)>> {
+        let Some((sender, receiver)) = &self.netns else { return Ok(None) };
+        Ok(Some((Network::named(sender)?, Network::named(receiver)?)))
+    }
+}
+
 /// Two values separated by a comma.
 fn pair<T: std::str::FromStr>(text: &str) -> Result<(T, T), String> {
     let both = text.split_once(',').and_then(|(a, b)| Some((a.trim().parse().ok()?, b.trim().parse().ok()?)));
@@ -111,6 +121,8 @@ pub(crate) enum BenchWhat {
     Record,
     /// Forward to the members of a balancer; its CPU time is that of the receiving thread
     Balance,
+    /// Forward frames through a lab, beside a bare loop; its CPU time is that of the receiving thread
+    Lab,
     /// Events from senders through a balancer to workers: tables and plots of every combination
     #[value(name = "ejfat")]
     Events,

@@ -32,7 +32,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     if args.what.is_none() && args.format.objects() == Some(Objects::Heaps) {
         return super::heaps::bench(args);
     }
-    let options = options(args, Interrupt::listen()?.flag().into());
+    let options = options(args, Interrupt::listen()?.flag().into())?;
     let mut progress = Progress::new(args.output.quiet);
     let report = skyhaul::bench::run(&options, &mut |line| progress.show(line));
     progress.clear();
@@ -47,12 +47,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<Outcome> {
     Ok(if lost || told.report.interrupted { Outcome::Failed } else { Outcome::Done })
 }
 
-fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
+fn options(args: &BenchArgs, stop: Stop) -> Result<BenchOptions> {
     let what = match args.what {
         None | Some(BenchWhat::Receive | BenchWhat::Events) => What::Receive,
         Some(BenchWhat::Send) => What::Send,
         Some(BenchWhat::Record) => What::Record,
         Some(BenchWhat::Balance) => What::Balance,
+        Some(BenchWhat::Lab) => What::Lab,
     };
     let load = match args.rate {
         Some(rate) => Load::Rate(rate.bits_per_second()),
@@ -61,7 +62,7 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
     };
     // A disk does not see datagrams: one size is enough unless more are given.
     let usual = args.sizes == [1472, 8040, 65000];
-    BenchOptions {
+    Ok(BenchOptions {
         what,
         format: args.format,
         object_bytes: args.heaps.heap_size.bytes() as usize,
@@ -72,13 +73,13 @@ fn options(args: &BenchArgs, stop: Stop) -> BenchOptions {
         candidates: args.candidates.clone(),
         gso: !args.no_gso,
         address: args.address,
-        networks: args.netns.clone(),
+        networks: args.networks()?,
         cpus: args.cpus,
         memory: args.memory.bytes() as usize,
         directory: args.directory.clone(),
         record_bytes: args.bytes.bytes(),
         stop,
-    }
+    })
 }
 
 fn table(told: &Told) -> String {

@@ -18,9 +18,10 @@
 use super::limit::Limit;
 use super::thread;
 use crate::address::system_text;
+use crate::namespace::Network;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -37,8 +38,8 @@ const SAID: usize = 1 << 20;
 pub struct Place<'a> {
     /// Its only processor; `None`: any.
     pub cpu: Option<usize>,
-    /// The network namespace that `ip netns add NAME` made.
-    pub network: Option<&'a str>,
+    /// The network.
+    pub network: Option<&'a Network>,
 }
 
 /// A running program. It is killed when this is dropped.
@@ -66,7 +67,7 @@ impl Program {
     /// It is killed when the calling thread ends for any reason.
     ///
     /// # Errors
-    /// If the program, processor or network does not exist, or the privilege is missing.
+    /// If the program or processor does not exist, or the privilege is missing.
     pub fn start(mut command: Command, place: &Place<'_>, limit: Limit) -> io::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let failed = |error: io::Error| {
@@ -78,14 +79,7 @@ impl Program {
             io::Error::new(error.kind(), format!("start {name}: {}{hint}", system_text(&error)))
         };
         let cpus = place.cpu.map(only).transpose()?;
-        let network = place.network.map(|name| File::open(format!("/run/netns/{name}"))).transpose();
-        let network = network.map_err(|error| {
-            let (name, why) = (place.network.unwrap_or_default(), system_text(&error));
-            let text = format!(
-                "open network namespace {name}: {why}; hint: `ip netns list` shows the existing ones"
-            );
-            io::Error::new(error.kind(), text)
-        })?;
+        let network = place.network.cloned();
         let entrance = limit.entrance()?;
         let enter = move || {
             set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -335,15 +329,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_started_is_told_with_the_next_step() {
-        let start = |name: &str, cpu, network| {
+        let start = |name: &str, cpu| {
             let limit = Limit::new("100%".parse().unwrap(), 0).unwrap();
-            Program::start(Command::new(name), &Place { cpu: Some(cpu), network }, limit)
+            Program::start(Command::new(name), &Place { cpu: Some(cpu), network: None }, limit)
                 .unwrap_err()
                 .to_string()
         };
-        assert!(start("no-such-program", cpu(), None).contains("start no-such-program: No such file"));
-        assert!(start("true", usize::MAX, None).contains("hint: use one of the CPUs allowed"));
-        assert!(start("true", cpu(), Some("no_such_one")).contains("hint: `ip netns list`"));
+        assert!(start("no-such-program", cpu()).contains("start no-such-program: No such file"));
+        assert!(start("true", usize::MAX).contains("hint: use one of the CPUs allowed"));
         let mut gone = shell("echo first >&2; echo why >&2; exit 4", "100%").unwrap();
         let begun = Instant::now();
         let said = loop {

@@ -1,6 +1,7 @@
 //! A network of its own.
 
 use super::call::{die_with_parent, done, leave, mount};
+use crate::address::system_text;
 use std::{
     ffi::OsStr,
     fs::File,
@@ -39,12 +40,40 @@ impl Network {
         Ok(Self(Arc::new(file.into())))
     }
 
+    /// The one that `ip netns add NAME` made.
+    ///
+    /// # Errors
+    /// There is none of this name.
+    pub fn named(name: &str) -> io::Result<Self> {
+        let file = File::open(format!("/run/netns/{name}")).map_err(|error| {
+            let hint = if error.kind() == io::ErrorKind::NotFound {
+                "; hint: `ip netns list` shows the existing ones"
+            } else {
+                ""
+            };
+            io::Error::new(
+                error.kind(),
+                format!("open network namespace {name}: {}{hint}", system_text(&error)),
+            )
+        })?;
+        Ok(Self(Arc::new(file.into())))
+    }
+
     /// Move this thread into it. Sockets that it opens from here on are there.
     ///
     /// # Errors
-    /// A system error.
+    /// The privilege is missing.
     pub fn enter(&self) -> io::Result<()> {
-        enter(self.0.as_raw_fd())
+        enter(self.0.as_raw_fd()).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => io::Error::new(
+                error.kind(),
+                format!(
+                    "enter a network namespace: {}; hint: run as root; only root may enter one that it did not make",
+                    system_text(&error)
+                ),
+            ),
+            _ => error,
+        })
     }
 
     /// Do `work` in it, on a thread of its own.
@@ -107,6 +136,13 @@ fn enter(network: libc::c_int) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::netlink::route::Routes;
+
+    #[test]
+    fn a_network_that_is_not_there_is_told_with_the_next_step() {
+        let said = Network::named("no_such_one").unwrap_err().to_string();
+        assert!(said.starts_with("open network namespace no_such_one: No such file"), "{said}");
+        assert!(said.ends_with("hint: `ip netns list` shows the existing ones"), "{said}");
+    }
 
     #[test]
     fn a_network_has_a_loopback_of_its_own_and_commands_see_it() {

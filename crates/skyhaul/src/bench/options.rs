@@ -3,6 +3,7 @@
 use super::Stop;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::Format;
+use skyhaul_io::namespace::Network;
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -23,6 +24,8 @@ pub enum What {
     Record,
     /// Forwarding packets to the members of a balancer.
     Balance,
+    /// Forwarding frames between the ends of a lab.
+    Lab,
 }
 
 /// Kind of load.
@@ -60,7 +63,7 @@ pub struct BenchOptions {
     /// Address to receive on.
     pub address: IpAddr,
     /// Network namespaces of the sender and the receiver.
-    pub networks: Option<(String, String)>,
+    pub networks: Option<(Network, Network)>,
     /// Processors of the sender and the receiver.
     pub cpus: (usize, usize),
     /// Bytes of the memory into which packets are placed repeatedly.

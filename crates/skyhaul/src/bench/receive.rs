@@ -10,10 +10,11 @@ use crate::receive::keyed::StreamConfig;
 use crate::receive::{Nowhere, ObjectOptions, Receiver, ReceiverOptions};
 use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take, enter_network};
+use skyhaul_io::baseline::{BareReceiver, BareReceiverOptions, BareSender, Give, Take};
 use skyhaul_io::host::thread;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::memory::{Pool, PoolOptions};
+use skyhaul_io::namespace::Network;
 use skyhaul_io::udp::{Tier, UdpOptions, UdpSource};
 use std::io;
 use std::net::SocketAddr;
@@ -90,9 +91,9 @@ pub(super) fn listen(options: &BenchOptions) -> Endpoint {
 }
 
 /// Move this thread to its network and CPU. If the CPU is not available, figures are only less steady.
-pub(super) fn settle(cpu: usize, network: Option<&String>) -> io::Result<()> {
+pub(super) fn settle(cpu: usize, network: Option<&Network>) -> io::Result<()> {
     let _ = thread::pin(cpu);
-    network.map_or(Ok(()), |name| enter_network(name))
+    network.map_or(Ok(()), Network::enter)
 }
 
 /// Start a receiver; returns when it is ready, with its address.

@@ -6,7 +6,7 @@
 
 #![allow(unreachable_pub)]
 
-use skyhaul::io::baseline::enter_network;
+use skyhaul::io::namespace::Network;
 use std::process::Command;
 
 /// Gone when dropped.
@@ -58,7 +58,7 @@ impl Net {
     pub fn inside<T: Send>(name: &str, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let thread = scope.spawn(|| {
-                enter_network(name).unwrap();
+                Network::named(name).unwrap().enter().unwrap();
                 work()
             });
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

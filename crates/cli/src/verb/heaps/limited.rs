@@ -64,7 +64,7 @@ pub(super) fn options(args: &BenchArgs, address: IpAddr, stop: &Stop) -> Result<
         time: args.time.duration(),
         rounds: args.rounds,
         address,
-        networks: args.netns.clone(),
+        networks: args.networks()?,
         stop: stop.clone(),
     }))
 }

@@ -68,7 +68,7 @@ fn options(args: &BenchArgs, stop: Stop) -> Result<MemoOptions> {
         rates: args.heaps.rates.iter().map(|rate| rate.bits_per_second()).collect(),
         limited: limited::options(args, addresses[0], &stop)?,
         addresses,
-        networks: args.netns.clone(),
+        networks: args.networks()?,
         stop,
     })
 }

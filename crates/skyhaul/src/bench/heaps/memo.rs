@@ -8,9 +8,9 @@ use crate::bench::{Spread, Stop, load_average};
 use crate::report::VERSION;
 use serde::{Deserialize, Serialize};
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::baseline::enter_network;
 use skyhaul_io::host::interface::interface_of;
 use skyhaul_io::host::machine::Machine;
+use skyhaul_io::namespace::Network;
 use skyhaul_io::udp::largest_datagram;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -93,7 +93,7 @@ pub struct MemoOptions {
     /// Addresses to receive on; pairs take turns.
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
-    pub networks: Option<(String, String)>,
+    pub networks: Option<(Network, Network)>,
     /// Limited receivers to compare as well.
     pub limited: Option<LimitedOptions>,
     /// Ends it early; the report then has the results until then.
@@ -226,7 +226,7 @@ fn largest_packet(options: &MemoOptions) -> usize {
     // On a separate thread, because a thread that has entered a network namespace stays there.
     let ask = move || -> io::Result<usize> {
         if let Some((sender, _)) = &networks {
-            enter_network(sender)?;
+            sender.enter()?;
         }
         let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
         largest_datagram(&Endpoint::udp(SocketAddr::new(address, 9)))

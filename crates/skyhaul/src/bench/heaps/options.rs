@@ -3,6 +3,7 @@
 use super::way::Way;
 use crate::bench::Stop;
 use serde::{Deserialize, Serialize};
+use skyhaul_io::namespace::Network;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -51,7 +52,7 @@ pub struct PairOptions {
     /// Addresses to receive on; pairs take turns.
     pub addresses: Vec<IpAddr>,
     /// Network namespaces of senders and receivers.
-    pub networks: Option<(String, String)>,
+    pub networks: Option<(Network, Network)>,
     /// Ends it early; its figures are then meaningless.
     pub stop: Stop,
 }

@@ -8,7 +8,7 @@ use crate::spead::send::{Heap, HeapOptions, Order, Outlet, PacketSize, SendConfi
 use serde::{Deserialize, Serialize};
 use skyhaul_core::wire::spead::Flavour;
 use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::baseline::{BareSender, Give, enter_network};
+use skyhaul_io::baseline::{BareSender, Give};
 use skyhaul_io::host::thread;
 use skyhaul_io::tcp::TcpSendOptions;
 use skyhaul_io::udp::send::SendOptions;
@@ -129,7 +129,7 @@ fn account(options: &PairOptions, sent: &[Sent], received: Received, wall: f64, 
 
 fn sender(options: &PairOptions, to: &Endpoint, start: &Barrier, live: &Live) -> io::Result<Sent> {
     let cpu = thread::cpu_time();
-    let prepared = options.networks.as_ref().map_or(Ok(()), |(name, _)| enter_network(name)).and_then(|()| {
+    let prepared = options.networks.as_ref().map_or(Ok(()), |(sender, _)| sender.enter()).and_then(|()| {
         if options.receiving == Receiving::Bare { Ok(None) } else { stream_to(options, to).map(Some) }
     });
     // After a failure too, so that the others do not wait.

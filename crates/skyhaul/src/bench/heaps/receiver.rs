@@ -6,7 +6,6 @@ use crate::bench::Stop;
 use crate::bench::receive::join;
 use crate::spead::receive::{GetError, KeyedBy, Stream as Receiver, StreamConfig, TcpReaderOptions};
 use skyhaul_io::address::{Endpoint, Transport};
-use skyhaul_io::baseline::enter_network;
 use skyhaul_io::memory::heap::HeapMemory;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::source::Source;
@@ -55,8 +54,8 @@ pub(super) fn start_receiver(options: &PairOptions, number: usize) -> io::Result
     let at = endpoint(options, number);
     let options = options.clone();
     let thread = std::thread::Builder::new().name("pair-receive".into()).spawn(move || {
-        if let Some((_, name)) = &options.networks {
-            enter_network(name)?;
+        if let Some((_, receiver)) = &options.networks {
+            receiver.enter()?;
         }
         match (options.receiving, at.transport) {
             (Receiving::Spead, _) => receive_heaps(&options, &at, &tell, &finished),

@@ -2,6 +2,7 @@
 
 use super::candidate::Candidate;
 use crate::bench::Stop;
+use skyhaul_io::namespace::Network;
 use skyhaul_io::quantity::Share;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -30,7 +31,7 @@ pub struct LimitedOptions {
     /// Address to receive on.
     pub address: IpAddr,
     /// Network namespaces of the sender and the receivers.
-    pub networks: Option<(String, String)>,
+    pub networks: Option<(Network, Network)>,
     /// Ends it early; the results until then are returned.
     pub stop: Stop,
 }

@@ -7,11 +7,11 @@ use super::options::LimitedOptions;
 use crate::report::ReceiveReport;
 use crate::spead::send::Stream;
 use skyhaul_io::address::Endpoint;
-use skyhaul_io::baseline::enter_network;
 use skyhaul_io::host::limit::Limit;
 use skyhaul_io::host::program::{Place, Program};
 use skyhaul_io::host::sockets::UdpPort;
 use skyhaul_io::host::thread;
+use skyhaul_io::namespace::Network;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::Command;
@@ -41,7 +41,7 @@ pub(super) fn trial(
     let (mut trial, heaps) = std::thread::scope(|scope| {
         let work = || {
             thread::pin(options.cpus.0)?;
-            networks.map_or(Ok(()), |(name, _)| enter_network(name))?;
+            networks.map_or(Ok(()), |(sender, _)| sender.enter())?;
             let feed = Feed::to(options, Endpoint::udp(at), packet)?;
             let _ = live.set(feed.stream.clone());
             measure(options, candidate, &mut receiver, at.port(), &feed, rate)
@@ -88,19 +88,18 @@ fn start(
     let mut command = Command::new(program);
     // The configuration file of the station must not affect the measurement.
     command.args(arguments).env("SKYHAUL_CONFIG", "/dev/null");
-    let place = Place {
-        cpu: Some(options.cpus.1),
-        network: options.networks.as_ref().map(|(_, name)| name.as_str()),
-    };
+    let place =
+        Place { cpu: Some(options.cpus.1), network: options.networks.as_ref().map(|(_, receiver)| receiver) };
     Program::start(command, &place, Limit::new(options.share, options.cpus.1)?)
 }
 
 /// A free port in the receivers' network namespace.
 fn free_port(options: &LimitedOptions) -> io::Result<u16> {
-    let (address, network) = (options.address, options.networks.as_ref().map(|(_, name)| name.clone()));
+    let (address, network) =
+        (options.address, options.networks.as_ref().map(|(_, receiver)| receiver.clone()));
     // On a separate thread, because a thread that has entered a network namespace stays there.
     let ask = move || -> io::Result<u16> {
-        network.as_deref().map_or(Ok(()), enter_network)?;
+        network.as_ref().map_or(Ok(()), Network::enter)?;
         let at = Endpoint::udp(SocketAddr::new(address, 0));
         let socket = UdpSocket::bind(at.address).map_err(|error| at.failed("bind", &error))?;
         Ok(socket.local_addr()?.port())
