@@ -7,8 +7,8 @@ use std::{
     ptr,
 };
 
-/// Octets of the longest frame, and its virtio header.
-const LONGEST: usize = VIRTIO + 65_536 + 128;
+/// Octets of the longest frame.
+pub const LONGEST: usize = 65_536 + 128;
 /// Space for a time stamp beside a frame.
 const CONTROL: usize = 64;
 
@@ -28,8 +28,9 @@ pub struct Came<'a> {
 /// Places for frames that come.
 pub struct Incoming {
     places: Vec<Vec<u8>>,
+    heads: Vec<[u8; VIRTIO]>,
     controls: Vec<[u64; CONTROL / 8]>,
-    vectors: Vec<libc::iovec>,
+    vectors: Vec<[libc::iovec; 2]>,
     headers: Vec<libc::mmsghdr>,
     came: usize,
 }
@@ -43,8 +44,9 @@ impl Incoming {
         let vector = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
         Self {
             places: (0..frames).map(|_| vec![0; LONGEST]).collect(),
+            heads: vec![[0; VIRTIO]; frames],
             controls: vec![[0; CONTROL / 8]; frames],
-            vectors: vec![vector; frames],
+            vectors: vec![[vector; 2]; frames],
             headers: vec![header; frames],
             came: 0,
         }
@@ -52,12 +54,14 @@ impl Incoming {
 
     pub(super) fn receive(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         self.came = 0;
-        let parts =
-            self.places.iter_mut().zip(&mut self.controls).zip(&mut self.vectors).zip(&mut self.headers);
-        for (((place, control), vector), header) in parts {
-            *vector = libc::iovec { iov_base: place.as_mut_ptr().cast(), iov_len: place.len() };
-            header.msg_hdr.msg_iov = vector;
-            header.msg_hdr.msg_iovlen = 1;
+        let vector =
+            |octets: &mut [u8]| libc::iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: octets.len() };
+        let places = self.places.iter_mut().zip(&mut self.heads);
+        let parts = places.zip(&mut self.controls).zip(&mut self.vectors).zip(&mut self.headers);
+        for ((((place, head), control), vectors), header) in parts {
+            *vectors = [vector(head), vector(place)];
+            header.msg_hdr.msg_iov = vectors.as_mut_ptr();
+            header.msg_hdr.msg_iovlen = 2;
             header.msg_hdr.msg_control = control.as_mut_ptr().cast();
             header.msg_hdr.msg_controllen = CONTROL;
             header.msg_hdr.msg_flags = 0;
@@ -80,14 +84,24 @@ impl Incoming {
 
     /// The frames that came with the last call.
     pub fn frames(&self) -> impl Iterator<Item = Came<'_>> {
-        (0..self.came).filter_map(|at| {
-            let (header, place) = (&self.headers[at], &self.places[at]);
-            let length = header.msg_len as usize;
-            let whole = place.get(..length.min(place.len()))?;
-            let (virtio, frame) = whole.split_first_chunk::<VIRTIO>()?;
-            let stamp = stamp(&header.msg_hdr);
-            Some(Came { virtio: Virtio::read(virtio), frame, stamp, cut_short: length > place.len() })
-        })
+        (0..self.came).filter_map(|at| self.frame(at))
+    }
+
+    /// One of the frames that came with the last call.
+    #[must_use]
+    pub fn frame(&self, at: usize) -> Option<Came<'_>> {
+        let header = self.headers.get(..self.came)?.get(at)?;
+        let (head, place) = (&self.heads[at], &self.places[at]);
+        let length = (header.msg_len as usize).checked_sub(VIRTIO)?;
+        let frame = &place[..length.min(place.len())];
+        let stamp = stamp(&header.msg_hdr);
+        Some(Came { virtio: Virtio::read(head), frame, stamp, cut_short: length > place.len() })
+    }
+
+    /// Take the octets of a frame without a copy: its place is exchanged for this one, of [`LONGEST`] octets or more.
+    pub fn exchange(&mut self, at: usize, place: &mut Vec<u8>) {
+        place.resize(LONGEST, 0);
+        std::mem::swap(&mut self.places[at], place);
     }
 }
 

@@ -17,6 +17,6 @@ pub mod port;
 pub mod virtio;
 pub mod wait;
 
-pub use batch::{Came, Incoming, Outgoing, Piece};
+pub use batch::{Came, Incoming, LONGEST, Outgoing, Piece};
 pub use port::Port;
 pub use virtio::{VIRTIO, Virtio};

@@ -1,6 +1,7 @@
 //! What follows from a fate.
 
-use super::line::{Line, Part};
+use super::frame::Train;
+use super::line::{Line, Note, Part};
 use super::log::{Log, Record};
 use super::pool::Pool;
 use skyhaul_io::fault::Damage;
@@ -26,8 +27,25 @@ pub(super) fn conclude(
     log: &mut Option<Log>,
 ) {
     let Outcome { item, number, copy, at, octets, fate } = outcome;
-    let flow = item.train.shape.map(|shape| shape.flow).unwrap_or_default();
-    let mut record = Record {
+    match fate {
+        Fate::Lost(cause) => {
+            if let Some(log) = log {
+                let note = Note { number, at, octets, copy, late: false };
+                log.note(Record { lost: Some(cause), ..record(direction, &note, &item.train, item.at) });
+            }
+            pool.done(item.train);
+        }
+        Fate::Sent { due, damage, hops, late } => {
+            line.push(due, item, damage, hops, Note { number, at, octets, copy, late });
+        }
+    }
+}
+
+/// The record of packet number `place` of a train.
+pub(super) fn record(direction: Direction, note: &Note, train: &Train, place: usize) -> Record {
+    let flow = train.shape.map(|shape| shape.flow).unwrap_or_default();
+    let Note { number, at, octets, copy, late } = *note;
+    Record {
         direction,
         number,
         copy,
@@ -36,26 +54,12 @@ pub(super) fn conclude(
         lost: None,
         due: 0,
         sent: 0,
-        late: false,
+        late,
         flipped: false,
         cut: false,
         protocol: flow.protocol,
         from: flow.from_port,
         to: flow.to_port,
-        head: if log.is_some() { item.train.head_of(item.at) } else { [0; 16] },
-    };
-    match fate {
-        Fate::Lost(cause) => {
-            record.lost = Some(cause);
-            if let Some(log) = log {
-                log.note(record);
-            }
-            pool.done(item.train);
-        }
-        Fate::Sent { due, damage, hops, late } => {
-            (record.due, record.late) = (due, late);
-            (record.flipped, record.cut) = (damage.flip.is_some(), damage.cut.is_some());
-            line.push(due, item, damage, hops, record);
-        }
+        head: train.head_of(place),
     }
 }

@@ -8,9 +8,9 @@
 //! One thread serves both directions. A packet is due by the time at which the kernel took its frame in, not by that at which
 //! this thread saw it; so only what happens after it is due makes it late.
 
-use super::concluded::{conclude, damaged};
+use super::concluded::{conclude, damaged, record};
 use super::frame::{self, Train};
-use super::line::{Line, Part};
+use super::line::{Line, Note, Part};
 use super::log::{Log, Record};
 use super::pool::Pool;
 use super::report::{Direct, ForwardReport};
@@ -87,7 +87,10 @@ pub(super) struct Forwarder {
     outgoing: Outgoing,
     heads: Vec<Vec<u8>>,
     ready: Vec<Ready>,
-    records: Vec<(u64, Record)>,
+    /// When the packets of those were due.
+    dues: Vec<u64>,
+    /// Of the same, for the log: the frame of each, its place in the train, and what is known of it.
+    notes: Vec<(usize, usize, Note, Damage)>,
 }
 
 impl Forwarder {
@@ -114,7 +117,8 @@ impl Forwarder {
             outgoing: Outgoing::new(BATCH),
             heads: (0..BATCH).map(|_| Vec::with_capacity(256)).collect(),
             ready: Vec::with_capacity(BATCH),
-            records: Vec::with_capacity(BATCH * 64),
+            dues: Vec::with_capacity(BATCH * 64),
+            notes: Vec::new(),
         }
     }
 
@@ -151,7 +155,8 @@ impl Forwarder {
             // Stamps are of the clock that people set, so the difference is measured each time.
             let now = self.now();
             let ahead = realtime().wrapping_sub(now);
-            for frame in incoming.frames() {
+            for number in 0..came.as_ref().map_or(0, |came| *came) {
+                let Some(frame) = incoming.frame(number) else { continue };
                 let at = if frame.stamp == 0 { now } else { frame.stamp.saturating_sub(ahead).min(now) };
                 let tally = &mut self.tallies[direction as usize];
                 tally.last = tally.last.max(at);
@@ -159,7 +164,7 @@ impl Forwarder {
                 tally.failed += u64::from(frame.cut_short);
                 let at = tally.last;
                 if !frame.cut_short {
-                    self.take_one(direction, &frame, at);
+                    self.take_one(direction, &mut incoming, number, at);
                 }
             }
         }
@@ -167,8 +172,8 @@ impl Forwarder {
         came
     }
 
-    fn take_one(&mut self, direction: Direction, came: &Came<'_>, at: u64) {
-        let (virtio, octets) = (came.virtio, came.frame);
+    fn take_one(&mut self, direction: Direction, incoming: &mut Incoming, number: usize, at: u64) {
+        let Some(Came { virtio, frame: octets, .. }) = incoming.frame(number) else { return };
         if octets.get(..6) == Some(&self.own[direction as usize]) {
             return;
         }
@@ -182,7 +187,7 @@ impl Forwarder {
             let _ = self.ports[1 - direction as usize].send(&mut self.outgoing, &[piece]);
             return;
         }
-        let train = self.pool.copy(octets, |train| {
+        let train = self.pool.keep(incoming, number, |train| {
             train.virtio = virtio;
             train.shape = shape;
         });
@@ -191,9 +196,9 @@ impl Forwarder {
             return;
         };
         self.change(at);
-        for number in 0..train.packets() {
-            let Some(packet) = train.packet(number, at) else { continue };
-            let part = Part { train: train.clone(), at: number };
+        for place in 0..train.packets() {
+            let Some(packet) = train.packet(place, at) else { continue };
+            let part = Part { train: train.clone(), at: place };
             let (line, pool, log) = (&mut self.lines[direction as usize], &mut self.pool, &mut self.log);
             self.judge
                 .offer(direction, packet, part, &mut |outcome| conclude(direction, outcome, line, pool, log));
@@ -226,10 +231,16 @@ impl Forwarder {
         let now = self.now();
         let line = &mut self.lines[direction as usize];
         self.ready.clear();
-        self.records.clear();
+        self.dues.clear();
+        self.notes.clear();
+        let logged = self.log.is_some();
         while self.ready.len() < BATCH {
             let Some(first) = line.pop_if(|waiting| waiting.due <= now) else { break };
-            self.records.push((first.due, first.record));
+            let frame = self.ready.len();
+            self.dues.push(first.due);
+            if logged {
+                self.notes.push((frame, first.part.at, first.note, first.damage));
+            }
             let mut packets = first.part.at..first.part.at + 1;
             let whole = first.damage == Damage::NONE;
             while whole
@@ -241,7 +252,10 @@ impl Forwarder {
                 })
             {
                 packets.end += 1;
-                self.records.push((next.due, next.record));
+                self.dues.push(next.due);
+                if logged {
+                    self.notes.push((frame, next.part.at, next.note, next.damage));
+                }
             }
             let finished = (!whole).then(|| damaged(&first.part, first.hops, first.damage));
             self.ready.push(Ready { packets, train: first.part.train, hops: first.hops, finished });
@@ -252,13 +266,16 @@ impl Forwarder {
         self.send_ready(direction)?;
         let sent = self.now();
         let tally = &mut self.tallies[direction as usize];
-        for (due, mut record) in self.records.drain(..) {
-            let late = sent.saturating_sub(due);
+        for due in &self.dues {
+            let late = sent.saturating_sub(*due);
             tally.lateness.record(late);
             tally.missed += u64::from(late > self.pace.tolerance);
-            if let Some(log) = &mut self.log {
-                record.sent = sent;
-                log.note(record);
+        }
+        if let Some(log) = &mut self.log {
+            for (&due, (frame, place, note, damage)) in self.dues.iter().zip(&self.notes) {
+                let known = record(direction, note, &self.ready[*frame].train, *place);
+                let (flipped, cut) = (damage.flip.is_some(), damage.cut.is_some());
+                log.note(Record { due, sent, flipped, cut, ..known });
             }
         }
         let frames = self.ready.len();

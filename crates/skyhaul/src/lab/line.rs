@@ -1,7 +1,6 @@
 //! What waits until it is due: a queue for what comes in order, a heap for the rest.
 
 use super::frame::Train;
-use super::log::Record;
 use skyhaul_io::fault::Damage;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -14,6 +13,16 @@ pub(super) struct Part {
     pub(super) at: usize,
 }
 
+/// What the log says of a packet beside its octets and its times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Note {
+    pub(super) number: u64,
+    pub(super) at: u64,
+    pub(super) octets: u32,
+    pub(super) copy: u8,
+    pub(super) late: bool,
+}
+
 /// A packet that waits.
 #[derive(Debug)]
 pub(super) struct Waiting {
@@ -23,7 +32,7 @@ pub(super) struct Waiting {
     pub(super) part: Part,
     pub(super) damage: Damage,
     pub(super) hops: u8,
-    pub(super) record: Record,
+    pub(super) note: Note,
 }
 
 impl PartialEq for Waiting {
@@ -56,10 +65,10 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn push(&mut self, due: u64, part: Part, damage: Damage, hops: u8, record: Record) {
-        let waiting = Waiting { due, order: self.next, part, damage, hops, record };
+    pub(super) fn push(&mut self, due: u64, part: Part, damage: Damage, hops: u8, note: Note) {
+        let waiting = Waiting { due, order: self.next, part, damage, hops, note };
         self.next += 1;
-        self.octets += u64::from(waiting.record.octets);
+        self.octets += u64::from(waiting.note.octets);
         if self.queue.back().is_none_or(|last| last.due <= due) {
             self.queue.push_back(waiting);
         } else {
@@ -91,7 +100,7 @@ impl Line {
         }
         let first =
             if self.heap_is_first() { self.heap.pop().map(|other| other.0) } else { self.queue.pop_front() };
-        self.octets -= first.as_ref().map_or(0, |waiting| u64::from(waiting.record.octets));
+        self.octets -= first.as_ref().map_or(0, |waiting| u64::from(waiting.note.octets));
         first
     }
 

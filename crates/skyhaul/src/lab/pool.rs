@@ -1,10 +1,13 @@
 //! Memory for frames that wait: three sizes, used again, under one limit.
 
 use super::frame::Train;
+use skyhaul_io::packet::{Incoming, LONGEST};
 use std::rc::Rc;
 
 /// Octets of each size: an ordinary frame, a jumbo frame, a train.
-const SIZES: [usize; 3] = [2048, 10_240, 65_536 + 256];
+const SIZES: [usize; 3] = [2048, 10_240, LONGEST];
+/// Longer frames are not copied: the place in which one came is exchanged for one that is free.
+const EXCHANGED: usize = 24_576;
 
 /// Frames that may be used again.
 #[derive(Debug)]
@@ -19,9 +22,29 @@ impl Pool {
         Self { free: Default::default(), held: 0, limit }
     }
 
-    /// A copy of this frame; `None` if the limit is reached.
-    pub(super) fn copy(&mut self, frame: &[u8], fill: impl FnOnce(&mut Train)) -> Option<Rc<Train>> {
-        let size = SIZES.iter().position(|size| frame.len() <= *size)?;
+    /// A frame that came, to be kept; `None` if the limit is reached.
+    pub(super) fn keep(
+        &mut self,
+        incoming: &mut Incoming,
+        at: usize,
+        fill: impl FnOnce(&mut Train),
+    ) -> Option<Rc<Train>> {
+        let length = incoming.frame(at)?.frame.len();
+        self.take(length, |inside| {
+            if length > EXCHANGED {
+                incoming.exchange(at, &mut inside.octets);
+                inside.octets.truncate(length);
+            } else if let Some(came) = incoming.frame(at) {
+                inside.octets.clear();
+                inside.octets.extend_from_slice(came.frame);
+            }
+            fill(inside);
+        })
+    }
+
+    /// A free one with room for so many octets, filled.
+    fn take(&mut self, length: usize, fill: impl FnOnce(&mut Train)) -> Option<Rc<Train>> {
+        let size = SIZES.iter().position(|size| length <= *size)?;
         let mut train = match self.free[size].pop() {
             Some(train) => train,
             None if self.held + SIZES[size] > self.limit => return None,
@@ -31,10 +54,7 @@ impl Pool {
             }
         };
         // Nobody else has it: only such ones are free.
-        let inside = Rc::get_mut(&mut train)?;
-        inside.octets.clear();
-        inside.octets.extend_from_slice(frame);
-        fill(inside);
+        fill(Rc::get_mut(&mut train)?);
         Some(train)
     }
 
@@ -60,15 +80,21 @@ mod tests {
     #[test]
     fn what_the_last_one_gives_back_is_used_again_and_the_limit_holds() {
         let mut pool = Pool::new(2 * 2048 + 10_240);
-        let one = pool.copy(&[1; 60], |_| {}).unwrap();
-        let two = pool.copy(&[2; 1514], |_| {}).unwrap();
-        assert!(pool.copy(&[3; 60_000], |_| {}).is_none() && pool.copy(&[3; 70_000], |_| {}).is_none());
-        let jumbo = pool.copy(&[4; 9014], |_| {}).unwrap();
-        assert!(pool.copy(&[5; 60], |_| {}).is_none());
+        let copy = |pool: &mut Pool, length: usize| {
+            pool.take(length, |train| {
+                train.octets.clear();
+                train.octets.resize(length, 1);
+            })
+        };
+        let one = copy(&mut pool, 60).unwrap();
+        let two = copy(&mut pool, 1514).unwrap();
+        assert!(copy(&mut pool, 60_000).is_none() && copy(&mut pool, 70_000).is_none());
+        let jumbo = copy(&mut pool, 9014).unwrap();
+        assert!(copy(&mut pool, 60).is_none());
         pool.done(one.clone());
-        assert!(pool.copy(&[5; 60], |_| {}).is_none(), "somebody still has it");
+        assert!(copy(&mut pool, 60).is_none(), "somebody still has it");
         pool.done(one);
-        let again = pool.copy(&[5; 61], |_| {}).unwrap();
+        let again = copy(&mut pool, 61).unwrap();
         assert_eq!((again.octets.len(), two.octets.len(), jumbo.octets.len()), (61, 1514, 9014));
         assert_eq!(pool.held(), 2 * 2048 + 10_240);
     }
