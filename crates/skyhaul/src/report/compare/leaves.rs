@@ -151,7 +151,13 @@ fn telling(a: &[Value], b: &[Value]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut candidates: Vec<&String> = first.keys().filter(stable).collect();
     // Names before numbers, which may be the same by chance.
-    candidates.sort_by_key(|key| !first.get(key.as_str()).is_some_and(Value::is_string));
+    let text = |key: &str| first.get(key).is_some_and(Value::is_string);
+    candidates.sort_by_key(|key| (!text(key), key.as_str() != "name"));
+    // A text that tells all apart by itself is their name. With others beside it, such as a verdict that turned, those that
+    // belong together would be parted.
+    if let Some(name) = candidates.iter().find(|key| text(key) && unique(std::slice::from_ref(**key))) {
+        return vec![(*name).clone()];
+    }
     for key in candidates {
         let mut with = found.clone();
         with.push(key.clone());

@@ -50,6 +50,19 @@ fn elements_belong_together_by_what_they_have_in_common() {
 }
 
 #[test]
+fn elements_with_a_name_belong_together_whatever_else_turned() {
+    let claim = |what: &str, verdict: &str| json!({"unit": "", "verdict": verdict, "what": what});
+    let a = json!({"claims": [claim("rate", "held"), claim("bucket", "broken")], "version": 1});
+    let b = json!({"claims": [claim("rate", "broken"), claim("bucket", "broken")], "version": 1});
+    let found = verdicts(&a, &b);
+    assert_eq!(found.get("claims[what=rate].verdict"), Some(&Verdict::Worse), "{found:?}");
+    assert_eq!(found.get("claims[what=bucket].verdict"), Some(&Verdict::Same), "{found:?}");
+    let call = |name: &str| json!({"call": format!("to {name}"), "name": name, "lost": 1});
+    let found = verdicts(&json!([call("x"), call("y")]), &json!([call("y"), call("x")]));
+    assert_eq!(found.get("[name=x].lost"), Some(&Verdict::Same), "{found:?}");
+}
+
+#[test]
 fn what_is_no_report_or_of_another_kind_is_refused() {
     let report = json!({"lost": 1, "placed": 2, "seconds": 3.0, "version": 2});
     let options = Options::default();
