@@ -61,6 +61,7 @@ SHOWN_ONLY = {
     },
     "samples.md": {"make python  ": BUILT},
     "tune-a-host.md": {
+        "skyhaul host": "writes settings of the host: the tests in tests/host/applied.rs do it on made hosts",
         "hint: receive buffer:": "is what a command says: test_tuning.py compares it",
         "sysctl -w": TUNED,
         "ip link set": TUNED,

@@ -18,6 +18,7 @@ HARDWARE = {
     "hint: ": "no command: see test_the_hint_is_what_a_command_says",
     "ethtool -G eth1 rx": "a ring needs a network card",
     "echo 1 > /proc/irq/NUMBER/": "an interrupt needs a network card",
+    "skyhaul host": "writes settings of the host: tried on made hosts, and one setting in a namespace, in tests/host/applied.rs",
     "skyhaul record --cpus 2,3": "four processors, and a priority that a namespace does not give",
     "cpupower": "frequencies of a processor",
 }
