@@ -51,16 +51,24 @@ fn experiments_become_a_page_plots_and_json() {
     assert_eq!(again.json()["experiments"][1], experiments[1]);
 }
 
-/// What was lost is what the router's policer dropped, packet for packet.
+/// Each packet that the router's policer dropped was lost, whatever else a busy machine lost; the last run of points has its map.
 fn policed(policing: &Value) {
+    /// Small packets of the control connection and of the clocks.
+    const OTHERS: f64 = 100.0;
     let figure = &policing["figure"];
-    let dropped = number(&policing["labs"][0]["lost"]["policed"]);
-    let map = figure["maps"][0]["lost"].as_array().unwrap();
-    let lost: u64 = map.iter().map(|run| number(&run[1]) - number(&run[0])).sum();
-    assert!(lost > 0, "{policing}");
-    if policing["notes"].as_array().unwrap().is_empty() {
-        assert!(lost <= dropped, "{lost} of {dropped}: {policing}");
+    let claims = figure["claims"].as_array().unwrap();
+    let claim =
+        claims.iter().find(|one| one["what"].as_str().unwrap().contains("the router dropped")).unwrap();
+    let dropped = policing["labs"][0]["lost"]["policed"].as_f64().unwrap_or(0.0);
+    if dropped == 0.0 {
+        println!("SKIPPED: no packet came faster than the policer lets pass (a machine that is less busy)");
     }
+    let lost = claim["measured"].as_f64().unwrap();
+    assert_eq!(claim["predicted"].as_f64(), Some(dropped), "{claim}");
+    assert!(lost + OTHERS >= dropped, "{lost} lost of {dropped} dropped");
+    let map = figure["maps"][0]["lost"].as_array().unwrap();
+    let last: u64 = map.iter().map(|run| number(&run[1]) - number(&run[0])).sum();
+    assert!(last as f64 <= lost, "{last} of {lost}");
 }
 
 fn page(directory: &Path) {

@@ -41,7 +41,7 @@ pub(super) fn map(title: &str, report: &PointReport) -> Result<Map> {
 pub(super) fn policing(context: &mut Context<'_>) -> Result<Figure> {
     const POLICER: Policer = Policer { rate: 50e6, burst: 65_536.0 };
     let time = Duration::from_secs_f64(context.or(1.0, 0.4));
-    let rates: Vec<u64> = context.or(vec![20, 30, 40, 50, 60, 70, 80, 90], vec![25, 70, 80, 90]);
+    let rates: Vec<u64> = context.or(vec![20, 30, 40, 50, 60, 70, 80, 90], vec![20, 70, 80, 90]);
     let points: Vec<Point> =
         rates.iter().map(|&rate| Point::even(SIZE, spacing(SIZE, rate * 1_000_000), time)).collect();
     let reports = context.lab(context.path, |bench| bench.udp(&points))?;
