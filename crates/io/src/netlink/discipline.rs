@@ -97,7 +97,7 @@ impl FromStr for Root {
             _ => return Err(none()),
         };
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if kind.len() > LONGEST_KIND || !kind.chars().all(is_name) {
+        if kind == "default" || kind.len() > LONGEST_KIND || !kind.chars().all(is_name) {
             return Err(none());
         }
         Ok(Self { kind: kind.to_owned(), made })
