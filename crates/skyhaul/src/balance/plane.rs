@@ -4,7 +4,8 @@
 //!   train ─ route each packet ─▶ packets of one route in a row ─ gathered without their labels ─▶ one sendmsg
 //! ```
 //!
-//! Packets of an object come in a row, so a train is usually one lookup and one system call.
+//! Packets of an object come in a row, so a train is usually one lookup and one system call. Before there is a table packets stay in
+//! the socket, so that a plane that is started again loses none that arrived once its socket was open.
 
 use super::shared::{Done, Planes, Shared};
 use crate::receive::reader::Consumer;
@@ -26,6 +27,8 @@ use std::time::Duration;
 pub(super) const TICK: Duration = Duration::from_millis(50);
 /// How long what the kernel already holds is forwarded after a stop.
 pub(super) const DRAIN: Duration = Duration::from_millis(300);
+/// How often a plane without a table looks for one.
+const FIRST_TABLE: Duration = Duration::from_millis(1);
 /// Packets routed at a time: a train of the kernel.
 const PACKETS: usize = 64;
 
@@ -65,6 +68,8 @@ impl<L: Labelled> Plane<L> {
 
     #[inline]
     fn train(&mut self, train: &Train<'_>) {
+        // A table may have come while the thread waited for this train.
+        self.adopt();
         let mut routes = [Err(Refusal::Empty); PACKETS];
         let mut packets = train.packets();
         loop {
@@ -115,6 +120,10 @@ impl<L: Labelled> Consumer<UdpSource> for Plane<L> {
 
     fn look(&mut self, source: &mut UdpSource, wait: Duration) -> io::Result<usize> {
         self.adopt();
+        if self.known == 0 && !self.shared.stops() {
+            std::thread::sleep(wait.min(FIRST_TABLE));
+            return Ok(0);
+        }
         source.poll(wait, &mut |train| self.train(&train))
     }
 
