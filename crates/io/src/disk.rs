@@ -80,6 +80,15 @@ pub fn open_directory(directory: &Path) -> io::Result<Arc<File>> {
     Ok(Arc::new(File::from(fd)))
 }
 
+/// Make the name of `path` durable: that it was created, renamed or removed.
+///
+/// # Errors
+/// A system error.
+pub fn sync_name(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    open_directory(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 /// `<name>.part`, the name of a file until it is complete.
 fn part_name(name: &Path) -> PathBuf {
     let mut part = name.as_os_str().to_owned();

@@ -230,9 +230,7 @@ impl Journal {
             _ => skyhaul_io::file::failed("create", path, &error),
         })?;
         // The name must survive as well.
-        let directory =
-            path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(directory)?.sync_all()?;
+        skyhaul_io::disk::sync_name(path)?;
         Ok(Self { path: path.to_owned(), file })
     }
 

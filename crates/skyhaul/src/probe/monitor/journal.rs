@@ -1,11 +1,12 @@
 //! A file of lines that is rotated: `monitor.jsonl` grows, then becomes `monitor.jsonl.1`, and `.1` becomes `.2`.
 //!
-//! Each line is written in one call and reaches the disk before the next test begins. What a kill or a full disk cut off at
+//! Each line is written in one call and reaches the disk before the next test begins, and so do the names of files. What a kill or a full disk cut off at
 //! the end of the file has no line feed; it is removed when the file is opened, so that every line is whole.
 //!
 //! Limits: the current file at most [`Keep::bytes`] (a longer line has a file of its own), and [`Keep::files`] others;
 //! [`HELD`] lines wait for room on the disk.
 
+use skyhaul_io::disk::sync_name;
 use skyhaul_io::file::failed;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -168,7 +169,10 @@ fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).append(true).create(true).open(path);
     let file = file.map_err(|error| failed("create", path, &error))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        // It may be new, and the one before it has a new name.
+        Ok(()) => {
+            sync_name(path).map(|()| file).map_err(|error| failed("write the directory of", path, &error))
+        }
         Err(TryLockError::WouldBlock) => Err(io::Error::new(
             io::ErrorKind::ResourceBusy,
             format!("another monitor writes {}\nhint: name another file with --lines", path.display()),
