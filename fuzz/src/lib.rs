@@ -18,6 +18,7 @@ mod copy;
 mod expr;
 mod feedback;
 mod heaps;
+mod host;
 mod iperf3;
 mod learn;
 pub mod mutate;
@@ -113,6 +114,10 @@ const OTHERS: &[Parser] = &[
     other("address", 1, text::address, text::address_seeds),
     other("netlink", 1, netlink::run, netlink::seeds),
     other("faults", 1, text::faults, text::faults_seeds),
+    other("path", 2, text::path, text::path_seeds),
+    other("discipline", 1, text::discipline, text::discipline_seeds),
+    other("host_snapshot", 20, host::snapshot, host::snapshot_seeds),
+    other("host_journal", 2, host::journal, host::journal_seeds),
     other("chunk_expr", 2, expr::run, expr::seeds),
     other("index", 2, recording::index, recording::seeds),
     other("recording", 100, recording::recording, recording::seeds),

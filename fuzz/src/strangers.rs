@@ -13,7 +13,10 @@ pub(crate) fn stamp(bytes: &[u8]) {
             let (Some((test, rest)), Some((reflection, after))) = (before, Reflection::read(&packet)) else {
                 panic!("reflected what cannot be read")
             };
-            assert_eq!((reflection.sender_sequence, reflection.sender_timestamp), (test.sequence, test.timestamp));
+            assert_eq!(
+                (reflection.sender_sequence, reflection.sender_timestamp),
+                (test.sequence, test.timestamp)
+            );
             assert_eq!((reflection.sequence, rest), (3, after));
             let (a, b) = (Stamp(test.timestamp), Stamp(reflection.timestamp));
             let opposite = a.0.wrapping_sub(b.0) == 1 << 63;
@@ -25,7 +28,12 @@ pub(crate) fn stamp(bytes: &[u8]) {
 }
 
 pub(crate) fn stamp_seeds() -> Vec<Vec<u8>> {
-    let test = TestPacket { sequence: 7, timestamp: Stamp::of_unix(1 << 60).0, error_estimate: 1, ..Default::default() };
+    let test = TestPacket {
+        sequence: 7,
+        timestamp: Stamp::of_unix(1 << 60).0,
+        error_estimate: 1,
+        ..Default::default()
+    };
     vec![test.write().to_vec(), [&test.write()[..], &[0; 64]].concat(), test.write()[..43].to_vec()]
 }
 

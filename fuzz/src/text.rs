@@ -2,6 +2,8 @@
 
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::Faults;
+use skyhaul_io::fault::path::{Direction, Judge, Packet, Path};
+use skyhaul_io::netlink::discipline::Root;
 use skyhaul_io::quantity::{Rate, Size, Span};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -61,6 +63,43 @@ pub(crate) fn faults(bytes: &[u8]) {
 
 pub(crate) fn faults_seeds() -> Vec<Vec<u8>> {
     ["loss=0.01,burst=500@0.0001,reorder=64,duplicate=0.01,corrupt=1e-5,truncate=1e-5,seed=7", "reorder=8@1"]
+        .map(|text| text.as_bytes().to_vec())
+        .to_vec()
+}
+
+/// A path reads back, and judges: each packet has one fate, now or when what is held back goes on.
+pub(crate) fn path(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    reads_back::<Path>(&text);
+    let Ok(path) = text.parse::<Path>() else { return };
+    let (mut judge, mut fates) = (Judge::new(&path), 0u64);
+    let mut now = 0;
+    for number in 0..32u64 {
+        now = number * 50_000;
+        judge.advance(now, &mut |_, outcome| fates += u64::from(outcome.copy == 0));
+        let packet = Packet { at: now, octets: 1514, ip: 1500, ..Packet::default() };
+        judge.offer(Direction::Forward, packet, number, &mut |outcome| fates += u64::from(outcome.copy == 0));
+    }
+    judge.flush(Direction::Forward, now, &mut |outcome| fates += u64::from(outcome.copy == 0));
+    assert_eq!((fates, judge.held(Direction::Forward)), (32, 0), "{path}");
+}
+
+pub(crate) fn path_seeds() -> Vec<Vec<u8>> {
+    [
+        "rate=1Gbps,buffer=2MiB,delay=15ms,seed=7; rev: loss=1e-4; flow=udp/5001: police=100Mbps/256KiB; at=10s: delay=25ms,hops=3",
+        "gemodel=0.01/0.1/1/0,ber=1e-6,reorder=8@0.5,duplicate=1%,jitter=1ms/reorder,pps=1000/8,paths=4/spray/1ms,comb=50us",
+        "mtu-blackhole=1400,idle-cut=10s,stall=5ms@100ms,duplex=half,overhead=24,corrupt=0.1,truncate=0.1,burst=3@0.1;at=1ms:loss=off",
+    ]
+    .map(|text| text.as_bytes().to_vec())
+    .to_vec()
+}
+
+pub(crate) fn discipline(bytes: &[u8]) {
+    reads_back::<Root>(&String::from_utf8_lossy(bytes));
+}
+
+pub(crate) fn discipline_seeds() -> Vec<Vec<u8>> {
+    ["default pfifo_fast", "fq", "pfifo 8001: e8030000", "pfifo_fast 1:"]
         .map(|text| text.as_bytes().to_vec())
         .to_vec()
 }
