@@ -197,3 +197,5 @@ if __name__ == "__main__":
         finally:
             for server in servers:
                 server.terminate()
+            for server in servers:
+                server.wait(timeout=20)

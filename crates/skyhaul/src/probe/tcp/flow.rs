@@ -16,7 +16,7 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// A read that left nothing behind, of more than this, and so soon after the one before (650 Mb/s), is followed by a pause in
 /// which more gathers: otherwise the reader sleeps for each of them, and on one host its sender spends more time on waking its
-/// processor than on sending. On two processors of a guest this gave 1.4 times the rate at 0.6 of the CPU time.
+/// processor than on sending (docs/benchmarks.md, Paths).
 const SCRAP: usize = 16 << 10;
 const OFTEN: Duration = Duration::from_micros(200);
 const GATHER: Duration = Duration::from_micros(20);
