@@ -2,7 +2,7 @@
 
 use super::message::Exists;
 use crate::bench::Stop;
-use skyhaul_io::disk::{Engine, Faults};
+use skyhaul_io::disk::{DiskOptions, Engine, Faults};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +35,19 @@ pub struct Tuning {
     pub patience: Duration,
     /// Injected faults of the receiving disk, for tests.
     pub faults: Faults,
+}
+
+impl Tuning {
+    /// How a disk is read or written.
+    pub(super) fn disk(&self) -> DiskOptions {
+        DiskOptions {
+            engine: self.engine,
+            direct: self.direct,
+            depth: self.depth,
+            faults: self.faults.clone(),
+            ..DiskOptions::default()
+        }
+    }
 }
 
 impl Default for Tuning {

@@ -22,7 +22,7 @@ use super::talk::{Talk, of_peer};
 use super::trial;
 use crate::peer::Token;
 use serde::{Deserialize, Serialize};
-use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch, free_bytes};
+use skyhaul_io::disk::{Ended, Queue, Scratch, free_bytes};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::io::{self, Read, Write};
@@ -54,14 +54,7 @@ fn queue(tuning: &Tuning) -> io::Result<(Queue, Pool)> {
     let total_bytes = (block_bytes * tuning.depth) as u64;
     let pool = Pool::new(&PoolOptions { total_bytes, block_bytes, shared: false })?;
     pool.wait_until_touched()?;
-    let options = DiskOptions {
-        engine: tuning.engine,
-        direct: tuning.direct,
-        depth: tuning.depth,
-        faults: tuning.faults.clone(),
-        ..DiskOptions::default()
-    };
-    Ok((Queue::new(&options, Some(&pool))?, pool))
+    Ok((Queue::new(&tuning.disk(), Some(&pool))?, pool))
 }
 
 /// Read the files for a moment, from all sources at once.

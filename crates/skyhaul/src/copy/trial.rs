@@ -19,7 +19,7 @@ use super::reading::{Job, Reading, Told};
 use super::receiver::Into;
 use super::receiving::{Filled, Order, Receiving};
 use super::steady::{Point, seen};
-use skyhaul_io::disk::{DiskOptions, Ended, Queue, Scratch, free_bytes};
+use skyhaul_io::disk::{Ended, Queue, Scratch, free_bytes};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
@@ -194,13 +194,6 @@ const SYNC: u64 = 1 << 63;
 impl<'a> Writer<'a> {
     fn new(shared: &'a Receiving, into: &[Into], flows: Vec<TcpStream>) -> io::Result<Self> {
         let tuning = &shared.tuning;
-        let options = DiskOptions {
-            engine: tuning.engine,
-            direct: tuning.direct,
-            depth: tuning.depth,
-            faults: tuning.faults.clone(),
-            ..DiskOptions::default()
-        };
         let mut targets = Vec::new();
         for one in into {
             let path = one.tree.path().join(&one.path);
@@ -217,7 +210,7 @@ impl<'a> Writer<'a> {
             let text = "no room to try; hint: free some space at the destination";
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
-        let queue = Queue::new(&options, Some(&shared.pool))?;
+        let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
         Ok(Self { shared, queue, targets, turn: 0, flows, points: Vec::new(), durable: 0.0 })
     }
 

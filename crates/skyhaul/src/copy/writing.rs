@@ -14,7 +14,7 @@ use super::receiving::{Order, Receiving, Told};
 use super::watch::LOOK;
 use skyhaul_io::address::system_text;
 use skyhaul_io::disk::tree::settle;
-use skyhaul_io::disk::{DiskOptions, Ended, Queue, set_size};
+use skyhaul_io::disk::{Ended, Queue, set_size};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -73,14 +73,7 @@ pub(super) struct Writer<'a> {
 impl<'a> Writer<'a> {
     pub(super) fn new(shared: &'a Receiving) -> io::Result<Self> {
         let tuning = &shared.tuning;
-        let options = DiskOptions {
-            engine: tuning.engine,
-            direct: tuning.direct,
-            depth: tuning.depth,
-            faults: tuning.faults.clone(),
-            ..DiskOptions::default()
-        };
-        let queue = Queue::new(&options, Some(&shared.pool))?;
+        let queue = Queue::new(&tuning.disk(), Some(&shared.pool))?;
         *shared.means.lock().unwrap_or_else(PoisonError::into_inner) =
             (queue.means().engine.into(), tuning.direct);
         Ok(Self {
