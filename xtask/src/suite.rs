@@ -8,9 +8,11 @@
 //! ```
 //!
 //! A test that cannot run on this machine prints `SKIPPED: what is missing (how to get it)` and returns; it is then
-//! counted as skipped and named, never as passed. A step that breaks counts as one failure. Full output of each
+//! counted as skipped and named, never as passed. A live test that fails is run again alone and, if it passes then, named
+//! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each
 //! step is kept in `target/suite/`.
 
+mod again;
 pub(crate) mod prepare;
 mod sanitize;
 mod step;
@@ -32,6 +34,7 @@ pub(crate) fn run() -> Result<bool> {
 
     Step::new("Rust: unit, property, model and documentation tests", "cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
+        .again(again::rust)
         .minutes(55)
         .run(&mut tally)?;
     sanitize::run(&mut tally)?;
@@ -76,6 +79,7 @@ pub(crate) fn run() -> Result<bool> {
                     "no:cacheprovider",
                 ])
                 .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
+                .again(again::pytest)
                 .minutes(20)
                 .run(&mut tally)?;
         }
@@ -108,6 +112,7 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
     }
     Step::new("Python package: tests", python)
         .args(["-m", "pytest", "crates/python/tests", "-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"])
+        .again(again::pytest)
         .minutes(15)
         .run(tally)?;
     Step::new("spead2's own tests, run with skyhaul.spead2", python)

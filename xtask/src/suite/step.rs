@@ -1,9 +1,10 @@
 //! One command of the suite: run with a time limit, its output kept, read and shown.
 
-use super::tally::Tally;
+use super::again::{self, Alone};
+use super::tally::{Failed, Tally};
 use crate::workspace;
 use anyhow::{Context, Result};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,15 +16,32 @@ const SHOWN_ON_FAILURE: usize = 80;
 /// A command and what to call it.
 pub(super) struct Step {
     name: String,
-    words: Vec<std::ffi::OsString>,
+    words: Vec<OsString>,
     envs: Vec<(String, PathBuf)>,
     minutes: u32,
+    alone: Option<Alone>,
 }
 
 impl Step {
     pub(super) fn new(name: &str, program: impl AsRef<OsStr>) -> Step {
         let words = vec![program.as_ref().to_owned()];
-        Step { name: name.to_owned(), words, envs: Vec::new(), minutes: 10 }
+        Step { name: name.to_owned(), words, envs: Vec::new(), minutes: 10, alone: None }
+    }
+
+    /// The same with another command, for one test of it.
+    pub(super) fn with(&self, name: &str, words: Vec<OsString>) -> Step {
+        Step { name: name.to_owned(), words, envs: self.envs.clone(), minutes: self.minutes, alone: None }
+    }
+
+    /// Tests that fail are run again by themselves.
+    pub(super) fn again(mut self, alone: Alone) -> Step {
+        self.alone = Some(alone);
+        self
+    }
+
+    /// The command that runs this test alone.
+    pub(super) fn alone(&self, failed: &Failed) -> Option<Vec<OsString>> {
+        self.alone.and_then(|alone| alone(&self.words, failed))
     }
 
     pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Step {
@@ -57,7 +75,7 @@ impl Step {
         let mut child = command.spawn().with_context(|| format!("run {:?}", self.words))?;
         drop(command); // it holds the pipe's writing ends, and the reader waits for all to close
 
-        let failed_before = tally.failed;
+        let (failed_before, first) = (tally.failed, tally.failures.len());
         let started = Instant::now();
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
@@ -66,7 +84,12 @@ impl Step {
         if status.success() {
             return Ok(true);
         }
-        if status.code() == Some(124) {
+        let done = status.code() != Some(124);
+        if done && tally.failed > failed_before && self.alone.is_some() {
+            again::run(&self, tally, first, &log)?;
+            return Ok(tally.failed == failed_before);
+        }
+        if !done {
             tally.fail(&format!("{}: not done after {} minutes", self.name, self.minutes));
         } else if tally.failed == failed_before {
             tally.fail(&format!("{}: {status}", self.name));

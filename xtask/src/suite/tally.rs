@@ -9,14 +9,37 @@
 //!   3 passed, 1 skipped in 2.10s                                pytest
 //! ```
 
+/// A test, or a step, that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Failed {
+    /// The test binary as the harness named it; empty for what is no Rust test.
+    pub(super) binary: String,
+    /// The test's name in its harness, or the step's.
+    pub(super) test: String,
+    /// What the harness said of it in a line, if it did.
+    pub(super) why: String,
+}
+
+impl Failed {
+    /// Its full name.
+    pub(super) fn what(&self) -> String {
+        format!("{} {}", self.binary, self.test).trim().to_owned()
+    }
+
+    fn line(&self) -> String {
+        if self.why.is_empty() { self.what() } else { format!("{} - {}", self.what(), self.why) }
+    }
+}
+
 /// Sums over all steps so far.
 #[derive(Default)]
 pub(super) struct Tally {
     pub(super) passed: usize,
     pub(super) failed: usize,
     skipped: usize,
-    failures: Vec<String>,
+    pub(super) failures: Vec<Failed>,
     skips: Vec<String>,
+    unsteady: Vec<String>,
     notes: Vec<String>,
     /// What is being run now, as the harness named it.
     binary: String,
@@ -34,7 +57,15 @@ impl Tally {
 
     pub(super) fn fail(&mut self, what: &str) {
         self.failed += 1;
-        self.failures.push(what.to_owned());
+        self.failures.push(Failed { binary: String::new(), test: what.to_owned(), why: String::new() });
+    }
+
+    /// It failed, and when it was run again, it passed.
+    pub(super) fn passed_after_all(&mut self, failed: &Failed) {
+        self.failures.retain(|other| other != failed);
+        self.failed -= 1;
+        self.passed += 1;
+        self.unsteady.push(failed.line());
     }
 
     pub(super) fn skip(&mut self, what: &str, why: &str) {
@@ -91,7 +122,14 @@ impl Tally {
             return true;
         }
         if let Some(name) = line.strip_prefix("FAILED ").or(line.strip_prefix("ERROR ")) {
-            self.failures.push(name.to_owned());
+            // `place::name - message`, and a name may hold ` - ` in brackets.
+            let (head, tail) = name.split_at(name.find("] - ").map_or(0, |at| at + 1));
+            let (rest, why) = tail.split_once(" - ").unwrap_or((tail, ""));
+            self.failures.push(Failed {
+                binary: String::new(),
+                test: format!("{head}{rest}"),
+                why: why.to_owned(),
+            });
             return true;
         }
         self.pytest_result(line)
@@ -115,7 +153,8 @@ impl Tally {
         let outcome = outcome.trim();
         let what = format!("{} {name}", self.binary).trim().to_owned();
         if outcome == "FAILED" {
-            self.failures.push(what);
+            let (binary, test) = (self.binary.clone(), name.to_owned());
+            self.failures.push(Failed { binary, test, why: String::new() });
         } else if let Some(why) = outcome.strip_prefix("ignored") {
             let why = why.trim_start_matches(", ");
             self.skips
@@ -174,7 +213,8 @@ impl Tally {
     pub(super) fn summary(&self) -> String {
         let mut lines: Vec<String> = self.notes.iter().map(|note| format!("missing: {note}")).collect();
         lines.extend(self.skips.iter().map(|skip| format!("skipped: {skip}")));
-        lines.extend(self.failures.iter().map(|failure| format!("failed: {failure}")));
+        lines.extend(self.unsteady.iter().map(|test| format!("unsteady, passed when run again: {test}")));
+        lines.extend(self.failures.iter().map(|failed| format!("failed: {}", failed.line())));
         lines.push(format!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped));
         lines.join("\n")
     }
@@ -232,7 +272,23 @@ mod tests {
         );
         assert_eq!((tally.passed, tally.failed, tally.skipped), (3, 1, 1));
         assert_eq!(tally.skips, ["tests/interop/test_wire.py:20: no tshark"]);
-        assert_eq!(tally.failures.len(), 1);
+        let why = "assert".to_owned();
+        let failed = Failed { binary: String::new(), test: "tests/interop/test_a.py::x".to_owned(), why };
+        assert_eq!(tally.failures, [failed]);
+    }
+
+    #[test]
+    fn a_test_that_passed_when_it_was_run_again_is_passed_and_named() {
+        let mut tally = read(
+            "     Running tests/tcp.rs (target/debug/deps/tcp-1f0c)\ntest a ... FAILED\ntest b ... FAILED\n\
+             test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out",
+        );
+        let first = tally.failures[0].clone();
+        tally.passed_after_all(&first);
+        assert_eq!(
+            tally.summary(),
+            "unsteady, passed when run again: tcp a\nfailed: tcp b\n2 passed, 1 failed, 0 skipped"
+        );
     }
 
     #[test]

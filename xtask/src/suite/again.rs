@@ -1,0 +1,139 @@
+//! A second try for tests that failed while the machine was busy with others.
+//!
+//! Most tests beyond the pure core run sockets, disks and processes of their own on a machine that has few processors and
+//! neighbours. One such test in thousands fails for that alone. It is run again, once and by itself: if it fails again, it
+//! has failed; if not, it is counted as passed and named as `unsteady`, with what it said the first time, because an
+//! unsteady test is a defect of the test or of the product and somebody has to find out which.
+//!
+//! What depends on nothing but its input gets no second try: the tests of the core and of the simulator, and whatever
+//! found an input that fails.
+
+use super::step::Step;
+use super::tally::{Failed, Tally};
+use crate::workspace;
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// The command that runs one test alone, made from the command of its step; none if it gets no second try.
+pub(super) type Alone = fn(&[OsString], &Failed) -> Option<Vec<OsString>>;
+
+/// More failures than this are not the machine's.
+const MOST: usize = 5;
+/// What a property test says when it has found an input that fails.
+const FOUND: &str = "minimal failing input";
+/// Lines that are shown of what a failed test said.
+const SHOWN: usize = 40;
+
+/// Try again what failed in `step` (of the tally's failures, those from `first` on); `log` is what it printed.
+pub(super) fn run(step: &Step, tally: &mut Tally, first: usize, log: &[String]) -> Result<()> {
+    let failed = tally.failures[first..].to_vec();
+    for failed in &failed {
+        let said = said(log, &failed.test);
+        println!("-- {} said:\n{}", failed.what(), said[..said.len().min(SHOWN)].join("\n"));
+        let found = said.iter().any(|line| line.contains(FOUND));
+        let Some(words) = step.alone(failed).filter(|_| !found && tally.failures.len() - first <= MOST)
+        else {
+            continue;
+        };
+        let mut second = Tally::default();
+        step.with(&format!("again, alone: {}", failed.what()), words).run(&mut second)?;
+        if second.failed == 0 && second.passed == 1 {
+            tally.passed_after_all(failed);
+        }
+    }
+    Ok(())
+}
+
+/// What a test printed: Rust's harness and pytest both put its name in a line before it.
+fn said<'a>(log: &'a [String], test: &str) -> &'a [String] {
+    let name = test.rsplit("::").next().unwrap_or(test);
+    let names = [format!("---- {test} stdout ----"), format!(" {name} ___")];
+    // Rust's harness shows a test that passed as well, and then one that failed.
+    let Some(at) = log.iter().rposition(|line| line.starts_with(&names[0]) || line.contains(&names[1]))
+    else {
+        return &[];
+    };
+    let rest = &log[at + 1..];
+    let is_next =
+        |line: &String| line.starts_with("---- ") || line.starts_with("____") || line == "failures:";
+    &rest[..rest.iter().position(is_next).unwrap_or(rest.len())]
+}
+
+/// One Rust test, unless it is of the core or the simulator. The harness named its binary.
+pub(super) fn rust(_: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
+    let crates = workspace::root().join("crates");
+    let has = |package: &str| {
+        let file = crates.join(package).join("tests").join(&failed.binary);
+        file.is_dir() || file.with_extension("rs").is_file()
+    };
+    let target = if ["skyhaul", "skyhaul_io", "skyhaul_daemon"].contains(&failed.binary.as_str()) {
+        ["--lib", "--bins"]
+    } else if !failed.binary.is_empty() && ["skyhaul", "io", "daemon", "cli"].into_iter().any(has) {
+        ["--test", &failed.binary]
+    } else {
+        return None;
+    };
+    let words = ["cargo", "test", "--workspace", "--locked"].into_iter().chain(target);
+    Some(words.chain(["--", "--show-output", "--exact", &failed.test]).map(OsString::from).collect())
+}
+
+/// One test of pytest's: in the step's command it stands for the directory of all tests.
+pub(super) fn pytest(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>> {
+    let one = |word: &OsString| {
+        let all = word.to_str().is_some_and(|word| failed.test.starts_with(word));
+        if all { OsString::from(&failed.test) } else { word.clone() }
+    };
+    failed.test.contains("::").then(|| step.iter().map(one).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(binary: &str, test: &str) -> Failed {
+        Failed { binary: binary.to_owned(), test: test.to_owned(), why: String::new() }
+    }
+
+    #[test]
+    fn a_live_test_is_run_alone_and_a_pure_one_is_not() {
+        let words = |binary| rust(&[], &failed(binary, "a::b")).map(|words| words.join(&OsString::from(" ")));
+        let of = |target: &str| {
+            Some(format!("cargo test --workspace --locked {target} -- --show-output --exact a::b").into())
+        };
+        assert_eq!(words("e2e"), of("--test e2e"));
+        assert_eq!(words("iperf3"), of("--test iperf3"));
+        assert_eq!(words("skyhaul_io"), of("--lib --bins"));
+        for pure in ["skyhaul_core", "worlds", "events", "skyhaul_io (documentation)", ""] {
+            assert_eq!(words(pure), None, "{pure}");
+        }
+        let step = ["python", "-m", "pytest", "tests/interop", "-q"].map(OsString::from);
+        let alone = pytest(&step, &failed("", "tests/interop/test_a.py::x[1 - 2]")).unwrap_or_default();
+        assert_eq!(alone[3..], ["tests/interop/test_a.py::x[1 - 2]", "-q"].map(OsString::from));
+    }
+
+    #[test]
+    fn a_test_that_fails_once_has_passed_and_one_that_fails_twice_has_not() -> Result<()> {
+        const BOTH: &str =
+            "echo FAILED t.py::a - why; echo FAILED t.py::b - no; echo 2 failed in 0.1s; exit 1";
+        let alone: Alone = |_, failed| {
+            let ends = if failed.test == "t.py::a" { "echo 1 passed in 0.1s" } else { "false" };
+            Some(["sh", "-c", ends].map(OsString::from).to_vec())
+        };
+        let mut tally = Tally::default();
+        assert!(!Step::new("a test of again", "sh").args(["-c", BOTH]).again(alone).run(&mut tally)?);
+        assert_eq!(
+            tally.summary(),
+            "unsteady, passed when run again: t.py::a - why\nfailed: t.py::b - no\n1 passed, 1 failed, 0 skipped"
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_test_said_is_found() {
+        let log = "---- a stdout ----\nno\nfailures:\n---- a::b stdout ----\nyes\n---- c stdout ----\n____ test_x ____\nE it";
+        let log: Vec<String> = log.lines().map(str::to_owned).collect();
+        assert_eq!(said(&log, "a::b"), ["yes"]);
+        assert_eq!(said(&log, "tests/t.py::test_x"), ["E it"]);
+        assert!(said(&log, "d").is_empty());
+    }
+}
