@@ -55,7 +55,9 @@ pub fn connect(to: SocketAddr, token: &Token, within: Duration) -> Result<Connec
     let end = Instant::now() + within;
     let failed = |error: io::Error| {
         let hint = match error.kind() {
-            ErrorKind::ConnectionRefused => "\nhint: start `skyhaul probe serve` there, or name its port",
+            ErrorKind::ConnectionRefused => {
+                "\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
+            }
             ErrorKind::TimedOut => "\nhint: see whether the host is up, and whether a firewall is between",
             _ => "",
         };

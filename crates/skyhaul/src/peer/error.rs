@@ -33,7 +33,9 @@ pub enum PeerError {
         most: usize,
     },
     /// What came is no greeting.
-    #[error("{0} is not a skyhaul server\nhint: start `skyhaul probe serve` there, or name its port")]
+    #[error(
+        "{0} is not a skyhaul server\nhint: start `skyhaul probe serve` there (`skyhaul copy serve` for copies), or name its port"
+    )]
     Stranger(SocketAddr),
     /// Another version.
     #[error(
