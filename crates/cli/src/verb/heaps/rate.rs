@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const TRIAL: Duration = Duration::from_millis(800);
 /// Additional time for the reports on all of it to arrive.
 const TAIL: Duration = Duration::from_millis(200);
+/// Waiting for the first report at all, of a receiver that may be short of processors.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Payload of a trial's heap, bytes.
 const HEAP: usize = 256 << 10;
 /// Counters of the heaps of trials: far from those of data, and those of the next trial again, so that a receiver that
@@ -89,7 +91,9 @@ fn try_rate(
     // So that what is left of one with losses still says so.
     heap.set_repeat_pointers(true);
     let begun = Instant::now();
-    while begun.elapsed() < TRIAL + TAIL && !interrupt.is_set() {
+    let unheard = || stream.progress().iter().all(|progress| progress.stats.reports == 0);
+    let goes_on = |elapsed| elapsed < TRIAL + TAIL || elapsed < PATIENCE && unheard();
+    while goes_on(begun.elapsed()) && !interrupt.is_set() {
         stream.send_all(&[(&heap, HeapOptions::default())], Order::Serial)?;
     }
     let seconds = begun.elapsed().as_secs_f64();
