@@ -127,16 +127,19 @@ fn a_server_that_goes_and_comes_back_is_counted_and_ends_nothing() {
     };
     let mut monitor = Monitor::new(options).unwrap();
     let (stop, mut server, mut seen, mut back) = (AtomicBool::new(false), Some(server), Vec::new(), 0);
+    let mut last = std::collections::BTreeMap::new();
     monitor.run(&stop, Some(Duration::from_secs(120)), &mut |told| {
         let Told::Ran(line) = told else { return };
         seen.push(line.outcome);
+        last.insert(line.test.clone(), line.outcome);
         let both = |outcome| seen.iter().filter(|&&one| one == outcome).count();
         if server.is_some() && seen.len() >= 6 && back == 0 {
             server = None;
         } else if server.is_none() && both(Outcome::Away) >= 4 {
             back = seen.len();
             server = Some(serve(at, &token));
-        } else if back > 0 && seen.len() >= back + 6 {
+        } else if back > 0 && seen.len() >= back + 6 && last.values().all(|&one| one == Outcome::Done) {
+            // On a busy machine the server may still have the test before, and one more is refused for that.
             stop.store(true, Ordering::Relaxed);
         }
     });

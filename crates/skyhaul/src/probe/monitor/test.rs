@@ -81,8 +81,8 @@ impl Test {
             _ if stop.load(Ordering::Relaxed) => (Outcome::Interrupted, None),
             Ok(()) => (Outcome::Done, None),
             Err(PeerError::Stopped) => match gave_up {
-                Some(Waiting { ahead, .. }) => {
-                    (Outcome::Refused, Some(format!("{ahead} tests are before this one there")))
+                Some(Waiting { seconds, .. }) => {
+                    (Outcome::Refused, Some(format!("it is busy with other tests for some {seconds:.1} s")))
                 }
                 None => (Outcome::Away, Some("the server closed the connection".to_owned())),
             },
