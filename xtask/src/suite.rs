@@ -32,8 +32,11 @@ pub(crate) fn run() -> Result<bool> {
     let capture_tool = prepare::tshark();
     prepare::iperf3();
 
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     Step::new("Rust: unit, property, model and documentation tests", "cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
+        // Live tests wait more than they compute: two to a processor.
+        .env("RUST_TEST_THREADS", Path::new(&threads.to_string()))
         .again(again::rust)
         .minutes(55)
         .run(&mut tally)?;
