@@ -33,13 +33,12 @@ pub(crate) fn run() -> Result<bool> {
     prepare::iperf3();
 
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    Step::new("Rust: unit, property, model and documentation tests", "cargo")
+    let rust = Step::new("Rust: unit, property, model and documentation tests", "cargo")
         .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
         // Live tests wait more than they compute: two to a processor.
         .env("RUST_TEST_THREADS", Path::new(&threads.to_string()))
-        .again(again::rust)
-        .minutes(55)
-        .run(&mut tally)?;
+        .minutes(55);
+    again::run(&rust, again::rust, &mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
     Step::new("fuzz: every target for a moment", "cargo")
@@ -70,21 +69,7 @@ pub(crate) fn run() -> Result<bool> {
                 tally.note(&why);
             }
             python_package(&python, &mut tally)?;
-            Step::new("interop: baseband reads what skyhaul wrote; documents do what they say", &python)
-                .args([
-                    "-m",
-                    "pytest",
-                    "tests/interop",
-                    "-q",
-                    "-rsfE",
-                    "--color=no",
-                    "-p",
-                    "no:cacheprovider",
-                ])
-                .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
-                .again(again::pytest)
-                .minutes(20)
-                .run(&mut tally)?;
+            interop(&python, &mut tally)?;
         }
         Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
         Err(why) => tally.skip("interop and the Python package (all)", &why),
@@ -96,6 +81,20 @@ pub(crate) fn run() -> Result<bool> {
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
     Ok(tally.failed == 0)
+}
+
+/// `pytest` on these tests.
+fn pytest(name: &str, python: &Path, tests: &str) -> Step {
+    const HOW: [&str; 5] = ["-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"];
+    Step::new(name, python).args(["-m", "pytest", tests]).args(HOW)
+}
+
+fn interop(python: &Path, tally: &mut Tally) -> Result<()> {
+    const NAME: &str = "interop: baseband reads what skyhaul wrote; documents do what they say";
+    let step = pytest(NAME, python, "tests/interop")
+        .env("SKYHAUL_BIN", &workspace::root().join("target/release/skyhaul"))
+        .minutes(20);
+    again::run(&step, again::pytest, tally)
 }
 
 /// The wheel as a user gets it, installed, and its own tests.
@@ -113,11 +112,8 @@ fn python_package(python: &Path, tally: &mut Tally) -> Result<()> {
             return Ok(());
         }
     }
-    Step::new("Python package: tests", python)
-        .args(["-m", "pytest", "crates/python/tests", "-q", "-rsfE", "--color=no", "-p", "no:cacheprovider"])
-        .again(again::pytest)
-        .minutes(15)
-        .run(tally)?;
+    let tests = pytest("Python package: tests", python, "crates/python/tests").minutes(15);
+    again::run(&tests, again::pytest, tally)?;
     Step::new("spead2's own tests, run with skyhaul.spead2", python)
         .args(["tests/spead2-suite/run.py"])
         .minutes(10)

@@ -24,14 +24,19 @@ const FOUND: &str = "minimal failing input";
 /// Lines that are shown of what a failed test said.
 const SHOWN: usize = 40;
 
-/// Try again what failed in `step` (of the tally's failures, those from `first` on); `log` is what it printed.
-pub(super) fn run(step: &Step, tally: &mut Tally, first: usize, log: &[String]) -> Result<()> {
+/// Run a step, and once more each test that failed in it.
+pub(super) fn run(step: &Step, alone: Alone, tally: &mut Tally) -> Result<()> {
+    let first = tally.failures.len();
+    let (_, log) = step.log(tally)?;
     let failed = tally.failures[first..].to_vec();
     for failed in &failed {
-        let said = said(log, &failed.test);
-        println!("-- {} said:\n{}", failed.what(), said[..said.len().min(SHOWN)].join("\n"));
+        let said = said(&log, &failed.test);
+        if !said.is_empty() {
+            println!("-- {} said:\n{}", failed.what(), said[..said.len().min(SHOWN)].join("\n"));
+        }
         let found = said.iter().any(|line| line.contains(FOUND));
-        let Some(words) = step.alone(failed).filter(|_| !found && tally.failures.len() - first <= MOST)
+        let Some(words) =
+            alone(step.words(), failed).filter(|_| !found && tally.failures.len() - first <= MOST)
         else {
             continue;
         };
@@ -120,7 +125,7 @@ mod tests {
             Some(["sh", "-c", ends].map(OsString::from).to_vec())
         };
         let mut tally = Tally::default();
-        assert!(!Step::new("a test of again", "sh").args(["-c", BOTH]).again(alone).run(&mut tally)?);
+        run(&Step::new("a test of again", "sh").args(["-c", BOTH]), alone, &mut tally)?;
         assert_eq!(
             tally.summary(),
             "unsteady, passed when run again: t.py::a - why\nfailed: t.py::b - no\n1 passed, 1 failed, 0 skipped"

@@ -1,7 +1,6 @@
 //! One command of the suite: run with a time limit, its output kept, read and shown.
 
-use super::again::{self, Alone};
-use super::tally::{Failed, Tally};
+use super::tally::Tally;
 use crate::workspace;
 use anyhow::{Context, Result};
 use std::ffi::{OsStr, OsString};
@@ -19,29 +18,22 @@ pub(super) struct Step {
     words: Vec<OsString>,
     envs: Vec<(String, PathBuf)>,
     minutes: u32,
-    alone: Option<Alone>,
 }
 
 impl Step {
     pub(super) fn new(name: &str, program: impl AsRef<OsStr>) -> Step {
         let words = vec![program.as_ref().to_owned()];
-        Step { name: name.to_owned(), words, envs: Vec::new(), minutes: 10, alone: None }
+        Step { name: name.to_owned(), words, envs: Vec::new(), minutes: 10 }
     }
 
-    /// The same with another command, for one test of it.
+    /// The same with another command.
     pub(super) fn with(&self, name: &str, words: Vec<OsString>) -> Step {
-        Step { name: name.to_owned(), words, envs: self.envs.clone(), minutes: self.minutes, alone: None }
+        Step { name: name.to_owned(), words, envs: self.envs.clone(), minutes: self.minutes }
     }
 
-    /// Tests that fail are run again by themselves.
-    pub(super) fn again(mut self, alone: Alone) -> Step {
-        self.alone = Some(alone);
-        self
-    }
-
-    /// The command that runs this test alone.
-    pub(super) fn alone(&self, failed: &Failed) -> Option<Vec<OsString>> {
-        self.alone.and_then(|alone| alone(&self.words, failed))
+    /// The command.
+    pub(super) fn words(&self) -> &[OsString] {
+        &self.words
     }
 
     pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Step {
@@ -61,6 +53,11 @@ impl Step {
 
     /// Run it and count what it reports; true if it ended well.
     pub(super) fn run(self, tally: &mut Tally) -> Result<bool> {
+        Ok(self.log(tally)?.0)
+    }
+
+    /// [`run`](Self::run), with the lines that it printed.
+    pub(super) fn log(&self, tally: &mut Tally) -> Result<(bool, Vec<String>)> {
         println!("\n== {}", self.name);
         let (reader, writer) = std::io::pipe().context("make a pipe")?;
         let mut command = Command::new("timeout");
@@ -75,28 +72,23 @@ impl Step {
         let mut child = command.spawn().with_context(|| format!("run {:?}", self.words))?;
         drop(command); // it holds the pipe's writing ends, and the reader waits for all to close
 
-        let (failed_before, first) = (tally.failed, tally.failures.len());
+        let failed_before = tally.failed;
         let started = Instant::now();
         let log = self.follow(reader, tally)?;
         let status = child.wait()?;
         println!("   {} s", started.elapsed().as_secs());
         tally.end_of_step();
         if status.success() {
-            return Ok(true);
+            return Ok((true, log));
         }
-        let done = status.code() != Some(124);
-        if done && tally.failed > failed_before && self.alone.is_some() {
-            again::run(&self, tally, first, &log)?;
-            return Ok(tally.failed == failed_before);
-        }
-        if !done {
+        if status.code() == Some(124) {
             tally.fail(&format!("{}: not done after {} minutes", self.name, self.minutes));
         } else if tally.failed == failed_before {
             tally.fail(&format!("{}: {status}", self.name));
         }
         let from = log.len().saturating_sub(SHOWN_ON_FAILURE);
         println!("-- the last lines of this step:\n{}", log[from..].join("\n"));
-        Ok(false)
+        Ok((false, log))
     }
 
     fn follow(&self, reader: std::io::PipeReader, tally: &mut Tally) -> Result<Vec<String>> {
