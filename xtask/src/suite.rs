@@ -1,16 +1,15 @@
 //! Everything `make test` runs, and one line of sums at the end.
 //!
 //! ```text
-//!   prepare (.venv, tshark, iperf3) ─▶ cargo test ─▶ address sanitizer, Miri ─▶ wasm32 ─▶ fuzz ─▶ man pages ─▶ release binary
-//!     ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site
+//!   prepare (.venv, tshark, iperf3) ─▶ cargo test (units, whole programs, documents) ─▶ address sanitizer, Miri ─▶ wasm32
+//!     ─▶ fuzz ─▶ man pages ─▶ release binary ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
 //!
 //! A test that cannot run on this machine prints `SKIPPED: what is missing (how to get it)` and returns; it is then
 //! counted as skipped and named, never as passed. A live test that fails is run again alone and, if it passes then, named
-//! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each
-//! step is kept in `target/suite/`.
+//! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each step is kept in `target/suite/`.
 
 mod again;
 pub(crate) mod prepare;
@@ -32,13 +31,7 @@ pub(crate) fn run() -> Result<bool> {
     let capture_tool = prepare::tshark();
     prepare::iperf3();
 
-    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
-    let rust = Step::new("Rust: unit, property, model and documentation tests", "cargo")
-        .args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--show-output"])
-        // Live tests wait more than they compute: two to a processor.
-        .env("RUST_TEST_THREADS", Path::new(&threads.to_string()))
-        .minutes(55);
-    again::run(&rust, again::rust, &mut tally)?;
+    rust(&mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
     Step::new("fuzz: every target for a moment", "cargo")
@@ -81,6 +74,23 @@ pub(crate) fn run() -> Result<bool> {
     std::fs::create_dir_all(&kept)?;
     std::fs::write(kept.join("summary.txt"), format!("{summary}\n"))?;
     Ok(tally.failed == 0)
+}
+
+/// All Rust tests, of one set of features.
+fn rust(tally: &mut Tally) -> Result<()> {
+    let step = |name, which: &[&str]| {
+        let step = Step::new(name, "cargo").args(["test", "--workspace", "--locked", "--no-fail-fast"]);
+        step.args(which).args(["--", "--show-output"]).minutes(40)
+    };
+    let unit = step("Rust: unit and property tests", &["--lib", "--bins"]);
+    again::run(&unit, again::rust, tally)?;
+    // They wait more than they compute: two to a processor.
+    let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+    let whole = step("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
+        .env("RUST_TEST_THREADS", Path::new(&threads.to_string()));
+    again::run(&whole, again::rust, tally)?;
+    step("Rust: documentation tests", &["--doc"]).run(tally)?;
+    Ok(())
 }
 
 /// `pytest` on these tests.

@@ -36,8 +36,8 @@ impl Step {
         &self.words
     }
 
-    pub(super) fn args<const N: usize>(mut self, args: [&str; N]) -> Step {
-        self.words.extend(args.iter().map(|word| (*word).into()));
+    pub(super) fn args<'a>(mut self, args: impl AsRef<[&'a str]>) -> Step {
+        self.words.extend(args.as_ref().iter().map(OsString::from));
         self
     }
 
