@@ -54,6 +54,11 @@ impl<T: Clone> Line<T> {
         fate.late == 0
     }
 
+    /// Whether packets pass as if there were no line, for as long as its faults are not changed.
+    pub(super) fn is_idle(&self) -> bool {
+        self.held == 0 && self.plan.is_idle()
+    }
+
     /// Whether a late packet is delivered directly after the current one.
     pub(super) fn is_due(&self) -> bool {
         self.held > 0 && !self.due[self.now].is_empty()

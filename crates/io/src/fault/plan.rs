@@ -162,6 +162,12 @@ impl FaultPlan {
         fate
     }
 
+    /// Whether every packet arrives once, in order and whole, for as long as nothing is changed: then nothing is drawn.
+    #[must_use]
+    pub(super) fn is_idle(&self) -> bool {
+        self.burst_left == 0 && !self.faults.any()
+    }
+
     /// Follow other faults from the next packet on; the random numbers go on.
     pub fn change(&mut self, faults: &Faults) {
         self.faults = Faults { seed: self.faults.seed, ..*faults };

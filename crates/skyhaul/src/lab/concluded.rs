@@ -9,9 +9,9 @@ use skyhaul_io::fault::path::{Direction, Fate, Outcome};
 use skyhaul_io::packet::VIRTIO;
 
 /// A packet with its damage, complete.
-pub(super) fn damaged(part: &Part, hops: u8, damage: Damage) -> Vec<u8> {
-    let mut octets = part.train.finished(part.at, hops);
-    let begin = part.train.shape.map_or(0, |shape| shape.transport) + VIRTIO;
+pub(super) fn damaged(train: &Train, at: usize, hops: u8, damage: Damage) -> Vec<u8> {
+    let mut octets = train.finished(at, hops);
+    let begin = train.shape.map_or(0, |shape| shape.transport) + VIRTIO;
     let begin = begin.min(octets.len());
     let left = damage.apply(&mut octets[begin..]);
     octets.truncate(begin + left);
@@ -30,13 +30,13 @@ pub(super) fn conclude(
     match fate {
         Fate::Lost(cause) => {
             if let Some(log) = log {
-                let note = Note { number, at, octets, copy, late: false };
+                let note = Note { number, at, copy, late: false };
                 log.note(Record { lost: Some(cause), ..record(direction, &note, &item.train, item.at) });
             }
             pool.done(item.train);
         }
         Fate::Sent { due, damage, hops, late } => {
-            line.push(due, item, damage, hops, Note { number, at, octets, copy, late });
+            line.push(due, item, octets, damage, hops, Note { number, at, copy, late });
         }
     }
 }
@@ -44,7 +44,8 @@ pub(super) fn conclude(
 /// The record of packet number `place` of a train.
 pub(super) fn record(direction: Direction, note: &Note, train: &Train, place: usize) -> Record {
     let flow = train.shape.map(|shape| shape.flow).unwrap_or_default();
-    let Note { number, at, octets, copy, late } = *note;
+    let Note { number, at, copy, late } = *note;
+    let octets = train.packet(place, at).map_or(0, |packet| packet.octets);
     Record {
         direction,
         number,

@@ -10,7 +10,7 @@
 
 use super::concluded::{conclude, damaged, record};
 use super::frame::{self, Train};
-use super::line::{Line, Note, Part};
+use super::line::{Line, Note, Part, Waiting};
 use super::log::{Log, Record};
 use super::pool::Pool;
 use super::report::{Direct, ForwardReport};
@@ -87,10 +87,10 @@ pub(super) struct Forwarder {
     outgoing: Outgoing,
     heads: Vec<Vec<u8>>,
     ready: Vec<Ready>,
-    /// When the packets of those were due.
-    dues: Vec<u64>,
-    /// Of the same, for the log: the frame of each, its place in the train, and what is known of it.
-    notes: Vec<(usize, usize, Note, Damage)>,
+    /// When the packets of those were due, and how many.
+    dues: Vec<(u64, u64)>,
+    /// Of the same, for the log: the frame of each, their places in the train, and what is known of the first.
+    notes: Vec<(usize, Range<usize>, Note, Damage)>,
 }
 
 impl Forwarder {
@@ -229,36 +229,31 @@ impl Forwarder {
     /// Send what is due, as many frames as one system call takes; returns how many.
     fn send_due(&mut self, direction: Direction) -> io::Result<usize> {
         let now = self.now();
-        let line = &mut self.lines[direction as usize];
         self.ready.clear();
         self.dues.clear();
         self.notes.clear();
-        let logged = self.log.is_some();
         while self.ready.len() < BATCH {
-            let Some(first) = line.pop_if(|waiting| waiting.due <= now) else { break };
+            let Some(first) = self.lines[direction as usize].pop_if(|waiting| waiting.due <= now) else {
+                break;
+            };
             let frame = self.ready.len();
-            self.dues.push(first.due);
-            if logged {
-                self.notes.push((frame, first.part.at, first.note, first.damage));
-            }
-            let mut packets = first.part.at..first.part.at + 1;
             let whole = first.damage == Damage::NONE;
+            let finished =
+                (!whole).then(|| damaged(&first.train, first.packets.start, first.hops, first.damage));
+            self.noted(frame, &first);
+            let Waiting { train, mut packets, hops, .. } = first;
             while whole
-                && let Some(next) = line.pop_if(|next| {
+                && let Some(next) = self.lines[direction as usize].pop_if(|next| {
                     next.due <= now
-                        && next.part.at == packets.end
-                        && Rc::ptr_eq(&next.part.train, &first.part.train)
-                        && (next.damage, next.hops) == (Damage::NONE, first.hops)
+                        && next.packets.start == packets.end
+                        && Rc::ptr_eq(&next.train, &train)
+                        && (next.damage, next.hops) == (Damage::NONE, hops)
                 })
             {
-                packets.end += 1;
-                self.dues.push(next.due);
-                if logged {
-                    self.notes.push((frame, next.part.at, next.note, next.damage));
-                }
+                packets.end = next.packets.end;
+                self.noted(frame, &next);
             }
-            let finished = (!whole).then(|| damaged(&first.part, first.hops, first.damage));
-            self.ready.push(Ready { packets, train: first.part.train, hops: first.hops, finished });
+            self.ready.push(Ready { packets, train, hops, finished });
         }
         if self.ready.is_empty() {
             return Ok(0);
@@ -266,21 +261,32 @@ impl Forwarder {
         self.send_ready(direction)?;
         let sent = self.now();
         let tally = &mut self.tallies[direction as usize];
-        for due in &self.dues {
+        for (due, packets) in &self.dues {
             let late = sent.saturating_sub(*due);
-            tally.lateness.record(late);
-            tally.missed += u64::from(late > self.pace.tolerance);
+            tally.lateness.record_many(late, *packets);
+            tally.missed += if late > self.pace.tolerance { *packets } else { 0 };
         }
         if let Some(log) = &mut self.log {
-            for (&due, (frame, place, note, damage)) in self.dues.iter().zip(&self.notes) {
-                let known = record(direction, note, &self.ready[*frame].train, *place);
+            for (&(due, _), (frame, places, note, damage)) in self.dues.iter().zip(&self.notes) {
                 let (flipped, cut) = (damage.flip.is_some(), damage.cut.is_some());
-                log.note(Record { due, sent, flipped, cut, ..known });
+                for (place, number) in places.clone().zip(note.number..) {
+                    let note = Note { number, ..*note };
+                    let known = record(direction, &note, &self.ready[*frame].train, place);
+                    log.note(Record { due, sent, flipped, cut, ..known });
+                }
             }
         }
         let frames = self.ready.len();
         self.ready.drain(..).for_each(|ready| self.pool.done(ready.train));
         Ok(frames)
+    }
+
+    /// What is to be said of packets when they are sent.
+    fn noted(&mut self, frame: usize, waiting: &Waiting) {
+        self.dues.push((waiting.due, waiting.packets.len() as u64));
+        if self.log.is_some() {
+            self.notes.push((frame, waiting.packets.clone(), waiting.note, waiting.damage));
+        }
     }
 
     fn send_ready(&mut self, direction: Direction) -> io::Result<()> {

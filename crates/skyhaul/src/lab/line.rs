@@ -1,9 +1,11 @@
-//! What waits until it is due: a queue for what comes in order, a heap for the rest.
+//! What waits until it is due: a queue for what comes in order, a heap for the rest. Packets of one train that are due together
+//! wait as one: a train of 44 packets on a path without a rate is one entry.
 
 use super::frame::Train;
 use skyhaul_io::fault::Damage;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 use std::rc::Rc;
 
 /// A packet of a train.
@@ -18,21 +20,37 @@ pub(super) struct Part {
 pub(super) struct Note {
     pub(super) number: u64,
     pub(super) at: u64,
-    pub(super) octets: u32,
     pub(super) copy: u8,
     pub(super) late: bool,
 }
 
-/// A packet that waits.
+/// Packets of one train that wait for the same time; one, if it is damaged.
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub(super) due: u64,
     /// Its place among those that are due at the same time.
     order: u64,
-    pub(super) part: Part,
+    pub(super) train: Rc<Train>,
+    /// Their places in the train.
+    pub(super) packets: Range<usize>,
+    /// Octets of their frames.
+    octets: u64,
     pub(super) damage: Damage,
     pub(super) hops: u8,
+    /// Of the first of them; the numbers of the others follow.
     pub(super) note: Note,
+}
+
+impl Waiting {
+    /// Whether a packet is the next of these, so that it may wait with them.
+    fn goes_on_with(&self, due: u64, part: &Part, damage: Damage, hops: u8, note: &Note) -> bool {
+        let known = &self.note;
+        (self.due, self.hops, self.packets.end) == (due, hops, part.at)
+            && Rc::ptr_eq(&self.train, &part.train)
+            && (self.damage, damage) == (Damage::NONE, Damage::NONE)
+            && note.number == known.number + self.packets.len() as u64
+            && (note.at, note.copy, note.late) == (known.at, known.copy, known.late)
+    }
 }
 
 impl PartialEq for Waiting {
@@ -61,14 +79,27 @@ pub(super) struct Line {
     queue: VecDeque<Waiting>,
     heap: BinaryHeap<Reverse<Waiting>>,
     next: u64,
+    packets: usize,
     octets: u64,
 }
 
 impl Line {
-    pub(super) fn push(&mut self, due: u64, part: Part, damage: Damage, hops: u8, note: Note) {
-        let waiting = Waiting { due, order: self.next, part, damage, hops, note };
+    /// A packet of so many octets waits.
+    pub(super) fn push(&mut self, due: u64, part: Part, octets: u32, damage: Damage, hops: u8, note: Note) {
+        let octets = u64::from(octets);
+        self.packets += 1;
+        self.octets += octets;
+        if let Some(last) = self.queue.back_mut()
+            && last.goes_on_with(due, &part, damage, hops, &note)
+        {
+            last.packets.end += 1;
+            last.octets += octets;
+            return;
+        }
+        let Part { train, at } = part;
+        let waiting =
+            Waiting { due, order: self.next, train, packets: at..at + 1, octets, damage, hops, note };
         self.next += 1;
-        self.octets += u64::from(waiting.note.octets);
         if self.queue.back().is_none_or(|last| last.due <= due) {
             self.queue.push_back(waiting);
         } else {
@@ -100,7 +131,10 @@ impl Line {
         }
         let first =
             if self.heap_is_first() { self.heap.pop().map(|other| other.0) } else { self.queue.pop_front() };
-        self.octets -= first.as_ref().map_or(0, |waiting| u64::from(waiting.note.octets));
+        if let Some(first) = &first {
+            self.packets -= first.packets.len();
+            self.octets -= first.octets;
+        }
         first
     }
 
@@ -111,6 +145,6 @@ impl Line {
 
     /// Packets that wait.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() + self.heap.len()
+        self.packets
     }
 }

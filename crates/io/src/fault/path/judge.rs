@@ -90,6 +90,11 @@ impl<T: Clone> Judge<T> {
         let carried =
             Carried { packet, item, number, copy: 0, damage: Damage::NONE, late: false, delay: 0, stage };
         match stage {
+            // Most packets of most paths: they need no place to wait between two stages.
+            None if side.shared.only_delays() => {
+                let delay = side.shared.conditions.delay.nanos();
+                return out(side.settle(Carried { delay, ..carried }, None, now, &mut self.both));
+            }
             None => self.first.push((carried, None)),
             Some(stage) => side.flows[stage].1.pass(carried, now, &mut self.first),
         }
@@ -184,20 +189,22 @@ impl<T: Clone> Side<T> {
         both: &mut Both,
         out: &mut impl FnMut(Outcome<T>),
     ) {
-        for (carried, cause) in judged.drain(..) {
-            let fate = match cause {
-                Some(cause) => Fate::Lost(cause),
-                None => self.send(&carried, now, both),
-            };
-            let Carried { item, number, copy, packet, .. } = carried;
-            let outcome = Outcome { item, number, copy, at: packet.at, octets: packet.octets, fate };
-            self.counts.add(&outcome);
-            out(outcome);
-        }
+        judged.drain(..).for_each(|(carried, cause)| out(self.settle(carried, cause, now, both)));
+    }
+
+    fn settle(&mut self, carried: Carried<T>, cause: Option<Cause>, now: u64, both: &mut Both) -> Outcome<T> {
+        let fate = match cause {
+            Some(cause) => Fate::Lost(cause),
+            None => self.send(&carried, now, both),
+        };
+        let Carried { item, number, copy, packet, .. } = carried;
+        let outcome = Outcome { item, number, copy, at: packet.at, octets: packet.octets, fate };
+        self.counts.add(&outcome);
+        outcome
     }
 
     fn send(&mut self, carried: &Carried<T>, now: u64, both: &mut Both) -> Fate {
-        let (of, packet) = (self.shared.conditions, &carried.packet);
+        let (of, packet) = (&self.shared.conditions, &carried.packet);
         if let Some(idle) = of.idle_cut
             && !both.firewall.passes(self.direction, packet, idle.nanos())
         {
@@ -229,6 +236,7 @@ impl<T: Clone> Side<T> {
         let mut due =
             sent.saturating_add(carried.delay).saturating_add(u64::from(link).saturating_mul(apart));
         due = self.in_order(carried.stage, due);
+        let of = &self.shared.conditions;
         if let Some((length, every)) = of.stall {
             let (length, every) = (length.nanos(), every.nanos().max(1));
             if due % every >= every - length {

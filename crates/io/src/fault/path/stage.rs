@@ -73,6 +73,14 @@ impl<T: Clone> Stage<T> {
         held.into_iter().for_each(|(carried, damage)| self.admit(carried, damage, now, out));
     }
 
+    /// Whether a packet takes its delay here and nothing else, and none is held back: nothing is drawn for it, and nothing asked.
+    pub(super) fn only_delays(&self) -> bool {
+        let Conditions { gilbert, bit_errors, jitter, police, packet_limit, longest, .. } = &self.conditions;
+        let limits = police.is_some() || packet_limit.is_some() || longest.is_some();
+        let draws = gilbert.is_some() || *bit_errors > 0.0 || jitter.nanos() > 0;
+        !limits && !draws && self.line.is_idle()
+    }
+
     /// Packets held back.
     pub(super) fn held(&self) -> usize {
         self.line.held()
@@ -119,7 +127,7 @@ impl<T: Clone> Stage<T> {
     fn admit(&mut self, mut carried: Carried<T>, damage: Damage, now: u64, out: &mut Judged<T>) {
         carried.damage =
             Damage { flip: damage.flip.or(carried.damage.flip), cut: damage.cut.or(carried.damage.cut) };
-        let (packet, of) = (carried.packet, self.conditions);
+        let (packet, of) = (&carried.packet, &self.conditions);
         let octets = u64::from(packet.octets) + u64::from(of.overhead);
         let cause = if of.longest.is_some_and(|longest| packet.ip > longest) {
             Some(Cause::TooLong)
