@@ -1,8 +1,9 @@
 //! Targets for what a person types: whatever was understood reads back as the same when it is shown.
 
+use skyhaul::lab::LabText;
 use skyhaul_io::address::Endpoint;
 use skyhaul_io::fault::Faults;
-use skyhaul_io::fault::path::{Direction, Judge, Packet, Path};
+use skyhaul_io::fault::path::{Direction, Judge, Packet};
 use skyhaul_io::netlink::discipline::Root;
 use skyhaul_io::quantity::{Rate, Size, Span};
 use std::fmt::Display;
@@ -67,11 +68,11 @@ pub(crate) fn faults_seeds() -> Vec<Vec<u8>> {
         .to_vec()
 }
 
-/// A path reads back, and judges: each packet has one fate, now or when what is held back goes on.
+/// The text of a lab reads back, and its path judges: each packet has one fate, now or when what is held back goes on.
 pub(crate) fn path(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    reads_back::<Path>(&text);
-    let Ok(path) = text.parse::<Path>() else { return };
+    reads_back::<LabText>(&text);
+    let Ok(LabText { path, .. }) = text.parse() else { return };
     let (mut judge, mut fates) = (Judge::new(&path), 0u64);
     let mut now = 0;
     for number in 0..32u64 {
@@ -88,6 +89,7 @@ pub(crate) fn path_seeds() -> Vec<Vec<u8>> {
     [
         "rate=1Gbps,buffer=2MiB,delay=15ms,seed=7; rev: loss=1e-4; flow=udp/5001: police=100Mbps/256KiB; at=10s: delay=25ms,hops=3",
         "gemodel=0.01/0.1/1/0,ber=1e-6,reorder=8@0.5,duplicate=1%,jitter=1ms/reorder,pps=1000/8,paths=4/spray/1ms,comb=50us",
+        "near: pfifo=10,tcp-wmem=64KiB; delay=1ms; far: tbf=400Mbps/64KiB/250KiB,rps=0-3,tcp-rmem=8KiB; near: rps=1",
         "mtu-blackhole=1400,idle-cut=10s,stall=5ms@100ms,duplex=half,overhead=24,corrupt=0.1,truncate=0.1,burst=3@0.1;at=1ms:loss=off",
     ]
     .map(|text| text.as_bytes().to_vec())

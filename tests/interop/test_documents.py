@@ -52,7 +52,10 @@ TUNED = "changes the host: test_tuning.py types it in namespaces, except for wha
 SHOWN_ONLY = {
     "campaign.md": {"skyhaul probe campaign talk": "takes three minutes and makes namespaces: the e2e tests in campaign.rs make some of it"},
     "copy.md": {"skyhaul copy /data/d1/exp_st_no0001": "two hosts with two disks each: the e2e tests in copied.rs do it on one"},
-    "lab.md": {"skyhaul lab run": "makes namespaces and needs iperf3: the e2e tests in lab.rs run it with programs that are there"},
+    "lab.md": {
+        "skyhaul lab run 'rate": "makes namespaces and needs iperf3: the e2e tests in lab.rs run it with programs that are there",
+        "skyhaul lab run 'delay": "makes namespaces and needs iperf3: the tests in lab.rs ask the kernels of the ends what was set",
+    },
     "measure-a-path.md": {"skyhaul probe receive": "is for the other host: the e2e tests in probe.rs run the pair"},
     "measure-disks.md": {"fio --name=x": "writes 8 GiB twice"},
     "python.md": {

@@ -24,6 +24,7 @@
 
 mod bare;
 mod concluded;
+mod end;
 mod forward;
 mod frame;
 mod line;
@@ -31,18 +32,21 @@ mod listen;
 mod log;
 mod pool;
 mod report;
+mod text;
 mod turns;
 
 pub use bare::Copying;
+pub use end::End;
 pub use listen::listens;
 pub use report::{DirectionReport, LabReport, Lateness};
+pub use text::LabText;
 
 use forward::{Forwarder, Pace};
 use report::ForwardReport;
 use skyhaul_io::fault::path::Path;
 use skyhaul_io::host::thread::real_time;
 use skyhaul_io::namespace::Network;
-use skyhaul_io::netlink::route::{Interface, Queue, Routes};
+use skyhaul_io::netlink::route::{Interface, Routes};
 use skyhaul_io::packet::{Port, wait::wake_on_time};
 use skyhaul_io::quantity::{Size, Span};
 use std::io;
@@ -78,8 +82,10 @@ pub fn hosts() -> String {
 pub struct LabOptions {
     /// Octets of an IP packet, at most.
     pub mtu: u32,
-    /// The queue of the near end's interface, in the kernel: what it drops, the kernel counts there.
-    pub queue: Option<Queue>,
+    /// What the kernel of the near end does: what it drops, it counts.
+    pub near: End,
+    /// What the kernel of the far end does.
+    pub far: End,
     /// Memory for frames that wait.
     pub memory: Size,
     /// Room of the packet sockets.
@@ -99,7 +105,8 @@ impl Default for LabOptions {
     fn default() -> Self {
         Self {
             mtu: 1500,
-            queue: None,
+            near: End::default(),
+            far: End::default(),
             memory: Size::from_bytes(256 << 20),
             room: Size::from_bytes(64 << 20),
             spin: Span::from_nanos(0),
@@ -123,16 +130,17 @@ impl Lab {
     /// Make the networks. Nothing passes before [`forward`](Self::forward).
     ///
     /// # Errors
-    /// The privilege is missing, or the kernel knows no veth; or not the queue that is asked for.
+    /// The privilege is missing, or the kernel knows no veth; or it does not what is asked of an end.
     pub fn new(options: &LabOptions) -> io::Result<Self> {
         let [near, far, router] = [Network::new()?, Network::new()?, Network::new()?];
         let lab = Self { near, far, router, options: options.clone() };
+        lab.near.inside(|| options.near.prepare())??;
+        lab.far.inside(|| options.far.prepare())??;
         lab.router.inside(|| lab.join())??;
         let (near, far) =
             (lab.near.inside(|| interface(INTERFACE))??, lab.far.inside(|| interface(INTERFACE))??);
-        let queue = options.queue;
-        lab.near.inside(|| furnish(&near, (NEAR, NEAR6), (FAR, FAR6, &far), queue))??;
-        lab.far.inside(|| furnish(&far, (FAR, FAR6), (NEAR, NEAR6, &near), None))??;
+        lab.near.inside(|| furnish(&near, (NEAR, NEAR6), (FAR, FAR6, &far), &options.near))??;
+        lab.far.inside(|| furnish(&far, (FAR, FAR6), (NEAR, NEAR6, &near), &options.far))??;
         Ok(lab)
     }
 
@@ -196,14 +204,16 @@ impl Lab {
         let thread = std::thread::Builder::new().name("lab-forward".into()).spawn(forward)?;
         let networks = [self.near.clone(), self.router.clone(), self.far.clone()];
         let before = dropped(&networks)?;
-        Ok(Running { path: path.clone(), stop, thread, networks, before })
+        let (near, far) = (self.options.near.clone(), self.options.far.clone());
+        let text = LabText { path: path.clone(), near, far }.to_string();
+        Ok(Running { text, stop, thread, networks, before })
     }
 }
 
 /// A path that forwards.
 #[derive(Debug)]
 pub struct Running {
-    path: Path,
+    text: String,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<io::Result<(ForwardReport, bool)>>,
     networks: [Network; 3],
@@ -226,7 +236,7 @@ impl Running {
         let done = self.thread.join().map_err(|_| io::Error::other("the thread that forwards failed"))?;
         let (report, first) = done?;
         let lost = dropped(&self.networks)?.saturating_sub(self.before);
-        Ok(LabReport::new(self.path.to_string(), first, &report, lost))
+        Ok(LabReport::new(self.text, first, &report, lost))
     }
 }
 
@@ -239,7 +249,7 @@ fn furnish(
     own: &Interface,
     (ip, ip6): (Ipv4Addr, Ipv6Addr),
     (peer, peer6, other): (Ipv4Addr, Ipv6Addr, &Interface),
-    queue: Option<Queue>,
+    end: &End,
 ) -> io::Result<()> {
     let mut routes = Routes::open()?;
     let lo = routes.index("lo")?;
@@ -254,7 +264,7 @@ fn furnish(
         routes.neighbour(own.index, IpAddr::V6(peer6), mac)
     };
     let _: io::Result<()> = six();
-    queue.map_or(Ok(()), |queue| routes.queue(own.index, queue))
+    end.furnish(own.index)
 }
 
 /// Packets that interfaces dropped, in all networks: no path said so.

@@ -11,7 +11,8 @@
 use serde_json::Value;
 use skyhaul::io::fault::path::Path;
 use skyhaul::io::namespace::Network;
-use skyhaul::lab::{FAR, Lab, LabOptions, LabReport, NEAR};
+use skyhaul::io::netlink::route::Routes;
+use skyhaul::lab::{FAR, Lab, LabOptions, LabReport, LabText, NEAR};
 use socket2::Socket;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -20,7 +21,11 @@ use std::time::Duration;
 
 /// None, with a visible reason, where that is not allowed.
 fn lab() -> Option<Lab> {
-    match Lab::new(&LabOptions::default()) {
+    lab_with(&LabOptions::default())
+}
+
+fn lab_with(options: &LabOptions) -> Option<Lab> {
+    match Lab::new(options) {
         Ok(lab) => Some(lab),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             println!("SKIPPED: {error} (run as root)");
@@ -257,4 +262,38 @@ fn two_labs_stand_side_by_side() {
     let other = lab().unwrap();
     let (clean, lossy) = (send(&one, "", 100, 100), send(&other, "loss=1", 100, 100));
     assert_eq!((clean.arrived.len() as u64 + clean.dropped, lossy.arrived.len()), (100, 0));
+}
+
+#[test]
+fn the_kernel_of_an_end_does_what_the_text_says() {
+    let text: LabText = "delay=1ms; near: pfifo=7,tcp-wmem=8KiB; far: rps=0,tcp-rmem=16KiB".parse().unwrap();
+    let Some(lab) = lab_with(&LabOptions { near: text.near, far: text.far, ..LabOptions::default() }) else {
+        return;
+    };
+    // What the kernel says of itself, in each end.
+    let sockets = |end: &Network| {
+        let of = || Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+        let sizes = || (of().recv_buffer_size().unwrap(), of().send_buffer_size().unwrap());
+        end.inside(sizes).unwrap()
+    };
+    let (near, far) = (sockets(lab.near()), sockets(lab.far()));
+    assert_eq!((near.1, far.0), (8 << 10, 16 << 10));
+    assert!(near.0 > 16 << 10 && far.1 > 8 << 10, "only what was asked: {near:?} {far:?}");
+    let cat = |end: &Network, name: &str| {
+        let said = end.command("cat").arg(format!("/sys/class/net/path0/{name}")).output().unwrap();
+        String::from_utf8(said.stdout).unwrap().trim().to_owned()
+    };
+    let masks = [lab.near(), lab.far()].map(|end| cat(end, "queues/rx-0/rps_cpus"));
+    // Words of 32 processors, the highest first.
+    let first = masks.map(|mask| u32::from_str_radix(mask.rsplit(',').next().unwrap(), 16).unwrap());
+    assert_eq!(first, [0, 1]);
+    let root = lab.near().inside(|| {
+        let mut routes = Routes::open().unwrap();
+        let path0 = routes.index("path0").unwrap();
+        routes.root(path0).unwrap().0
+    });
+    assert!(root.unwrap().to_string().starts_with("pfifo "));
+    let running = lab.forward(&text.path, None).unwrap();
+    let report = running.finish().unwrap();
+    assert_eq!(report.path, "seed=1;delay=1ms;near:pfifo=7,tcp-wmem=8KiB;far:rps=0,tcp-rmem=16KiB");
 }

@@ -4,9 +4,9 @@ use super::heading::{DESTINATION, HOST, PATH, WHEN};
 use super::limits::{from_to, some};
 use super::output::OutputArgs;
 use clap::{Args, Subcommand, ValueHint};
-use skyhaul::io::fault::path::Path;
 use skyhaul::io::netlink::route::Queue;
-use skyhaul::io::quantity::{Rate, Size, Span};
+use skyhaul::io::quantity::{Size, Span};
+use skyhaul::lab::{End, LabText};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ docs/guide/lab.md explains each.";
 pub(crate) struct LabRunArgs {
     /// What the path does, such as 'rate=1Gbps,delay=15ms,police=400Mbps/1MiB,seed=7'; '' is a clean path
     #[arg(value_name = "PATH", help_heading = PATH)]
-    pub(crate) path: Path,
+    pub(crate) path: LabText,
     /// Command in the near end; the lab ends with it
     #[arg(last = true, value_name = "COMMAND", help_heading = PATH, value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
@@ -71,29 +71,12 @@ pub(crate) struct LabRunArgs {
     pub(crate) output: OutputArgs,
 }
 
+/// The form of a section, from an option of its own.
 fn queue(text: &str) -> Result<Queue, String> {
+    let end: Result<End, _> = text.parse();
     let wrong = || format!("'{text}' is no queue\nhint: write tbf=400Mbps/64KiB/250KiB or pfifo=100");
-    let (kind, value) = text.split_once('=').ok_or_else(wrong)?;
-    match kind {
-        "pfifo" => value.parse().map(Queue::Packets).map_err(|_| wrong()),
-        "tbf" => {
-            let mut parts = value.split('/');
-            let (Some(rate), Some(burst), Some(limit), None) =
-                (parts.next(), parts.next(), parts.next(), parts.next())
-            else {
-                return Err(wrong());
-            };
-            let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
-            let bytes = |text: &str| -> Result<u32, String> {
-                let size: Size = text.parse().map_err(|error| format!("{error}"))?;
-                u32::try_from(size.bytes()).map_err(|_| wrong())
-            };
-            Ok(Queue::TokenBucket {
-                rate: rate.bits_per_second() / 8,
-                burst: bytes(burst)?,
-                limit: bytes(limit)?,
-            })
-        }
+    match end {
+        Ok(End { queue: Some(queue), steering: None, tcp_receive: None, tcp_send: None }) => Ok(queue),
         _ => Err(wrong()),
     }
 }
@@ -105,9 +88,8 @@ mod tests {
     #[test]
     fn queues_of_the_kernel_are_read() {
         assert_eq!(queue("pfifo=10"), Ok(Queue::Packets(10)));
-        let bucket = Queue::TokenBucket { rate: 50_000_000, burst: 65_536, limit: 256_000 };
-        assert_eq!(queue("tbf=400Mbps/64KiB/250KiB"), Ok(bucket));
-        for wrong in ["", "tbf", "tbf=1Gbps", "tbf=1Gbps/1/2/3", "red=1", "pfifo=x"] {
+        for wrong in ["", "tbf", "tbf=1Gbps", "tbf=1Gbps/1/2/3", "red=1", "pfifo=x", "rps=1", "pfifo=1,rps=1"]
+        {
             assert!(queue(wrong).unwrap_err().contains("hint: write tbf="), "{wrong}");
         }
     }

@@ -14,7 +14,7 @@ use crate::verb::receiving::print_json;
 use anyhow::{Context, Result};
 use ends::{End, Ending, search_here_first};
 use skyhaul::io::namespace::{Apart, Network, apart};
-use skyhaul::lab::{Lab, LabOptions, LabReport, Running, hosts, listens};
+use skyhaul::lab::{Lab, LabOptions, LabReport, LabText, Running, hosts, listens};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,9 +34,12 @@ pub(crate) fn run(args: &LabArgs) -> Result<Outcome> {
 
 fn inside(args: &LabRunArgs) -> Result<Outcome> {
     let interrupt = Interrupt::listen()?;
+    let LabText { path, mut near, far } = args.path.clone();
+    near.queue = args.queue.or(near.queue);
     let options = LabOptions {
         mtu: args.mtu,
-        queue: args.queue,
+        near,
+        far,
         memory: args.memory,
         spin: args.spin,
         grain: args.grain,
@@ -44,7 +47,7 @@ fn inside(args: &LabRunArgs) -> Result<Outcome> {
         ..LabOptions::default()
     };
     let lab = Lab::new(&options).context("make the lab")?;
-    let running = lab.forward(&args.path, args.log.as_deref()).context("forward packets")?;
+    let running = lab.forward(&path, args.log.as_deref()).context("forward packets")?;
     let ended = commands(args, &lab, &running, &interrupt);
     let report = running.finish().context("forward packets")?;
     show(args, &report)?;

@@ -68,6 +68,9 @@ fn what_cannot_be_is_refused_with_a_hint() {
     for (words, wrong) in [
         (&["rate=1"][..], "rate: '1' is not a rate"),
         (&["delay=1ms", "--queue", "red=1"], "is no queue"),
+        (&["near: red=1"], "is nothing that the kernel of an end does"),
+        (&["far: rmem=64KiB"], "the kernel has one default for the whole machine"),
+        (&["far: backlog=10"], "the kernel has one length for the whole machine"),
         (&["delay=1ms", "--mtu", "100"], "from 1280 to 65521"),
     ] {
         let output = lab(words);
