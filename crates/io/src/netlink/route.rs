@@ -182,6 +182,14 @@ impl Routes {
         self.0.tell(&Request::new(NEW_LINK).fixed(&link(index, UP, UP)))
     }
 
+    /// Set an interface down.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn down(&mut self, index: u32) -> io::Result<()> {
+        self.0.tell(&Request::new(NEW_LINK).fixed(&link(index, 0, UP)))
+    }
+
     /// Delete an interface, and its peer.
     ///
     /// # Errors

@@ -225,7 +225,7 @@ fn a_peer_that_is_gone_without_a_word_is_given_up() {
     sender.write_all(&one(0, 12, 100)).unwrap();
     let mut seen = Seen::default();
     until(&mut source, &mut seen, |seen, _| seen.count() == 1);
-    assert!(run(&format!("ip -n {} link set vb down", pair.far)));
+    pair.cut();
     until(&mut source, &mut seen, |seen, _| !seen.closed.is_empty());
     assert_eq!((seen.closed[0].1, source.stats().timed_out, source.connections()), (End::TimedOut, 1, 0));
 }
