@@ -81,10 +81,12 @@ fn run(changes: &str) -> (HostReport, bool) {
             "world" => {}
             "ran" => ran = true,
             "rise" => rises.push(value.rsplit_once(':').unwrap()),
-            "peer-mtu" => {
-                let mut facts = server().facts();
-                facts.note("/sys/class/net/eth1/mtu", value);
-                peer = Some(facts);
+            "peer-mtu" | "peer-driver" | "peer-firmware" => {
+                let of = match name.trim_start_matches("peer-") {
+                    "mtu" => "/sys/class/net/eth1/mtu".to_owned(),
+                    asked => format!("ethtool/eth1/{asked}"),
+                };
+                peer.get_or_insert_with(|| server().facts()).note(of, value);
             }
             "payload" => world.octets(
                 "/sys/class/net/eth1/device/config",

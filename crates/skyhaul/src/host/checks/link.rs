@@ -106,10 +106,18 @@ fn mtu(h: &View<'_>) -> Examined {
 }
 
 fn path_mtu(h: &View<'_>) -> Examined {
-    let Some(path) = h.facts.number("path/mtu") else {
+    if !h.facts.facts.contains_key("path/mtu") {
         return not_applicable("no peer was named (--peer)");
-    };
-    let here = h.mtu();
+    }
+    let (path, here) = (h.number("path/mtu")?, h.mtu());
+    // TCP tries longer packets (net.ipv4.tcp_mtu_probing), and those were lost: nobody says that they are too long.
+    if let Some(lost) = h.rose("count/TcpExt/TCPMTUPFail").filter(|lost| *lost > 0) {
+        let found = Found::fail(format!("{path} to the peer"), "no packet is too long for the path");
+        let found = found.shows(format!("count/TcpExt/TCPMTUPFail rose by {lost}: longer packets vanish"));
+        return Ok(
+            found.advise("", "let ICMP pass (type 3, code 4; of IPv6 type 2), or the same MTU on every hop")
+        );
+    }
     let there = h.peer.and_then(|peer| peer.number(&format!("/sys/class/net/{}/mtu", peer.interface)));
     let equal = there.is_none_or(|there| there == here);
     let found = Found::rule(

@@ -130,12 +130,23 @@ fn nodes(h: &View<'_>) -> Examined {
     if nodes == 0 || sockets == 0 {
         return unknown("the kernel does not say how memory is divided");
     }
+    let value = format!("{nodes} nodes on {sockets} sockets");
     let slots = match (h.maybe("dmi/slots_used"), h.maybe("dmi/slots")) {
         (Some(used), Some(all)) => format!("{used} of {all} slots of memory are used"),
         _ => "which slots are used: dmidecode -t memory, as root".to_owned(),
     };
-    let found =
-        Found::rule(nodes <= sockets, format!("{nodes} nodes on {sockets} sockets"), "one for each socket");
+    // What the firmware names so, in both halves of a pair of slots that share one.
+    let channels = (h.facts.number("dmi/channels_used"), h.facts.number("dmi/channels"));
+    if let (Some(used), Some(all)) = channels
+        && used < all
+    {
+        let found =
+            Found::warn(format!("{value}; {used} of {all} channels have memory"), "memory in every channel");
+        return Ok(found
+            .shows(slots)
+            .advise("", "a module in each channel, as the board's manual orders them"));
+    }
+    let found = Found::rule(nodes <= sockets, value, "one for each socket");
     Ok(found.shows(slots).advise("", "NPS1 in the firmware's settings (Intel: SNC off)"))
 }
 

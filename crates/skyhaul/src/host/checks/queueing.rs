@@ -85,7 +85,25 @@ fn driver(h: &View<'_>) -> Examined {
     }
     let part = |name: &str| h.maybe(&h.card(name)).filter(|text| !text.is_empty()).unwrap_or("not known");
     let value = format!("{driver} {}, firmware {}", part("driver_version"), part("firmware"));
-    Ok(Found::info(value, "the vendor's newest").advise("", "fwupdmgr update, or the vendor's tool"))
+    let of_peer = |name: &str| {
+        let peer = h.peer?;
+        peer.text(&format!("ethtool/{}/{name}", peer.interface)).filter(|text| !text.is_empty())
+    };
+    let (same, here) = (of_peer("driver") == Some(driver), h.maybe(&h.card("firmware")));
+    let advice = ("", "fwupdmgr update, or the vendor's tool");
+    let found = match (here, of_peer("firmware").filter(|_| same)) {
+        (Some(here), Some(there)) if here == there => Found::pass(value, "as the peer's"),
+        (Some(_), Some(there)) => {
+            Found::warn(value, "as the peer's").shows(format!("the peer's {driver} has firmware {there}"))
+        }
+        _ => Found::info(value, "the vendor's newest"),
+    };
+    // A driver of the kernel's own tree has the kernel's version.
+    let version = h.maybe(&h.card("driver_version")).filter(|version| !version.is_empty());
+    let own = version.is_none_or(|version| version == h.facts.kernel);
+    Ok(found
+        .shows_if(!own, format!("the driver is not of Linux {}: its vendor mends it", h.facts.kernel))
+        .advise(advice.0, advice.1))
 }
 
 fn private_flags(h: &View<'_>) -> Examined {

@@ -121,7 +121,10 @@ fn route_facts(peer: IpAddr, facts: &mut Facts) {
             }
             facts.note("route/interface", name);
         }
-        Err(error) => facts.unreadable("route/interface", why(&error)),
+        Err(error) => {
+            facts.unreadable("route/interface", why(&error));
+            facts.unreadable("path/mtu", why(&error));
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::host::facts::Facts;
 use skyhaul_io::host::tree::Tree;
+use std::collections::BTreeMap;
 
 /// Of PCIe: where the list of capabilities begins, and the number of the one that is wanted.
 const CAPABILITIES: usize = 0x34;
@@ -193,7 +194,29 @@ fn memory_slots(tree: &Tree, facts: &mut Facts) {
         let used = slots.iter().filter(|raw| raw.get(12..14).is_some_and(|size| size != [0, 0])).count();
         facts.note("dmi/slots", slots.len());
         facts.note("dmi/slots_used", used);
+        let channels: BTreeMap<String, bool> =
+            slots.iter().filter_map(|raw| channel(raw)).fold(BTreeMap::new(), |mut all, (name, used)| {
+                *all.entry(name).or_default() |= used;
+                all
+            });
+        // Some boards name banks otherwise; then nothing is said of channels.
+        if !channels.is_empty() {
+            facts.note("dmi/channels", channels.len());
+            facts.note("dmi/channels_used", channels.values().filter(|used| **used).count());
+        }
     }
+}
+
+/// The channel of a slot, as its bank is called (`P0 CHANNEL A`, `NODE 1 CHANNEL 2 DIMM 0`), and whether there is memory in it
+/// (DMTF DSP0134, 7.18).
+fn channel(raw: &[u8]) -> Option<(String, bool)> {
+    let used = raw.get(12..14)? != [0, 0];
+    let (texts, number) = (raw.get(usize::from(*raw.get(1)?)..)?, usize::from(*raw.get(0x11)?));
+    let bank = texts.split(|octet| *octet == 0).nth(number.checked_sub(1)?)?;
+    let bank = String::from_utf8_lossy(bank).to_uppercase().replace('_', " ");
+    let words: Vec<&str> = bank.split_whitespace().collect();
+    let at = words.iter().position(|word| *word == "CHANNEL")?;
+    Some((words.get(..at + 2)?.join(" "), used))
 }
 
 /// What the interface belongs to, and which others there are.
@@ -261,5 +284,21 @@ mod tests {
         }
         octets[0x41] = 0x40;
         assert!(express(&octets).is_none(), "a list that goes round ends");
+    }
+
+    #[test]
+    fn a_slot_of_memory_tells_its_channel() {
+        let slot = |size: u8, bank: &str| {
+            let mut raw = vec![0; 0x54];
+            (raw[0], raw[1], raw[12], raw[0x10], raw[0x11]) = (17, 0x54, size, 1, 2);
+            raw.extend(format!("DIMM 0\0{bank}\0\0").bytes());
+            channel(&raw)
+        };
+        assert_eq!(slot(1, "P0 CHANNEL A"), Some(("P0 CHANNEL A".to_owned(), true)));
+        assert_eq!(slot(0, "NODE 1 Channel_2 DIMM 0"), Some(("NODE 1 CHANNEL 2".to_owned(), false)));
+        for other in ["BANK 0", "", "CHANNEL"] {
+            assert_eq!(slot(1, other), None, "{other}");
+        }
+        assert_eq!(channel(&[17, 255, 0]), None);
     }
 }

@@ -76,6 +76,8 @@ A13 n/a     world=guest
 A14 pass
 A14 pass    world=epyc
 A14 warn    world=epyc ; /sys/devices/system/node/node1/cpulist=8-15
+A14 warn    dmi/slots=16 ; dmi/slots_used=8 ; dmi/channels=16 ; dmi/channels_used=8
+A14 pass    dmi/slots=32 ; dmi/slots_used=16 ; dmi/channels=16 ; dmi/channels_used=16
 A14 unknown /sys/devices/system/node/node0/cpulist=- ; /sys/devices/system/node/node1/cpulist=-
 A14 n/a     world=guest
 A15 pass

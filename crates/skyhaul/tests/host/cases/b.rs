@@ -30,6 +30,9 @@ B4 pass     path/mtu=9000
 B4 pass     path/mtu=9000 ; peer-mtu=9000
 B4 warn     path/mtu=1500
 B4 warn     path/mtu=9000 ; peer-mtu=1500
+B4 pass     path/mtu=9000 ; ran=yes
+B4 fail     path/mtu=9000 ; rise=count/TcpExt/TCPMTUPFail:3
+B4 unknown  path/mtu=?
 B5 pass
 B5 info     ethtool/eth1/ring/rx=1024
 B5 warn     ethtool/eth1/ring/rx=1024 ; /proc/sys/kernel/osrelease=6.8.0
@@ -107,6 +110,9 @@ B18 warn    ethtool/eth1/stamp/rx=no ; role=measure
 B18 info    ethtool/eth1/stamp/rx=no
 B18 unknown ethtool/eth1/stamp/rx=?
 B19 info
+B19 info    peer-driver=ice ; peer-firmware=4.40
+B19 pass    peer-firmware=22.41.1000
+B19 warn    peer-firmware=22.1.1
 B19 unknown ethtool/eth1/driver=?
 B19 n/a     world=guest
 B20 pass
