@@ -11,6 +11,8 @@
 //! let lost = UdpCounters::read().since(&before).receive_buffer_errors;
 //! ```
 
+use super::tables::{protocols, protocols6};
+
 /// Datagrams, or trains if the kernel handles a train as one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UdpCounters {
@@ -39,8 +41,8 @@ impl UdpCounters {
         let text =
             |name: &str| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).unwrap_or_default();
         let mut counters = Self::default();
-        counters.add_v4(&text("snmp"));
-        counters.add_v6(&text("snmp6"));
+        counters.add(protocols(&text("snmp")));
+        counters.add(protocols6(&text("snmp6")));
         counters
     }
 
@@ -59,26 +61,12 @@ impl UdpCounters {
         }
     }
 
-    /// Two lines starting with `Udp:`: names, then values.
-    fn add_v4(&mut self, text: &str) {
-        let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp:"));
-        if let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-            for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-                self.add(name, value);
-            }
-        }
+    fn add<'a>(&mut self, all: impl Iterator<Item = (&'a str, &'a str, u64)>) {
+        all.filter(|(protocol, ..)| *protocol == "Udp")
+            .for_each(|(_, name, value)| self.add_one(name, value));
     }
 
-    /// One line each: `Udp6InDatagrams 17`.
-    fn add_v6(&mut self, text: &str) {
-        for line in text.lines().filter_map(|line| line.strip_prefix("Udp6")) {
-            if let Some((name, value)) = line.split_once(char::is_whitespace) {
-                self.add(name, value.trim());
-            }
-        }
-    }
-
-    fn add(&mut self, name: &str, value: &str) {
+    fn add_one(&mut self, name: &str, value: u64) {
         let counter = match name {
             "InDatagrams" => &mut self.in_datagrams,
             "NoPorts" => &mut self.no_ports,
@@ -90,7 +78,7 @@ impl UdpCounters {
             "MemErrors" => &mut self.memory_errors,
             _ => return,
         };
-        *counter = counter.saturating_add(value.parse().unwrap_or(0));
+        *counter = counter.saturating_add(value);
     }
 }
 
@@ -101,10 +89,10 @@ mod tests {
     #[test]
     fn both_families_are_added() {
         let mut c = UdpCounters::default();
-        c.add_v4("Tcp: x y\nTcp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors New\nUdp: 10 2 3 9\nUdpLite: InDatagrams\n");
-        c.add_v6("Ip6InReceives 5\nUdp6InDatagrams                 \t7\nUdp6MemErrors 1\nUdpLite6InDatagrams 100\n");
+        c.add(protocols("Tcp: x y\nTcp: 1 2\nUdp: InDatagrams NoPorts RcvbufErrors New\nUdp: 10 2 3 9\nUdpLite: InDatagrams\n"));
+        c.add(protocols6("Ip6InReceives 5\nUdp6InDatagrams                 \t7\nUdp6MemErrors 1\nUdpLite6InDatagrams 100\n"));
         assert_eq!((c.in_datagrams, c.no_ports, c.receive_buffer_errors, c.memory_errors), (17, 2, 3, 1));
-        c.add_v4("Udp: InDatagrams");
+        c.add(protocols("Udp: InDatagrams"));
         assert_eq!(c.in_datagrams, 17, "half a table is no table");
     }
 

@@ -6,6 +6,7 @@
 //! | [`counters`] | the kernel's UDP counters: losses above the interface |
 //! | [`sockets`] | bytes queued at a port, and datagrams dropped there |
 //! | [`stages`] | counters along the way of a packet: interface, IP, UDP, backlog, processors |
+//! | [`tables`] | the tables of counters that the kernel keeps |
 //! | [`thread`] | CPU seconds used, affinity, real-time priority |
 //! | [`machine`] | CPU, cores, memory, kernel, and energy if the CPU meters it |
 //! | [`limit`] | a share of one processor: control groups, or a competing load |
@@ -30,6 +31,7 @@ pub mod network;
 pub mod program;
 pub mod sockets;
 pub mod stages;
+pub mod tables;
 pub mod thread;
 pub mod tree;
 pub mod way;

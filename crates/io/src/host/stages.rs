@@ -20,6 +20,7 @@
 //! Limits: an interface, IP and UDP count a train that passes as one as one packet, so layers compare only where packets
 //! are sent one by one. Processors are counted in ticks, of which [`TICKS`] make a second.
 
+use super::tables::{backlogs, protocols, protocols6};
 use std::collections::BTreeMap;
 
 /// Counters by name; those that the kernel does not report are missing.
@@ -74,8 +75,8 @@ pub fn read(interface: Option<&str>) -> Stages {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut stages = Stages::new();
     device(&mut stages, &text("/proc/thread-self/net/dev"), interface);
-    protocols(&mut stages, &text("/proc/thread-self/net/snmp"));
-    protocols6(&mut stages, &text("/proc/thread-self/net/snmp6"));
+    counted(&mut stages, protocols(&text("/proc/thread-self/net/snmp")));
+    counted(&mut stages, protocols6(&text("/proc/thread-self/net/snmp6")));
     backlog(&mut stages, &text("/proc/net/softnet_stat"));
     processors(&mut stages, &text("/proc/stat"));
     stages
@@ -110,40 +111,18 @@ fn device(stages: &mut Stages, table: &str, interface: Option<&str>) {
     }
 }
 
-/// Two lines for each protocol: names, then values.
-fn protocols(stages: &mut Stages, text: &str) {
-    let lines: Vec<(&str, &str)> = text.lines().filter_map(|line| line.split_once(':')).collect();
-    for pair in lines.chunks_exact(2).filter(|pair| pair[0].0 == pair[1].0) {
-        for (name, value) in pair[0].1.split_whitespace().zip(pair[1].1.split_whitespace()) {
-            counted(stages, pair[0].0, name, value);
+fn counted<'a>(stages: &mut Stages, all: impl Iterator<Item = (&'a str, &'a str, u64)>) {
+    for (protocol, name, value) in all {
+        for (_, _, ours) in PROTOCOLS.iter().filter(|(p, n, _)| (*p, *n) == (protocol, name)) {
+            add(stages, ours, Some(value));
         }
     }
 }
 
-/// One line each: `Udp6InDatagrams 17`.
-fn protocols6(stages: &mut Stages, text: &str) {
-    for line in text.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
-        if let Some((protocol, name)) = name.split_once('6') {
-            counted(stages, protocol, name, value);
-        }
-    }
-}
-
-fn counted(stages: &mut Stages, protocol: &str, name: &str, value: &str) {
-    for (_, _, ours) in PROTOCOLS.iter().filter(|(p, n, _)| (*p, *n) == (protocol, name)) {
-        add(stages, ours, value.parse().ok());
-    }
-}
-
-/// A line for each processor, hexadecimal: processed, dropped, squeezed.
-fn backlog(stages: &mut Stages, text: &str) {
-    for line in text.lines() {
-        let names = ["backlog.processed", "backlog.dropped", "backlog.squeezed"];
-        for (name, word) in names.iter().zip(line.split_whitespace()) {
-            add(stages, name, u64::from_str_radix(word, 16).ok());
-        }
+/// Those of all processors together.
+fn backlog(stages: &mut Stages, table: &str) {
+    for (_, name, value) in backlogs(table) {
+        add(stages, &format!("backlog.{name}"), Some(value));
     }
 }
 
@@ -169,11 +148,9 @@ mod tests {
             "Inter-|\n face |\n  eth0: 10 20 1 2 0 0 0 0 30 40 3 4 0 0 0 0\n  lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n",
             Some("eth0"),
         );
-        protocols(
-            &mut s,
-            "Ip: InReceives InDelivers\nIp: 7 5\nUdp: RcvbufErrors New\nUdp: 3 9\nUdpLite: RcvbufErrors\nUdpLite: 8\n",
-        );
-        protocols6(&mut s, "Ip6InReceives  4\nUdp6RcvbufErrors 2\nUdpLite6RcvbufErrors 9\nx\n");
+        let table = "Ip: InReceives InDelivers\nIp: 7 5\nUdp: RcvbufErrors New\nUdp: 3 9\nUdpLite: RcvbufErrors\nUdpLite: 8\n";
+        counted(&mut s, protocols(table));
+        counted(&mut s, protocols6("Ip6InReceives  4\nUdp6RcvbufErrors 2\nUdpLite6RcvbufErrors 9\nx\n"));
         backlog(&mut s, "0000000a 00000001 00000002 0\n00000010 00000000 00000001 0\n");
         processors(&mut s, "cpu  1 2 3 4 5 6 7 8 9 9\ncpu0 1 0 0 0 0 0 7\nintr 1 2\n");
         let is = |name: &str, value: u64| assert_eq!(s.get(name), Some(&value), "{name}");

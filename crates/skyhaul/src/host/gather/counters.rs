@@ -10,6 +10,7 @@
 
 use super::asked::Devices;
 use crate::host::facts::Facts;
+use skyhaul_io::host::tables::{backlogs, protocols, protocols6};
 use skyhaul_io::host::tree::Tree;
 use std::collections::BTreeMap;
 
@@ -52,53 +53,20 @@ fn number(tree: &Tree, counts: &mut Counts, path: &str, name: &str) {
     }
 }
 
-/// A line for each processor, in hexadecimal; the thirteenth number, where there is one, is the processor's.
 fn softnet(counts: &mut Counts, table: &str) {
-    for (line, text) in table.lines().enumerate() {
-        let numbers: Vec<u64> =
-            text.split_whitespace().map(|hex| u64::from_str_radix(hex, 16).unwrap_or(0)).collect();
-        let cpu = numbers.get(12).copied().unwrap_or(line as u64);
-        for (name, at) in [("processed", 0), ("dropped", 1), ("squeezed", 2)] {
-            if let Some(value) = numbers.get(at) {
-                counts.insert(format!("softnet/{cpu}/{name}"), *value);
-            }
-        }
-    }
+    counts.extend(backlogs(table).map(|(cpu, name, value)| (format!("softnet/{cpu}/{name}"), value)));
 }
 
-/// Two lines for each protocol: names, then values.
 fn pairs(counts: &mut Counts, table: &str) {
-    let mut lines = table.lines();
-    while let (Some(names), Some(values)) = (lines.next(), lines.next()) {
-        let (Some((protocol, names)), Some((same, values))) = (names.split_once(':'), values.split_once(':'))
-        else {
-            return;
-        };
-        if protocol != same {
-            return;
-        }
-        for (name, value) in names.split_whitespace().zip(values.split_whitespace()) {
-            if let Ok(value) = value.parse() {
-                counts.insert(format!("{protocol}/{name}"), value);
-            }
-        }
-    }
+    counts.extend(protocols(table).map(|(protocol, name, value)| (format!("{protocol}/{name}"), value)));
 }
 
-/// A line for each: `Udp6RcvbufErrors 7`, added to that of IPv4.
+/// Added to that of IPv4.
 fn snmp6(counts: &mut Counts, table: &str) {
-    for line in table.lines() {
-        let mut words = line.split_whitespace();
-        let (Some(name), Some(value)) =
-            (words.next(), words.next().and_then(|word| word.parse::<u64>().ok()))
-        else {
-            continue;
-        };
-        for protocol in ["Udp", "Ip"] {
-            if let Some(rest) = name.strip_prefix(protocol).and_then(|rest| rest.strip_prefix('6')) {
-                *counts.entry(format!("{protocol}/{rest}")).or_default() += value;
-            }
-        }
+    for (protocol, name, value) in
+        protocols6(table).filter(|(protocol, ..)| matches!(*protocol, "Udp" | "Ip"))
+    {
+        *counts.entry(format!("{protocol}/{name}")).or_default() += value;
     }
 }
 
