@@ -64,6 +64,8 @@ pub struct Conditions {
     pub stall: Option<(Span, Span)>,
     /// Packets arrive only at multiples of this time.
     pub comb: Option<Span>,
+    /// What comes after the second of these times without a packet is later by the first, and what follows waits for it.
+    pub wake: Option<(Span, Span)>,
     /// Both directions share one rate.
     pub half_duplex: bool,
     /// Routers on the way: each takes 1 from the time to live.
@@ -89,6 +91,7 @@ impl Conditions {
         parallel: None,
         stall: None,
         comb: None,
+        wake: None,
         half_duplex: false,
         hops: 0,
     };
@@ -120,8 +123,9 @@ impl Conditions {
             }
             "idle-cut" => self.idle_cut = optional(key, value)?,
             "paths" => self.parallel = parallel(value)?,
-            "stall" => self.stall = stall(value)?,
+            "stall" => self.stall = time_at(key, value)?,
             "comb" => self.comb = optional(key, value)?.filter(|span: &Span| span.nanos() > 0),
+            "wake" => self.wake = time_at(key, value)?,
             "duplex" => self.half_duplex = one_of(key, value, [("full", false), ("half", true)])?,
             "hops" => self.hops = number(key, value, 0..=254)? as u8,
             "seed" => return Err(NotFaults::new("seed= belongs before all other sections".to_owned())),
@@ -134,7 +138,8 @@ impl Conditions {
 
 /// What one flow may have of its own: the others are what all share.
 pub(super) fn belongs_to_a_flow(key: &str) -> bool {
-    !["rate", "buffer", "overhead", "idle-cut", "paths", "stall", "comb", "duplex", "hops"].contains(&key)
+    !["rate", "buffer", "overhead", "idle-cut", "paths", "stall", "comb", "wake", "duplex", "hops"]
+        .contains(&key)
 }
 
 fn plain<T: FromStr>(key: &str, value: &str) -> Result<T, NotFaults>
@@ -215,13 +220,14 @@ fn parallel(value: &str) -> Result<Option<Parallel>, NotFaults> {
     }
 }
 
-fn stall(value: &str) -> Result<Option<(Span, Span)>, NotFaults> {
+/// A time at a longer one.
+fn time_at(key: &str, value: &str) -> Result<Option<(Span, Span)>, NotFaults> {
     if value == "off" {
         return Ok(None);
     }
     let wrong =
-        || NotFaults::new(format!("stall '{value}' is not a time at a longer one: write stall=20ms@1s"));
+        || NotFaults::new(format!("{key} '{value}' is not a time at a longer one: write {key}=20ms@1s"));
     let (length, every) = value.split_once('@').ok_or_else(wrong)?;
-    let (length, every): (Span, Span) = (plain("stall", length)?, plain("stall", every)?);
+    let (length, every): (Span, Span) = (plain(key, length)?, plain(key, every)?);
     if length >= every { Err(wrong()) } else { Ok(Some((length, every))) }
 }

@@ -1,7 +1,7 @@
 //! Judges every packet of a path, in both directions.
 
 use super::firewall::Firewall;
-use super::link::Transmitter;
+use super::link::{Processor, Transmitter};
 use super::stage::{Carried, Judged, Stage};
 use super::{Cause, Conditions, Counts, Direction, Fate, FlowFilter, Outcome, Packet, Path, Section};
 use crate::fault::Damage;
@@ -15,6 +15,7 @@ struct Side<T> {
     shared: Stage<T>,
     links: Vec<Transmitter>,
     turn: u32,
+    processor: Processor,
     counts: Counts,
 }
 
@@ -48,6 +49,7 @@ impl<T: Clone> Judge<T> {
             shared: Stage::new(Conditions::CLEAN, seed_of(path.seed, direction)),
             links: Vec::new(),
             turn: 0,
+            processor: Processor::default(),
             counts: Counts::default(),
         };
         let both = Both { seed: path.seed, ..Both::default() };
@@ -245,6 +247,9 @@ impl<T: Clone> Side<T> {
         }
         if let Some(comb) = of.comb {
             due = due.next_multiple_of(comb.nanos().max(1));
+        }
+        if let Some((late, silence)) = of.wake {
+            due = self.processor.takes(due, late.nanos(), silence.nanos());
         }
         Fate::Sent { due, damage: carried.damage, hops: of.hops, late: carried.late }
     }

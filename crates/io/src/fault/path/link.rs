@@ -65,6 +65,25 @@ impl Bucket {
     }
 }
 
+/// A processor that sleeps when nothing comes. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Processor {
+    last: u64,
+    awake: u64,
+}
+
+impl Processor {
+    /// When it takes what is due: later by `late` after a silence, and then what follows, too.
+    pub(super) fn takes(&mut self, due: u64, late: u64, silence: u64) -> u64 {
+        if due.saturating_sub(self.last) > silence {
+            self.awake = due.saturating_add(late);
+        }
+        let taken = due.max(self.awake);
+        self.last = self.last.max(taken);
+        taken
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,8 @@
 //!   ; at=10s: delay=25ms,hops=3                                       from then on: another route
 //!
 //!   packet ─▶ flow= ─▶ loss burst gemodel ber reorder duplicate corrupt truncate
-//!          ─▶ mtu-blackhole ─▶ police ─▶ pps ─▶ idle-cut ─▶ queue of `rate` ─▶ delay jitter ─▶ stall ─▶ comb ─▶
+//!          ─▶ mtu-blackhole ─▶ police ─▶ pps ─▶ idle-cut ─▶ queue of `rate` ─▶ delay jitter ─▶ stall ─▶ comb
+//!          ─▶ wake ─▶
 //! ```
 //!
 //! | key | meaning |
@@ -28,6 +29,7 @@
 //! | `paths=N/spray/T` | one packet to each in turn; every link is later than the one before by T |
 //! | `stall=T@E` | nothing arrives in the last T of every E; then all of it does |
 //! | `comb=T` | packets arrive only at multiples of T, as with interrupts that are held back |
+//! | `wake=T@S` | what comes after a silence of S is later by T, as to a processor asleep; what follows waits for it |
 //! | `duplex=half` | both directions share one rate |
 //! | `hops=N` | N is taken from the time to live |
 //! | `seed=S` | the same seed and the same packets give the same fates |

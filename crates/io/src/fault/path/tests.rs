@@ -192,6 +192,10 @@ fn black_holes_stalls_combs_and_idle_flows() {
     assert!(all.iter().filter_map(due).all(|due| due % 100_000_000 < 80_000_000));
     let (all, _) = run("comb=64us", 100, 1000);
     assert!(all.iter().filter_map(due).all(|due| due % 64_000 == 0));
+    let (all, _) = run("wake=250us@500us", 100, 1_000_000);
+    assert!(all.iter().skip(1).all(|o| due(o).unwrap() - o.at == 250_000), "each after a silence");
+    let (all, _) = run("wake=250us@500us", 1000, 100_000);
+    assert!(all.iter().all(|o| due(o).unwrap() == o.at), "none after a silence");
     let mut judge = Judge::new(&path("idle-cut=1s"));
     let flow = Flow { protocol: 6, to_port: 80, ..Flow::default() };
     let mut passes = |at: u64, opens, direction| {
@@ -230,6 +234,7 @@ fn mistakes_are_named() {
         ("at=1s:seed=3", "seed= belongs before"),
         ("flow=udp/5001:rate=1Gbps", "rate is shared by all flows"),
         ("flow=udp/x:loss=1", "flow 'udp/x' is not"),
+        ("wake=1ms", "wake '1ms' is not a time at a longer one"),
         ("stall=2s@1s", "stall '2s@1s' is not"),
         ("paths=0", "paths '0' is not a number from 1 to 64"),
         ("paths=2/zigzag", "neither hash nor spray"),
@@ -248,8 +253,8 @@ proptest! {
     fn each_copy_has_one_fate_and_the_sums_are_those_of_the_fates(seed: u64, parts in proptest::sample::subsequence(vec![
         "loss=0.05", "burst=9@0.01", "reorder=16@0.2", "duplicate=0.1", "gemodel=0.02/0.2", "ber=1e-6", "rate=100Mbps",
         "buffer=20kB", "police=80Mbps/15kB", "pps=8000/4", "jitter=2ms/reorder", "paths=3/spray/1ms", "stall=3ms@9ms",
-        "comb=1ms", "corrupt=0.1", "truncate=0.1",
-    ], 0..16)) {
+        "comb=1ms", "wake=1ms@4ms", "corrupt=0.1", "truncate=0.1",
+    ], 0..17)) {
         let text = format!("{},seed={seed};flow=6:loss=0.3,reorder=4;at=20ms:reorder=8@0.5;at=40ms:delay=3ms", parts.join(","));
         let (all, counts) = run(&text, 600, 100_000);
         prop_assert_eq!(run(&text, 600, 100_000).0, all.clone(), "the same again");
