@@ -42,18 +42,15 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
         return TcpDiagnosed { unknown, ..TcpDiagnosed::default() };
     };
     let seconds = (flow.end - flow.begin).max(1e-9);
-    // Data were under way, but the application had no more to send.
-    let idle = if verdict.bound == Bound::Application {
-        verdict.share.max(waited.application)
-    } else {
-        waited.application
-    };
+    // Data were under way, but the application had no more to send, or the send buffer took no more.
+    let most = |bound: Bound, part: f64| if verdict.bound == bound { verdict.share.max(part) } else { part };
+    let idle = most(Bound::Application, waited.application);
     let losses = losses(flow);
     let seen = tcp::Flow {
         seconds,
         busy: (1.0 - idle) * seconds,
         rwnd_limited: waited.receive_window * seconds,
-        sndbuf_limited: waited.send_buffer * seconds,
+        sndbuf_limited: most(Bound::SendBuffer, waited.send_buffer) * seconds,
         disk_wait: 0.0,
         reader_away: if verdict.bound == Bound::SlowReceiver { waited.receive_window } else { 0.0 },
         segments: flow.counts.segments.into(),

@@ -27,6 +27,9 @@ const QUEUED: f64 = 1.2;
 /// 1e-3 at 10 ms give 0.18.
 const SAME: f64 = 0.1;
 
+/// A part of the time that the send buffer held back its writer that is no chance.
+const HELD: f64 = 0.15;
+
 /// Means over the samples.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Means {
@@ -46,25 +49,27 @@ pub(super) fn judge(flow: &FlowReport, waited: &Waited, means: Means, last: &Tcp
         return verdict(Bound::Unknown, 0.0, "nothing was sent".into(), None);
     }
     if most == waited.path {
-        return of_path(flow, most, cpu, means.idle, last);
+        return of_path(flow, waited, cpu, means.idle, last);
     }
     if most == waited.receive_window {
         return of_peer(flow, most, means.peer_window);
     }
     if most == waited.send_buffer {
-        let (has, wants) = wanted(flow.send_buffer);
-        let text = format!("{} send buffer: {has} hold less than the path", percent(most));
-        let hint = format!(
-            "--window {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here",
-            wants.bytes()
-        );
-        return verdict(Bound::SendBuffer, most, text, Some(hint));
+        return of_buffer(flow, most);
     }
     if cpu > BUSY_CPU {
         return of_cpu(cpu);
     }
     let text = format!("{} nothing to send: the application is slow", percent(most));
     verdict(Bound::Application, most, text, None)
+}
+
+fn of_buffer(flow: &FlowReport, share: f64) -> Verdict {
+    let (has, wants) = wanted(flow.send_buffer);
+    let text = format!("{} send buffer: {has} hold less than the path", percent(share));
+    let hint =
+        format!("--window {wants}, or `sysctl -w net.ipv4.tcp_wmem=\"4096 16384 {}\"` here", wants.bytes());
+    verdict(Bound::SendBuffer, share, text, Some(hint))
 }
 
 fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
@@ -89,7 +94,8 @@ fn of_peer(flow: &FlowReport, share: f64, mean_peer_window: f64) -> Verdict {
     verdict(Bound::ReceiveWindow, share, text, Some(hint))
 }
 
-fn of_path(flow: &FlowReport, share: f64, cpu: f64, idle: f64, last: &TcpInfo) -> Verdict {
+fn of_path(flow: &FlowReport, waited: &Waited, cpu: f64, idle: f64, last: &TcpInfo) -> Verdict {
+    let share = waited.path;
     let Counts { retransmits, segments, .. } = flow.counts;
     if retransmits > 0 && matters(flow) {
         return of_losses(flow, share);
@@ -104,7 +110,10 @@ fn of_path(flow: &FlowReport, share: f64, cpu: f64, idle: f64, last: &TcpInfo) -
         let text = format!("the rate was set to {}", rate(last.max_pacing_rate as f64 * 8.0));
         return verdict(Bound::Pacing, share, text, None);
     }
-    // Data were under way, but only because acknowledgements take their time.
+    // Data were under way, but only because acknowledgements take their time. A writer that was held again and again had more.
+    if idle > 0.5 && waited.send_buffer > HELD {
+        return of_buffer(flow, idle);
+    }
     if idle > 0.5 {
         let text = format!(
             "{} of the time less to send than the window allows: the application is slow",
@@ -274,6 +283,17 @@ mod tests {
             verdict: None,
             error: None,
         }
+    }
+
+    /// What the lab made: a buffer of 64 KiB on a path that holds 500 KB.
+    #[test]
+    fn less_than_the_window_allows_is_a_send_buffer_that_held_its_writer_or_an_application() {
+        let flow = FlowReport { send_buffer: 1 << 15, ..lossy(&[]) };
+        let bound = |send_buffer: f64| {
+            let waited = Waited { send_buffer, path: 1.0 - send_buffer, ..Waited::default() };
+            judge(&flow, &waited, Means { peer_window: 1e6, idle: 0.94 }, &TcpInfo::default()).bound
+        };
+        assert_eq!((bound(0.3), bound(0.02)), (Bound::SendBuffer, Bound::Application));
     }
 
     /// What the lab made: a full bottleneck, a buffer of a twentieth of it, and random loss.
