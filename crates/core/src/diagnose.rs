@@ -33,6 +33,7 @@
 mod case;
 mod hosts;
 mod network;
+mod order;
 mod point;
 pub mod tcp;
 #[cfg(test)]
@@ -62,7 +63,7 @@ pub fn diagnose(case: &Case) -> Diagnosis {
         network::loss(case, &shares, &mut findings);
         unexplained = if findings.len() == before { shares.network } else { 0 };
     }
-    network::order_and_delay(case, &mut findings);
+    order::find(case, &mut findings);
     findings.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     Diagnosis { shares, findings, unexplained }
 }

@@ -2,6 +2,9 @@
 
 use super::case::{Case, Cause, Finding, Shares};
 
+/// How busy a reader is that needs all of a processor.
+const BUSY: f64 = 0.9;
+
 /// Causes of loss in the hosts.
 pub(super) fn loss(case: &Case, shares: &Shares, least: u64, findings: &mut Vec<Finding>) {
     let counters = &case.counters;
@@ -20,18 +23,26 @@ pub(super) fn loss(case: &Case, shares: &Shares, least: u64, findings: &mut Vec<
     };
     name(Cause::Sender, shares.sender, counters.send_drops, "between the sender and its interface");
     // Two counters that rose share what was lost between them.
-    let mut share = |packets: u64, causes: [(Cause, u64); 2], text: &str| {
-        let sum = causes[0].1.saturating_add(causes[1].1);
-        for (cause, counter) in causes {
-            let part = (packets as f64 * (counter as f64 / sum.max(1) as f64)).round() as u64;
-            name(cause, if sum == 0 && cause == causes[1].0 { packets } else { part }, counter, text);
-        }
-    };
-    let ring = [(Cause::Backlog, counters.backlog_drops), (Cause::NicRing, counters.ring_drops)];
-    share(shares.ring, ring, "between the receiver's interface and IP");
+    let (backlog, ring) = (counters.backlog_drops, counters.ring_drops);
+    let of_backlog =
+        (shares.ring as f64 * (backlog as f64 / backlog.saturating_add(ring).max(1) as f64)).round() as u64;
+    let text = "between the receiver's interface and IP";
+    name(Cause::Backlog, of_backlog, backlog, text);
+    name(Cause::NicRing, shares.ring.saturating_sub(of_backlog), ring, text);
     let late = shares.socket + shares.reader;
-    let busy = case.points.iter().filter(|p| p.loss() > 0.001).map(|p| p.reader_busy).fold(0.0, f64::max);
-    let reader = if busy > 0.97 { Cause::Reader } else { Cause::SocketBuffer };
-    let socket = [(Cause::UdpMemory, counters.mem_errors), (reader, counters.rcvbuf_errors)];
-    share(late, socket, "between IP and the reader");
+    let text = "between IP and the reader";
+    let (memory, full) = (counters.mem_errors, counters.rcvbuf_errors);
+    let of_memory =
+        (late as f64 * (memory as f64 / memory.saturating_add(full).max(1) as f64)).round() as u64;
+    name(Cause::UdpMemory, of_memory, memory, text);
+    // A reader that works all the time is slow; one that does not was away. Points tell them apart.
+    let (mut slow, mut away) = (0, 0);
+    for point in case.points.iter().filter(|p| p.in_hosts > 3 && p.in_hosts as f64 > 0.001 * p.sent as f64) {
+        *(if point.reader_busy > BUSY { &mut slow } else { &mut away }) += point.in_hosts;
+    }
+    let of_slow = (late as f64 * (slow as f64 / (slow + away).max(1) as f64)).round() as u64;
+    name(Cause::Reader, of_slow, memory.saturating_add(full), text);
+    if away * 20 >= slow {
+        name(Cause::SocketBuffer, late.saturating_sub(of_slow + of_memory), full, text);
+    }
 }

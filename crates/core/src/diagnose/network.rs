@@ -5,30 +5,45 @@ use super::{
     point::Point,
 };
 
+/// Parts of the fastest rate at which a limit of it is seen less, and hardly.
+const SLOW: f64 = 0.6;
+const CALM: f64 = 0.35;
+
 /// A point whose loss is worth a thought.
 fn lossy(point: &&Point) -> bool {
     point.loss() > 0.001 && point.lost() > 3
 }
 
 /// Points without a silence before them and of one flow: the plain ones.
-fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Vec<&'a Point> {
+pub(super) fn plain<'a>(case: &'a Case, more: impl Fn(&&'a Point) -> bool) -> Vec<&'a Point> {
     case.points.iter().filter(|p| p.idle == 0.0 && p.flow == 0).filter(more).collect()
 }
 
 /// Causes of loss in the network: each is looked for in what those before it do not explain.
 pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
-    let rules = [mtu, route_change, firewall, polarisation, damage, microburst, ceiling];
+    let rules = [mtu, firewall, route_change, polarisation, damage, microburst, ceiling];
     let network = shares.network as f64 / shares.lost().max(1) as f64;
     let mut left = case.clone();
     // As if the hosts had lost nothing.
-    left.points.iter_mut().for_each(|p| p.received = (p.received + p.in_hosts).min(p.sent));
+    for point in &mut left.points {
+        let came = (point.received + point.in_hosts).min(point.sent);
+        point.delivered_pps *= came as f64 / point.received.max(1) as f64;
+        point.received = came;
+    }
     let mut weight = 0.7 + 0.3 * network;
     for rule in rules {
         let Some(mut found) = rule(&left) else { continue };
         match found.cause {
-            Cause::Mtu => left.points.retain(|p| p.loss() <= 0.999),
+            Cause::Mtu => {
+                let gone = left.points.iter().filter(gone).map(|p| p.size).min();
+                left.points.retain(|p| gone.is_none_or(|least| p.size < least));
+            }
             Cause::RouteChange => left.points.retain(|p| !(lossy(&p) && one_gap(p))),
-            Cause::Firewall => left.points.retain(|p| !cut(&p)),
+            Cause::Firewall => {
+                left.points.iter_mut().filter(|p| cut(p)).for_each(Point::without_end);
+                left.points.retain(|p| p.received > 0);
+            }
+            Cause::BitErrors => undamaged(&mut left),
             Cause::Polarisation => left.points.retain(|p| p.flow == 0),
             Cause::Microburst => left.points.retain(|p| p.burst <= 1),
             _ => {}
@@ -40,14 +55,18 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
     }
 }
 
+/// A point of which nothing arrived, though the flow was not silent before.
+fn gone(p: &&Point) -> bool {
+    p.loss() > 0.999 && p.idle == 0.0
+}
+
 /// All above a size, none below.
 fn mtu(case: &Case) -> Option<Finding> {
-    let gone: Vec<&Point> = case.points.iter().filter(|p| p.loss() > 0.999).collect();
-    let least = gone.iter().map(|p| p.size).min()?;
-    let below = case.points.iter().filter(|p| p.size < least);
+    let least = case.points.iter().filter(gone).map(|p| p.size).min()?;
+    let busy = || case.points.iter().filter(|p| p.idle == 0.0);
+    let below = busy().filter(|p| p.size < least);
     let passes = below.clone().map(|p| p.size).max()?;
-    let clean = below.clone().all(|p| p.loss() < 0.95)
-        && case.points.iter().all(|p| p.size < least || p.loss() > 0.999);
+    let clean = below.clone().all(|p| p.loss() < 0.95) && busy().all(|p| p.size < least || p.loss() > 0.999);
     clean.then(|| {
         Finding::new(
             Cause::Mtu,
@@ -61,7 +80,9 @@ fn mtu(case: &Case) -> Option<Finding> {
 fn route_change(case: &Case) -> Option<Finding> {
     let changed = |p: &&Point| {
         let shifted = p.shift.abs() > (6.0 * p.noise).max(5_000.0);
-        (p.ttl_changed || shifted && case.clock_steps.is_empty()) && p.loss() < 0.5
+        // A gap that a host made is none of the route.
+        let elsewhere = p.in_hosts < p.longest_run;
+        (p.ttl_changed || shifted && case.clock_steps.is_empty()) && p.loss() < 0.5 && elsewhere
     };
     let point = case.points.iter().filter(lossy).find(changed)?;
     // The loss is one gap, at the place of the change.
@@ -85,21 +106,21 @@ fn one_gap(point: &Point) -> bool {
 }
 
 /// All is lost from the beginning, or to the end.
-fn cut(p: &&Point) -> bool {
+fn cut(p: &Point) -> bool {
     let piece = p.end_lost.max(p.front_lost);
     piece > 20 && piece as f64 > 0.01 * p.sent as f64 && piece as f64 > 0.8 * p.lost() as f64
 }
 
 /// Nothing any more after some time or some silence, whatever the rate.
 fn firewall(case: &Case) -> Option<Finding> {
-    let points: Vec<&Point> = case.points.iter().filter(cut).collect();
+    let points: Vec<&Point> = case.points.iter().filter(|p| cut(p)).collect();
     let idle = points.iter().filter(|p| p.idle > 0.0).count();
     let first = points.first()?;
     // Whatever else is lost: all of what follows a silence, or the end of every point.
     let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
     let ends = |p: &&Point| p.end_lost > 20 && p.end_lost as f64 > 0.05 * p.sent as f64;
     let lasting = silent
-        || case.points.iter().filter(|p| p.loss() > 0.001).all(|p| cut(&p))
+        || case.points.iter().filter(|p| p.loss() > 0.001).all(cut)
         || case.points.iter().filter(ends).count() * 10 >= case.points.len() * 9;
     let counted = case.counters.conntrack_drops > 0;
     // One gap behind which all was well again is none that forgot the flow.
@@ -145,19 +166,38 @@ fn polarisation(case: &Case) -> Option<Finding> {
         })
 }
 
+/// Losses of points that are well below the fastest: packets, and bits that were offered.
+fn below(case: &Case, part: f64) -> (u64, f64) {
+    let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
+    let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
+    let slow = smooth.iter().filter(|p| p.bps() < part * fastest);
+    slow.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()))
+}
+
+/// As if no single packet had been damaged: the more of what the slowest points say for a bit, and for a packet.
+fn undamaged(case: &mut Case) {
+    let calm = below(case, CALM);
+    // Too few are no rate.
+    let (lost, bits) = if calm.0 >= 8 { calm } else { below(case, SLOW) };
+    let bit = lost as f64 / bits.max(1.0);
+    let usual = case.points.first().map_or(0.0, Point::wire_bits);
+    for point in &mut case.points {
+        let passes = (-bit * point.wire_bits().max(usual)).exp();
+        point.received = ((point.received as f64 / passes) as u64).min(point.sent);
+        point.delivered_pps = (point.delivered_pps / passes).min(point.pps());
+    }
+}
+
 /// Single losses that do not care for the rate.
 fn damage(case: &Case) -> Option<Finding> {
     let smooth = plain(case, |p| p.burst <= 1 && p.loss() < 0.5);
     let fastest = smooth.iter().map(|p| p.bps()).fold(0.0, f64::max);
-    let slow: Vec<&&Point> = smooth.iter().filter(|p| p.bps() < 0.6 * fastest).collect();
-    let lost: u64 = slow.iter().map(|p| p.lost()).sum();
-    let sent: f64 = slow.iter().map(|p| p.sent as f64 * p.wire_bits()).sum();
+    let slow: Vec<&&Point> = smooth.iter().filter(|p| p.bps() < SLOW * fastest).collect();
+    let (lost, sent) = below(case, SLOW);
     let rate = lost as f64 / sent.max(1.0);
     let single = slow.iter().filter(|p| p.lost() > 5).all(|p| p.burstiness < 2.0);
     // Congestion leaves slow points alone, and the slowest most of all.
-    let calm = slow.iter().filter(|p| p.bps() < 0.35 * fastest);
-    let (seen, offered) =
-        calm.fold((0, 0.0), |(lost, bits), p| (lost + p.lost(), bits + p.sent as f64 * p.wire_bits()));
+    let (seen, offered) = below(case, CALM);
     let spared = rate * offered > 6.0 && (seen as f64) < 0.3 * rate * offered;
     if lost < 8 || !single || spared {
         return None;
@@ -174,21 +214,35 @@ fn damage(case: &Case) -> Option<Finding> {
     })
 }
 
-/// Loss in bursts only.
+/// Loss in bursts only, or more of it than a limit of the rate explains, which lets its own burst pass.
 fn microburst(case: &Case) -> Option<Finding> {
     let bursts = plain(case, |p| p.burst > 1);
     let bad: Vec<&&Point> = bursts.iter().filter(|p| p.loss() > 0.002).collect();
     let worst = bad.iter().max_by(|a, b| a.loss().total_cmp(&b.loss()))?;
     let smooth = plain(case, |p| p.burst <= 1 && p.bps() >= worst.bps() * 0.9);
-    let clean = smooth.iter().all(|p| p.loss() < 0.2 * worst.loss()) && !smooth.is_empty();
-    clean.then(|| {
+    let spared = |p: &&Point| p.loss() < 0.2 * worst.loss();
+    let clean = smooth.iter().all(spared);
+    let same = smooth.iter().filter(|p| p.bps() < worst.bps() * 1.3).all(spared);
+    let most = 1.0 - passes(&smooth, worst) / f64::from(worst.burst);
+    (!smooth.is_empty() && (clean || same && worst.loss() > most.max(0.0) + 0.15)).then(|| {
         let text = format!(
-            "bursts of {} packets lose {:.1} %, the same rate without bursts nothing",
+            "bursts of {} packets lose {:.1} %, the same rate without bursts {}",
             worst.burst,
-            worst.loss() * 100.0
+            worst.loss() * 100.0,
+            if clean { "nothing" } else { "less; what limits the rate lets more pass at once" }
         );
         Finding::new(Cause::Microburst, 0.93, text)
     })
+}
+
+/// Packets that the limit of the rate lets pass at once, as the steady points that exceed it show.
+fn passes(smooth: &[&Point], burst: &Point) -> f64 {
+    let bad = |same: bool| {
+        let bad = smooth.iter().filter(move |p| p.loss() > 0.01 && (p.size == burst.size) == same);
+        bad.map(|p| p.passed_first as f64 * (1.0 - p.delivered_pps / p.pps()).max(0.0))
+    };
+    // If only smaller ones exceed it, it counts packets.
+    bad(true).reduce(f64::max).or(bad(false).reduce(f64::max)).unwrap_or(0.0)
 }
 
 /// A rate that is not exceeded: in bits or in packets, with a queue or without.
@@ -222,7 +276,10 @@ fn ceiling(case: &Case) -> Option<Finding> {
         return Some(Finding::new(Cause::PacketRate, 0.92, text));
     }
     let noise = slow_clean.iter().map(|p| p.delay_p99).fold(0.0, f64::max);
-    let waits = worst.delay_at_loss > (3.0 * noise).max(15_000.0);
+    // What delays some packets at any rate (pauses, several paths) is in that, so that half of all wait is a sign, too.
+    let half = slow_clean.iter().map(|p| 1.5 * p.delay + p.noise).fold(15_000.0, f64::max);
+    let waits =
+        worst.delay_at_loss > (3.0 * noise).max(15_000.0) || worst.delay.min(worst.delay_at_loss) > half;
     let rate = worst.delivered_pps * worst.wire_bits() / 1e6;
     Some(if waits {
         let text =
@@ -232,101 +289,4 @@ fn ceiling(case: &Case) -> Option<Finding> {
         let text = format!("{rate:.0} Mb/s pass; packets before a loss waited no longer than others");
         Finding::new(Cause::Policer, 0.92, text)
     })
-}
-
-/// Causes that need no loss.
-pub(super) fn order_and_delay(case: &Case, findings: &mut Vec<Finding>) {
-    let received: u64 = case.points.iter().map(|p| p.received).sum();
-    let part = |n: u64| n as f64 / received.max(1) as f64;
-    let (reordered, doubled) = (
-        case.points.iter().map(|p| p.reordered).sum::<u64>(),
-        case.points.iter().map(|p| p.duplicates).sum::<u64>(),
-    );
-    if part(doubled) > 2e-4 && doubled > 5 {
-        let text = format!("{doubled} packets arrived twice");
-        findings.push(Finding::new(Cause::Duplication, 0.95, text));
-    }
-    if part(reordered) > 1e-3 && reordered > 10 {
-        let text = format!("{:.2} % of the packets arrived behind later ones", part(reordered) * 100.0);
-        findings.push(Finding::new(Cause::Spraying, 0.9, text));
-    }
-    let late = woken(case);
-    if late > 15_000.0 + case.wakes {
-        let text = format!(
-            "the first packet of a burst comes {:.0} µs later than packets of a steady stream",
-            late / 1e3
-        );
-        findings.push(Finding::new(Cause::IdleStates, 0.9, text));
-    }
-    let combs: Vec<f64> = case.points.iter().map(|p| p.comb).filter(|&comb| comb > 0.0).collect();
-    let comb = combs.iter().copied().fold(0.0, f64::max);
-    if combs.len() >= 2 && comb > 10_000.0 {
-        let text = format!("packets arrive in heaps {:.0} µs apart", comb / 1e3);
-        findings.push(Finding::new(Cause::Moderation, 0.9, text));
-    }
-    let spikes: u64 = case.points.iter().filter(|p| p.loss() < 0.001).map(|p| p.spikes).sum();
-    if case.counters.pauses > 0 && spikes > 2 {
-        let text = format!(
-            "{} pause frames, and the delay jumped {spikes} times without a loss",
-            case.counters.pauses
-        );
-        findings.push(Finding::new(Cause::Pause, 0.93, text));
-    }
-    let steps = case.clock_steps.iter().map(|step| step.unsigned_abs()).max().unwrap_or(0);
-    if steps > 0 {
-        let text = format!(
-            "a clock stepped by {:.1} µs: both directions show it, with opposite signs",
-            steps as f64 / 1e3
-        );
-        findings.push(Finding::new(Cause::ClockStep, 0.95, text));
-    }
-    let known = findings.iter().any(|f| matches!(f.cause, Cause::RouteChange | Cause::ClockStep));
-    let moved = case.points.iter().find(|p| p.ttl_changed);
-    match moved {
-        _ if known => {}
-        Some(point) => {
-            let text = format!("the number of hops changed; the delay by {:.1} µs", point.shift / 1e3);
-            findings.push(Finding::new(Cause::RouteChange, 0.9, text));
-        }
-        None => findings.extend(moved_for_good(case)),
-    }
-}
-
-/// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
-fn moved_for_good(case: &Case) -> Option<Finding> {
-    let size = case.points.first()?.size;
-    let points = plain(case, |p| p.burst <= 1 && p.size == size && p.received > 50);
-    let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
-    let least = (6.0 * noise).max(30_000.0) + case.wakes;
-    let part = |points: &[&Point]| {
-        points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.floor), h.max(p.floor)))
-    };
-    (1..points.len().saturating_sub(1)).find_map(|at| {
-        let (before, after) = points.split_at(at);
-        let ((low, high), (least_after, most_after)) = (part(before), part(after));
-        let change = if least_after > high { least_after - high } else { most_after - low };
-        let apart = least_after > high + least || most_after < low - least;
-        // It was seen to happen, or the same rate is on both sides: a slower one may find a processor asleep.
-        let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
-        let same = before.iter().any(|b| after.iter().any(|a| a.pps() > 0.9 * b.pps()));
-        (apart && case.clock_steps.is_empty() && (seen || at > 1 && same)).then(|| {
-            let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);
-            Finding::new(Cause::RouteChange, if seen { 0.85 } else { 0.75 }, text)
-        })
-    })
-}
-
-/// By how much the first packets of bursts, which meet no queue of their own, are later than those of steady streams before and
-/// after, ns. A change of the route or of a clock is on one side only.
-fn woken(case: &Case) -> f64 {
-    let steady = |points: &[Point]| {
-        let steady = points.iter().filter(|p| p.burst <= 1 && p.flow == 0 && p.idle == 0.0 && p.received > 0);
-        steady.map(|p| p.floor + (3.0 * p.delay).max(p.delay_p99)).fold(f64::INFINITY, f64::min)
-    };
-    let late =
-        case.points.iter().enumerate().filter(|(_, p)| p.burst >= 4 && p.received > 0).map(|(at, p)| {
-            let (before, after) = (steady(&case.points[..at]), steady(&case.points[at + 1..]));
-            p.floor + p.first - before.max(after)
-        });
-    late.filter(|late| late.is_finite()).fold(0.0, f64::max)
 }

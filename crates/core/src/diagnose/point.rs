@@ -66,6 +66,8 @@ pub struct Point {
     pub burstiness: f64,
     /// The longest run.
     pub longest_run: u64,
+    /// Packets that arrived before any was lost.
+    pub passed_first: u64,
     /// Packets lost at the front and at the end of the run, in one piece.
     pub front_lost: u64,
     /// Packets lost at the end, in one piece.
@@ -86,15 +88,22 @@ pub struct Point {
     pub ttl_changed: bool,
     /// The least delay as the stamps say it, ns: it may be negative where clocks differ.
     pub floor: f64,
-    /// Median delay of the first packets of bursts.
+    /// Median delay of the first packets of bursts,
     pub first: f64,
+    /// and the least.
+    pub first_least: f64,
     /// Arrivals come in heaps this far apart, ns; 0 if they do not.
     pub comb: f64,
     /// How often the delay jumped and drained again, without a loss.
     pub spikes: u64,
+    /// How often nothing arrived for longer than a path's own unevenness explains, though nothing was lost.
+    pub stalls: u64,
     /// Rate of delivery of the half of the run with the most losses, packets per second.
     pub delivered_pps: f64,
 }
+
+/// A silence that an interrupt which comes late does not explain, ns.
+const STALL: f64 = 150_000.0;
 
 fn median(values: &mut [f64]) -> f64 {
     quantile(values, 0.5)
@@ -177,10 +186,24 @@ impl Point {
         point
     }
 
+    /// The same, as if it had ended where all is lost from then on.
+    pub(super) fn without_end(&mut self) {
+        let runs = self.lost() as f64 * (1.0 - self.loss()) / self.burstiness.max(1e-9);
+        self.sent -= self.end_lost.min(self.sent);
+        let mean = self.lost() as f64 / (runs - 1.0).max(1.0);
+        self.burstiness = mean * (1.0 - self.loss());
+        if self.longest_run == self.end_lost {
+            self.longest_run = mean as u64;
+        }
+        self.end_lost = 0;
+        self.delivered_pps = self.pps() * (1.0 - self.loss());
+    }
+
     fn losses(&mut self, lost: &[Range<u64>]) {
         self.burstiness = Gilbert::fit(lost, self.sent).map_or(0.0, |model| model.burstiness());
         self.longest_run = lost.iter().map(|run| run.end - run.start).max().unwrap_or(0);
         let ends = |run: &&Range<u64>| run.end == self.sent;
+        self.passed_first = lost.first().map_or(self.sent, |run| run.start);
         self.front_lost = lost.first().filter(|run| run.start == 0).map_or(0, |run| run.end);
         self.end_lost = lost.last().filter(ends).map_or(0, |run| run.end - run.start);
     }
@@ -222,7 +245,9 @@ impl Point {
         }
         let place = |packet: &Arrived| packet.number % u64::from(self.burst);
         let first = here.iter().zip(delays).filter(|(packet, _)| place(packet) == 0);
-        self.first = median(&mut first.map(|(_, &delay)| delay).collect::<Vec<f64>>());
+        let mut first: Vec<f64> = first.map(|(_, &delay)| delay).collect();
+        self.first_least = quantile(&mut first, 0.0);
+        self.first = median(&mut first);
     }
 
     /// Heaps in the kernel's stamps, and delays that jump and drain.
@@ -232,21 +257,31 @@ impl Point {
         }
         let gaps: Vec<f64> =
             arrived.windows(2).map(|pair| pair[1].kernel.0 as f64 - pair[0].kernel.0 as f64).collect();
-        let long: Vec<f64> = gaps.iter().copied().filter(|&gap| gap > 2.0 * self.spacing).collect();
+        let mut long: Vec<f64> = gaps.iter().copied().filter(|&gap| gap > 2.0 * self.spacing).collect();
         let short = gaps.iter().filter(|&&gap| gap < 0.3 * self.spacing).count();
-        let mean = long.iter().sum::<f64>() / (long.len() as f64).max(1.0);
-        let squares = long.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>();
-        let even = (squares / (long.len() as f64).max(1.0)).sqrt() < 0.35 * mean;
-        // Most packets are in heaps, and the heaps are evenly spaced.
-        if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && even {
-            self.comb = mean;
+        // Most packets are in heaps, and most heaps are as far apart as others.
+        let usual = median(&mut long);
+        let even = long.iter().filter(|&&gap| (gap / usual - 1.0).abs() < 0.3).count();
+        if short * 2 > gaps.len() && long.len() * 30 > gaps.len() && even * 10 > long.len() * 7 {
+            self.comb = usual;
         }
+        self.stalled(arrived, &gaps);
         let high = (20.0 * self.noise).max(10_000.0);
         let mut above = false;
         for &delay in delays {
             self.spikes += u64::from(!above && delay > high);
             above = if above { delay > high / 4.0 } else { delay > high };
         }
+    }
+
+    /// Gaps between arrivals of packets that were sent one after the other.
+    fn stalled(&mut self, arrived: &[Arrived], gaps: &[f64]) {
+        let long = (8.0 * self.spacing).max(1.7 * self.comb).max(STALL);
+        // Where packets are lost, or take several paths, numbers jump.
+        let jump = |pair: &[Arrived]| pair[1].number.abs_diff(pair[0].number) as f64 * self.spacing;
+        self.stalls =
+            arrived.windows(2).zip(gaps).filter(|&(pair, &gap)| gap > long && jump(pair) < gap / 2.0).count()
+                as u64;
     }
 
     /// Rate of delivery where most is lost.

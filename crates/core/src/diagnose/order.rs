@@ -1,0 +1,112 @@
+//! Order, delay and clocks: causes that need no loss.
+
+use super::{
+    case::{Case, Cause, Counters, Finding},
+    network::plain,
+    point::Point,
+};
+
+/// Name them.
+pub(super) fn find(case: &Case, findings: &mut Vec<Finding>) {
+    let received: u64 = case.points.iter().map(|p| p.received).sum();
+    let part = |n: u64| n as f64 / received.max(1) as f64;
+    let (reordered, doubled) = (
+        case.points.iter().map(|p| p.reordered).sum::<u64>(),
+        case.points.iter().map(|p| p.duplicates).sum::<u64>(),
+    );
+    if part(doubled) > 2e-4 && doubled > 5 {
+        let text = format!("{doubled} packets arrived twice");
+        findings.push(Finding::new(Cause::Duplication, 0.95, text));
+    }
+    if part(reordered) > 1e-3 && reordered > 10 {
+        let text = format!("{:.2} % of the packets arrived behind later ones", part(reordered) * 100.0);
+        findings.push(Finding::new(Cause::Spraying, 0.9, text));
+    }
+    let late = woken(case);
+    if late > 15_000.0 + case.wakes {
+        let text = format!(
+            "the first packet of a burst comes {:.0} µs later than packets of a steady stream",
+            late / 1e3
+        );
+        findings.push(Finding::new(Cause::IdleStates, 0.9, text));
+    }
+    let combs: Vec<f64> = case.points.iter().map(|p| p.comb).filter(|&comb| comb > 0.0).collect();
+    let comb = combs.iter().copied().fold(0.0, f64::max);
+    if combs.len() >= 2 && comb > 10_000.0 {
+        let text = format!("packets arrive in heaps {:.0} µs apart", comb / 1e3);
+        findings.push(Finding::new(Cause::Moderation, 0.9, text));
+    }
+    let spikes: u64 = case.points.iter().filter(|p| p.loss() < 0.001).map(|p| p.spikes).sum();
+    let stalls: u64 = case.points.iter().map(|p| p.stalls).sum();
+    if case.counters.pauses > 0 && spikes.max(stalls) > 2 {
+        let text = format!(
+            "{} pause frames; the delay jumped {spikes} times, and {stalls} times nothing came, without a loss",
+            case.counters.pauses
+        );
+        findings.push(Finding::new(Cause::Pause, 0.93, text));
+    }
+    let steps = case.clock_steps.iter().map(|step| step.unsigned_abs()).max().unwrap_or(0);
+    if steps > 0 {
+        let text = format!(
+            "a clock stepped by {:.1} µs: both directions show it, with opposite signs",
+            steps as f64 / 1e3
+        );
+        findings.push(Finding::new(Cause::ClockStep, 0.95, text));
+    }
+    let known = findings.iter().any(|f| matches!(f.cause, Cause::RouteChange | Cause::ClockStep));
+    let moved = case.points.iter().find(|p| p.ttl_changed);
+    match moved {
+        _ if known => {}
+        Some(point) => {
+            let text = format!("the number of hops changed; the delay by {:.1} µs", point.shift / 1e3);
+            findings.push(Finding::new(Cause::RouteChange, 0.9, text));
+        }
+        None => findings.extend(moved_for_good(case)),
+    }
+}
+
+/// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
+fn moved_for_good(case: &Case) -> Option<Finding> {
+    let size = case.points.first()?.size;
+    let points = plain(case, |p| p.burst <= 1 && p.size == size && p.received > 50);
+    let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
+    let least = (6.0 * noise).max(30_000.0) + case.wakes;
+    let part = |points: &[&Point]| {
+        points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.floor), h.max(p.floor)))
+    };
+    (1..points.len().saturating_sub(1)).find_map(|at| {
+        let (before, after) = points.split_at(at);
+        let ((low, high), (least_after, most_after)) = (part(before), part(after));
+        let change = if least_after > high { least_after - high } else { most_after - low };
+        let apart = least_after > high + least || most_after < low - least;
+        // It was seen to happen, or the same rate is on both sides: a slower one may find a processor asleep.
+        let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
+        let same = before.iter().any(|b| after.iter().any(|a| a.pps() > 0.9 * b.pps()));
+        (apart && case.clock_steps.is_empty() && (seen || at > 1 && same)).then(|| {
+            let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);
+            Finding::new(Cause::RouteChange, if seen { 0.85 } else { 0.75 }, text)
+        })
+    })
+}
+
+/// By how much the first packets of bursts, which meet no queue of their own, are later than those of steady streams before and
+/// after, ns. A change of the route or of a clock is on one side only.
+///
+/// What delays packets of both alike, and is seen by itself (pauses, heaps, a ring that is not emptied, several paths), is left
+/// out by taking the least of both.
+fn woken(case: &Case) -> f64 {
+    let Counters { pauses, ring_drops, .. } = case.counters;
+    let apart = case.points.iter().any(|p| p.comb > 0.0 || p.reordered > 10);
+    let disturbed = pauses > 0 || ring_drops > 0 || apart;
+    let late = |p: &Point| if disturbed { p.noise } else { (3.0 * p.delay).max(p.delay_p99) };
+    let steady = |points: &[Point]| {
+        let steady = points.iter().filter(|p| p.burst <= 1 && p.flow == 0 && p.idle == 0.0 && p.received > 0);
+        steady.map(|p| p.floor + late(p)).fold(f64::INFINITY, f64::min)
+    };
+    let bursts = case.points.iter().enumerate().filter(|(_, p)| p.burst >= 4 && p.received > 0);
+    let late = bursts.map(|(at, p)| {
+        let (before, after) = (steady(&case.points[..at]), steady(&case.points[at + 1..]));
+        p.floor + if disturbed { p.first_least } else { p.first } - before.max(after)
+    });
+    late.filter(|late| late.is_finite()).fold(0.0, f64::max)
+}
