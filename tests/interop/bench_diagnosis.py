@@ -1,9 +1,9 @@
 """Causes made live in the lab, and what `skyhaul probe far --diagnose` names, which sees only what the ends see.
 
 `python tests/interop/bench_diagnosis.py live [N [CAUSE ...]]`: N severities (5) of each cause, drawn from seeds; `two [N]`: two causes at
-once; `clean [N]`: paths without a cause, with cross traffic and busy processors, on which nothing may be named. A run that is wrong while the
-lab was late has measured this machine: it is made again, and told. As root, or where user namespaces are permitted. It needs
-target/release/skyhaul, or SKYHAUL_BIN.
+once; `clean [N [FROM]]`: N paths without a cause, from the FROMth on, with cross traffic and busy processors, on which nothing may be
+named. A run that is wrong while the lab was late has measured this machine: it is made again, and told. As root, or where user namespaces
+are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
 """
 
 import collections
@@ -201,7 +201,8 @@ def clean(folder, runs, only):
     """Short diagnoses of paths without a cause; every second with the processors busy."""
     print(cpu(), f"{os.cpu_count()} CPUs")
     named, unknown, late_runs = collections.Counter(), 0, 0
-    for n in range(runs):
+    begin = int(only[0]) if only else 0
+    for n in range(begin, begin + runs):
         seed = SEED + 20_000 + n
         draw = random.Random(seed)
         run = Run(f"{line(draw, seed)},jitter={draw.uniform(0, 200):.0f}us", f"--udp --rates {draw.uniform(20, 90):.0f}Mbps --time 400ms")
@@ -214,8 +215,9 @@ def clean(folder, runs, only):
                 named[name] += 1
         if names:
             print(f"{n}: {run.path} {run.probe}: {names}{' (the lab was late)' if late else ''}", file=sys.stderr)
-        if n % 25 == 24 or n + 1 == runs:
-            print(f"{n + 1} runs: named {dict(named) or 'nothing'}; lost without a name in {unknown}; the lab late in {late_runs}", flush=True)
+        made = n + 1 - begin
+        if made % 25 == 0 or made == runs:
+            print(f"{made} runs: named {dict(named) or 'nothing'}; lost without a name in {unknown}; the lab late in {late_runs}", flush=True)
 
 
 if __name__ == "__main__":
