@@ -116,6 +116,7 @@ def ways(draw, seed):
         "duplication": lambda: Run(f"{line(draw, seed)},duplicate={10 ** some(-2.5, -1):.4f}"),
         "route-change": lambda: Run(f"{line(draw, seed)}; at={some(1.3, 3):.2f}s: delay={some(26, 40):.0f}ms,hops={draw.randint(1, 4)}"),
         "moderation": lambda: Run(f"{line(draw, seed)},comb={some(4, 9):.1f}ms"),
+        "idle-states": lambda: Run(f"{line(draw, seed)},wake={some(1, 5):.1f}ms@15ms"),
         "socket-buffer": lambda: Run(line(draw, seed), UDP.replace("80", "160"), far=stopped(some(1.5, 2.5), 0.3)),
         "polarisation": lambda: crossed(
             Run(f"rate=60Mbps,buffer=64KiB,paths={draw.randint(2, 3)}/hash,delay=15ms,seed={seed}", UDP.replace("80", "30")), some(36, 48), seed

@@ -40,7 +40,7 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
             }
             Cause::RouteChange => left.points.retain(|p| !(lossy(&p) && one_gap(p))),
             Cause::Firewall => {
-                left.points.iter_mut().filter(|p| cut(p)).for_each(Point::without_end);
+                left.points.iter_mut().filter(|p| cut(p) || ends(p)).for_each(Point::without_end);
                 left.points.retain(|p| p.received > 0);
             }
             Cause::BitErrors => undamaged(&mut left),
@@ -111,6 +111,11 @@ fn cut(p: &Point) -> bool {
     piece > 20 && piece as f64 > 0.01 * p.sent as f64 && piece as f64 > 0.8 * p.lost() as f64
 }
 
+/// All is lost to the end, whatever else is lost before.
+fn ends(p: &Point) -> bool {
+    p.end_lost > 20 && p.end_lost as f64 > 0.05 * p.sent as f64
+}
+
 /// Nothing any more after some time or some silence, whatever the rate.
 fn firewall(case: &Case) -> Option<Finding> {
     let points: Vec<&Point> = case.points.iter().filter(|p| cut(p)).collect();
@@ -118,10 +123,9 @@ fn firewall(case: &Case) -> Option<Finding> {
     let first = points.first()?;
     // Whatever else is lost: all of what follows a silence, or the end of every point.
     let silent = idle == points.len() && points.iter().all(|p| p.loss() > 0.999);
-    let ends = |p: &&Point| p.end_lost > 20 && p.end_lost as f64 > 0.05 * p.sent as f64;
     let lasting = silent
         || case.points.iter().filter(|p| p.loss() > 0.001).all(cut)
-        || case.points.iter().filter(ends).count() * 10 >= case.points.len() * 9;
+        || case.points.iter().filter(|p| ends(p)).count() * 10 >= case.points.len() * 9;
     let counted = case.counters.conntrack_drops > 0;
     // One gap behind which all was well again is none that forgot the flow.
     let once = points.len() == 1 && idle == 0 && case.points.last().is_some_and(|last| last != *first);
@@ -138,10 +142,10 @@ fn firewall(case: &Case) -> Option<Finding> {
 
 /// Some flows lose, others of the same kind do not.
 fn polarisation(case: &Case) -> Option<Finding> {
-    // One that was sent more slowly shows nothing.
+    // One that was sent much more slowly shows nothing.
     let flows = || case.points.iter().filter(|p| p.flow > 0);
     let fastest = flows().map(Point::pps).fold(0.0, f64::max);
-    let flows: Vec<&Point> = flows().filter(|p| p.pps() > 0.9 * fastest).collect();
+    let flows: Vec<&Point> = flows().filter(|p| p.pps() > 0.8 * fastest).collect();
     let (bad, good): (Vec<&Point>, Vec<&Point>) = flows.iter().partition(|p| p.loss() > 0.005);
     let worst = bad.iter().map(|p| p.loss()).fold(0.0, f64::max);
     let best = good.iter().map(|p| p.loss()).fold(0.0, f64::max);
@@ -150,9 +154,14 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let ((all_lost, all_sent), (lost, sent)) = (sums(&flows), sums(&good));
     let expected = all_lost as f64 * sent as f64 / all_sent.max(1) as f64;
     let unlike = expected > 3.5 && (lost as f64) < 0.25 * expected;
+    // Were all that lose faster than those that do not, it would be the rate.
+    let rate =
+        |all: &[&Point], of: fn(f64, f64) -> f64| all.iter().map(|p| p.pps()).reduce(of).unwrap_or(0.0);
+    let mixed = rate(&good, f64::max) > 0.999 * rate(&bad, f64::min);
     (flows.len() >= 4
         && !bad.is_empty()
-        && good.len() * 4 >= flows.len()
+        && good.len() * 6 >= flows.len()
+        && mixed
         && worst > 10.0 * best.max(1e-3)
         && unlike)
         .then(|| {

@@ -129,6 +129,63 @@ fn ports_that_lose_by_chance_are_no_polarisation() {
 }
 
 #[test]
+fn ports_that_lose_because_they_were_faster_are_no_polarisation() {
+    let at = |flow: u16, pps, lost| Point { flow, ..lossy(pps, lost) };
+    let slower = vec![at(1, 3600.0, 0), at(2, 4000.0, 70), at(3, 3990.0, 65), at(4, 3980.0, 80)];
+    assert_eq!(of_network(slower), []);
+    let alike = vec![at(1, 3990.0, 0), at(2, 4000.0, 70), at(3, 3980.0, 65), at(4, 3970.0, 80)];
+    assert_eq!(of_network(alike), [Cause::Polarisation]);
+}
+
+/// A point of which these parts of 1000 were lost, single ones, and one in 50 besides.
+fn damaged(pps: f64, lost: u64) -> Point {
+    let received = 1000 - lost;
+    Point {
+        burstiness: 1.0,
+        passed_first: 40,
+        delivered_pps: pps * received as f64 / 1000.0,
+        ..lossy(pps, lost)
+    }
+}
+
+#[test]
+fn a_limit_is_seen_through_damage_and_through_a_cut() {
+    let rates = || vec![damaged(4000.0, 400), damaged(2000.0, 20), damaged(1000.0, 20), damaged(500.0, 20)];
+    assert_eq!(of_network(rates()), [Cause::Policer, Cause::BitErrors]);
+    let clean = |pps: f64, lost| Point { received: 1000 - lost, ..damaged(pps, lost) };
+    let mut cut = vec![clean(4000.0, 400), clean(2000.0, 0), clean(1000.0, 0), clean(500.0, 0)];
+    for point in &mut cut {
+        // Half as many again are lost behind.
+        (point.sent, point.end_lost, point.longest_run) = (1500, 500, 500);
+        point.burstiness = 2.0;
+    }
+    assert_eq!(of_network(cut), [Cause::Firewall, Cause::Policer]);
+}
+
+/// A point of which a host lost so many, with its reader that busy.
+fn in_host(pps: f64, lost: u64, reader_busy: f64) -> Point {
+    Point { in_hosts: lost, reader_busy, ..lossy(pps, lost) }
+}
+
+#[test]
+fn a_busy_reader_and_one_that_was_away_are_told_apart() {
+    let named = |points: Vec<Point>, counters| {
+        let (sent, received) = points.iter().fold((0, 0), |(s, r), p| (s + p.sent, r + p.received));
+        let account =
+            Account { sent, nic_out: Some(sent), nic_in: Some(sent), received, ..Account::default() };
+        let found = diagnose(&Case { points, account, counters, ..Case::default() });
+        found.findings.into_iter().map(|finding| finding.cause).collect::<Vec<_>>()
+    };
+    let full = |rcvbuf_errors| Counters { rcvbuf_errors, ..Counters::default() };
+    let both = vec![in_host(4000.0, 300, 0.99), in_host(2000.0, 100, 0.4)];
+    assert_eq!(named(both, full(400)), [Cause::Reader, Cause::SocketBuffer]);
+    assert_eq!(named(vec![in_host(4000.0, 300, 0.99)], full(300)), [Cause::Reader]);
+    assert_eq!(named(vec![in_host(4000.0, 300, 0.3)], full(300)), [Cause::SocketBuffer]);
+    let memory = Counters { mem_errors: 300, ..Counters::default() };
+    assert_eq!(named(vec![in_host(4000.0, 300, 0.99)], memory), [Cause::UdpMemory, Cause::Reader]);
+}
+
+#[test]
 fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     let moved = |by: f64, pps| Point { floor: 1e6 + by, ..lossy(pps, 0) };
     let changed =

@@ -17,7 +17,7 @@ const MOST: u64 = 60_000;
 /// Length of each point but the first, of that of the first.
 const EACH: f64 = 0.4;
 /// Flows of a test: one of most points, and others from more ports, to find links that only some of them use.
-pub const FLOWS: u16 = 9;
+pub const FLOWS: u16 = 13;
 /// Length of a point of one of the others, of that of the first, and the time between two of them, in which no bucket gets full.
 const PORT: (f64, Duration) = (0.06, Duration::from_millis(50));
 /// Packets of a burst, and how many bursts.
