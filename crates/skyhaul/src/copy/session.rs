@@ -5,14 +5,15 @@ use super::options::CopyOptions;
 use super::talk::of_peer;
 use super::tune::tune;
 use crate::peer::{Connection, Token, attach, connect};
+use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// How long the server may take to answer.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Round trips measured.
-const TRIPS: usize = 5;
+/// Flows that are attached at the same time: less than a server leaves half-open.
+const AT_ONCE: usize = 8;
 
 /// What a session is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,23 +62,36 @@ impl Session {
             _ => return Err(of_peer(connection.unexpected("another message"))),
         };
         let (mut flows, mut rtt) = (Vec::new(), Duration::MAX);
-        for _ in 0..tuning.flows {
-            let begun = Instant::now();
-            let stream = attach(options.server, token, &cookie, ANSWER).map_err(of_peer)?;
-            // Connecting, two messages and an answer each: three round trips.
-            rtt = rtt.min(begun.elapsed() / 3);
-            tune(&stream, tuning.window, tuning.congestion.as_deref())?;
-            flows.push(stream);
+        while flows.len() < tuning.flows {
+            let count = (tuning.flows - flows.len()).min(AT_ONCE);
+            for (stream, trip) in together(options, token, &cookie, count)? {
+                rtt = rtt.min(trip);
+                flows.push(stream);
+            }
         }
-        Ok(Self { connection, flows, rtt: rtt.min(round_trip(options)) })
+        Ok(Self { connection, flows, rtt })
     }
 }
 
-/// The shortest time that connecting takes.
-fn round_trip(options: &CopyOptions) -> Duration {
-    let once = |_| {
+/// Attach so many flows at once: on a long path, one after the other takes three round trips each.
+fn together(
+    options: &CopyOptions,
+    token: &Token,
+    cookie: &str,
+    count: usize,
+) -> io::Result<Vec<(TcpStream, Duration)>> {
+    let one = || {
         let begun = Instant::now();
-        TcpStream::connect_timeout(&options.server, ANSWER).ok().map(|_| begun.elapsed())
+        let stream = attach(options.server, token, cookie, ANSWER).map_err(of_peer)?;
+        // Connecting, two messages and an answer each: three round trips, where the kernel does not know the shortest.
+        let trip = begun.elapsed() / 3;
+        let known = TcpInfo::of(&stream).ok().and_then(|info| info.min_rtt).filter(|trip| !trip.is_zero());
+        tune(&stream, options.tuning.window, options.tuning.congestion.as_deref())?;
+        Ok((stream, known.map_or(trip, |known| known.min(trip))))
     };
-    (0..TRIPS).filter_map(once).min().unwrap_or(Duration::MAX)
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|_| scope.spawn(one)).collect();
+        let gone = |_| Err(io::Error::other("a thread that attaches a flow ended"));
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(gone)).collect()
+    })
 }

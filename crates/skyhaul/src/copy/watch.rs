@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long threads wait before they look whether it is over.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const LOOK: Duration = Duration::from_millis(5);
 
 /// Counters of one end.
 #[derive(Default)]
@@ -66,14 +66,17 @@ impl Watch {
         times.map_or(0.0, |(first, last)| (last - begun.unwrap_or(first)).as_secs_f64())
     }
 
-    /// The next of `lane`; the time it took is added to `waited`. None: it is over.
+    /// The next of `lane`; the time it took is added to `waited`. None: it is over, and what was waited for never came: a flow
+    /// that has sent all of a file waits for no disk while the other end writes it.
     pub(super) fn wait<T>(&self, lane: &Lane<T>, waited: &AtomicU64) -> Option<T> {
         let begun = Instant::now();
         let mut got = None;
         while got.is_none() && !self.is_over() {
             got = lane.pop(LOOK);
         }
-        waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        if got.is_some() {
+            waited.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
         got
     }
 
