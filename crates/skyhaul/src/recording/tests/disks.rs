@@ -203,17 +203,19 @@ fn without_any_disk_chunks_are_lost_loudly_and_nothing_blocks() {
         let faults = vec![(0, "eio=300kB".parse().unwrap()), (1, "enospc=300kB".parse().unwrap())];
         let writer = Writer::create(&WriterOptions { engine, faults, ..world.options() }).unwrap();
         let stream = writer.add_datastream(&info(""));
-        let mut refused = 0;
-        for number in 0..50 {
-            if let Err(error) = writer.submit(world.chunk(stream, number)) {
-                assert_eq!((error.reason, error.chunk.number), (Refusal::NoDisk, number));
+        let (mut refused, mut submitted) = (0, 0);
+        // Both disks have to fail before the first is refused.
+        while refused < 30 && submitted < 10_000 {
+            if let Err(error) = writer.submit(world.chunk(stream, submitted)) {
+                assert_eq!((error.reason, error.chunk.number), (Refusal::NoDisk, submitted));
                 refused += 1;
             }
+            submitted += 1;
         }
         let report = writer.finish(LONG);
         let stream = &report.datastreams[0];
-        assert_eq!(stream.acknowledged + stream.lost, 50, "{stream:?}");
-        assert!(stream.lost >= refused && refused > 30 && stream.acknowledged >= 2);
+        assert_eq!(stream.acknowledged + stream.lost, u64::from(submitted), "{stream:?}");
+        assert!(refused == 30 && stream.lost >= refused && stream.acknowledged >= 2, "{stream:?}");
         let check = world.check();
         assert_eq!((check.verdict, check.exit_code()), (Verdict::Damaged, 1));
         assert_eq!(check.datastreams[0].proven, stream.acknowledged);
