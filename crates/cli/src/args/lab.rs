@@ -28,8 +28,8 @@ const LONG: &str = "Run commands at the ends of an emulated path: two network na
 In the ends, the names near, far and router are known. Without COMMAND, a shell is started in the near end. PATH is what the \
 path does: rate, buffer, delay, jitter, loss, burst, gemodel, ber, reorder, duplicate, corrupt, truncate, police, pps, \
 mtu-blackhole, idle-cut, paths, stall, comb, wake, duplex, hops, overhead and seed, as KEY=VALUE with commas between; after a \
-semicolon, sections for one direction (fwd: rev:), one flow (flow=udp/5001:) or from a time on (at=10s:). \
-docs/guide/lab.md explains each.";
+semicolon, sections for one direction (fwd: rev:), one flow (flow=udp/5001:) or from a time on (at=10s:), and for what the kernels of the ends do (near: far:): queues, \
+processors for what comes in, small sockets. docs/guide/lab.md explains each.";
 
 #[derive(Args, Debug)]
 #[command(long_about = LONG)]
