@@ -48,6 +48,8 @@ pub(super) struct Tally {
     skipped_themselves: usize,
     /// The test whose output is being read is one of them.
     test_skipped: bool,
+    /// What is being read was printed by tests of Rust's harness: only a `SKIPPED: ` counts.
+    said: bool,
 }
 
 impl Tally {
@@ -81,6 +83,7 @@ impl Tally {
     pub(super) fn end_of_step(&mut self) {
         self.binary.clear();
         self.test.clear();
+        self.said = false;
     }
 
     /// Count what one line of output says; true if a person watching wants to see it.
@@ -96,17 +99,21 @@ impl Tally {
             return true;
         }
         if let Some(result) = line.strip_prefix("test result: ") {
+            self.said = false;
             self.rust_result(result);
             return true;
         }
         if let Some(name) = line.strip_prefix("---- ").and_then(|rest| rest.strip_suffix(" stdout ----")) {
             name.clone_into(&mut self.test);
-            self.test_skipped = false;
+            (self.test_skipped, self.said) = (false, true);
             return false;
         }
         if let Some(why) = line.strip_prefix("SKIPPED: ") {
             self.skipped_itself(why);
             return true;
+        }
+        if self.said {
+            return false;
         }
         if let Some(test) = line.strip_prefix("test ") {
             return self.rust_test(test);
@@ -262,6 +269,16 @@ mod tests {
             tally.summary(),
             "skipped: udp b: no IPv6 (sysctl x); no ring\n1 passed, 0 failed, 1 skipped"
         );
+    }
+
+    #[test]
+    fn what_a_test_prints_is_no_result() {
+        let tally = read(
+            "     Running unittests src/main.rs (target/debug/deps/xtask-1f0c)\ntest a ... ok\nsuccesses:\n\n---- a stdout ----\n\
+             FAILED t.py::a - why\n2 failed in 0.1s\n\nsuccesses:\n    a\n\n\
+             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n1 passed in 0.1s",
+        );
+        assert_eq!(tally.summary(), "2 passed, 0 failed, 0 skipped");
     }
 
     #[test]
