@@ -36,20 +36,42 @@ while time.monotonic() < end:
         except OSError: pass
     time.sleep(draw.expovariate(rate / 12.5))
 """
+# Fills the backlog of one processor on and off: what is sent to so many sockets of the far end at once takes it long, and what comes
+# beside it, from the path too, finds no room. Sends so many packets per second for a time, then rests.
+FLOOD = """
+import socket, sys, time
+processor, sockets, rate, on, off = map(float, sys.argv[1:])
+with open("/sys/class/net/lo/queues/rx-0/rps_cpus", "w") as mask: mask.write(f"{1 << int(processor):x}")
+all_of_them = ("127.255.255.255", 9999)
+def member():
+    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    one.bind(all_of_them)
+    return one
+members, sender = [member() for _ in range(int(sockets))], socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sender.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+while True:
+    begin, sent = time.monotonic(), 0
+    while (now := time.monotonic() - begin) < on:
+        while sent < now * rate: sent += sender.sendto(b"x", all_of_them)
+        time.sleep(0.0005)
+    time.sleep(off)
+"""
 # Times that a run is made again because the lab was late.
 AGAIN = 3
 
 
 class Run:
-    """A path, the commands of its ends, options of the lab."""
+    """A path, the commands of its ends, options of the lab, and what it is run by."""
 
-    def __init__(self, path, probe=UDP, far=SERVE, before="", lab=()):
-        self.path, self.probe, self.far, self.before, self.lab = path, probe, far, before, lab
+    def __init__(self, path, probe=UDP, far=SERVE, before="", lab=(), by=()):
+        self.path, self.probe, self.far, self.before, self.lab, self.by = path, probe, far, before, lab, by
 
     def diagnosis(self, folder):
         """What was named, and whether the lab was late."""
         near = f"{self.before}exec {SKYHAUL} probe far --token-file t --diagnose --json {self.probe}"
-        line = [SKYHAUL, "lab", "run", self.path, *self.lab, "--far", self.far, "--", "sh", "-c", near]
+        line = [*self.by, SKYHAUL, "lab", "run", self.path, *self.lab, "--far", self.far, "--", "sh", "-c", near]
         done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, timeout=180)
         late = "FAILED: " in done.stderr
         try:
@@ -84,6 +106,14 @@ def stopped(away, there, serve=MODEST):
     return f"{serve} & P=$!; sleep 1; while sleep {there:.2f}; do kill -STOP $P; sleep {away:.2f}; kill -CONT $P; done"
 
 
+def flooded(path, draw):
+    """Packets of the far end all go to the last processor, which has others to work on; the lab keeps off it."""
+    last = min(os.cpu_count(), 32) - 1
+    flood = f"{last} {draw.randint(350, 500)} 70000 {draw.uniform(0.04, 0.08):.3f} {draw.uniform(0.15, 0.25):.3f}"
+    far = f"ulimit -n 1024; {sys.executable} -c '{FLOOD}' {flood} & exec {SERVE}"
+    return Run(f"{path}; far: rps={last}", far=far, by=["taskset", "-c", f"0-{max(last - 1, 0)}"])
+
+
 def crossed(run, mbps, seed, busy=0):
     """The run beside other traffic to the far end, and with so many processors busy."""
     beside = f"{sys.executable} -c '{CROSS}' {seed} {mbps:.1f} & " if mbps else ""
@@ -116,8 +146,9 @@ def ways(draw, seed):
         "duplication": lambda: Run(f"{line(draw, seed)},duplicate={10 ** some(-2.5, -1):.4f}"),
         "route-change": lambda: Run(f"{line(draw, seed)}; at={some(1.3, 3):.2f}s: delay={some(26, 40):.0f}ms,hops={draw.randint(1, 4)}"),
         "moderation": lambda: Run(f"{line(draw, seed)},comb={some(4, 9):.1f}ms"),
-        "idle-states": lambda: Run(f"{line(draw, seed)},wake={some(1, 5):.1f}ms@15ms"),
+        "idle-states": lambda: Run(f"{line(draw, seed)},wake={some(0.8, 2.8):.1f}ms@3ms"),
         "socket-buffer": lambda: Run(line(draw, seed), UDP.replace("80", "160"), far=stopped(some(1.5, 2.5), 0.3)),
+        "backlog": lambda: flooded(line(draw, seed), draw),
         "polarisation": lambda: crossed(
             Run(f"rate=60Mbps,buffer=64KiB,paths={draw.randint(2, 3)}/hash,delay=15ms,seed={seed}", UDP.replace("80", "30")), some(36, 48), seed
         ),
@@ -132,6 +163,7 @@ def flows(draw, seed):
     shallow = int(rate / 8 * delay * 2e3 * some(0.05, 0.15)) >> 10
     return {
         "receiver-window": lambda: Run(path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 {window} {window}'; {SERVE}"),
+        "send-buffer": lambda: Run(f"{path}; near: tcp-wmem={window >> 10}KiB", TCP.replace("cubic", "bbr")),
         "slow-application": lambda: Run(
             path, TCP, far=f"sysctl -qw net.ipv4.tcp_rmem='4096 131072 1048576'; {stopped(some(0.3, 0.6), 0.05, SERVE)}"
         ),
