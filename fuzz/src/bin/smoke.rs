@@ -8,6 +8,7 @@ use skyhaul_fuzz::{Target, mutate, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 struct Options {
@@ -44,23 +45,8 @@ fn main() -> ExitCode {
             }
         };
     }
-    let (mut passed, mut failed) = (0, 0);
-    for target in chosen {
-        let began = Instant::now();
-        let executions = (options.executions / target.weight).max(1);
-        match attack(target, executions, options.seed) {
-            Ok(()) => {
-                let rate = executions as f64 / began.elapsed().as_secs_f64();
-                println!("test fuzz::{} ... ok ({executions} executions, {rate:.0}/s)", target.name);
-                passed += 1;
-            }
-            Err(input) => {
-                println!("test fuzz::{} ... FAILED", target.name);
-                println!("replay: smoke {} --input {}", target.name, to_hex(&input));
-                failed += 1;
-            }
-        }
-    }
+    let failed = attack_all(&chosen, &options);
+    let passed = chosen.len() - failed;
     skyhaul_fuzz::clean_up();
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
@@ -75,6 +61,43 @@ fn write_seeds(targets: &[Target], directory: &Path) -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Attack each target, one on each processor at a time, and tell what came of it; how many broke.
+fn attack_all(targets: &[Target], options: &Options) -> usize {
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let worker = || {
+        while let Some(&target) = targets.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if !told(target, options) {
+                failed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..processors {
+            scope.spawn(worker);
+        }
+    });
+    failed.into_inner()
+}
+
+/// Attack a target and print what came of it, at once, as others print theirs; whether it held.
+fn told(target: Target, options: &Options) -> bool {
+    let began = Instant::now();
+    let executions = (options.executions / target.weight).max(1);
+    match attack(target, executions, options.seed) {
+        Ok(()) => {
+            let rate = executions as f64 / began.elapsed().as_secs_f64();
+            println!("test fuzz::{} ... ok ({executions} executions, {rate:.0}/s)", target.name);
+            true
+        }
+        Err(input) => {
+            let replay = format!("replay: smoke {} --input {}", target.name, to_hex(&input));
+            println!("test fuzz::{} ... FAILED\n{replay}", target.name);
+            false
+        }
+    }
 }
 
 /// Run a target on mutations of its seeds, and on the seeds themselves; the input that broke it, if one did.
