@@ -164,6 +164,12 @@ impl Endpoint {
     }
 }
 
+/// Whether `peer` is an address of the host that has `local`, as far as the addresses tell.
+#[must_use]
+pub fn is_own(peer: SocketAddr, local: SocketAddr) -> bool {
+    peer.ip() == local.ip() || peer.ip().is_loopback()
+}
+
 /// The system's error text, without "(os error 98)".
 #[must_use]
 pub fn system_text(error: &io::Error) -> String {

@@ -2,17 +2,18 @@
 //!
 //! ```text
 //!   Put::Copy    one hot buffer ──write──▶ socket        the default: what a program costs that has its data in memory
-//!   Put::File    pages in memory ─sendfile▶ socket       no copy on the sending side
+//!   Put::File    page cache ─────sendfile▶ socket        no copy on the sending side
 //!   Take::Copy   socket ──read──▶ one hot buffer         what a program costs that looks at its data
 //!   Take::Drop   socket ──MSG_TRUNC──▶ nothing           no copy on the receiving side
 //! ```
 //!
 //! Limits: every call moves up to one buffer; a stream with a timeout may move less, or nothing.
 
+use crate::disk::Scratch;
 use crate::memory::{ALIGN, Block, Pool, PoolOptions};
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use std::{fs::File, io, io::Write as _, os::fd::AsFd};
+use std::{fs::File, io, io::Write as _, os::fd::AsFd, sync::Arc};
 
 /// How to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub fn room(bytes: usize) -> io::Result<Block> {
 pub struct Supply {
     memory: Block,
     size: usize,
-    file: Option<File>,
+    file: Option<Arc<File>>,
 }
 
 impl Supply {
@@ -76,9 +77,8 @@ impl Supply {
         let file = match put {
             Put::Copy => None,
             Put::File => {
-                let mut file = File::from(memfd_create("skyhaul-bulk", MemfdFlags::CLOEXEC)?);
-                file.write_all(&memory[..size])?;
-                Some(file)
+                let bytes = &memory[..size];
+                Some(on_disk(bytes).or_else(|_| in_memory(bytes))?)
             }
         };
         Ok(Self { memory, size, file })
@@ -104,6 +104,21 @@ impl Supply {
             }
         }
     }
+}
+
+/// A file in the page cache, in runs of pages where its file system can do that; those of a file without a disk are single
+/// pages, which cost a sixth more for each byte sent (docs/benchmarks.md, Paths).
+fn on_disk(bytes: &[u8]) -> io::Result<Arc<File>> {
+    let scratch = Scratch::create(&std::env::temp_dir())?;
+    scratch.file().as_ref().write_all(bytes)?;
+    Ok(Arc::clone(scratch.file()))
+}
+
+/// The same without a disk, for hosts that have no room on one.
+fn in_memory(bytes: &[u8]) -> io::Result<Arc<File>> {
+    let mut file = File::from(memfd_create("skyhaul-bulk", MemfdFlags::CLOEXEC)?);
+    file.write_all(bytes)?;
+    Ok(Arc::new(file))
 }
 
 /// Receive into `buffer`, or drop as much, in one call; 0 at the end of the stream.
@@ -132,10 +147,12 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_sending_carry_the_same_bytes() {
-        for put in [Put::Copy, Put::File] {
+    fn each_way_of_sending_carries_the_same_bytes() {
+        let mut supplies = [Put::Copy, Put::File, Put::File].map(|put| Supply::new(10_001, put).unwrap());
+        let bytes = supplies[2].memory[..10_001].to_vec();
+        supplies[2].file = Some(in_memory(&bytes).unwrap());
+        for supply in supplies {
             let (sender, mut receiver) = pair();
-            let supply = Supply::new(10_001, put).unwrap();
             let mut at = 0;
             while at < supply.size() {
                 at += supply.send(&sender, at).unwrap();
@@ -143,7 +160,7 @@ mod tests {
             drop(sender);
             let mut got = Vec::new();
             receiver.read_to_end(&mut got).unwrap();
-            assert_eq!(got, supply.memory[..10_001], "{put:?}");
+            assert_eq!(got, supply.memory[..10_001], "{:?}", supply.file);
         }
     }
 

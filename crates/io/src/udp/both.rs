@@ -22,7 +22,7 @@ use super::{
     option::{get, set},
     send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer},
 };
-use crate::address::Endpoint;
+use crate::address::{Endpoint, is_own};
 use rustix::net::SendFlags;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
@@ -89,7 +89,7 @@ impl Both {
     #[must_use]
     pub fn is_own(&self) -> bool {
         let ends = self.socket.peer_addr().ok().zip(self.socket.local_addr().ok());
-        ends.is_some_and(|(peer, local)| peer.ip() == local.ip() || peer.ip().is_loopback())
+        ends.is_some_and(|(peer, local)| is_own(peer, local))
     }
 
     /// Send one datagram to any address.

@@ -1,6 +1,7 @@
 //! One flow: its socket, its counters, and the loop of its thread.
 
 use super::options::{Amount, RunOptions};
+use skyhaul_io::address::is_own;
 use skyhaul_io::host::thread::{self, Usage};
 use skyhaul_io::quantity::Rate;
 use skyhaul_io::tcp::bulk::{Supply, receive, room};
@@ -15,8 +16,8 @@ const TICK: Duration = Duration::from_millis(20);
 const LONGEST_DRAIN: Duration = Duration::from_secs(2);
 
 /// A read that left nothing behind, of more than this, and so soon after the one before (650 Mb/s), is followed by a pause in
-/// which more gathers: otherwise the reader sleeps for each of them, and on one host its sender spends more time on waking its
-/// processor than on sending (docs/benchmarks.md, Paths).
+/// which more gathers: otherwise the reader is woken for each of them. On one host its sender would have to wake its processor, and spend more
+/// time on that than on sending, so the reader stays awake there if each thread has a processor (docs/benchmarks.md, Paths).
 const SCRAP: usize = 16 << 10;
 const OFTEN: Duration = Duration::from_micros(200);
 const GATHER: Duration = Duration::from_micros(20);
@@ -218,13 +219,17 @@ impl Shared {
     }
 
     fn receive(&self, state: &State, ended: &mut Ended) -> io::Result<()> {
+        let stream = &state.flow.stream;
         let mut buffer = room(block(&self.options))?;
         let mut received = 0;
         let mut over: Option<Instant> = None;
         let mut quiet = Instant::now();
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let ends = stream.peer_addr().and_then(|peer| Ok((peer, stream.local_addr()?)));
+        let awake = ends.is_ok_and(|(peer, local)| is_own(peer, local)) && 2 * self.flows.len() <= processors;
         loop {
             ended.calls += 1;
-            match receive(&state.flow.stream, &mut buffer, self.options.take) {
+            match receive(stream, &mut buffer, self.options.take) {
                 Ok(0) => {
                     ended.closed = true;
                     return Ok(());
@@ -235,7 +240,7 @@ impl Shared {
                     let before = std::mem::replace(&mut quiet, Instant::now());
                     ended.last_byte = quiet - self.begin;
                     if n < buffer.len() && n >= SCRAP && quiet - before < OFTEN {
-                        std::thread::sleep(GATHER);
+                        gather(quiet, awake);
                     }
                 }
                 Err(error) if is_pause(&error) => {}
@@ -280,6 +285,16 @@ fn due(bytes: u64, rate: Rate) -> Duration {
             let nanos = u128::from(bytes) * 8_000_000_000 / u128::from(rate);
             Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
         }
+    }
+}
+
+/// Let more gather after what came at `last`.
+fn gather(last: Instant, awake: bool) {
+    if !awake {
+        std::thread::sleep(GATHER);
+    }
+    while last.elapsed() < GATHER {
+        std::hint::spin_loop();
     }
 }
 
