@@ -17,6 +17,9 @@
 //! assert!(moved.contains_key("udp.received"));
 //! ```
 //!
+//! Processors count what their backlogs dropped of all networks of the host, and the interface counts it, too. So differences tell of
+//! no more than the interfaces of this network dropped, which are `network.receive_dropped`; what never leaves the host is not in it.
+//!
 //! Limits: an interface, IP and UDP count a train that passes as one as one packet, so layers compare only where packets
 //! are sent one by one. Processors are counted in ticks, of which [`TICKS`] make a second.
 
@@ -40,6 +43,10 @@ const DEVICE: [(usize, &str); 8] = [
     (10, "interface.send_errors"),
     (11, "interface.send_dropped"),
 ];
+
+/// What all interfaces dropped as it came.
+const ALL_DROPPED: &str = "network.receive_dropped";
+const BACKLOG_DROPPED: &str = "backlog.dropped";
 
 /// `/proc/net/snmp`; `snmp6` has the same words behind `Ip6`, `Udp6` and `Icmp6`.
 const PROTOCOLS: [(&str, &str, &str); 21] = [
@@ -82,14 +89,20 @@ pub fn read(interface: Option<&str>) -> Stages {
     stages
 }
 
-/// What was counted between two readings. A counter that fell is left out: it was reset.
+/// What was counted between two readings, of backlogs no more than this network's interfaces counted. A counter that fell is left out:
+/// it was reset.
 #[must_use]
 pub fn since(now: &Stages, before: &Stages) -> Stages {
     let difference = |(name, value): (&String, &u64)| {
         let before = before.get(name).copied().unwrap_or(0);
         value.checked_sub(before).map(|difference| (name.clone(), difference))
     };
-    now.iter().filter_map(difference).collect()
+    let mut moved: Stages = now.iter().filter_map(difference).collect();
+    let ours = moved.get(ALL_DROPPED).copied();
+    if let Some((dropped, ours)) = moved.get_mut(BACKLOG_DROPPED).zip(ours) {
+        *dropped = ours.min(*dropped);
+    }
+    moved
 }
 
 fn add(stages: &mut Stages, name: &str, value: Option<u64>) {
@@ -101,12 +114,14 @@ fn add(stages: &mut Stages, name: &str, value: Option<u64>) {
 
 fn device(stages: &mut Stages, table: &str, interface: Option<&str>) {
     for (name, numbers) in table.lines().skip(2).filter_map(|line| line.split_once(':')) {
-        if interface.is_some_and(|wanted| wanted != name.trim()) {
-            continue;
-        }
         let numbers: Vec<&str> = numbers.split_whitespace().collect();
-        for (column, name) in DEVICE {
-            add(stages, name, numbers.get(column).and_then(|n| n.parse().ok()));
+        let number = |column: usize| numbers.get(column).and_then(|n| n.parse().ok());
+        let wanted = interface.is_none_or(|wanted| wanted == name.trim());
+        if wanted || name.trim() != "lo" {
+            add(stages, ALL_DROPPED, number(3));
+        }
+        for (column, name) in DEVICE.into_iter().filter(|_| wanted) {
+            add(stages, name, number(column));
         }
     }
 }
@@ -145,7 +160,8 @@ mod tests {
         let mut s = Stages::new();
         device(
             &mut s,
-            "Inter-|\n face |\n  eth0: 10 20 1 2 0 0 0 0 30 40 3 4 0 0 0 0\n  lo: 1 1 0 0 0 0 0 0 1 1 0 0 0 0 0 0\n",
+            "Inter-|\n face |\n  eth0: 10 20 1 2 0 0 0 0 30 40 3 4 0 0 0 0\n  lo: 1 1 0 9 0 0 0 0 1 1 0 0 0 0 0 0\n\
+             eth0.7: 1 1 0 5 0 0 0 0 1 1 0 0 0 0 0 0\n",
             Some("eth0"),
         );
         let table = "Ip: InReceives InDelivers\nIp: 7 5\nUdp: RcvbufErrors New\nUdp: 3 9\nUdpLite: RcvbufErrors\nUdpLite: 8\n";
@@ -155,7 +171,9 @@ mod tests {
         processors(&mut s, "cpu  1 2 3 4 5 6 7 8 9 9\ncpu0 1 0 0 0 0 0 7\nintr 1 2\n");
         let is = |name: &str, value: u64| assert_eq!(s.get(name), Some(&value), "{name}");
         is("interface.received", 20);
+        is("interface.receive_dropped", 2);
         is("interface.send_dropped", 4);
+        is("network.receive_dropped", 7);
         is("ip.received", 11);
         is("ip.delivered", 5);
         is("udp.buffer_full", 5);
@@ -172,6 +190,17 @@ mod tests {
             |pairs: &[(&str, u64)]| pairs.iter().map(|&(name, n)| (name.to_owned(), n)).collect::<Stages>();
         let moved = since(&stages(&[("a", 5), ("b", 1), ("c", 2)]), &stages(&[("a", 3), ("b", 2)]));
         assert_eq!(moved, stages(&[("a", 2), ("c", 2)]));
+    }
+
+    #[test]
+    fn backlogs_of_other_networks_are_none_of_this_one() {
+        let moved = |all: u64, ours: Option<u64>| {
+            let mut now = Stages::from([("backlog.dropped".to_owned(), 100 + all)]);
+            now.extend(ours.map(|ours| ("network.receive_dropped".to_owned(), ours)));
+            since(&now, &Stages::from([("backlog.dropped".to_owned(), 100)]))["backlog.dropped"]
+        };
+        assert_eq!([moved(50, Some(0)), moved(50, Some(7)), moved(50, Some(70))], [0, 7, 50]);
+        assert_eq!(moved(50, None), 50, "a reading of an older version");
     }
 
     #[test]
