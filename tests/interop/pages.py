@@ -212,10 +212,10 @@ def type_page(page, directory, python=True):
 
 
 def keep(page, directory):
-    """Keep the figures of a page that was typed."""
+    """Keep the figures of a page that was typed. Those that are current stay: the site may be reading them."""
     files = FIGURE.findall(page.read_text())
     kept = KEPT / page.stem
-    if files:
+    if files and not current(page, kept):
         shutil.rmtree(kept, ignore_errors=True)
         kept.mkdir(parents=True)
         for file in files:

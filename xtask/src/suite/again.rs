@@ -17,6 +17,8 @@ use std::ffi::OsString;
 /// The command that runs one test alone, made from the command of its step; none if it gets no second try.
 pub(super) type Alone = fn(&[OsString], &Failed) -> Option<Vec<OsString>>;
 
+/// What lets pytest run several files of tests at once.
+pub(super) const SEVERAL: [&str; 2] = ["--numprocesses=3", "--dist=loadfile"];
 /// More failures than this are not the machine's.
 const MOST: usize = 5;
 /// What a property test says when it has found an input that fails.
@@ -88,7 +90,8 @@ pub(super) fn pytest(step: &[OsString], failed: &Failed) -> Option<Vec<OsString>
         let all = word.to_str().is_some_and(|word| failed.test.starts_with(word));
         if all { OsString::from(&failed.test) } else { word.clone() }
     };
-    failed.test.contains("::").then(|| step.iter().map(one).collect())
+    let beside = |word: &&OsString| SEVERAL.iter().any(|several| *word == several);
+    failed.test.contains("::").then(|| step.iter().filter(|word| !beside(word)).map(one).collect())
 }
 
 #[cfg(test)]
@@ -111,7 +114,8 @@ mod tests {
         for pure in ["skyhaul_core", "worlds", "events", "skyhaul_io (documentation)", ""] {
             assert_eq!(words(pure), None, "{pure}");
         }
-        let step = ["python", "-m", "pytest", "tests/interop", "-q"].map(OsString::from);
+        let step =
+            ["python", "-m", "pytest", "tests/interop", SEVERAL[0], SEVERAL[1], "-q"].map(OsString::from);
         let alone = pytest(&step, &failed("", "tests/interop/test_a.py::x[1 - 2]")).unwrap_or_default();
         assert_eq!(alone[3..], ["tests/interop/test_a.py::x[1 - 2]", "-q"].map(OsString::from));
     }
