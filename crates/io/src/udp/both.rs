@@ -23,7 +23,8 @@ use super::{
     send::{SendOptions, SenderStats, UdpSender, choose, size_send_buffer},
 };
 use crate::address::{Endpoint, is_own};
-use rustix::net::SendFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recvfrom};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::{
     io::{self, ErrorKind},
@@ -109,13 +110,22 @@ impl Both {
         Ok(rustix::net::send(&self.socket, datagram, SendFlags::NOSIGNAL)?)
     }
 
-    /// The next datagram and its sender, if one comes within `wait`.
+    /// The next datagram and its sender, if one comes within `wait`; without a wait, one that is there already.
     ///
     /// # Errors
     /// An error that prevents further work; not what routers reported of earlier datagrams.
     pub fn receive_from(&self, into: &mut [u8], wait: Duration) -> io::Result<Option<(usize, SocketAddr)>> {
-        self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
-        match self.socket.recv_from(into) {
+        let came = match wait.is_zero() {
+            // Every wait, however short, is a tick of the kernel's.
+            true => recvfrom(&self.socket, into, RecvFlags::DONTWAIT)
+                .and_then(|(length, _, from)| Ok((length, from.ok_or(Errno::INVAL)?.try_into()?)))
+                .map_err(io::Error::from),
+            false => {
+                self.socket.set_read_timeout(Some(wait.max(Duration::from_micros(1))))?;
+                self.socket.recv_from(into)
+            }
+        };
+        match came {
             Ok((length, from)) => Ok(Some((length, SocketAddr::new(from.ip().to_canonical(), from.port())))),
             Err(error) if is_no_datagram(&error) => Ok(None),
             Err(error) => Err(self.at().failed("receive from", &error)),

@@ -21,10 +21,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long both ends try to meet on UDP.
-const MEETING: Duration = Duration::from_secs(5);
+/// How long both ends try to meet on UDP, from when the last flow did.
+const MEETING: Duration = Duration::from_secs(10);
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(100);
+/// Time between two looks at sockets that have nothing.
+const LOOK: Duration = Duration::from_millis(1);
+/// Datagrams of one flow that are read before those of the next.
+const AT_ONCE: usize = 64;
 /// How long a receiver is awaited that does not come to look: less than the other end waits for the report.
 const LATE: Duration = Duration::from_secs(5);
 /// How often something else is looked at while data are sent.
@@ -84,21 +88,27 @@ impl Waiting {
 
     /// Await that the client shows in every flow that it receives: nothing but answers as long as what came is sent before.
     pub(super) fn meet(self, cookies: &Cookies, over: &dyn Fn() -> bool) -> Result<End, PeerError> {
-        let end = Instant::now() + MEETING;
-        let mut met: Vec<Option<SocketAddr>> = vec![None; self.sockets.len()];
-        let wait = Duration::from_millis(20) / u32::try_from(self.sockets.len().max(1)).unwrap_or(u32::MAX);
-        while met.iter().any(Option::is_none) {
+        let mut end = Instant::now() + MEETING;
+        let mut met = vec![false; self.sockets.len()];
+        while !met.iter().all(|&met| met) {
             if over() || Instant::now() > end {
                 return Err(PeerError::Stopped);
             }
+            let mut heard = false;
+            // Those that were met, too: the client may not have heard that it may begin.
             for (flow, both) in self.sockets.iter().enumerate() {
-                if met[flow].is_some() {
-                    continue;
+                for _ in 0..AT_ONCE {
+                    let mut bytes = [0; LEN + 1];
+                    let Some((length, from)) = both.receive_from(&mut bytes, Duration::ZERO)? else { break };
+                    heard = true;
+                    if self.hear(cookies, both, flow as u16, &bytes[..length], from)? && !met[flow] {
+                        met[flow] = true;
+                        end = Instant::now() + MEETING;
+                    }
                 }
-                let mut bytes = [0; LEN + 1];
-                let Some((length, from)) = both.receive_from(&mut bytes, wait)? else { continue };
-                let flow = flow as u16;
-                met[usize::from(flow)] = self.hear(cookies, both, flow, &bytes[..length], from)?;
+            }
+            if !heard {
+                std::thread::sleep(LOOK);
             }
         }
         let lanes = self.sockets.into_iter().enumerate();
@@ -106,7 +116,7 @@ impl Waiting {
         End::new(self.test, lanes.collect::<io::Result<_>>()?).map_err(PeerError::from)
     }
 
-    /// Answer a datagram; the address of whoever showed that it receives.
+    /// Answer a datagram; whether its sender showed that it receives.
     fn hear(
         &self,
         cookies: &Cookies,
@@ -114,7 +124,7 @@ impl Waiting {
         flow: u16,
         datagram: &[u8],
         from: SocketAddr,
-    ) -> io::Result<Option<SocketAddr>> {
+    ) -> io::Result<bool> {
         let number = self.test ^ u64::from(flow) << 48;
         let say = |meeting| {
             // What is not sent is asked for again.
@@ -128,11 +138,11 @@ impl Waiting {
             Ok(Small { meeting: Meeting::Echo(cookie), .. }) if cookies.is_of(from, number, cookie) => {
                 both.connect(from)?;
                 say(Meeting::Ready);
-                return Ok(Some(from));
+                return Ok(true);
             }
             _ => {}
         }
-        Ok(None)
+        Ok(false)
     }
 }
 
@@ -166,19 +176,17 @@ impl End {
         cookie: [u8; 16],
         join: bool,
     ) -> Result<(Self, HostNote), PeerError> {
-        let mut lanes = Vec::new();
-        let mut host = HostNote::default();
-        for (flow, &port) in ports.iter().enumerate() {
-            let (flow, peer) = (flow as u16, SocketAddr::new(server, port));
+        let bind = |&port: &u16| {
             let both = Both::bind(SocketAddr::new(from, 0), &options(join))?;
-            both.connect(peer)?;
-            knock(&both, test, flow, cookie, peer)?;
-            if flow == 0 {
-                host = note(&both, peer);
-            }
-            lanes.push(lane(both, test, flow, join)?);
-        }
-        Ok((Self::new(test, lanes)?, host))
+            both.connect(SocketAddr::new(server, port))?;
+            Ok(both)
+        };
+        let sockets = ports.iter().map(bind).collect::<io::Result<Vec<Both>>>()?;
+        knock(&sockets, ports, test, cookie, server)?;
+        let first = sockets.first().zip(ports.first());
+        let host = first.map(|(both, &port)| note(both, SocketAddr::new(server, port))).unwrap_or_default();
+        let lanes = sockets.into_iter().enumerate().map(|(flow, both)| lane(both, test, flow as u16, join));
+        Ok((Self::new(test, lanes.collect::<io::Result<_>>()?)?, host))
     }
 
     /// Flows.
@@ -299,30 +307,65 @@ impl Pings<'_> {
     }
 }
 
-/// Knock until the server knows that this end receives.
-fn knock(both: &Both, test: u64, flow: u16, cookie: [u8; 16], peer: SocketAddr) -> Result<(), PeerError> {
-    let end = Instant::now() + MEETING;
-    let mut say = Meeting::Knock(cookie);
-    while Instant::now() < end {
+/// Knock in every flow until the server knows that this end receives there.
+fn knock(
+    sockets: &[Both],
+    ports: &[u16],
+    test: u64,
+    cookie: [u8; 16],
+    server: IpAddr,
+) -> Result<(), PeerError> {
+    let mut end = Instant::now() + MEETING;
+    // What is still to be said in each flow; nothing, once it was met.
+    let mut says = vec![Some(Meeting::Knock(cookie)); sockets.len()];
+    while says.iter().any(Option::is_some) {
+        if Instant::now() > end {
+            let flow = says.iter().position(Option::is_some).unwrap_or(0);
+            return Err(PeerError::Io(unanswered(SocketAddr::new(server, ports[flow]))));
+        }
         // What is lost is said again.
-        let _ = both.send(&Small { test, flow, meeting: say }.octets());
+        for (flow, say) in says.iter().enumerate() {
+            if let &Some(meeting) = say {
+                let _ = sockets[flow].send(&Small { test, flow: flow as u16, meeting }.octets());
+            }
+        }
         let until = Instant::now() + AGAIN;
-        while let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
-            let mut bytes = [0; LEN + 1];
-            let Some((length, _)) = both.receive_from(&mut bytes, left)? else { break };
-            match Small::read(&bytes[..length]) {
-                Ok(small) if (small.test, small.flow) != (test, flow) => {}
-                Ok(Small { meeting: Meeting::Cookie(cookie), .. }) => {
-                    say = Meeting::Echo(cookie);
-                    break;
+        while Instant::now() < until && says.iter().any(Option::is_some) {
+            let mut heard = false;
+            for (flow, (both, say)) in sockets.iter().zip(&mut says).enumerate() {
+                if say.is_none() {
+                    continue;
                 }
-                Ok(Small { meeting: Meeting::Ready, .. }) => return Ok(()),
-                _ => {}
+                let mut bytes = [0; LEN + 1];
+                let Some((length, _)) = both.receive_from(&mut bytes, Duration::ZERO)? else { continue };
+                heard = true;
+                match Small::read(&bytes[..length]) {
+                    Ok(small) if (small.test, usize::from(small.flow)) != (test, flow) => {}
+                    Ok(Small { meeting: Meeting::Cookie(cookie), .. })
+                        if matches!(say, Some(Meeting::Knock(_))) =>
+                    {
+                        let echo = Meeting::Echo(cookie);
+                        let _ = both.send(&Small { test, flow: flow as u16, meeting: echo }.octets());
+                        *say = Some(echo);
+                    }
+                    Ok(Small { meeting: Meeting::Ready, .. }) => {
+                        *say = None;
+                        end = Instant::now() + MEETING;
+                    }
+                    _ => {}
+                }
+            }
+            if !heard {
+                std::thread::sleep(LOOK);
             }
         }
     }
+    Ok(())
+}
+
+fn unanswered(peer: SocketAddr) -> io::Error {
     let why = format!(
         "no answer to UDP at {peer}, though TCP works; hint: let UDP through the firewalls between, both ways"
     );
-    Err(PeerError::Io(io::Error::new(io::ErrorKind::TimedOut, why)))
+    io::Error::new(io::ErrorKind::TimedOut, why)
 }

@@ -160,3 +160,27 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
     assert_eq!(length, knock.len(), "nothing is amplified");
     assert_eq!(hear(&mut answer), None, "and nothing more comes before it came back");
 }
+
+#[test]
+fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
+    use meeting::Meeting::{Cookie, Echo, Knock, Ready};
+    let server = serve(ServerOptions::default(), "127.0.0.1:0");
+    let mut control = crate::peer::connect(server.local(), &token(), Duration::from_secs(5)).unwrap();
+    // A second flow, in which nobody knocks yet.
+    let request = Request { flows: 2, seconds: 1.0, rate: None, join: false };
+    control.ask(NAME, &request, &mut |_| true).unwrap();
+    let opened: Opened = control.receive(Duration::from_secs(5)).unwrap();
+    let client = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
+    let mut answer = [0; 128];
+    let mut ask = |meeting| {
+        client.send_to(&meeting::Small { test: opened.test, flow: 0, meeting }.octets(), at).unwrap();
+        let (length, _) =
+            client.receive_from(&mut answer, Duration::from_secs(5)).unwrap().expect("an answer");
+        meeting::Small::read(&answer[..length]).unwrap().meeting
+    };
+    let Cookie(cookie) = ask(Knock(crate::peer::unhex(&opened.cookie).unwrap())) else { panic!("no cookie") };
+    for _ in 0..3 {
+        assert_eq!(ask(Echo(cookie)), Ready);
+    }
+}
