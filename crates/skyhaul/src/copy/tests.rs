@@ -226,6 +226,22 @@ fn a_full_disk_is_told_and_the_rest_is_copied_when_there_is_room() {
     same(&more.at("src"), &more.at("root/in/src"));
 }
 
+/// More of them than there are blocks: what came for each is free again.
+#[test]
+fn files_that_cannot_be_opened_do_not_hold_up_the_others() {
+    let site = Site::new();
+    std::fs::create_dir(site.at("src")).unwrap();
+    for n in 0..100 {
+        std::fs::write(site.at(&format!("src/{n:02}")), bytes(n, 100)).unwrap();
+        // Something else has the name that it is written under.
+        if n < 90 {
+            std::fs::create_dir_all(site.at(&format!("root/in/src/.{n:02}.skyhaul-part"))).unwrap();
+        }
+    }
+    let report = site.push();
+    assert_eq!((report.files, report.failed.len(), &report.stopped), (10, 90, &None), "{report:?}");
+}
+
 #[test]
 fn a_file_that_changes_meanwhile_is_not_called_whole() {
     let site = Site::new();

@@ -146,15 +146,14 @@ impl<'a> Writer<'a> {
                 self.sweep();
             }
         }
-        if self.queue.in_flight() == 0 {
-            return Ok(());
+        if self.queue.in_flight() > 0 {
+            let mut ended = Vec::new();
+            self.queue.wait(LOOK.min(SWEEP), &mut ended)?;
+            for end in ended {
+                self.settle(end);
+            }
         }
-        let mut ended = Vec::new();
-        self.queue.wait(LOOK.min(SWEEP), &mut ended)?;
-        for end in ended {
-            self.settle(end);
-        }
-        // What was written is free again.
+        // What was written is free again, and so is what came for a file that cannot be opened: flows wait for it.
         std::iter::from_fn(|| self.shared.pool.take()).for_each(|block| self.shared.empty.push(block));
         Ok(())
     }
