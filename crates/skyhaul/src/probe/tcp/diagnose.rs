@@ -24,6 +24,8 @@ pub struct TcpDiagnosed {
 
 /// Times of losses of which a pattern is made.
 const EPISODES: usize = 3;
+/// A round trip so many times the least has waited in a queue that was filled: the loss that follows is the end of every full path.
+const FULL: f64 = 1.35;
 
 /// Name what bounds each flow of a point; `probe` is the command of a probe to the server, without a test.
 #[must_use]
@@ -80,7 +82,22 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
     if let Some(first) = causes.first_mut().filter(|first| agree(&first.cause)) {
         first.evidence.push(verdict.text.clone());
     }
-    TcpDiagnosed { causes, ..TcpDiagnosed::default() }
+    let unknown = if causes.is_empty() { too_few(&losses, flow) } else { None };
+    TcpDiagnosed { causes, unknown, ..TcpDiagnosed::default() }
+}
+
+/// What there is to say of losses that are no pattern yet, if the bottleneck's queue does not explain them: CUBIC takes as long as its
+/// window is large from one to the next (RFC 9438, 4.1).
+fn too_few(losses: &[Sample], flow: &FlowReport) -> Option<String> {
+    let full = |sample: &Sample| sample.rtt > FULL * flow.counts.rtt_least;
+    if losses.is_empty() || losses.len() >= EPISODES || losses.iter().any(full) {
+        return None;
+    }
+    let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
+    let times = if losses.len() == 1 { "once" } else { "twice" };
+    Some(format!(
+        "segments were lost {times} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s"
+    ))
 }
 
 /// The samples just before losses, one for each time that anything was lost, without the first: the end of slow start.
@@ -221,6 +238,19 @@ mod tests {
         assert_eq!(named(path, Bound::ShallowBuffer, &shallow), ["shallow-buffer"]);
         assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000, 300_000, 40_000]), ["loss"]);
         assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000]), [""; 0], "two times are no pattern");
+    }
+
+    #[test]
+    fn losses_too_few_for_a_pattern_are_told_unless_the_path_was_full() {
+        let path = Waited { path: 1.0, ..Waited::default() };
+        let told = |flow: &FlowReport| of_flow(flow, "probe").unknown;
+        let mut few = flow(path, Bound::Loss, &[900_000, 20_000, 90_000]);
+        assert!(told(&few).unwrap().contains("lost twice after slow start"));
+        assert!(told(&few).unwrap().ends_with("--time 40s"));
+        assert!(told(&flow(path, Bound::Loss, &[900_000, 20_000])).unwrap().contains("lost once"));
+        assert_eq!(told(&flow(path, Bound::Path, &[900_000])), None, "slow start ends in a loss");
+        few.trace.iter_mut().for_each(|sample| sample.rtt = 0.03);
+        assert_eq!(told(&few), None, "behind a full queue");
     }
 
     #[test]
