@@ -20,6 +20,15 @@ fn open(server: &Server, options: ClientOptions) -> Result<UdpClient, PeerError>
     UdpClient::open(server.local(), &token(), options, &mut |_| true)
 }
 
+/// Ask for a test of so many flows, as a client does before it meets the server on UDP.
+fn ask(server: &Server, flows: u16) -> (crate::peer::Connection, Opened) {
+    let mut control = crate::peer::connect(server.local(), &token(), Duration::from_secs(5)).unwrap();
+    let request = Request { flows, seconds: 1.0, rate: None, join: false };
+    control.ask(NAME, &request, &mut |_| true).unwrap();
+    let opened = control.receive(Duration::from_secs(5)).unwrap();
+    (control, opened)
+}
+
 static GO: AtomicBool = AtomicBool::new(false);
 
 /// 200 packets of 500 octets, 100 µs apart.
@@ -134,10 +143,7 @@ fn limits_of_the_operator_hold() {
 #[test]
 fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
-    let mut control = crate::peer::connect(server.local(), &token(), Duration::from_secs(5)).unwrap();
-    let request = Request { flows: 1, seconds: 1.0, rate: None, join: false };
-    control.ask(NAME, &request, &mut |_| true).unwrap();
-    let opened: Opened = control.receive(Duration::from_secs(5)).unwrap();
+    let (_control, opened) = ask(&server, 1);
     let victim = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
     let small = |meeting| meeting::Small { test: opened.test, flow: 0, meeting }.octets();
@@ -165,22 +171,19 @@ fn nothing_is_sent_to_an_address_that_did_not_show_that_it_receives() {
 fn a_client_that_did_not_hear_that_it_may_begin_is_told_again() {
     use meeting::Meeting::{Cookie, Echo, Knock, Ready};
     let server = serve(ServerOptions::default(), "127.0.0.1:0");
-    let mut control = crate::peer::connect(server.local(), &token(), Duration::from_secs(5)).unwrap();
     // A second flow, in which nobody knocks yet.
-    let request = Request { flows: 2, seconds: 1.0, rate: None, join: false };
-    control.ask(NAME, &request, &mut |_| true).unwrap();
-    let opened: Opened = control.receive(Duration::from_secs(5)).unwrap();
+    let (_control, opened) = ask(&server, 2);
     let client = Both::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
     let at = std::net::SocketAddr::new(server.local().ip(), opened.ports[0]);
     let mut answer = [0; 128];
-    let mut ask = |meeting| {
+    let mut say = |meeting| {
         client.send_to(&meeting::Small { test: opened.test, flow: 0, meeting }.octets(), at).unwrap();
         let (length, _) =
             client.receive_from(&mut answer, Duration::from_secs(5)).unwrap().expect("an answer");
         meeting::Small::read(&answer[..length]).unwrap().meeting
     };
-    let Cookie(cookie) = ask(Knock(crate::peer::unhex(&opened.cookie).unwrap())) else { panic!("no cookie") };
+    let Cookie(cookie) = say(Knock(crate::peer::unhex(&opened.cookie).unwrap())) else { panic!("no cookie") };
     for _ in 0..3 {
-        assert_eq!(ask(Echo(cookie)), Ready);
+        assert_eq!(say(Echo(cookie)), Ready);
     }
 }
