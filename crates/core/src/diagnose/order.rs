@@ -65,6 +65,10 @@ pub(super) fn find(case: &Case, findings: &mut Vec<Finding>) {
     }
 }
 
+/// A change of the delay between two points, at the same rate, that tells a route though only one point came before it, ns. The first
+/// packets of a measurement may find a host asleep, but none for that long.
+const PLAIN: f64 = 1e6;
+
 /// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
 fn moved_for_good(case: &Case) -> Option<Finding> {
     let size = case.points.first()?.size;
@@ -82,7 +86,8 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
         // It was seen to happen, or the same rate is on both sides: a slower one may find a processor asleep.
         let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
         let same = before.iter().any(|b| after.iter().any(|a| a.pps() > 0.9 * b.pps()));
-        (apart && case.clock_steps.is_empty() && (seen || at > 1 && same)).then(|| {
+        let told = seen || same && (at > 1 || change.abs() > PLAIN);
+        (apart && case.clock_steps.is_empty() && told).then(|| {
             let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);
             Finding::new(Cause::RouteChange, if seen { 0.85 } else { 0.75 }, text)
         })

@@ -193,6 +193,10 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     assert_eq!(of_network(changed.clone()), [Cause::RouteChange]);
     let stepped = diagnose(&Case { points: changed, clock_steps: vec![3_000_000], ..Case::default() });
     assert_eq!(stepped.findings.iter().map(|f| f.cause).collect::<Vec<_>>(), [Cause::ClockStep]);
+    // After the first point: a large change alone.
+    let after_one = |by| vec![lossy(4000.0, 0), moved(by, 4000.0), moved(by, 2000.0), moved(by, 1000.0)];
+    assert_eq!(of_network(after_one(12e6)), [Cause::RouteChange]);
+    assert_eq!(of_network(after_one(3e5)), []);
     // Later at lower rates alone: a processor that sleeps.
     let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
     assert_eq!(of_network(asleep), []);
