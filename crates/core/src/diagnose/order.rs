@@ -2,7 +2,6 @@
 
 use super::{
     case::{Case, Cause, Counters, Finding},
-    network::plain,
     point::Point,
 };
 
@@ -72,7 +71,12 @@ const PLAIN: f64 = 1e6;
 /// Another least delay from some packet on, for all points that follow, though the rate is the same. No clock stepped.
 fn moved_for_good(case: &Case) -> Option<Finding> {
     let size = case.points.first()?.size;
-    let points = plain(case, |p| p.burst <= 1 && p.size == size && p.received > 50);
+    let even = case.points.iter().enumerate();
+    let even = even.filter(|(_, p)| p.burst <= 1 && p.size == size && p.received > 50 && p.idle == 0.0);
+    let even: Vec<(usize, &Point)> = even.collect();
+    // Those of the first port, and where they are among all.
+    let (places, points): (Vec<usize>, Vec<&Point>) =
+        even.iter().filter(|(_, p)| p.flow == 0).copied().unzip();
     let noise = points.iter().map(|p| p.noise).fold(0.0, f64::max);
     let least = (6.0 * noise).max(30_000.0) + case.wakes;
     let part = |points: &[&Point]| {
@@ -82,10 +86,13 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
         let (before, after) = points.split_at(at);
         let ((low, high), (least_after, most_after)) = (part(before), part(after));
         let change = if least_after > high { least_after - high } else { most_after - low };
-        let apart = least_after > high + least || most_after < low - least;
-        // It was seen to happen, or the same rate is on both sides: a slower one may find a processor asleep.
+        let is_apart = |floor: f64| if change > 0.0 { floor > high + least } else { floor < low - least };
+        let apart = is_apart(least_after) && is_apart(most_after);
+        // It was seen to happen, or the same rate is on both sides, from other ports too: a slower one may find a processor asleep.
         let seen = before.last().is_some_and(|p| (p.shift - change).abs() < 0.3 * change.abs());
-        let same = before.iter().any(|b| after.iter().any(|a| a.pps() > 0.9 * b.pps()));
+        let later = even.iter().filter(|(place, p)| *place >= places[at] && is_apart(p.floor));
+        let later: Vec<&Point> = later.map(|(_, p)| *p).collect();
+        let same = before.iter().any(|b| later.iter().any(|a| a.pps() > 0.9 * b.pps()));
         let told = seen || same && (at > 1 || change.abs() > PLAIN);
         (apart && case.clock_steps.is_empty() && told).then(|| {
             let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);

@@ -197,6 +197,13 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     let after_one = |by| vec![lossy(4000.0, 0), moved(by, 4000.0), moved(by, 2000.0), moved(by, 1000.0)];
     assert_eq!(of_network(after_one(12e6)), [Cause::RouteChange]);
     assert_eq!(of_network(after_one(3e5)), []);
+    // At lower rates, and at the same one from other ports.
+    let port = |flow, by| Point { flow, ..moved(by, 4000.0) };
+    let ports = |by, ports| {
+        vec![lossy(4000.0, 0), lossy(4000.0, 0), moved(by, 1000.0), moved(by, 500.0), port(1, ports)]
+    };
+    assert_eq!(of_network(ports(3e6, 3e6)), [Cause::RouteChange]);
+    assert_eq!(of_network(ports(3e6, 0.0)), []);
     // Later at lower rates alone: a processor that sleeps.
     let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
     assert_eq!(of_network(asleep), []);
