@@ -19,12 +19,14 @@
 
 mod congestion;
 mod datagrams;
+mod files;
 
 pub use congestion::{
     BBR_CWND_GAIN, BBR_PROBE_RTT, BBR_PROBE_RTT_EVERY, BBR_STARTUP_GAIN, CUBIC_BETA, CUBIC_C, LossBudget,
     RENO_BETA, bbr_rate, bottleneck_buffer, cubic_rate, mathis_rate, pacing_rate, pftk_rate,
 };
 pub use datagrams::{Framing, Policer, Queue, predicted_loss};
+pub use files::{FilesCopied, FilesCost};
 
 /// The largest window of a TCP connection, octets: 65 535 scaled by 2¹⁴ (RFC 7323, 2.3).
 pub const MAX_WINDOW: f64 = (65_535u64 << 14) as f64;

@@ -23,6 +23,7 @@
 //! Limits: owners, access lists, extended attributes and hard links are not copied; nor are FIFOs, sockets and devices,
 //! which are named in the report. At most a million names at a time.
 
+mod aside;
 mod bounds;
 mod client;
 mod files;
@@ -36,10 +37,14 @@ mod predicted;
 mod reading;
 mod receiver;
 mod receiving;
+mod rehearsal;
 mod report;
+mod run;
+mod sample;
 mod sender;
 mod serve;
 mod session;
+mod sizes;
 mod steady;
 mod talk;
 #[cfg(test)]
@@ -52,9 +57,9 @@ mod writing;
 pub use bounds::Bounds;
 pub use client::{copy, remote};
 pub use head::{HOLE, MAGIC, NotARange, RangeHead, TRAILER};
-pub use message::{Exists, Side, Trial};
+pub use message::{Exists, Part, Side, Trial};
 pub use options::{CopyOptions, Tuning};
-pub use predicted::{Part, Plan};
+pub use predicted::Plan;
 pub use report::{Copied, CopyReport, Failed};
 pub use serve::CopyService;
 pub use talk::Progress;

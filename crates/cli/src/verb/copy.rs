@@ -7,6 +7,7 @@ use crate::Outcome;
 use crate::args::{CopyArgs, CopyExistsArg, CopyFilesArgs, CopyServeArgs, CopyWhat, DiskEngine};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress as Line};
+use crate::report::words::micros;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use skyhaul::bench::Stop;
@@ -223,16 +224,31 @@ fn plan_text(plan: &Plan) -> String {
     }
     if plan.trial.bytes > 0 {
         let rate = print::rate(plan.trial.bits_per_second);
-        let _ = writeln!(out, "  all at once: {rate}, and {:.2} s more", plan.trial.delay_seconds);
+        let _ = writeln!(out, "  bytes, all at once: {rate}, and {} more", time(plan.trial.delay_seconds));
+    }
+    if plan.tried_files > 0 {
+        let (files, each) = (print::count(plan.tried_files), time(plan.file_seconds));
+        let _ = writeln!(
+            out,
+            "  {files} files in small: {} for a copy, {each} for a file",
+            time(plan.fixed_seconds)
+        );
     }
     let bound = plan.bound.map_or("nothing", skyhaul::copy::Bounds::words);
-    let time = plan.seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default();
-    let _ = writeln!(out, "  predicted: {}{time}, bounded by {bound}", print::rate(plan.bits_per_second));
-    if let Some((measured, ratio)) = plan.measured_bits_per_second.zip(plan.ratio) {
-        let percent = ratio * 100.0;
-        let _ = writeln!(out, "  measured: {}, {percent:.0} % of the prediction", print::rate(measured));
+    let predicted = time(plan.seconds.unwrap_or(0.0));
+    let rate = print::rate(plan.bits_per_second);
+    let _ = writeln!(out, "  predicted: {predicted}, {rate}, bounded by {bound}");
+    if let (Some(seconds), Some(measured), Some(ratio)) =
+        (plan.measured_seconds, plan.measured_bits_per_second, plan.ratio)
+    {
+        let (took, rate, percent) = (time(seconds), print::rate(measured), ratio * 100.0);
+        let _ = writeln!(out, "  measured: {took}, {rate}, {percent:.0} % of the predicted rate");
     }
     out
+}
+
+fn time(seconds: f64) -> String {
+    micros(seconds * 1e6)
 }
 
 #[cfg(test)]
@@ -245,6 +261,25 @@ mod tests {
         let Parsed::Run(cli) = parse(words, &Places::default())? else { panic!() };
         let Verb::Copy(args) = cli.verb else { panic!() };
         options(&args.copy)
+    }
+
+    #[test]
+    fn a_plan_says_time_and_rate_and_so_does_its_end() {
+        let mut plan = Plan {
+            tried_files: 2000,
+            fixed_seconds: 0.0312,
+            file_seconds: 170e-6,
+            seconds: Some(0.4),
+            bits_per_second: 164e6,
+            ..Plan::default()
+        };
+        let text = plan_text(&plan);
+        assert!(text.contains("2 000 files in small: 31.2 ms for a copy, 170 µs for a file"), "{text}");
+        assert!(text.contains("predicted: 400 ms, 164 Mb/s") && !text.contains("measured"), "{text}");
+        (plan.measured_seconds, plan.measured_bits_per_second, plan.ratio) =
+            (Some(0.41), Some(160e6), Some(0.976));
+        let text = plan_text(&plan);
+        assert!(text.contains("measured: 410 ms, 160 Mb/s, 98 % of the predicted rate"), "{text}");
     }
 
     #[test]

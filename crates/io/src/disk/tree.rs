@@ -14,6 +14,8 @@
 //!
 //! Limits: the directory itself is opened as any other path, links and all.
 
+mod removal;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -125,11 +127,16 @@ impl Tree {
         {
             return Ok(directory.clone());
         }
+        let at = self.opened(&names)?;
+        *last = Some((path.to_owned(), at.clone()));
+        Ok(at)
+    }
+
+    fn opened(&self, names: &[&OsStr]) -> io::Result<Arc<File>> {
         let mut at = self.root.clone();
         for name in names {
-            at = Arc::new(File::from(rustix::fs::openat(&at, name, OFlags::RDONLY | LOOK, Mode::empty())?));
+            at = Arc::new(File::from(rustix::fs::openat(&at, *name, OFlags::RDONLY | LOOK, Mode::empty())?));
         }
-        *last = Some((path.to_owned(), at.clone()));
         Ok(at)
     }
 

@@ -5,17 +5,17 @@ use super::manifest::{Manifest, Root};
 use super::message::What;
 use super::options::CopyOptions;
 use super::plan;
-use super::receiver::{self, Into};
+use super::receiver::Into;
 use super::report::{Copied, CopyReport, Failed};
-use super::sender;
-use super::session::{Purpose, Session};
-use super::talk::{Outcome, Progress, Talk};
+use super::run::{Here, Ran, run};
+use super::session::Purpose;
+use super::talk::{Outcome, Progress};
 use crate::peer::Token;
 use skyhaul_io::disk::Tree;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Copy. `progress` is told a few times a second.
 ///
@@ -34,24 +34,16 @@ pub fn copy(
     let roots = if options.pull { Vec::new() } else { local_roots(&options)? };
     let manifest = Manifest::of(&roots)?;
     let into = if options.pull { local_into(&options)? } else { Vec::new() };
+    let here = Here { roots: &roots, manifest: &manifest, into: &into };
     let planned = match options.plan || options.dry_run {
-        true => Some(plan::ask(&options, token, &roots, &into, &manifest)?),
+        true => Some(plan::ask(&options, token, &here)?),
         false => None,
     };
     if options.dry_run {
         return Ok(CopyReport { version: crate::report::VERSION, plan: planned, ..CopyReport::default() });
     }
-    let begun = Instant::now();
-    let Session { mut connection, flows, rtt } = Session::begin(&options, token, Purpose::Copy)?;
-    let flag = options.stop.clone();
-    let stop = move || flag.is_set();
-    let talk = Talk::new(&mut connection, &stop, progress, options.tuning.patience);
-    let outcome = if options.pull {
-        receiver::receive(talk, flows, &into, options.exists, &options.tuning)?
-    } else {
-        sender::send(talk, flows, &roots, &manifest, &options.tuning)?
-    };
-    let mut report = report(&options, &outcome, begun.elapsed(), rtt);
+    let Ran { outcome, took, rtt } = run(&options, token, Purpose::Copy, &here, progress)?;
+    let mut report = report(&options, &outcome, took, rtt);
     report.special = manifest.special;
     report.plan = planned;
     if let Some(plan) = &mut report.plan {

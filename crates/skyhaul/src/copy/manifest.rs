@@ -1,6 +1,7 @@
 //! What is to be copied: the names below each source, in order.
 
 use super::message::{Entry, Name, What};
+use super::sizes::Sizes;
 use skyhaul_io::disk::Tree;
 use skyhaul_io::disk::tree::{Kind, Status};
 use std::ffi::OsStr;
@@ -34,6 +35,8 @@ pub(super) struct Manifest {
     pub(super) places: Vec<(usize, PathBuf)>,
     /// FIFOs, sockets and devices, which are not copied.
     pub(super) special: Vec<PathBuf>,
+    /// Files may be longer than it says: only their beginnings are copied.
+    pub(super) is_cut: bool,
 }
 
 impl Manifest {
@@ -114,9 +117,10 @@ impl Manifest {
         Ok(())
     }
 
-    /// Bytes of all files.
-    pub(super) fn bytes(&self) -> u64 {
-        self.entries.iter().map(Entry::size).sum()
+    /// How many files of which size there are.
+    pub(super) fn sizes(&self) -> Sizes {
+        let files = self.entries.iter().filter(|entry| matches!(entry.what, What::File { .. }));
+        Sizes::of(files.map(Entry::size))
     }
 }
 
@@ -144,8 +148,14 @@ pub(super) fn beside(path: &Path, end: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// How the names of directories begin that a copy in small is made in.
+pub(super) const ASIDE: &str = ".skyhaul-trial-";
+
 fn is_temporary(name: &OsStr) -> bool {
     let name = name.as_encoded_bytes();
+    if name.starts_with(ASIDE.as_bytes()) {
+        return true;
+    }
     name.starts_with(b".") && (name.ends_with(PART.as_bytes()) || name.ends_with(JOURNAL.as_bytes()))
 }
 
@@ -164,11 +174,12 @@ mod tests {
         std::fs::create_dir_all(&exp).unwrap();
         std::fs::write(exp.join("b"), [1; 10]).unwrap();
         std::fs::write(exp.join(".b.skyhaul-part"), [1; 10]).unwrap();
+        std::fs::create_dir_all(exp.join(".skyhaul-trial-0/x")).unwrap();
         std::os::unix::fs::symlink("/etc", exp.join("a")).unwrap();
         let all = Manifest::of(&[root(directory.path(), "exp", 3)]).unwrap();
         let names: Vec<_> = all.entries.iter().map(|entry| entry.path.path()).collect();
         assert_eq!(names, ["exp", "exp/sub", "exp/sub/a", "exp/sub/b"].map(PathBuf::from));
-        assert_eq!((all.bytes(), all.entries[2].to), (10, 3));
+        assert_eq!((all.sizes().divided(u64::MAX)[0], all.entries[2].to), ((1, 10), 3));
         assert_eq!(all.entries[2].what, What::Link(Name::Text("/etc".into())));
     }
 

@@ -15,13 +15,14 @@
 //!     ◀─ Finished ── Finished ─────────────▶
 //! ```
 
+use super::sizes::{Sample, Sizes};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// Version of these messages and of the ranges.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 
 /// A path or a name as the file system has it: text, or octets where it is none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,12 +111,18 @@ pub(super) struct Request {
     /// Bits a second of all flows together.
     #[serde(default)]
     pub(super) limit: Option<u64>,
-    /// Only measure: how fast the server's disks are, for a plan.
+    /// Only measure, for a plan.
     #[serde(default)]
-    pub(super) plan: bool,
+    pub(super) measure: Option<Measure>,
     /// Only try: copy for so many milliseconds, into files without a name.
     #[serde(default)]
     pub(super) trial: Option<u64>,
+    /// With files that are longer than this.
+    #[serde(default)]
+    pub(super) longer: u64,
+    /// Copy only these, into directories that are removed at the end.
+    #[serde(default)]
+    pub(super) sample: Option<Sample>,
 }
 
 /// What is copied.
@@ -212,7 +219,8 @@ pub struct Trial {
     pub bytes: u64,
     /// Bits a second, when it had its speed.
     pub bits_per_second: f64,
-    /// Seconds that it took longer than its bytes at this rate: the beginning of the flows, and the last sync.
+    /// Seconds from the first byte on that it took longer than its bytes at this rate: the beginning of the flows, and the last
+    /// sync.
     pub delay_seconds: f64,
     /// CPU seconds of both ends for 10⁹ bytes.
     pub cpu_seconds_per_gb: f64,
@@ -224,8 +232,32 @@ pub(super) struct Tried {
     /// Of the receiver.
     pub(super) trial: Trial,
     pub(super) side: Side,
-    /// Of the sender: bytes of all files.
-    pub(super) all: Option<u64>,
+}
+
+/// What is measured by itself for a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Measure {
+    /// What the flows carry; and of the sender, how much there is.
+    Network,
+    /// The server's disks; into them, not many more bytes are written than this.
+    Disks(u64),
+}
+
+/// A part, as it was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// Bits a second.
+    pub bits_per_second: f64,
+    /// CPU seconds for 10⁹ bytes.
+    pub cpu_seconds_per_gb: f64,
+}
+
+/// What one end measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Measured {
+    pub(super) part: Part,
+    /// Of the sender's network: what there is.
+    pub(super) sizes: Sizes,
 }
 
 /// A message of either end.
@@ -245,6 +277,8 @@ pub(super) enum Message {
     Sent(Vec<Sent>),
     Done(Vec<Done>),
     Finished(Box<Side>),
+    /// What a server measured for a plan.
+    Measured(Box<Measured>),
     /// What a server did in a trial.
     Tried(Box<Tried>),
     /// It ends here, and may be resumed.

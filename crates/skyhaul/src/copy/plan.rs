@@ -1,28 +1,32 @@
 //! What a copy will reach, before it begins: each part measured for a moment, and the slowest named.
 //!
 //! ```text
-//!   source disk        its own files, read for a second
 //!   network            bytes from memory, on the flows, for a second
+//!   files              copies of some of them: what each costs, and what a copy costs by itself ([`rehearsal`](super::rehearsal))
+//!   source disk        its own files, read for a second
 //!   destination disk   a file without a name, written for a second
-//!   all of it          a copy in small, for some seconds: this is predicted ([`trial`])
+//!   bytes              of long files, all at once for some seconds ([`trial`])
 //! ```
 //!
-//! The parts say what could be reached if the others were not there; the trial, what they reach together.
+//! The parts say what could be reached if the others were not there. Predicted is a time: what a copy costs by itself, what its
+//! files cost, and its bytes. Files are copied before much is written: a disk that works it off is slower.
 //!
-//! Limits: many small files take longer than their bytes, because each is made durable. A path that others use changes.
+//! Limits: what is there already is not known. A path and a disk that others use change.
 
 use super::bounds::Bounds;
 use super::manifest::{Manifest, Root};
-use super::message::Message;
+use super::message::{Measure, Measured, Message, Part};
 use super::options::{CopyOptions, Tuning};
-use super::predicted::{Part, Plan};
+use super::predicted::Plan;
 use super::receiver::Into;
+use super::rehearsal::rehearse;
+use super::run::Here;
 use super::session::{Purpose, Session};
-use super::talk::{Talk, of_peer};
+use super::sizes::Sizes;
+use super::talk::of_peer;
 use super::trial;
-use crate::peer::Token;
-use serde::{Deserialize, Serialize};
-use skyhaul_io::disk::{Ended, Queue, Scratch, free_bytes};
+use crate::peer::{Connection, Token};
+use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::memory::{ALIGN, Pool, PoolOptions};
 use std::io::{self, Read, Write};
@@ -33,8 +37,10 @@ use std::time::{Duration, Instant};
 
 /// How long each part is measured.
 const SPAN: Duration = Duration::from_secs(1);
-/// Most bytes written for it.
+/// Most bytes written for it,
 const MOST: u64 = 4 << 30;
+/// and the least: as many as are copied, if that is between. A disk that has much to work off would delay the copy.
+const LEAST: u64 = 64 << 20;
 /// How long the other end may take.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -106,20 +112,27 @@ fn read(roots: &[Root], manifest: &Manifest, tuning: &Tuning) -> io::Result<Part
     Ok(part(bytes, begun.elapsed(), process_cpu_time().saturating_sub(cpu)))
 }
 
-/// Write files without a name for a moment, into all directories at once.
-fn write(into: &[Into], tuning: &Tuning) -> io::Result<Part> {
-    let (mut queue, pool) = queue(tuning)?;
+/// Write files without a name for a moment, into all directories at once: about as many bytes as are to be copied.
+fn write(into: &[Into], tuning: &Tuning, bytes: u64) -> io::Result<Part> {
+    let most =
+        bytes.clamp(LEAST, MOST).div_ceil(into.len().max(1) as u64).next_multiple_of(tuning.range.max(1));
     let mut files = Vec::new();
     for one in into {
-        let path = one.tree.path().join(&one.path);
-        let size = (free_bytes(&path)? / 4).min(MOST) / tuning.range * tuning.range;
-        let mut file = Scratch::create(&path)?;
-        file.allocate(size)?;
-        file.set_direct(tuning.direct)?;
+        let (file, size) = one.scratch(tuning, most)?;
         if size > 0 {
             files.push((file, size, 0));
         }
     }
+    let failed = |error: &io::Error| match into {
+        [one, ..] => one.failed(error),
+        [] => io::Error::new(error.kind(), error.to_string()),
+    };
+    written(&mut files, tuning).map_err(|error| failed(&error))
+}
+
+/// Write into files of these sizes in turn, from some places on.
+fn written(files: &mut [(Scratch, u64, u64)], tuning: &Tuning) -> io::Result<Part> {
+    let (mut queue, pool) = queue(tuning)?;
     let mut views = Vec::new();
     let mut state = 7;
     while let Some(mut block) = pool.take() {
@@ -207,68 +220,71 @@ fn receive(flows: Vec<TcpStream>) -> Part {
     part(moved.into_inner(), begun.elapsed(), process_cpu_time().saturating_sub(cpu))
 }
 
-/// What one end measured of its own.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Measured {
-    disk: Part,
-    network: Part,
-}
-
-/// The client's side: both ends measure, one part after the other.
-pub(super) fn ask(
-    options: &CopyOptions,
-    token: &Token,
-    roots: &[Root],
-    into: &[Into],
-    manifest: &Manifest,
-) -> io::Result<Plan> {
-    let Session { mut connection, flows, rtt } = Session::begin(options, token, Purpose::Plan)?;
-    // The client's disk first, then the server's, then the flows.
-    let mine =
-        if options.pull { write(into, &options.tuning)? } else { read(roots, manifest, &options.tuning)? };
-    connection.send(&Message::AllEntries).map_err(of_peer)?;
-    let theirs: Measured = connection.receive(ANSWER).map_err(of_peer)?;
-    connection.send(&Message::AllEntries).map_err(of_peer)?;
-    let carried = if options.pull { receive(flows) } else { send(flows, &options.tuning) };
-    let after: Measured = connection.receive(ANSWER).map_err(of_peer)?;
-    let (read, write) = if options.pull { (theirs.disk, mine) } else { (mine, theirs.disk) };
-    // What arrived counts, at the cost of both ends.
-    let arrived = if options.pull { carried } else { after.network };
-    let cpu = carried.cpu_seconds_per_gb + after.network.cpu_seconds_per_gb;
-    let network = Part { cpu_seconds_per_gb: cpu, ..arrived };
-    let mut plan = Plan { read, network, write, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
+/// The client's side: the path, then copies in small, and only then the disks, which take long to be as they were before.
+pub(super) fn ask(options: &CopyOptions, token: &Token, here: &Here<'_>) -> io::Result<Plan> {
+    let tuning = &options.tuning;
+    let Session { mut connection, flows, rtt } = Session::begin(options, token, Purpose::Network)?;
+    let carried = if options.pull { receive(flows) } else { send(flows, tuning) };
+    let theirs = measured(&mut connection)?;
     drop(connection);
-    attempt(options, token, roots, into, manifest, &mut plan)?;
-    plan.conclude(&options.tuning);
+    // What arrived counts, at the cost of both ends.
+    let arrived = if options.pull { carried } else { theirs.part };
+    let cpu = carried.cpu_seconds_per_gb + theirs.part.cpu_seconds_per_gb;
+    let network = Part { cpu_seconds_per_gb: cpu, ..arrived };
+    let mut plan = Plan { network, rtt_seconds: rtt.as_secs_f64(), ..Plan::default() };
+    let sizes = if options.pull { theirs.sizes } else { here.manifest.sizes() };
+    let most = plan.slowest(tuning).map_or(0.0, |(rate, _)| rate);
+    let rehearsed = rehearse(options, token, here, &sizes, most)?;
+    let mine = match options.pull {
+        true => write(here.into, tuning, sizes.bytes())?,
+        false => read(here.roots, here.manifest, tuning)?,
+    };
+    let Session { mut connection, .. } = Session::begin(options, token, Purpose::Disks(sizes.bytes()))?;
+    let theirs = measured(&mut connection)?.part;
+    drop(connection);
+    (plan.read, plan.write) = if options.pull { (theirs, mine) } else { (mine, theirs) };
+    if let Some(longer) = rehearsed.longer {
+        attempt(options, token, here, longer, &mut plan)?;
+    }
+    plan.conclude(tuning, &rehearsed);
     Ok(plan)
 }
 
-/// The client's side of a copy in small.
+fn measured(connection: &mut Connection) -> io::Result<Measured> {
+    match connection.receive(ANSWER).map_err(of_peer)? {
+        Message::Measured(measured) => Ok(*measured),
+        other => Err(instead(connection, other)),
+    }
+}
+
+/// Why something else came.
+fn instead(connection: &Connection, message: Message) -> io::Error {
+    match message {
+        Message::Stop { why } => io::Error::other(why),
+        _ => of_peer(connection.unexpected("another message")),
+    }
+}
+
+/// The client's side of a trial, with files longer than this.
 fn attempt(
     options: &CopyOptions,
     token: &Token,
-    roots: &[Root],
-    into: &[Into],
-    manifest: &Manifest,
+    here: &Here<'_>,
+    longer: u64,
     plan: &mut Plan,
 ) -> io::Result<()> {
     let span = trial::span_of(plan.rtt_seconds);
-    let begun = Instant::now();
-    let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial(span))?;
-    let setup = begun.elapsed();
+    let Session { mut connection, flows, .. } = Session::begin(options, token, Purpose::Trial(span, longer))?;
     let mine = match options.pull {
-        true => trial::take(flows, into, &options.tuning, span)?,
-        false => trial::give(flows, roots, manifest, &options.tuning, span)?,
+        true => trial::take(flows, here.into, &options.tuning, span)?,
+        false => trial::give(flows, here.roots, here.manifest, &options.tuning, longer, span)?,
     };
     let theirs = match connection.receive(ANSWER).map_err(of_peer)? {
         Message::Tried(tried) => *tried,
-        Message::Stop { why } => return Err(io::Error::other(why)),
-        _ => return Err(of_peer(connection.unexpected("another message"))),
+        other => return Err(instead(&connection, other)),
     };
     let (sender, receiver) = if options.pull { (theirs, mine) } else { (mine, theirs) };
-    plan.bytes = sender.all;
     plan.trial = receiver.trial;
-    plan.trial.delay_seconds += setup.as_secs_f64();
     plan.trial.cpu_seconds_per_gb += sender.side.cpu_seconds / (sender.side.bytes as f64 / 1e9).max(1e-9);
     if receiver.trial.bytes > 0 {
         plan.bound = Some(Bounds::of(&sender.side, &receiver.side));
@@ -277,37 +293,40 @@ fn attempt(
 }
 
 fn answer(
-    talk: Talk<'_>,
+    connection: &mut Connection,
     flows: Vec<TcpStream>,
-    disk: impl FnOnce() -> io::Result<Part>,
+    measure: Measure,
+    sizes: impl FnOnce() -> Sizes,
+    disk: impl FnOnce(u64) -> io::Result<Part>,
     carry: impl FnOnce(Vec<TcpStream>) -> Part,
 ) -> io::Result<()> {
-    let connection = talk.connection;
-    connection.receive::<Message>(ANSWER).map_err(of_peer)?;
-    let disk = disk()?;
-    connection.send(&Measured { disk, ..Measured::default() }).map_err(of_peer)?;
-    connection.receive::<Message>(ANSWER).map_err(of_peer)?;
-    let network = carry(flows);
-    connection.send(&Measured { disk, network }).map_err(of_peer)
+    let measured = match measure {
+        Measure::Network => Measured { part: carry(flows), sizes: sizes() },
+        Measure::Disks(most) => Measured { part: disk(most)?, ..Measured::default() },
+    };
+    connection.send(&Message::Measured(Box::new(measured))).map_err(of_peer)
 }
 
 /// The server's side of a push.
 pub(super) fn answer_push(
-    talk: Talk<'_>,
+    connection: &mut Connection,
     flows: Vec<TcpStream>,
+    measure: Measure,
     into: &[Into],
     tuning: &Tuning,
 ) -> io::Result<()> {
-    answer(talk, flows, || write(into, tuning), receive)
+    answer(connection, flows, measure, Sizes::default, |bytes| write(into, tuning, bytes), receive)
 }
 
 /// The server's side of a pull.
 pub(super) fn answer_pull(
-    talk: Talk<'_>,
+    connection: &mut Connection,
     flows: Vec<TcpStream>,
+    measure: Measure,
     roots: &[Root],
     tuning: &Tuning,
 ) -> io::Result<()> {
     let manifest = Manifest::of(roots)?;
-    answer(talk, flows, || read(roots, &manifest, tuning), |flows| send(flows, tuning))
+    let read = |_| read(roots, &manifest, tuning);
+    answer(connection, flows, measure, || manifest.sizes(), read, |flows| send(flows, tuning))
 }

@@ -1,17 +1,23 @@
 //! What is predicted of a copy, from parts that were measured.
 
 use super::bounds::Bounds;
-use super::message::Trial;
+use super::message::{Part, Trial};
 use super::options::Tuning;
 use serde::{Deserialize, Serialize};
+use skyhaul_core::predict::{FilesCopied, FilesCost};
 
-/// A part, as it was measured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Part {
-    /// Bits a second.
-    pub bits_per_second: f64,
-    /// CPU seconds for 10⁹ bytes.
-    pub cpu_seconds_per_gb: f64,
+/// Copies of some files, as they were measured, and what there is to copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rehearsed {
+    pub(super) few: FilesCopied,
+    pub(super) many: FilesCopied,
+    /// Files and bytes of what is like them,
+    pub(super) short: (u64, u64),
+    /// and of what is not: of that, a trial says the rate.
+    pub(super) long: (u64, u64),
+    /// The trial takes files longer than this.
+    pub(super) longer: Option<u64>,
+    pub(super) bound: Option<Bounds>,
 }
 
 /// What is predicted.
@@ -19,6 +25,9 @@ pub struct Part {
 pub struct Plan {
     /// Bytes of all files.
     pub bytes: Option<u64>,
+    /// Files.
+    #[serde(default)]
+    pub files: Option<u64>,
     /// Reading the source.
     pub read: Part,
     /// The network with these flows.
@@ -29,29 +38,42 @@ pub struct Plan {
     pub rtt_seconds: f64,
     /// Windows of all flows a round trip, in bits a second.
     pub window_bits_per_second: Option<f64>,
-    /// All at once, in small.
+    /// Bytes of long files, all at once, for some seconds.
     pub trial: Trial,
-    /// Predicted.
+    /// Files that were copied in small, at most.
+    #[serde(default)]
+    pub tried_files: u64,
+    /// Seconds that any copy takes: to connect, to agree, for the last sync.
+    #[serde(default)]
+    pub fixed_seconds: f64,
+    /// Seconds for each file, besides its bytes.
+    #[serde(default)]
+    pub file_seconds: f64,
+    /// Predicted: bytes by [`seconds`](Self::seconds).
     pub bits_per_second: f64,
     /// What bounds it.
     pub bound: Option<Bounds>,
-    /// Predicted for all bytes.
+    /// Predicted for all files.
     pub seconds: Option<f64>,
+    /// Afterwards: what it took.
+    #[serde(default)]
+    pub measured_seconds: Option<f64>,
     /// Afterwards: what it was.
     pub measured_bits_per_second: Option<f64>,
-    /// Afterwards: measured to predicted.
+    /// Afterwards: measured to predicted rate.
     pub ratio: Option<f64>,
 }
 
 impl Plan {
     /// Enter what the copy reached.
-    pub(super) fn compare(&mut self, bits_per_second: f64, _seconds: f64) {
+    pub(super) fn compare(&mut self, bits_per_second: f64, seconds: f64) {
+        self.measured_seconds = Some(seconds);
         self.measured_bits_per_second = Some(bits_per_second);
         self.ratio = (self.bits_per_second > 0.0).then(|| bits_per_second / self.bits_per_second);
     }
 
-    /// What the trial reached is predicted, or the slowest part if nothing could be tried.
-    pub(super) fn conclude(&mut self, tuning: &Tuning) {
+    /// The slowest part: what bounds a copy, if they do not disturb each other.
+    pub(super) fn slowest(&mut self, tuning: &Tuning) -> Option<(f64, Bounds)> {
         let mut parts = vec![
             (self.read.bits_per_second, Bounds::SourceDisk),
             (self.network.bits_per_second, Bounds::Network),
@@ -67,21 +89,35 @@ impl Plan {
             self.window_bits_per_second = Some(rate);
             parts.push((rate, Bounds::Network));
         }
-        let slowest = parts.into_iter().filter(|(rate, _)| *rate > 0.0).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((mut rate, bound)) = slowest else { return };
-        let mut delay = 0.0;
-        if self.trial.bits_per_second > 0.0 {
-            (rate, delay) = (self.trial.bits_per_second, self.trial.delay_seconds);
-        } else {
-            self.bound = Some(bound);
+        parts.into_iter().filter(|(rate, _)| *rate > 0.0).min_by(|a, b| a.0.total_cmp(&b.0))
+    }
+
+    /// The time: what a copy costs by itself and what its files cost, as copies in small say, and the bytes of long files at the
+    /// rate of the trial, or that of the slowest part if there was none.
+    pub(super) fn conclude(&mut self, tuning: &Tuning, rehearsed: &Rehearsed) {
+        let Rehearsed { few, many, short, long, .. } = rehearsed;
+        let slowest = self.slowest(tuning);
+        let tried = self.trial.bits_per_second;
+        let rate = if tried > 0.0 { tried } else { slowest.map_or(0.0, |(rate, _)| rate) };
+        let cost = FilesCost::of(few, many, rate);
+        let mut seconds = cost.seconds((short.0 + long.0) as f64, short.1 as f64);
+        if long.1 > 0 && rate > 0.0 {
+            seconds += long.1 as f64 * 8.0 / rate + self.trial.delay_seconds;
         }
-        let seconds = self.bytes.map(|bytes| bytes as f64 * 8.0 / rate + delay);
-        self.seconds = seconds;
-        // As the end will count it.
-        self.bits_per_second = match self.bytes.zip(seconds) {
-            Some((bytes, seconds)) if bytes > 0 && seconds > 0.0 => bytes as f64 * 8.0 / seconds,
-            _ => rate,
+        // What takes longest says what bounds it.
+        let is_long = long.1 > 0 && long.1 as f64 * 8.0 / rate > seconds / 2.0;
+        let alone = slowest.map(|(_, bound)| bound);
+        self.bound = match is_long {
+            true => self.bound.or(rehearsed.bound).or(alone),
+            false => rehearsed.bound.or(self.bound).or(alone),
         };
+        let bytes = short.1 + long.1;
+        (self.files, self.bytes) = (Some(short.0 + long.0), Some(bytes));
+        (self.fixed_seconds, self.file_seconds) = (cost.fixed, cost.file);
+        self.tried_files = many.files as u64;
+        self.seconds = Some(seconds);
+        // As the end will count it.
+        self.bits_per_second = if seconds > 0.0 { bytes as f64 * 8.0 / seconds } else { 0.0 };
     }
 }
 
@@ -89,37 +125,82 @@ impl Plan {
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_slowest_part_is_predicted_if_nothing_was_tried() {
+    fn plan() -> Plan {
         let rate = |gbps: f64| Part { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };
-        let mut plan = Plan { bytes: Some(10_000_000_000), ..Plan::default() };
-        (plan.read, plan.network, plan.write) = (rate(40.0), rate(90.0), rate(20.0));
-        plan.conclude(&Tuning::default());
-        assert_eq!(
-            (plan.bits_per_second, plan.bound, plan.seconds),
-            (20e9, Some(Bounds::DestinationDisk), Some(4.0))
-        );
+        Plan { read: rate(40.0), network: rate(90.0), write: rate(20.0), ..Plan::default() }
+    }
+
+    fn copied(files: f64, octets: f64, seconds: f64) -> FilesCopied {
+        FilesCopied { files, octets, seconds }
+    }
+
+    #[test]
+    fn the_slowest_part_bounds() {
+        let mut plan = plan();
+        assert_eq!(plan.slowest(&Tuning::default()), Some((20e9, Bounds::DestinationDisk)));
         plan.rtt_seconds = 0.1;
         // 4 windows of 1 MiB in 100 ms.
         let tuning = Tuning { window: Some(1 << 20), ..Tuning::default() };
-        plan.conclude(&tuning);
-        assert_eq!((plan.bits_per_second.round(), plan.bound), (335_544_320.0, Some(Bounds::Network)));
-        plan.conclude(&Tuning { limit: Some(1_000_000), ..tuning });
-        assert_eq!(plan.bound, Some(Bounds::Limit));
-        plan.compare(900_000.0, 1.0);
-        assert_eq!(plan.ratio, Some(0.9));
+        let (rate, bound) = plan.slowest(&tuning).unwrap();
+        assert_eq!((rate.round(), bound), (335_544_320.0, Bounds::Network));
+        assert_eq!(plan.window_bits_per_second, Some(rate));
+        let limited = plan.slowest(&Tuning { limit: Some(1_000_000), ..tuning });
+        assert_eq!(limited, Some((1e6, Bounds::Limit)));
+        assert_eq!(Plan::default().slowest(&Tuning::default()), None);
     }
+
     #[test]
-    fn what_was_tried_is_predicted_with_its_delay() {
-        let rate = |gbps: f64| Part { bits_per_second: gbps * 1e9, cpu_seconds_per_gb: 0.1 };
-        let mut plan =
-            Plan { bytes: Some(5_000_000_000), bound: Some(Bounds::SourceDisk), ..Plan::default() };
-        (plan.read, plan.network, plan.write) = (rate(20.0), rate(60.0), rate(25.0));
+    fn files_cost_and_long_ones_take_their_bytes_at_the_rate_of_the_trial() {
+        let mut plan = plan();
+        plan.bound = Some(Bounds::SourceDisk);
         plan.trial = Trial { bits_per_second: 10e9, delay_seconds: 1.0, ..Trial::default() };
-        plan.conclude(&Tuning::default());
+        // 50 ms, and 1 ms a file.
+        let rehearsed = Rehearsed {
+            few: copied(1.0, 0.0, 0.051),
+            many: copied(11.0, 0.0, 0.061),
+            long: (2, 5_000_000_000),
+            longer: Some(0),
+            bound: Some(Bounds::Network),
+            ..Rehearsed::default()
+        };
+        plan.conclude(&Tuning::default(), &rehearsed);
+        let seconds = plan.seconds.unwrap();
+        assert!((seconds - (0.05 + 0.002 + 4.0 + 1.0)).abs() < 1e-9, "{plan:?}");
+        assert!((plan.bits_per_second - 40e9 / seconds).abs() < 1.0, "{plan:?}");
         assert_eq!(
-            (plan.seconds, plan.bits_per_second, plan.bound),
-            (Some(5.0), 8e9, Some(Bounds::SourceDisk))
+            (plan.bound, plan.files, plan.bytes),
+            (Some(Bounds::SourceDisk), Some(2), Some(5_000_000_000))
         );
+        // Many short ones beside them take longer.
+        plan.conclude(&Tuning::default(), &Rehearsed { short: (100_000, 0), ..rehearsed });
+        assert!((plan.seconds.unwrap() - seconds - 100.0).abs() < 1e-6, "{plan:?}");
+        assert_eq!(plan.bound, Some(Bounds::Network));
+        plan.compare(plan.bits_per_second * 0.9, 2.0);
+        assert!((plan.ratio.unwrap() - 0.9).abs() < 1e-9 && plan.measured_seconds == Some(2.0));
+    }
+
+    #[test]
+    fn what_was_copied_whole_takes_as_long_again() {
+        let mut plan = plan();
+        let whole = copied(2000.0, 8e6, 0.4);
+        let rehearsed = Rehearsed {
+            few: copied(64.0, 3e5, 0.05),
+            many: whole,
+            short: (2000, 8_000_000),
+            ..Rehearsed::default()
+        };
+        plan.conclude(&Tuning::default(), &rehearsed);
+        assert!((plan.seconds.unwrap() - 0.4).abs() < 1e-9, "{plan:?}");
+        assert_eq!((plan.bound, plan.tried_files), (Some(Bounds::DestinationDisk), 2000));
+    }
+
+    #[test]
+    fn without_a_trial_the_slowest_part_is_the_rate() {
+        let mut plan = plan();
+        plan.conclude(&Tuning::default(), &Rehearsed { long: (1, 10_000_000_000), ..Rehearsed::default() });
+        assert_eq!((plan.seconds, plan.bits_per_second), (Some(4.0), 20e9));
+        let mut none = Plan::default();
+        none.conclude(&Tuning::default(), &Rehearsed::default());
+        assert_eq!((none.seconds, none.bits_per_second, none.bound), (Some(0.0), 0.0, None));
     }
 }

@@ -6,9 +6,9 @@ use super::message::{Done, Entry, Exists, Message, Side, Want, What};
 use super::options::Tuning;
 use super::receiving::{Order, Receiving, Told};
 use super::talk::{Outcome, Progress, Talk};
-use super::writing::Writer;
+use super::writing::{NO_ROOM, Writer};
 use skyhaul_io::address::system_text;
-use skyhaul_io::disk::{Tree, free_bytes};
+use skyhaul_io::disk::{Scratch, Tree, free_bytes};
 use skyhaul_io::host::thread::process_cpu_time;
 use std::io;
 use std::net::TcpStream;
@@ -27,6 +27,26 @@ pub(super) struct Into {
     pub(super) tree: Arc<Tree>,
     /// Its path in the tree.
     pub(super) path: PathBuf,
+}
+
+impl Into {
+    /// That it cannot be written.
+    pub(super) fn failed(&self, error: &io::Error) -> io::Error {
+        skyhaul_io::file::failed("write", &self.tree.path().join(&self.path), error)
+    }
+
+    /// A file without a name there, and how much may be written into it: whole ranges, a quarter of what is free, at most `most`.
+    pub(super) fn scratch(&self, tuning: &Tuning, most: u64) -> io::Result<(Scratch, u64)> {
+        let path = self.tree.path().join(&self.path);
+        let scratch = || {
+            let size = (free_bytes(&path)? / 4).min(most) / tuning.range * tuning.range;
+            let mut file = Scratch::create(&path)?;
+            file.allocate(size)?;
+            file.set_direct(tuning.direct)?;
+            Ok((file, size))
+        };
+        scratch().map_err(|error| self.failed(&error))
+    }
 }
 
 struct Receiver<'a> {
@@ -206,8 +226,7 @@ impl Receiver<'_> {
         let sparse = matches!(target.entry.what, What::File { sparse: true, .. });
         let needs = if sparse { 0 } else { target.identity.size.saturating_sub(stored) };
         if needs > free {
-            let text =
-                format!("{needs} bytes needed, {free} bytes free; hint: free some space, and copy again");
+            let text = format!("{needs} bytes needed, {free} bytes free{NO_ROOM}");
             return Err(io::Error::new(io::ErrorKind::StorageFull, text));
         }
         Ok(verdict)

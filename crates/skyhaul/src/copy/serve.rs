@@ -1,11 +1,13 @@
 //! The serving end: copies into and out of the directories it was given, for whoever knows the token.
 
+use super::aside::Aside;
 use super::manifest::{Manifest, Root};
 use super::message::{Message, Request, VERSION, Way};
 use super::options::Tuning;
 use super::plan;
 use super::receiver::{self, Into};
 use super::sender;
+use super::sizes::Sample;
 use super::talk::{Talk, of_peer};
 use super::trial;
 use super::tune::tune;
@@ -142,26 +144,57 @@ impl CopyService {
             Way::Push => trial::take(flows, &self.into(request)?, tuning, span)?,
             Way::Pull => {
                 let roots = self.roots(request)?;
-                trial::give(flows, &roots, &Manifest::of(&roots)?, tuning, span)?
+                trial::give(flows, &roots, &Manifest::of(&roots)?, tuning, request.longer, span)?
             }
         };
         talk.say(&Message::Tried(Box::new(tried)))
     }
 
+    /// Copy some files, and leave nothing.
+    fn rehearse(
+        &self,
+        session: &mut Session<'_>,
+        flows: Vec<TcpStream>,
+        request: &Request,
+        tuning: &Tuning,
+        sample: &Sample,
+    ) -> io::Result<()> {
+        let stop = until(session);
+        let mut quiet = |_: &_| {};
+        let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
+        match request.way {
+            Way::Push => {
+                let aside = Aside::of(&self.into(request)?)?;
+                receiver::receive(talk, flows, &aside.places(), request.exists, tuning)?;
+            }
+            Way::Pull => {
+                let roots = self.roots(request)?;
+                sender::send(talk, flows, &roots, &Manifest::of(&roots)?.sample(sample), tuning)?;
+            }
+        }
+        // Nothing is left: the next may begin.
+        session.connection.send(&Message::Alive).map_err(of_peer)
+    }
+
     fn serve(&self, session: &mut Session<'_>, request: &Request) -> io::Result<()> {
         let tuning = self.tuning(request);
         let flows = flows(session, request)?;
-        // A session borrows its connection: its end is seen by the clock and the server's flag.
-        let (left, begun, over) = (session.left(), Instant::now(), session.stop());
-        let stop = move || over.load(std::sync::atomic::Ordering::Relaxed) || begun.elapsed() > left;
+        if let Some(sample) = &request.sample {
+            return self.rehearse(session, flows, request, &tuning, sample);
+        }
+        let stop = until(session);
         let mut quiet = |_: &_| {};
         let talk = Talk::new(session.connection, &stop, &mut quiet, tuning.patience);
         if let Some(time) = request.trial {
             return self.attempt(talk, flows, request, &tuning, trial::span(time));
         }
         match request.way {
-            Way::Push if request.plan => plan::answer_push(talk, flows, &self.into(request)?, &tuning),
-            Way::Pull if request.plan => plan::answer_pull(talk, flows, &self.roots(request)?, &tuning),
+            Way::Push if let Some(measure) = request.measure => {
+                plan::answer_push(talk.connection, flows, measure, &self.into(request)?, &tuning)
+            }
+            Way::Pull if let Some(measure) = request.measure => {
+                plan::answer_pull(talk.connection, flows, measure, &self.roots(request)?, &tuning)
+            }
             Way::Push => {
                 receiver::receive(talk, flows, &self.into(request)?, request.exists, &tuning).map(drop)
             }
@@ -172,6 +205,12 @@ impl CopyService {
             }
         }
     }
+}
+
+/// Whether a session is over. It borrows its connection: its end is seen by the clock and the server's flag.
+fn until<'a>(session: &Session<'a>) -> impl Fn() -> bool + use<'a> {
+    let (left, begun, over) = (session.left(), Instant::now(), session.stop());
+    move || over.load(std::sync::atomic::Ordering::Relaxed) || begun.elapsed() > left
 }
 
 /// Let the client's flows in.

@@ -1,7 +1,8 @@
 //! How a client begins: it connects, asks, and attaches its flows.
 
-use super::message::{Message, Name, Request, VERSION, Way};
+use super::message::{Measure, Message, Name, Request, VERSION, Way};
 use super::options::CopyOptions;
+use super::sizes::Sample;
 use super::talk::of_peer;
 use super::tune::tune;
 use crate::peer::{Connection, Token, attach, connect};
@@ -20,10 +21,14 @@ const AT_ONCE: usize = 8;
 pub(super) enum Purpose {
     /// To copy.
     Copy,
-    /// To measure each part.
-    Plan,
-    /// To copy for a moment, and leave nothing.
-    Trial(Duration),
+    /// To measure what the path carries, and how much there is.
+    Network,
+    /// To measure the disks, and write not many more bytes than this.
+    Disks(u64),
+    /// To copy files longer than this for a moment, and leave nothing.
+    Trial(Duration, u64),
+    /// To copy some, and leave nothing.
+    Sample(Sample),
 }
 
 /// A session that has begun.
@@ -52,8 +57,14 @@ impl Session {
             window: tuning.window,
             congestion: tuning.congestion.clone(),
             limit: tuning.limit,
-            plan: purpose == Purpose::Plan,
-            trial: if let Purpose::Trial(span) = purpose { Some(span.as_millis() as u64) } else { None },
+            measure: match purpose {
+                Purpose::Network => Some(Measure::Network),
+                Purpose::Disks(most) => Some(Measure::Disks(most)),
+                _ => None,
+            },
+            trial: if let Purpose::Trial(span, _) = purpose { Some(span.as_millis() as u64) } else { None },
+            longer: if let Purpose::Trial(_, longer) = purpose { longer } else { 0 },
+            sample: if let Purpose::Sample(sample) = purpose { Some(sample) } else { None },
         };
         connection.ask("copy", &request, &mut |_| !options.stop.is_set()).map_err(of_peer)?;
         let cookie = match connection.receive::<Message>(ANSWER).map_err(of_peer)? {

@@ -45,7 +45,8 @@ pub(super) fn seen(points: &[Point], durable: f64, span: Duration) -> Trial {
     let counted = points.iter().filter(|point| point.at >= middle.at && point.at <= end.at);
     let came = slope(counted.clone().map(|point| (point.at, point.came)));
     let written = slope(counted.map(|point| (point.at, point.written)));
-    let before = |(rate, (at, bytes)): &(f64, (f64, u64))| (at - *bytes as f64 / rate).max(0.0);
+    // From the first byte on: what it takes to connect and to agree is measured with copies of few files.
+    let before = |(rate, (at, bytes)): &(f64, (f64, u64))| (at - first.at - *bytes as f64 / rate).max(0.0);
     // Of a path so slow that hardly a range is written, only what came tells.
     let Some(least) = [came, written].into_iter().flatten().min_by(|a, b| a.0.total_cmp(&b.0)) else {
         return whole;
@@ -82,8 +83,8 @@ mod tests {
 
     #[test]
     fn the_second_half_counts_and_what_was_late_is_a_delay() {
-        // Nothing for half a second, then 100 MB/s; the last sync takes 0.1 s.
-        let bytes = |n: u64| n.saturating_sub(5) * 10_000_000;
+        // A byte after 0.1 s, half a second later 100 MB/s; the last sync takes 0.1 s.
+        let bytes = |n: u64| n.min(1) + n.saturating_sub(6) * 10_000_000;
         let trial = seen_of(bytes, bytes);
         assert!(is_about(&trial, 8e8, 0.6), "{trial:?}");
     }

@@ -1,6 +1,7 @@
 //! Both ends in one process, on the loopback.
 
 mod hostile;
+mod planned;
 
 use super::*;
 use crate::peer::{Limits, Server, ServerOptions, Token};
@@ -258,24 +259,4 @@ fn a_file_that_changes_meanwhile_is_not_called_whole() {
     let report = report.unwrap();
     assert!(report.failed[0].error.contains("changed while it was copied"), "{report:?}");
     assert!(!site.at("root/in/src").exists());
-}
-
-#[test]
-fn a_plan_predicts_and_is_compared() {
-    let site = Site::new();
-    std::fs::write(site.at("src"), bytes(8, 4 << 20)).unwrap();
-    for pull in [false, true] {
-        let mut options = site.options(&["src"], &["in"], false);
-        if pull {
-            options = site.options(&["in/src"], &["back"], true);
-        }
-        options.plan = true;
-        let report = copy(&options, &token(), &mut |_| {}).unwrap();
-        let plan = report.plan.clone().unwrap();
-        let rates = [plan.read, plan.network, plan.write].map(|part| part.bits_per_second);
-        assert!(rates.iter().all(|rate| *rate > 0.0), "{plan:?}");
-        assert_eq!((plan.trial.bytes, plan.bytes), (4 << 20, Some(4 << 20)), "{plan:?}");
-        assert!(plan.bits_per_second > 0.0 && plan.bits_per_second <= plan.trial.bits_per_second, "{plan:?}");
-        assert!(plan.bound.is_some() && plan.ratio.is_some() && report.is_whole(), "{report:?}");
-    }
 }

@@ -19,7 +19,7 @@ use super::reading::{Job, Reading, Told};
 use super::receiver::Into;
 use super::receiving::{Filled, Order, Receiving};
 use super::steady::{Point, seen};
-use skyhaul_io::disk::{Ended, Queue, Scratch, free_bytes};
+use skyhaul_io::disk::{Ended, Queue, Scratch};
 use skyhaul_io::host::thread::process_cpu_time;
 use skyhaul_io::tcp::info::TcpInfo;
 use std::io;
@@ -59,18 +59,22 @@ pub(super) fn give(
     roots: &[Root],
     manifest: &Manifest,
     tuning: &Tuning,
+    longer: u64,
     span: Duration,
 ) -> io::Result<Tried> {
     let count = flows.len();
     let handles = flows.iter().map(TcpStream::try_clone).collect::<io::Result<Vec<_>>>()?;
     let reading = Reading::new(tuning, count)?;
-    let mut left = 0;
-    let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > 0);
-    for (file, entry) in files.take(FILES) {
-        let ranges = entry.size().div_ceil(tuning.range);
-        left += ranges;
-        reading.todo.push(Job { file, ranges: [(0, ranges)].into() });
-    }
+    let ask = || {
+        let files = manifest.entries.iter().enumerate().filter(|(_, entry)| entry.size() > longer);
+        let jobs = files.take(FILES).map(|(file, entry)| {
+            let ranges = entry.size().div_ceil(tuning.range);
+            reading.todo.push(Job { file, ranges: [(0, ranges)].into() });
+            ranges
+        });
+        jobs.sum::<u64>()
+    };
+    let mut left = ask();
     let (begun, cpu) = (Instant::now(), process_cpu_time());
     let (shared, running) = (&reading, AtomicUsize::new(count));
     std::thread::scope(|scope| {
@@ -90,6 +94,10 @@ pub(super) fn give(
                     Told::Lost { error, .. } => shared.watch.fail(io::Error::other(error)),
                 }
             }
+            // All of them again, until it has its speed.
+            if left == 0 {
+                left = ask();
+            }
         }
         shared.watch.end();
         let end = Instant::now() + GRACE;
@@ -101,7 +109,7 @@ pub(super) fn give(
     });
     // A flow that was cut off failed as it should.
     let side = reading.watch.side(begun, cpu, count);
-    Ok(Tried { side, all: Some(manifest.bytes()), ..Tried::default() })
+    Ok(Tried { side, ..Tried::default() })
 }
 
 /// Receive until the flows end.
@@ -131,13 +139,15 @@ pub(super) fn take(
         shared.watch.end();
         wrote
     });
-    wrote?;
+    wrote.map_err(|error| {
+        into.first().map_or_else(|| io::Error::other(error.to_string()), |one| one.failed(&error))
+    })?;
     let side = receiving.watch.side(begun, cpu, count);
     let trial = Trial {
         cpu_seconds_per_gb: side.cpu_seconds / (side.bytes as f64 / 1e9).max(1e-9),
         ..seen(&writer.points, writer.durable, span)
     };
-    Ok(Tried { trial, side, all: None })
+    Ok(Tried { trial, side })
 }
 
 /// The ranges of a flow into memory, and to the writer.
@@ -196,14 +206,10 @@ impl<'a> Writer<'a> {
         let tuning = &shared.tuning;
         let mut targets = Vec::new();
         for one in into {
-            let path = one.tree.path().join(&one.path);
-            let size = (free_bytes(&path)? / 4).min(MOST) / tuning.range * tuning.range;
+            let (file, size) = one.scratch(tuning, MOST)?;
             if size == 0 {
                 continue;
             }
-            let mut file = Scratch::create(&path)?;
-            file.allocate(size)?;
-            file.set_direct(tuning.direct)?;
             targets.push(Target { file, size, at: 0, fresh: false, syncing: false, synced: Instant::now() });
         }
         if targets.is_empty() {

@@ -376,7 +376,14 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// How it ends to say that there is too little.
+pub(super) const NO_ROOM: &str = "; hint: free some space, and copy again";
 const NO_SPACE: &str = "no space left on the disk; hint: free some space, and copy again";
+
+/// Whether this is why a file was not written: that there is no room for it.
+pub(super) fn is_full(error: &str) -> bool {
+    error == NO_SPACE || error.ends_with(NO_ROOM) || error == "No space left on device"
+}
 
 /// CRC-32C of a whole file, from those of its ranges.
 pub(super) fn digest(target: &Target, crcs: &BTreeMap<u64, u32>) -> u32 {

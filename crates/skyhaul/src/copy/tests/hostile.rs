@@ -79,8 +79,10 @@ impl Hostile {
             window: None,
             congestion: None,
             limit: None,
-            plan: false,
+            measure: None,
             trial: None,
+            longer: 0,
+            sample: None,
         };
         connection.ask("copy", &request, &mut |_| true).unwrap();
         let Message::Ready { cookie } = connection.receive(SOON).unwrap() else { panic!() };
