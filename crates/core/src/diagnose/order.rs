@@ -82,7 +82,7 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
     let part = |points: &[&Point]| {
         points.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), p| (l.min(p.floor), h.max(p.floor)))
     };
-    (1..points.len().saturating_sub(1)).find_map(|at| {
+    (1..points.len()).find_map(|at| {
         let (before, after) = points.split_at(at);
         let ((low, high), (least_after, most_after)) = (part(before), part(after));
         let change = if least_after > high { least_after - high } else { most_after - low };
@@ -94,7 +94,7 @@ fn moved_for_good(case: &Case) -> Option<Finding> {
         let later: Vec<&Point> = later.map(|(_, p)| *p).collect();
         let same = before.iter().any(|b| later.iter().any(|a| a.pps() > 0.9 * b.pps()));
         let told = seen || same && (at > 1 || change.abs() > PLAIN);
-        (apart && case.clock_steps.is_empty() && told).then(|| {
+        (apart && case.clock_steps.is_empty() && told && later.len() > 1).then(|| {
             let text = format!("the delay changed by {:.1} µs for good, and no clock stepped", change / 1e3);
             Finding::new(Cause::RouteChange, if seen { 0.85 } else { 0.75 }, text)
         })

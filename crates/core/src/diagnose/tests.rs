@@ -204,6 +204,10 @@ fn a_delay_that_changes_for_good_is_a_route_unless_a_clock_stepped() {
     };
     assert_eq!(of_network(ports(3e6, 3e6)), [Cause::RouteChange]);
     assert_eq!(of_network(ports(3e6, 0.0)), []);
+    // Before the last rate.
+    let last = |by| vec![lossy(4000.0, 0), lossy(1000.0, 0), moved(3e6, 500.0), port(1, by), port(2, by)];
+    assert_eq!(of_network(last(3e6)), [Cause::RouteChange]);
+    assert_eq!(of_network(last(0.0)), []);
     // Later at lower rates alone: a processor that sleeps.
     let asleep = vec![lossy(4000.0, 0), lossy(3000.0, 0), moved(2e5, 1000.0), moved(2e5, 500.0)];
     assert_eq!(of_network(asleep), []);
