@@ -146,9 +146,12 @@ fn polarisation(case: &Case) -> Option<Finding> {
     let flows = || case.points.iter().filter(|p| p.flow > 0);
     let fastest = flows().map(Point::pps).fold(0.0, f64::max);
     let flows: Vec<&Point> = flows().filter(|p| p.pps() > 0.8 * fastest).collect();
-    let (bad, good): (Vec<&Point>, Vec<&Point>) = flows.iter().partition(|p| p.loss() > 0.005);
-    let worst = bad.iter().map(|p| p.loss()).fold(0.0, f64::max);
-    let best = good.iter().map(|p| p.loss()).fold(0.0, f64::max);
+    let worst = flows.iter().map(|p| p.loss()).fold(0.0, f64::max);
+    // What shares a link for a moment loses a little: that says neither. If many do, it is chance.
+    let bad: Vec<&Point> = flows.iter().copied().filter(|p| p.loss() > 0.005).collect();
+    let good: Vec<&Point> =
+        flows.iter().copied().filter(|p| p.loss() <= 0.005 && p.loss() < worst / 10.0).collect();
+    let between = flows.len() - bad.len() - good.len();
     // As likely for all, so few losses of the good ones would be no chance.
     let sums = |all: &[&Point]| all.iter().fold((0, 0), |(l, s), p| (l + p.lost(), s + p.sent));
     let ((all_lost, all_sent), (lost, sent)) = (sums(&flows), sums(&good));
@@ -161,8 +164,9 @@ fn polarisation(case: &Case) -> Option<Finding> {
     (flows.len() >= 4
         && !bad.is_empty()
         && good.len() * 6 >= flows.len()
+        && between * 3 <= bad.len()
         && mixed
-        && worst > 10.0 * best.max(1e-3)
+        && worst > 0.01
         && unlike)
         .then(|| {
             let text = format!(

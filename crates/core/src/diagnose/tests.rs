@@ -135,6 +135,13 @@ fn ports_that_lose_because_they_were_faster_are_no_polarisation() {
     assert_eq!(of_network(slower), []);
     let alike = vec![at(1, 3990.0, 0), at(2, 4000.0, 70), at(3, 3980.0, 65), at(4, 3970.0, 80)];
     assert_eq!(of_network(alike), [Cause::Polarisation]);
+    // One of them met the other traffic for a moment.
+    let with = |more: [u64; 4]| {
+        let ports = [0, 22, 15, 10, 0, 0, 0, 0].into_iter().chain(more);
+        ports.zip(1..).map(|(lost, flow)| at(flow, 4000.0, lost)).collect()
+    };
+    assert_eq!(of_network(with([9, 4, 0, 0])), [Cause::Polarisation]);
+    assert_eq!(of_network(with([4, 4, 3, 4])), []);
 }
 
 /// A point of which these parts of 1000 were lost, single ones, and one in 50 besides.
