@@ -18,7 +18,7 @@ use super::predicted::Rehearsed;
 use super::run::{Here, Ran, run};
 use super::session::Purpose;
 use super::sizes::{Sample, Sizes, whole_power};
-use super::writing::is_full;
+use super::writing::{NO_ROOM, is_full};
 use crate::peer::Token;
 use skyhaul_core::predict::FilesCopied;
 use std::io;
@@ -165,7 +165,10 @@ fn copied(options: &CopyOptions, token: &Token, here: &Here<'_>, sample: Sample)
         }
     }
     if let Some((entry, error)) = failed.filter(|(_, error)| seen.files == 0.0 || is_full(error)) {
-        return Err(io::Error::other(format!("copy {} in small: {error}", entry.path.path().display())));
+        // The system's own words have no next step.
+        let hint = if is_full(error) && !error.contains("hint: ") { NO_ROOM } else { "" };
+        let path = entry.path.path();
+        return Err(io::Error::other(format!("copy {} in small: {error}{hint}", path.display())));
     }
     let (sender, receiver) = match options.pull {
         true => (&outcome.theirs, &outcome.mine),
