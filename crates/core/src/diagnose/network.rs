@@ -53,6 +53,14 @@ pub(super) fn loss(case: &Case, shares: &Shares, findings: &mut Vec<Finding>) {
         weight *= if found.cause == Cause::BitErrors { 1.0 } else { 0.85 };
         findings.push(found);
     }
+    // A limit whose bucket holds less than a burst drops the burst's end too: it explains more.
+    let place = |is: fn(Cause) -> bool| findings.iter().position(|finding| is(finding.cause));
+    let limit = place(|cause| matches!(cause, Cause::Policer | Cause::PacketRate));
+    if let (Some(burst), Some(limit)) = (place(|cause| cause == Cause::Microburst), limit) {
+        let (less, more) = (findings[limit].confidence, findings[burst].confidence);
+        findings[limit].confidence = less.max(more);
+        findings[burst].confidence = less.min(more);
+    }
 }
 
 /// A point of which nothing arrived, though the flow was not silent before.

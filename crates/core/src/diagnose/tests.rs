@@ -169,6 +169,13 @@ fn a_limit_is_seen_through_damage_and_through_a_cut() {
     assert_eq!(of_network(cut), [Cause::Firewall, Cause::Policer]);
 }
 
+#[test]
+fn a_limit_whose_bucket_is_smaller_than_a_burst_comes_before_the_burst() {
+    let mut points = vec![damaged(4000.0, 130), damaged(2000.0, 0), damaged(1000.0, 0), damaged(500.0, 0)];
+    points.push(Point { burst: 64, ..lossy(500.0, 700) });
+    assert_eq!(of_network(points), [Cause::Policer, Cause::Microburst]);
+}
+
 /// A point of which a host lost so many, with its reader that busy.
 fn in_host(pps: f64, lost: u64, reader_busy: f64) -> Point {
     Point { in_hosts: lost, reader_busy, ..lossy(pps, lost) }
