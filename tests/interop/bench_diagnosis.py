@@ -147,7 +147,8 @@ def ways(draw, seed):
         "route-change": lambda: Run(f"{line(draw, seed)}; at={some(1.3, 3):.2f}s: delay={some(26, 40):.0f}ms,hops={draw.randint(1, 4)}"),
         "moderation": lambda: Run(f"{line(draw, seed)},comb={some(4, 9):.1f}ms"),
         "idle-states": lambda: Run(f"{line(draw, seed)},wake={some(0.8, 2.8):.1f}ms@3ms"),
-        "socket-buffer": lambda: Run(line(draw, seed), UDP.replace("80", "160"), far=stopped(some(0.15, 0.4), 0.2)),
+        # Its buffer may hold 8 MiB, which fill in 0.4 s: longer than a point of a diagnosis that takes no more time.
+        "socket-buffer": lambda: Run(line(draw, seed), UDP.replace("80", "160") + " --time 2s", far=stopped(some(0.7, 1.2), 0.3)),
         "backlog": lambda: flooded(line(draw, seed), draw),
         "polarisation": lambda: crossed(
             Run(f"rate=60Mbps,buffer=64KiB,paths={draw.randint(2, 3)}/hash,delay=15ms,seed={seed}", UDP.replace("80", "30")), some(36, 48), seed
