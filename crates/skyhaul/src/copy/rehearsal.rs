@@ -9,7 +9,8 @@
 //! Files that are so long that no eight of them are copied in a second tell little of what a file costs: of those, only the
 //! beginnings are copied, and a trial ([`trial`](super::trial)) says how fast their bytes come.
 //!
-//! Limits: some seconds. What the destination has already, the plan does not know.
+//! Limits: some seconds, and more where a disk is much slower than the path, since the path alone says how much is copied. What the
+//! destination has already, the plan does not know.
 
 use super::bounds::Bounds;
 use super::message::What;
