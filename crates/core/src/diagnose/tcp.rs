@@ -27,9 +27,27 @@ pub struct Flow {
     pub rtt_at_loss: f64,
     /// Windows at which segments were lost: their deviation by their mean. The same again and again is a buffer's end.
     pub window_variation: f64,
+    /// Times at which anything was lost, behind the end of slow start.
+    pub times: u64,
+    /// Segments lost each time, in the mean. One is an accident of the path, many are what a full buffer had no room for.
+    pub lost_together: f64,
     /// Rate reached by the best tenth of the intervals, by the mean rate.
     pub peak_to_mean: f64,
 }
+
+/// Times of losses of which a pattern is made,
+pub const FEWEST: u64 = 3;
+/// and from which on windows that are the same are no chance.
+pub const TIMES: u64 = 6;
+/// Segments lost each time, from which on it is no accident: a path that damages packets takes one or two at a time, a buffer that is
+/// too short all of a burst that it has no room for.
+pub const TOGETHER: f64 = 4.0;
+/// Windows before losses that vary less are the same,
+const SAME: f64 = 0.12;
+/// and those that vary less may be, behind a queue.
+const ALIKE: f64 = 0.25;
+/// A queue, by the round trip, that was filled. CUBIC needs 0.43.
+const FULL: f64 = 0.35;
 
 /// Name what bounds this flow, the most important first; empty if nothing but the path does.
 #[must_use]
@@ -82,21 +100,19 @@ pub fn diagnose(flow: &Flow) -> Vec<Finding> {
     }
     let limited = rwnd + sndbuf + idle;
     let lost = flow.retransmitted as f64 / flow.segments.max(1) as f64;
-    if flow.retransmitted >= 5 && lost > 1e-7 && limited < 0.6 {
+    if flow.times >= FEWEST && lost > 1e-7 && limited < 0.6 {
         let queue = (flow.rtt_at_loss - flow.min_rtt) / flow.min_rtt.max(1e-9);
         let share = (1.0 - limited) * 0.8;
-        if flow.window_variation < 0.25 {
-            // CUBIC needs a queue of 43 % of the product of bandwidth and delay.
-            if queue < 0.35 {
-                name(
-                    Cause::ShallowBuffer,
-                    share,
-                    format!(
-                        "segments are lost at the same window each time, with a queue of {:.0} % of the round trip",
-                        percent(queue)
-                    ),
-                );
-            }
+        let many = flow.lost_together >= TOGETHER;
+        if queue >= FULL && (many || flow.window_variation < ALIKE) {
+            // The end of every path that is full.
+        } else if many || (flow.times >= TIMES && flow.window_variation < SAME) {
+            let how = match many {
+                true => format!("{:.0} segments are lost each time", flow.lost_together),
+                false => "segments are lost at the same window each time".to_owned(),
+            };
+            let text = format!("{how}, with a queue of {:.0} % of the round trip", percent(queue));
+            name(Cause::ShallowBuffer, share, text);
         } else {
             name(Cause::Loss, share, format!("{lost:.1e} of the segments are lost, at any window"));
         }

@@ -60,6 +60,8 @@ fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow
     let (mut window, mut top, mut since, mut starting) = (10.0f64, 0.0f64, 0.0, true);
     let (mut windows, mut waits, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     let (mut away, mut disk) = (0.0, 0.0);
+    // Segments that the sender's system hands down as one, and how many are lost each time.
+    let (burst, mut lost) = (random.uniform(1.0, 44.0).min(segments / 8.0), Vec::new());
     for _ in 0..1500 {
         let read =
             if bounds.reader < 1.0 { bounds.receiver.min(segments * bounds.reader) } else { bounds.receiver };
@@ -78,10 +80,11 @@ fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow
         away += time * slow;
         disk += if bounds.disk { time * random.uniform(0.5, 0.95) } else { time * random.uniform(0.0, 0.1) };
         rates.push(sent / time);
-        let overflow = sent >= segments * (1.0 + bounds.buffer) * 0.999;
+        let overflow = sent >= segments * (1.0 + bounds.buffer) * 0.999 - burst * random.uniform(0.0, 1.0);
         let hit = random.chance(1.0 - (1.0 - bounds.loss).powf(sent));
         if overflow || hit {
-            flow.retransmitted += 1 + random.below((sent * 0.01) as u64 + 1);
+            // All of a burst that finds no room, or one by chance and now and then another.
+            lost.push(1 + random.below(if overflow { burst as u64 } else { 2 }));
             windows.push(sent);
             waits.push(time);
             (top, window, since, starting) = (sent, sent * 0.7, 0.0, false);
@@ -94,7 +97,10 @@ fn rounds(bounds: &Bounds, segments: f64, rtt: f64, random: &mut Random) -> Flow
         }
     }
     (flow.reader_away, flow.disk_wait) = (away / flow.seconds, disk / flow.seconds);
+    flow.retransmitted = lost.iter().sum();
     // The first is the end of slow start.
+    flow.times = (lost.len().max(1) - 1) as u64;
+    flow.lost_together = lost.iter().skip(1).sum::<u64>() as f64 / (lost.len().max(2) - 1) as f64;
     let later = windows.get(1..).unwrap_or_default();
     let mean = later.iter().sum::<f64>() / later.len().max(1) as f64;
     let squares = later.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / later.len().max(1) as f64;

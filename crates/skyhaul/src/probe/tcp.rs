@@ -32,6 +32,7 @@ mod client;
 mod diagnose;
 mod expected;
 mod flow;
+mod losses;
 mod options;
 mod point;
 mod report;

@@ -6,7 +6,8 @@
 use super::bound::Bound;
 use super::client::PointReport;
 use super::flow::Direction;
-use super::report::{FlowReport, Sample};
+use super::losses::{Loss, losses, median, together};
+use super::report::FlowReport;
 use crate::probe::udp::Named;
 use serde::{Deserialize, Serialize};
 use skyhaul_core::diagnose::{Cause, tcp};
@@ -22,8 +23,6 @@ pub struct TcpDiagnosed {
     pub unknown: Option<String>,
 }
 
-/// Times of losses of which a pattern is made.
-const EPISODES: usize = 3;
 /// A round trip so many times the least has waited in a queue that was filled: the loss that follows is the end of every full path.
 const FULL: f64 = 1.35;
 
@@ -48,6 +47,8 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
     let most = |bound: Bound, part: f64| if verdict.bound == bound { verdict.share.max(part) } else { part };
     let idle = most(Bound::Application, waited.application);
     let losses = losses(flow);
+    // The first is the end of slow start.
+    let losses = losses.get(1..).unwrap_or_default();
     let seen = tcp::Flow {
         seconds,
         busy: (1.0 - idle) * seconds,
@@ -56,11 +57,12 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
         disk_wait: 0.0,
         reader_away: if verdict.bound == Bound::SlowReceiver { waited.receive_window } else { 0.0 },
         segments: flow.counts.segments.into(),
-        // Fewer times are no pattern.
-        retransmitted: if losses.len() < EPISODES { 0 } else { flow.counts.retransmits.into() },
+        retransmitted: flow.counts.retransmits.into(),
         min_rtt: flow.counts.rtt_least,
-        rtt_at_loss: median(losses.iter().map(|sample| sample.rtt)),
-        window_variation: variation(losses.iter().map(|sample| sample.congestion_window as f64)),
+        rtt_at_loss: median(losses.iter().map(|loss| loss.before.rtt)),
+        window_variation: variation(losses.iter().map(|loss| loss.before.congestion_window as f64)),
+        times: losses.len() as u64,
+        lost_together: together(losses),
         peak_to_mean: 1.0,
     };
     let mut causes: Vec<Named> = tcp::diagnose(&seen)
@@ -82,15 +84,15 @@ fn of_flow(flow: &FlowReport, probe: &str) -> TcpDiagnosed {
     if let Some(first) = causes.first_mut().filter(|first| agree(&first.cause)) {
         first.evidence.push(verdict.text.clone());
     }
-    let unknown = if causes.is_empty() { too_few(&losses, flow) } else { None };
+    let unknown = if causes.is_empty() { too_few(losses, flow) } else { None };
     TcpDiagnosed { causes, unknown, ..TcpDiagnosed::default() }
 }
 
 /// What there is to say of losses that are no pattern yet, if the bottleneck's queue does not explain them: CUBIC takes as long as its
 /// window is large from one to the next (RFC 9438, 4.1).
-fn too_few(losses: &[Sample], flow: &FlowReport) -> Option<String> {
-    let full = |sample: &Sample| sample.rtt > FULL * flow.counts.rtt_least;
-    if losses.is_empty() || losses.len() >= EPISODES || losses.iter().any(full) {
+fn too_few(losses: &[Loss], flow: &FlowReport) -> Option<String> {
+    let full = |loss: &Loss| loss.before.rtt > FULL * flow.counts.rtt_least;
+    if losses.is_empty() || losses.len() as u64 >= tcp::FEWEST || losses.iter().any(full) {
         return None;
     }
     let seconds = (4.0 * (flow.end - flow.begin)).clamp(30.0, 300.0);
@@ -98,26 +100,6 @@ fn too_few(losses: &[Sample], flow: &FlowReport) -> Option<String> {
     Some(format!(
         "segments were lost {times} after slow start, with no full queue: too few to tell why; measure for longer: --time {seconds:.0}s"
     ))
-}
-
-/// The samples just before losses, one for each time that anything was lost, without the first: the end of slow start.
-fn losses(flow: &FlowReport) -> Vec<Sample> {
-    let mut found: Vec<Sample> = Vec::new();
-    let mut last = f64::NEG_INFINITY;
-    for pair in flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
-        // What follows within some round trips is repair.
-        if pair[1].at - last > (3.0 * pair[0].rtt).max(0.03) {
-            found.push(pair[0]);
-        }
-        last = pair[1].at;
-    }
-    found.split_off(found.len().min(1))
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Deviation by the mean.
@@ -161,21 +143,21 @@ fn next(cause: Cause, flow: &FlowReport, probe: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::bound::Verdict;
-    use super::super::report::{Counts, Waited};
+    use super::super::report::{Counts, Sample, Waited};
     use super::*;
     use std::net::SocketAddr;
 
-    /// Ten seconds with losses before these windows.
+    /// Ten seconds with losses before these windows, of two segments each time.
     fn flow(waited: Waited, bound: Bound, windows: &[u64]) -> FlowReport {
         let mut trace = vec![Sample { rtt: 0.02, ..Sample::default() }];
         for (n, &congestion_window) in windows.iter().enumerate() {
             let at = n as f64 + 0.5;
             let before =
-                Sample { at, congestion_window, rtt: 0.021, retransmits: n as u32 * 10, ..Sample::default() };
+                Sample { at, congestion_window, rtt: 0.021, retransmits: n as u32 * 2, ..Sample::default() };
             trace.push(before);
-            trace.push(Sample { at: at + 0.01, retransmits: n as u32 * 10 + 10, ..before });
+            trace.push(Sample { at: at + 0.01, retransmits: n as u32 * 2 + 2, ..before });
         }
-        let retransmits = windows.len() as u32 * 10;
+        let retransmits = windows.len() as u32 * 2;
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let verdict = Verdict { bound, share: 0.9, text: "said".into(), hint: None };
         FlowReport {
@@ -232,12 +214,19 @@ mod tests {
     }
 
     #[test]
-    fn losses_at_one_window_are_a_buffer_and_at_any_are_loss() {
+    fn losses_at_one_window_or_in_bursts_are_a_buffer_and_others_are_loss() {
         let path = Waited { path: 1.0, ..Waited::default() };
-        let shallow = [900_000, 300_000, 310_000, 290_000, 305_000];
+        let shallow = [900_000, 300_000, 310_000, 290_000, 305_000, 300_000, 310_000];
         assert_eq!(named(path, Bound::ShallowBuffer, &shallow), ["shallow-buffer"]);
+        assert_eq!(named(path, Bound::Loss, &shallow[..5]), ["loss"], "four may be alike by chance");
         assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000, 300_000, 40_000]), ["loss"]);
         assert_eq!(named(path, Bound::Loss, &[900_000, 20_000, 90_000]), [""; 0], "two times are no pattern");
+        // Many together are a burst that overran a buffer, at any window.
+        let mut bursts = flow(path, Bound::ShallowBuffer, &[900_000, 20_000, 90_000, 300_000, 40_000]);
+        bursts.trace.iter_mut().for_each(|sample| sample.retransmits *= 10);
+        let causes = of_flow(&bursts, "probe").causes;
+        assert_eq!(causes[0].cause, "shallow-buffer");
+        assert!(causes[0].evidence[0].starts_with("20 segments are lost each time"), "{causes:?}");
     }
 
     #[test]

@@ -4,23 +4,23 @@
 //!   time ─┬─ nothing to send ─────────── the application (or its CPU)
 //!         ├─ the peer's window full ──── its buffer, or its application if the window shrinks
 //!         ├─ send buffer too small ───── this end's buffer
-//!         └─ the rest ─┬─ losses, all at one window ─── a shallow buffer, or a policer
-//!                      ├─ losses at any window ──────── loss
-//!                      └─ no loss ───────────────────── slow start, pacing, the CPU, or a path that is full
+//!         └─ the rest ─┬─ losses, all at one window or of many segments ─── a shallow buffer, or a policer
+//!                      ├─ losses at any window, of one or two ───────────── loss
+//!                      └─ no loss ───────────────────────────────────────── slow start, pacing, the CPU, or a path that is full
 //! ```
 //!
 //! Limits: one end's view. That the receiving application is slow shows only in its window.
 
 use super::bound::{Bound, Verdict};
+use super::losses::{losses, median, together};
 use super::report::{Counts, FlowReport, Waited};
+use skyhaul_core::diagnose::tcp::{FEWEST, TIMES, TOGETHER};
 use skyhaul_core::predict::cubic_rate;
 use skyhaul_io::quantity::Size;
 use skyhaul_io::tcp::{info::TcpInfo, tune::LARGEST_WINDOW};
 
 /// A part of a CPU that counts as all of it: the rest is taken by interrupts and other programs.
 const BUSY_CPU: f64 = 0.85;
-/// Losses of which a pattern is made.
-const EPISODES: u32 = 3;
 /// A round trip so many times the least, just before losses, has waited in a queue: the bottleneck was full.
 const QUEUED: f64 = 1.2;
 /// Windows that mostly differ from their median by less than this part of it are the same. A shallow buffer gives 0.00, random losses of
@@ -153,19 +153,25 @@ fn at_most(flow: &FlowReport, limit: u64) -> bool {
 fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let Counts { retransmits, segments, doubled, rtt_least, .. } = flow.counts;
     let lost = f64::from(retransmits.saturating_sub(doubled)) / f64::from(segments.max(1));
-    let (windows, trips): (Vec<f64>, Vec<f64>) = before_losses(flow).unzip();
+    let losses = losses(flow);
+    let windows = || losses.iter().map(|loss| loss.before.congestion_window as f64);
     // Medians: the end of slow start loses at a window of its own.
-    let window = median(windows.clone());
-    let spread = median(windows.iter().map(|one| (one - window).abs()).collect());
-    let queue = median(trips) > QUEUED * rtt_least;
+    let window = median(windows());
+    let spread = median(windows().map(|one| (one - window).abs()));
+    let queue = median(losses.iter().map(|loss| loss.before.rtt)) > QUEUED * rtt_least;
+    let later = losses.get(1..).unwrap_or_default();
+    let each = together(later);
+    let is_burst = each >= TOGETHER;
+    let same = spread < SAME * window && (queue || later.len() as u64 >= TIMES);
     // Behind a full queue one loss is enough to know; without, a pattern is needed.
-    let few = windows.len() < EPISODES as usize;
-    if (queue || !few) && (few || spread < SAME * window) {
-        let text = format!(
-            "{} path: losses whenever about {} are under way ({retransmits} of {segments} segments)",
-            percent(share),
-            Size::from_bytes(window as u64 / 1024 * 1024)
-        );
+    let few = (losses.len() as u64) < FEWEST;
+    if (queue || !few) && (few || is_burst || same) {
+        let size = Size::from_bytes(window as u64 / 1024 * 1024);
+        let what = match is_burst {
+            true => format!("{each:.0} segments lost each time, with about {size} under way"),
+            false => format!("losses whenever about {size} are under way"),
+        };
+        let text = format!("{} path: {what} ({retransmits} of {segments} segments)", percent(share));
         let (bound, hint) = if queue {
             (Bound::Path, "the bottleneck is full: more is not to be had".to_owned())
         } else {
@@ -177,24 +183,6 @@ fn of_losses(flow: &FlowReport, share: f64) -> Verdict {
     let text =
         format!("{} path: {retransmits} of {segments} segments sent again, {lost:.1e} lost", percent(share));
     verdict(Bound::Loss, share, text, Some("find the lossy link, use larger segments, or --cc bbr".into()))
-}
-
-/// The median; 0 of nothing.
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// Congestion window in bytes and round trip in seconds just before losses, from the trace. What is sent again within two round
-/// trips of a loss belongs to it: the window then is that of its recovery.
-fn before_losses(flow: &FlowReport) -> impl Iterator<Item = (f64, f64)> {
-    let mut recovered = f64::NEG_INFINITY;
-    let pairs = flow.trace.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits);
-    pairs.filter_map(move |pair| {
-        let first = pair[0].at > recovered;
-        recovered = pair[1].at + 2.0 * pair[0].rtt;
-        first.then_some((pair[0].congestion_window as f64, pair[0].rtt))
-    })
 }
 
 fn of_cpu(cpu: f64) -> Verdict {
@@ -232,7 +220,7 @@ mod tests {
     use super::*;
     use crate::probe::tcp::{Direction, Sample};
 
-    /// A flow with losses at these windows (in segments) and round trips (in ms), on a path of 50 ms.
+    /// A flow with losses at these windows (in segments) and round trips (in ms), on a path of 50 ms; two segments each time.
     fn lossy(losses: &[(u64, f64)]) -> FlowReport {
         let at = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
         let mut trace = Vec::new();
@@ -306,11 +294,20 @@ mod tests {
             Bound::Path,
             "slow start"
         );
-        assert_eq!(bound(&[(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0)]), Bound::ShallowBuffer);
+        let shallow =
+            [(900, 52.0), (910, 52.5), (880, 51.0), (905, 52.0), (900, 52.0), (910, 52.5), (905, 52.0)];
+        assert_eq!(bound(&shallow), Bound::ShallowBuffer);
+        assert_eq!(bound(&shallow[..4]), Bound::Loss, "a few may be alike by chance");
         assert_eq!(bound(&[(200, 50.0), (950, 50.5), (410, 50.0), (1500, 51.0)]), Bound::Loss);
         // Two make no pattern, but a full queue shows at once.
         assert_eq!(bound(&[(900, 52.0), (910, 52.5)]), Bound::Loss);
         assert_eq!(bound(&[(1700, 98.0)]), Bound::Path);
+        // At any window, but many together: bursts overrun a short buffer.
+        let mut bursts = lossy(&[(400, 50.0), (200, 50.0), (410, 50.0), (300, 51.0)]);
+        bursts.trace.iter_mut().for_each(|sample| sample.retransmits *= 10);
+        let verdict = of_losses(&bursts, 1.0);
+        assert_eq!(verdict.bound, Bound::ShallowBuffer);
+        assert!(verdict.text.contains("20 segments lost each time"), "{}", verdict.text);
         // Losses at any window, some of them behind a queue.
         assert_eq!(bound(&[(1700, 98.0), (400, 50.0), (1200, 70.0), (300, 50.0), (800, 55.0)]), Bound::Loss);
     }
