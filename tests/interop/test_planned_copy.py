@@ -74,3 +74,28 @@ def test_a_plan_ends_with_the_reason_and_leaves_nothing(tmp_path, way, options, 
     finally:
         process.terminate()
         process.wait()
+
+
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_a_server_that_is_killed_amid_a_plan_is_told_with_the_next_step(tmp_path, way):
+    token, source, there = tmp_path / "token", tmp_path / "source", tmp_path / "there"
+    token.write_text(TOKEN, encoding="ascii")
+    token.chmod(0o600)
+    source.mkdir()
+    for number in range(5000):
+        (source / str(number)).write_bytes(b"x")
+    process, port = server([BINARY, "copy", "serve", "--root", tmp_path, "--token-file", token, "--listen", "127.0.0.1:0"])
+    ends = [source, "127.0.0.1:there"] if way == "push" else ["127.0.0.1:source", there]
+    words = [BINARY, "copy", *ends, "--token-file", token, "--port", port, "--plan", "--quiet"]
+    with subprocess.Popen(list(map(str, words)), stderr=subprocess.PIPE, text=True) as client:
+        # Copies in small have begun, into a directory beside what is there.
+        for _ in range(1000):
+            if any(tmp_path.rglob(".skyhaul-trial-*/**/source")):
+                break
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        said = client.communicate(timeout=60)[1]
+    assert client.returncode != 0 and "closed the connection\nhint: see whether it still runs" in said.replace("\n    ", "\n"), said
+    left = list(there.glob(".skyhaul-trial-*"))
+    assert way == "push" or not left, "what the client made, it removes"

@@ -102,7 +102,7 @@ pub(super) fn receive(
     let (theirs, stopped) = match ended {
         Ok(theirs) => (theirs, None),
         Err(error) => {
-            let error = receiving.watch.failure().unwrap_or(error);
+            let error = talk.reason(receiving.watch.failure(), error);
             let _ = talk.say(&Message::Stop { why: error.to_string() });
             (Side::default(), Some(error.to_string()))
         }

@@ -82,7 +82,7 @@ pub(super) fn send(
             None
         }
         Err(error) => {
-            let error = reading.watch.failure().unwrap_or(error);
+            let error = talk.reason(reading.watch.failure(), error);
             let _ = talk.say(&Message::Stop { why: error.to_string() });
             Some(error.to_string())
         }

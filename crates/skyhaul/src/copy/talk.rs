@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_millis(5);
 /// How often an end that has nothing to tell says so.
 const SIGN: Duration = Duration::from_secs(2);
+/// How long an end that closed a flow may take to say why.
+const REASON: Duration = Duration::from_secs(1);
 
 /// Progress of a copy, for a line that is redrawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -90,11 +92,37 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// Why it ended: what a thread failed of, or this. Where that is only a flow that the other end closed, the other end knows why.
+    pub(super) fn reason(&mut self, failed: Option<io::Error>, ended: io::Error) -> io::Error {
+        let failed = match failed {
+            Some(failed) if is_closed(&failed) => failed,
+            Some(failed) => return failed,
+            None => return ended,
+        };
+        // It has said so, or the user wanted it.
+        if ended.kind() != io::ErrorKind::Other {
+            return ended;
+        }
+        let end = Instant::now() + REASON;
+        while Instant::now() < end {
+            if let Err(why) = self.hear() {
+                return why;
+            }
+        }
+        failed
+    }
+
     /// That a message came which does not belong here.
     pub(super) fn unexpected(&self, message: &Message) -> io::Error {
         let text: String = format!("{message:?}").chars().take(60).collect();
         of_peer(self.connection.unexpected(&text))
     }
+}
+
+/// Whether it says no more than that the other end is gone.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// The error of a peer, as text.

@@ -22,7 +22,7 @@ pub enum PeerError {
         seconds: f64,
     },
     /// The peer closed the connection.
-    #[error("{0} closed the connection")]
+    #[error("{0} closed the connection\nhint: see whether it still runs, and what it said")]
     Closed(SocketAddr),
     /// A message longer than may be.
     #[error("a message of {bytes} bytes, of at most {most}")]
