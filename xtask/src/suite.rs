@@ -12,16 +12,21 @@
 //! as unsteady ([`again`]). A step that breaks counts as one failure. Full output of each step is kept in `target/suite/`.
 
 mod again;
+mod beside;
 pub(crate) mod prepare;
 mod sanitize;
 mod step;
 mod tally;
 
-use crate::{docs, generated, pure, python, workspace};
+use crate::{docs, fuzz, generated, pure, python, workspace};
 use anyhow::Result;
+use beside::Beside;
 use std::path::Path;
 use step::Step;
 use tally::Tally;
+
+/// What `make build` runs.
+const RELEASE: [&str; 5] = ["build", "--release", "--locked", "--package", "skyhaul-cli"];
 
 /// Run all; true if nothing failed.
 pub(crate) fn run() -> Result<bool> {
@@ -35,23 +40,12 @@ pub(crate) fn run() -> Result<bool> {
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
     Step::new("fuzz: every target for a moment", "cargo")
-        .args([
-            "run",
-            "--release",
-            "--locked",
-            "--manifest-path",
-            "fuzz/Cargo.toml",
-            "--target-dir",
-            "target/fuzz",
-        ])
-        .args(["--bin", "smoke", "--", "--executions", "200000"])
+        .args(fuzz::SMOKE)
+        .args(["--executions", "200000"])
         .minutes(10)
         .run(&mut tally)?;
     generated_files(&mut tally);
-    let built = Step::new("release binary", "cargo")
-        .args(["build", "--release", "--locked", "--package", "skyhaul-cli"])
-        .minutes(25)
-        .run(&mut tally)?;
+    let built = Step::new("release binary", "cargo").args(RELEASE).minutes(25).run(&mut tally)?;
     Step::new("rustdoc: the pages of the library, without warnings", "cargo")
         .args(docs::RUSTDOC)
         .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
@@ -84,12 +78,15 @@ fn rust(tally: &mut Tally) -> Result<()> {
     };
     let unit = step("Rust: unit and property tests", &["--lib", "--bins"]);
     again::run(&unit, again::rust, tally)?;
-    // They wait more than they compute: two to a processor.
+    // The rest waits more than it computes.
+    let release = Beside::start(&RELEASE);
+    // Two to a processor.
     let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
     let whole = step("Rust: whole programs, models, real sockets and disks", &["--test", "*"])
         .env("RUST_TEST_THREADS", Path::new(&threads.to_string()));
     again::run(&whole, again::rust, tally)?;
     step("Rust: documentation tests", &["--doc"]).run(tally)?;
+    release.finish();
     Ok(())
 }
 

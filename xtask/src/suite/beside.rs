@@ -1,0 +1,35 @@
+//! A build beside tests: they mostly wait, and it takes what they leave of the processors.
+
+use crate::workspace;
+use std::process::{Child, Command, Stdio};
+
+/// A build that has begun. What it has not built when it ends, the step that needs it builds, and tells of its errors.
+pub(super) struct Beside(Option<Child>);
+
+impl Beside {
+    /// `cargo` with these words, only where no one else wants to compute; nothing where Linux has no such order (util-linux).
+    pub(super) fn start(words: &[&str]) -> Self {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0", "nice", "-n", "19", "cargo"]).args(words);
+        command.current_dir(workspace::root());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        workspace::forget_cargo(&mut command);
+        Self(command.spawn().ok())
+    }
+
+    /// Wait for its end.
+    pub(super) fn finish(mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
