@@ -1,12 +1,15 @@
 """Causes made live in the lab, and what `skyhaul probe far --diagnose` names, which sees only what the ends see.
 
-`python tests/interop/bench_diagnosis.py live [N [CAUSE ...]]`: N severities (5) of each cause, drawn from seeds; `two [N]`: two causes at
-once; `clean [N [FROM]]`: N paths without a cause, from the FROMth on, with cross traffic and busy processors, on which nothing may be
-named. A run that is wrong while the lab was late has measured this machine: it is made again, and told. As root, or where user namespaces
-are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
+`python tests/interop/bench_diagnosis.py live [N [CAUSE ...]]`: N severities (5) of each cause, drawn from seeds; `two [N [CAUSE ...]]`:
+two causes at once; `clean [N]`: N paths without a cause, with cross traffic and busy processors, on which nothing may be named. `--first M`
+begins with the Mth severity or path, `--labs L` has as many labs at the same time, `--log FILE` keeps each run as a line of JSON, and does
+not make again what is in it. A run that is wrong while the lab was late has measured this machine: it is made again, and told. As root, or
+where user namespaces are permitted. It needs target/release/skyhaul, or SKYHAUL_BIN.
 """
 
+import argparse
 import collections
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -14,6 +17,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 
 from machine import cpu
 
@@ -72,7 +76,10 @@ class Run:
         """What was named, and whether the lab was late."""
         near = f"{self.before}exec {SKYHAUL} probe far --token-file t --diagnose --json {self.probe}"
         line = [*self.by, SKYHAUL, "lab", "run", self.path, *self.lab, "--far", self.far, "--", "sh", "-c", near]
-        done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, timeout=180)
+        try:
+            done = subprocess.run(line, capture_output=True, text=True, check=False, cwd=folder, timeout=180)
+        except subprocess.TimeoutExpired:
+            return ["no report in 180 s"], False
         late = "FAILED: " in done.stderr
         try:
             found = json.loads(done.stdout)["diagnosis"]
@@ -179,45 +186,70 @@ def causes(seed):
     return limits(draw, seed) | ways(draw, seed) | flows(draw, seed)
 
 
-def live(folder, runs, only):
-    print(cpu(), f"{os.cpu_count()} CPUs\n\n| cause | runs | named first | otherwise | made again, the lab being late |\n|" + "---|" * 5)
-    right, all_runs = 0, 0
-    for cause in only or causes(SEED):
-        other, again, good = collections.Counter(), 0, 0
-        for n in range(runs):
-            run = causes(SEED + 17 * n)[cause]()
-            names, made = run.judged(folder, lambda names: names[:1] == [cause])
-            again += made - 1
-            good += names[:1] == [cause]
-            if names[:1] != [cause]:
-                other[", ".join(names) or "nothing"] += 1
-                print(f"{cause}: {run.path} {run.probe} {run.before}{run.far}: {names}", file=sys.stderr)
-        right, all_runs = right + good, all_runs + runs
-        print(f"| {cause} | {runs} | {good} | {'; '.join(f'{name} {n}' for name, n in other.items())} | {again} |", flush=True)
-    print(f"\n{right} of {all_runs} right")
+class Session:
+    """Where runs are made, how many at the same time, and what is known of them."""
 
+    def __init__(self, folder, labs, log):
+        self.folder, self.labs, self.log, self.lock, self.known = folder, labs, log, threading.Lock(), {}
+        if log and log.exists():
+            for text in log.read_text().splitlines():
+                what, n, names, made = json.loads(text)
+                self.known[what, n] = names, made
 
-def two(folder, runs, only):
-    """Two causes at once: of loss and of order, of a host and of the network, of two parts of the network."""
-    print(cpu(), f"{os.cpu_count()} CPUs\n\n| causes | runs | both named | otherwise | made again, the lab being late |\n|" + "---|" * 5)
-    both, all_runs = 0, 0
-    for first, path in MORE.items() if not only else [(cause, MORE[cause]) for cause in only]:
-        for second in PARTNERS[first]:
-            other, again, good = collections.Counter(), 0, 0
-            for n in range(runs):
-                seed = SEED + 5000 + 17 * n
-                run, draw = causes(seed)[second](), random.Random(seed)
-                run.path = run.path.replace(f"seed={seed}", f"seed={seed},{path(draw)}", 1)
-                names, made = run.judged(folder, lambda names: {first, second} <= set(names))
-                again += made - 1
-                right = {first, second} <= set(names)
-                good += right
-                if not right:
+    def judged(self, what, n, run, right):
+        """What was named in the nth run of this, and how many were made for it; wrong ones are told."""
+        if (what, n) not in self.known:
+            names, made = run.judged(self.folder, right)
+            with self.lock:
+                self.known[what, n] = names, made
+                if self.log:
+                    with self.log.open("a") as log:
+                        print(json.dumps([what, n, names, made]), file=log)
+                if not right(names):
+                    print(f"{what} {n}: {run.path} {run.probe} {run.before}{run.far}: {names}", file=sys.stderr, flush=True)
+        return self.known[what, n]
+
+    def each(self, make, jobs):
+        with concurrent.futures.ThreadPoolExecutor(self.labs) as labs:
+            return list(labs.map(make, jobs))
+
+    def table(self, kinds, numbers, one, title, good):
+        """Runs of each kind, all kinds in turn: `one` makes a run, and says what is right."""
+        made = dict(self.each(lambda job: (job, self.judged(*job, *one(*job))), [(kind, n) for n in numbers for kind in kinds]))
+        print(cpu(), f"{os.cpu_count()} CPUs, {self.labs} labs at a time\n\n| {title} | runs | {good} | otherwise | made again, the lab being late |")
+        print("|---" * 5 + "|")
+        all_right = 0
+        for kind in kinds:
+            other, again, right = collections.Counter(), 0, 0
+            for n in numbers:
+                names, times = made[kind, n]
+                again += times - 1
+                if one(kind, n)[1](names):
+                    right += 1
+                else:
                     other[", ".join(names) or "nothing"] += 1
-                    print(f"{first}, {second}: {run.path} {run.probe}: {names}", file=sys.stderr)
-            both, all_runs = both + good, all_runs + runs
-            print(f"| {first}, {second} | {runs} | {good} | {'; '.join(f'{name} {n}' for name, n in other.items())} | {again} |", flush=True)
-    print(f"\nboth named in {both} of {all_runs}")
+            all_right += right
+            print(f"| {kind} | {len(numbers)} | {right} | {'; '.join(f'{name} {n}' for name, n in other.items())} | {again} |")
+        print(f"\n{good}: {all_right} of {len(made)}")
+
+
+def live(session, numbers, only):
+    one = lambda cause, n: (causes(SEED + 17 * n)[cause](), lambda names: names[:1] == [cause])
+    session.table(only or list(causes(SEED)), numbers, one, "cause", "named first")
+
+
+def two(session, numbers, only):
+    """Two causes at once: of loss and of order, of a host and of the network, of two parts of the network."""
+
+    def one(both, n):
+        first, second = both.split(", ")
+        seed = SEED + 5000 + 17 * n
+        run, draw = causes(seed)[second](), random.Random(seed)
+        run.path = run.path.replace(f"seed={seed}", f"seed={seed},{MORE[first](draw)}", 1)
+        return run, lambda names: {first, second} <= set(names)
+
+    kinds = [f"{first}, {second}" for first in only or MORE for second in PARTNERS[first]]
+    session.table(kinds, numbers, one, "causes", "both named")
 
 
 MORE = {
@@ -232,33 +264,42 @@ PARTNERS = {
 }
 
 
-def clean(folder, runs, only):
+def clean(session, numbers, _):
     """Short diagnoses of paths without a cause; every second with the processors busy."""
-    print(cpu(), f"{os.cpu_count()} CPUs")
-    named, unknown, late_runs = collections.Counter(), 0, 0
-    begin = int(only[0]) if only else 0
-    for n in range(begin, begin + runs):
+
+    def one(n):
         seed = SEED + 20_000 + n
         draw = random.Random(seed)
         run = Run(f"{line(draw, seed)},jitter={draw.uniform(0, 200):.0f}us", f"--udp --rates {draw.uniform(20, 90):.0f}Mbps --time 400ms")
         crossed(run, draw.uniform(5, 60), seed, busy=n % 2 * os.cpu_count())
-        names, late = run.diagnosis(folder)
-        late_runs += late
-        unknown += names == ["unknown"]
-        for name in names:
-            if name != "unknown":
-                named[name] += 1
+        # One run each, whether the lab was late or not.
+        names, _ = session.judged("clean", n, run, lambda names: True)
         if names:
-            print(f"{n}: {run.path} {run.probe}: {names}{' (the lab was late)' if late else ''}", file=sys.stderr)
-        made = n + 1 - begin
-        if made % 25 == 0 or made == runs:
-            print(f"{made} runs: named {dict(named) or 'nothing'}; lost without a name in {unknown}; the lab late in {late_runs}", flush=True)
+            print(f"{n}: {run.path} {run.probe}: {names}", file=sys.stderr, flush=True)
+        return names
+
+    named = collections.Counter(name for names in session.each(one, numbers) for name in names)
+    print(cpu(), f"{os.cpu_count()} CPUs, {session.labs} labs at a time")
+    unknown = named.pop("unknown", 0)
+    print(f"{len(numbers)} runs: named {dict(named) or 'nothing'}; lost without a name in {unknown}")
 
 
-if __name__ == "__main__":
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["live", "two", "clean"])
+    parser.add_argument("runs", nargs="?", type=int, default=5)
+    parser.add_argument("causes", nargs="*", metavar="CAUSE")
+    parser.add_argument("--first", type=int, default=0, metavar="M")
+    parser.add_argument("--labs", type=int, default=1, metavar="L")
+    parser.add_argument("--log", type=pathlib.Path, metavar="FILE")
+    asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "t").write_text("0123456789abcdef0123456789abcdef")
         (folder / "t").chmod(0o600)
-        number = int(sys.argv[2]) if len(sys.argv) > 2 else 5
-        {"live": live, "two": two, "clean": clean}[sys.argv[1]](folder, number, sys.argv[3:])
+        numbers = range(asked.first, asked.first + asked.runs)
+        {"live": live, "two": two, "clean": clean}[asked.what](Session(folder, asked.labs, asked.log), numbers, asked.causes)
+
+
+if __name__ == "__main__":
+    main()
