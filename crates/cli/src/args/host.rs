@@ -56,8 +56,8 @@ pub(crate) struct HostArgs {
     /// Compare two files that were saved
     #[arg(long, value_names = ["A", "B"], num_args = 2, value_hint = ValueHint::FilePath, conflicts_with_all = ["watch", "apply", "undo", "save", "load"], help_heading = DO)]
     pub(crate) diff: Option<Vec<PathBuf>>,
-    /// Write the settings that mend what fails or warns, after noting them for --undo: sysctls, /sys, and what the card takes without a
-    /// break of the link; rings, queues, MTU, qdiscs and mounts are advised only
+    /// Write the settings that mend what fails or warns, after noting them for --undo: sysctls, /sys, queueing disciplines, and what the
+    /// card takes without a break of the link; rings only with --only B5; queues, MTU and mounts are advised only
     #[arg(long, conflicts_with_all = ["undo", "watch"], help_heading = DO)]
     pub(crate) apply: bool,
     /// Take back what --apply wrote

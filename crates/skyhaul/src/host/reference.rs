@@ -31,10 +31,11 @@ What is wanted follows from `--rate` (R), `--rtt` (T), `--role` and `--flows` (N
 hold twice its flow's share of that, 2·R·T/8/N, up to the largest window, 1 073 725 440 bytes. A UDP receiver's buffer should
 bridge a tenth of a second, R/8·0.1 s.
 
-Reading needs no root, and no other program. `--apply` writes sysctls, files in `/proc/irq` and `/sys`, and a card's interrupt
-moderation, offloads and hash, each noted in a journal before it is written. Rings, queues, the MTU, the queueing discipline of an
-interface (`tc`), options of mounts, and services are advised, not written. What it writes lasts until the next start; the lines
-marked `always` are for every start.
+Reading needs no root, and no other program. `--apply` needs root, and asks before it writes (`--yes` does not ask). It writes sysctls,
+files in `/proc/irq` and `/sys`, a card's interrupt moderation, offloads and hash, and the queueing discipline at the root of an
+interface. Each old value is first noted in a journal (`/var/lib/skyhaul/host-journal`, or `--journal FILE`), from which `--undo`
+restores it. Rings are written only with `--only B5`, because the link goes down for a moment. Queues, the MTU, options of mounts and
+services are advised, not written. What is written lasts until the next start; the lines marked `always` are for every start.
 ";
 
 /// The page.
