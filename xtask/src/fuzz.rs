@@ -8,19 +8,9 @@ use anyhow::{Context, Result, bail};
 use std::process::{Command, Stdio};
 
 const MANIFEST: &str = "fuzz/Cargo.toml";
-/// The driver without tools, as `cargo` runs it; its own arguments follow.
-pub(crate) const SMOKE: [&str; 10] = [
-    "run",
-    "--profile",
-    "smoke",
-    "--locked",
-    "--manifest-path",
-    MANIFEST,
-    "--target-dir=target/fuzz",
-    "--bin",
-    "smoke",
-    "--",
-];
+/// What `cargo` needs to know to build or run the driver without tools.
+pub(crate) const DRIVER: [&str; 6] =
+    ["--release", "--locked", "--manifest-path", MANIFEST, "--target-dir=target/fuzz", "--bin=smoke"];
 const INSTRUMENTATION: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
      -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
      -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 --cfg fuzzing";
@@ -65,9 +55,10 @@ pub(crate) fn run(target: Option<&str>, seconds: u32) -> Result<bool> {
 
 fn smoke(words: &[&str]) -> Result<bool> {
     let status = workspace::cargo()
-        .args(SMOKE)
+        .args(["run", "--quiet"])
+        .args(DRIVER)
+        .arg("--")
         .args(words)
-        .env("CARGO_TERM_QUIET", "true")
         .status()
         .context("run the fuzzer")?;
     Ok(status.success())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepare (.venv, tshark, iperf3) ─▶ cargo test (units, whole programs, documents) ─▶ address sanitizer, Miri ─▶ wasm32
-//!     ─▶ fuzz ─▶ man pages ─▶ release binary ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site
+//!     ─▶ man pages ─▶ release binary ─▶ rustdoc ─▶ Python package ─▶ interop, documents, the site ─▶ fuzz
 //!   skipped: interop tshark: not installed (apt-get install tshark)
 //!   412 passed, 0 failed, 1 skipped
 //! ```
@@ -25,8 +25,8 @@ use std::path::Path;
 use step::Step;
 use tally::Tally;
 
-/// What `make build` runs.
-const RELEASE: [&str; 5] = ["build", "--release", "--locked", "--package", "skyhaul-cli"];
+/// The release binary, as `make build` has it.
+const RELEASE: [&str; 4] = ["--release", "--locked", "--package", "skyhaul-cli"];
 
 /// Run all; true if nothing failed.
 pub(crate) fn run() -> Result<bool> {
@@ -39,17 +39,14 @@ pub(crate) fn run() -> Result<bool> {
     rust(&mut tally)?;
     sanitize::run(&mut tally)?;
     core_for_wasm(&mut tally);
-    Step::new("fuzz: every target for a moment", "cargo")
-        .args(fuzz::SMOKE)
-        .args(["--executions", "200000"])
-        .minutes(10)
-        .run(&mut tally)?;
     generated_files(&mut tally);
-    let built = Step::new("release binary", "cargo").args(RELEASE).minutes(25).run(&mut tally)?;
+    let built =
+        Step::new("release binary", "cargo").args(["build"]).args(RELEASE).minutes(25).run(&mut tally)?;
     Step::new("rustdoc: the pages of the library, without warnings", "cargo")
         .args(docs::RUSTDOC)
         .env(docs::RUSTDOCFLAGS.0, Path::new(docs::RUSTDOCFLAGS.1))
         .run(&mut tally)?;
+    let attacks = Beside::start(&fuzz::DRIVER);
     match python {
         Ok(python) if built => {
             if let Err(why) = capture_tool {
@@ -61,6 +58,12 @@ pub(crate) fn run() -> Result<bool> {
         Ok(_) => tally.skip("interop and the Python package", "the release binary was not built"),
         Err(why) => tally.skip("interop and the Python package (all)", &why),
     }
+    attacks.finish();
+    Step::new("fuzz: every target for a moment", "cargo")
+        .args(["run"])
+        .args(fuzz::DRIVER)
+        .args(["--", "--executions", "200000"])
+        .run(&mut tally)?;
 
     let summary = tally.summary();
     println!("\n== {} s\n{summary}", started.elapsed().as_secs());

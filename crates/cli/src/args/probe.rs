@@ -196,7 +196,7 @@ pub(crate) struct PathArgs {
     /// Flows at once, each with ports and threads of its own; with TCP also several numbers, like 1,2,4
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',', value_parser = up_to::<u16>(FLOWS as u64, "one for every one or two processors is enough"), help_heading = MEASURED)]
     pub(crate) flows: Vec<u16>,
-    /// Length of each point (default: 5s for one, 50ms for each of several; with --tcp 10s and 5s, with --iperf3 10s); of a diagnosis with
+    /// Length of each point (default: 5s for one, 50ms for each of several; with TCP 10s and 5s, against iperf3 10s); of a diagnosis with
     /// UDP, of the first one (default: 1s)
     #[arg(long, value_name = "TIME", value_parser = some::<Span>("such as 5s"), help_heading = PACE)]
     pub(crate) time: Option<Span>,
