@@ -154,6 +154,40 @@ fn blocks_cross_threads_and_none_is_lost() {
     assert_eq!(pool.free(), 8);
 }
 
+/// The kernel's lock of the address space is let go between two parts, so a reader whose first packet needs new memory
+/// does not wait for all of a large pool.
+#[test]
+#[cfg_attr(miri, ignore = "Miri touches no memory in advance")]
+fn other_threads_get_memory_while_a_large_piece_is_touched() {
+    const LARGE: usize = 256 << 20;
+    const ENOUGH: usize = 20;
+    // On a busy machine the other thread may have no turn.
+    let most = (0..20).map(|_| mapped_while_touching(LARGE)).find(|&count| count >= ENOUGH);
+    assert!(
+        most.is_some(),
+        "one thread touched {LARGE} bytes, and no other got memory {ENOUGH} times meanwhile"
+    );
+}
+
+/// How often another thread mapped and returned a page meanwhile.
+fn mapped_while_touching(bytes: usize) -> usize {
+    let (begun, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let large = Mapping::anonymous(bytes).unwrap();
+    std::thread::scope(|scope| {
+        let meanwhile = scope.spawn(|| {
+            while !begun.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            let one = || Mapping::anonymous(ALIGN).map(drop).unwrap();
+            std::iter::repeat_with(one).take_while(|()| !done.load(Ordering::Relaxed)).count()
+        });
+        begun.store(true, Ordering::Relaxed);
+        large.touch(0..bytes).unwrap();
+        done.store(true, Ordering::Relaxed);
+        meanwhile.join().unwrap()
+    })
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "Miri has no memory files")]
 fn a_shared_pool_is_read_from_outside_until_its_block_is_taken_again() {
