@@ -88,7 +88,8 @@ fn a_policer_is_named_with_its_rate_and_a_page_shows_why() {
     let lab = Lab { path, lab: &[], far: SERVE, probe: "--udp --report page" };
     let mut run = lab.run();
     for _ in 1..RUNS {
-        if !late(&run.1) {
+        // A busy machine may not reach in the second test what it offered in the first; the limit is unknown then.
+        if !late(&run.1) && run.0["diagnosis"]["limit"].is_object() {
             break;
         }
         run = lab.run();
