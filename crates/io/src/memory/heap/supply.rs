@@ -46,7 +46,7 @@ struct State {
     ready: VecDeque<Mapping>,
     /// Bytes of `ready`.
     bytes: u64,
-    /// Bytes that the keeper is touching. A request may use their room; the keeper then drops its piece.
+    /// Bytes being touched. A request may use their room; the piece is then dropped.
     coming: u64,
     /// Bytes to keep ready, out of [`AHEAD`].
     goal: u64,
@@ -165,10 +165,20 @@ impl Supply {
         self.changed.notify_all();
     }
 
-    /// Wait until the memory to keep ahead is ready, or the system provides no more.
+    /// Return when the memory to keep ahead is ready, or the system provides no more. The caller touches what is missing:
+    /// the keeper gets little of a busy machine.
     pub(super) fn wait_ahead(&self) {
         let mut state = self.lock();
-        while state.kept && !state.closed && self.wanted(&state).is_some() {
+        while state.kept && !state.closed {
+            let Some(bytes) = self.wanted(&state) else { break };
+            let done;
+            (state, done) = self.add_piece(state, bytes);
+            if done.is_err() {
+                return;
+            }
+        }
+        // The keeper's last piece.
+        while state.kept && !state.closed && state.coming > 0 {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
@@ -176,7 +186,8 @@ impl Supply {
     /// Size of the next piece for the keeper to touch.
     fn wanted(&self, state: &State) -> Option<usize> {
         let left = self.limit.saturating_sub(self.used());
-        let bytes = state.piece.min(state.goal.saturating_sub(state.bytes)).min(left) as usize / HUGE * HUGE;
+        let missing = state.goal.saturating_sub(state.bytes + state.coming);
+        let bytes = state.piece.min(missing).min(left) as usize / HUGE * HUGE;
         (bytes > 0).then_some(bytes)
     }
 
@@ -184,39 +195,49 @@ impl Supply {
     fn keep(&self) {
         // Wakes those that wait, however this ends.
         let _gone = Gone(self);
+        // It must not take the processor from the users of this memory. A refusal is ignored.
+        let _ = rustix::process::setpriority_process(None, LOWEST);
         let mut state = self.lock();
-        let mut first = true;
         while !state.closed {
             let Some(bytes) = self.wanted(&state) else {
-                if std::mem::take(&mut first) {
-                    // From now on it only replaces used memory, and must not take the processor from the users. A refusal
-                    // is ignored.
-                    let _ = rustix::process::setpriority_process(None, LOWEST);
-                }
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            // Counted in advance, so that the room is reserved.
-            state.coming = bytes as u64;
-            self.used.fetch_add(bytes as u64, Ordering::Relaxed);
-            drop(state);
-            let piece = Mapping::anonymous(bytes).and_then(|piece| piece.touch(0..bytes).map(|()| piece));
-            state = self.lock();
-            state.coming = 0;
-            let gone = piece.is_err();
-            match piece {
-                Ok(piece) if !state.closed && self.used() <= self.limit => {
-                    state.bytes += bytes as u64;
-                    state.ready.push_back(piece);
-                }
-                _ => self.gave_back(bytes as u64),
-            }
-            self.changed.notify_all();
+            let done;
+            (state, done) = self.add_piece(state, bytes);
             // The system has no more: requests will ask the system themselves, and get the error.
-            if gone {
+            if done.is_err() {
                 return;
             }
         }
+    }
+
+    /// Map and touch a piece without the lock, and add it to those that are ready.
+    fn add_piece<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        bytes: usize,
+    ) -> (MutexGuard<'a, State>, io::Result<()>) {
+        // Counted in advance, so that the room is reserved.
+        state.coming += bytes as u64;
+        self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        drop(state);
+        let piece = Mapping::anonymous(bytes).and_then(|piece| piece.touch(0..bytes).map(|()| piece));
+        let mut state = self.lock();
+        state.coming -= bytes as u64;
+        let done = match piece {
+            Ok(piece) if !state.closed && self.used() <= self.limit => {
+                state.bytes += bytes as u64;
+                state.ready.push_back(piece);
+                Ok(())
+            }
+            other => {
+                self.gave_back(bytes as u64);
+                other.map(drop)
+            }
+        };
+        self.changed.notify_all();
+        (state, done)
     }
 
     /// No more memory will be taken.
