@@ -1,0 +1,78 @@
+"""The commands of one world, run in a directory, and what they said and left on disk."""
+
+import dataclasses
+import functools
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+
+from . import wire
+
+SCAN = "exp_sk_no0001"
+CHUNK = re.compile(r"\.(\d{8})$")
+# Small, so that a world has many chunks, and starts fast.
+SMALL = ["--memory", "16MiB", "--chunk", "64KiB", "-q", "--json"]
+
+
+@dataclasses.dataclass
+class Done:
+    words: list
+    code: int
+    out: bytes
+    said: str
+
+    @functools.cached_property
+    def json(self):
+        return json.loads(self.out)
+
+    def __str__(self):
+        return f"{shlex.join(map(str, self.words))}: exit {self.code}\n{self.said}"
+
+
+class Ran:
+    """Commands in `directory`; every one is kept, to be shown if the world fails."""
+
+    def __init__(self, binary, directory):
+        self.binary, self.directory = pathlib.Path(binary), pathlib.Path(directory)
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.all = []
+        self.disks = [self.directory / "d0", self.directory / "d1"]
+
+    def run(self, *words, timeout=120):
+        words = [str(word) for word in words]
+        done = subprocess.run([self.binary, *words], stdin=subprocess.DEVNULL, capture_output=True, check=False,
+                              timeout=timeout, env={**os.environ, "SKYHAUL_CONFIG": "/dev/null"})
+        result = Done(["skyhaul", *words], done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+        self.all.append(result)
+        return result
+
+    @property
+    def on_disks(self):
+        return [word for disk in self.disks for word in ("--disk", disk)]
+
+    def capture(self, world):
+        path = self.directory / "packets.pcap"
+        wire.capture(path, world.packets)
+        return path
+
+    def record(self, world, *options, scan=SCAN):
+        for disk in self.disks:
+            disk.mkdir(exist_ok=True)
+        return self.run("record", "--pcap", self.capture(world), *self.on_disks, "--scan", scan, *SMALL, *world.options,
+                        *options)
+
+    def chunks(self, name=SCAN):
+        """The bytes of each chunk of a datastream, by number, found as FlexBuff's tools find them."""
+        files = [path for disk in self.disks for path in (disk / name).glob("*") if CHUNK.search(path.name)]
+        return {int(CHUNK.search(path.name).group(1)): path for path in files}
+
+    def names(self):
+        """The datastreams on disk."""
+        return sorted({path.name for disk in self.disks for path in disk.iterdir() if path.is_dir()})
+
+    def stream(self, name=SCAN):
+        chunks = self.chunks(name)
+        return b"".join(chunks[number].read_bytes() for number in sorted(chunks))
