@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 
+import numpy
+
 from . import wire
 from .ran import SCAN
 
@@ -25,7 +27,7 @@ class Judge:
     def __init__(self, world, ran):
         self.world, self.ran, self.problems = world, ran, []
         self.sent = {}
-        for one in world.sent:
+        for one in world.sent + world.beside:
             parts = [one.frame[:5008], one.frame[5008:]] if world.form == "fila10g" else [one.frame]
             for part in parts:
                 self.sent[part] = one
@@ -79,19 +81,9 @@ class Judge:
         if not must(record.code in (0, 1) and record.out, "record's exit code", str(record)):
             return {}
         report = record.json
-        fed = len(world.packets)
-        self.equal("packets", capture=fed, report=report["packets"], source=sum(s["packets"] for s in report["sources"]))
-        rejects = collections.Counter()
-        for stream in report["streams"]:
-            self.equal(f"packets of stream {stream['id']}", packets=stream["packets"],
-                       placed_and_rejected=stream["placed"] + sum(stream["rejects"].values()))
-            rejects.update(stream["rejects"])
-        rejects.update(report["stranger_rejects"])
-        rejects.update(report["other_streams"]["rejects"])
-        must(+rejects == collections.Counter(report["rejects"]), "rejects", f"{dict(rejects)} {report['rejects']}")
+        self.fed(report)
         placed = sum(stream["placed"] for stream in report["streams"])
         lost = sum(stream["lost"] for stream in report["streams"])
-        self.equal("packets in all", capture=fed, placed_and_rejected=placed + sum(rejects.values()))
         units = {name: self.units(self.ran.stream(name)) for name in self.ran.names()}
         every = [unit for all_of in units.values() for unit in all_of]
         for why, count in collections.Counter(unit.why for unit in every if unit.why).items():
@@ -110,10 +102,26 @@ class Judge:
         self.seen(report, record.code)
         return units
 
+    def fed(self, report):
+        """Every packet of the capture is in a count, and the counts add up; returns the rejects."""
+        fed = len(self.world.packets)
+        self.equal("packets", capture=fed, report=report["packets"], source=sum(s["packets"] for s in report["sources"]))
+        rejects = collections.Counter()
+        for stream in report["streams"]:
+            self.equal(f"packets of stream {stream['id']}", packets=stream["packets"],
+                       placed_and_rejected=stream["placed"] + sum(stream["rejects"].values()))
+            rejects.update(stream["rejects"])
+        rejects.update(report["stranger_rejects"])
+        rejects.update(report["other_streams"]["rejects"])
+        self.must(+rejects == collections.Counter(report["rejects"]), "rejects", f"{dict(rejects)} {report['rejects']}")
+        placed = sum(stream["placed"] for stream in report["streams"])
+        self.equal("packets in all", capture=fed, placed_and_rejected=placed + sum(rejects.values()))
+        return dict(rejects)
+
     def kept_once(self, every):
         copies = collections.Counter(id(unit.sent) for unit in every if unit.sent)
         share = 2 if self.world.form == "fila10g" else 1
-        arrived = {id(one): one.arrived for one in self.world.sent}
+        arrived = {id(one): one.arrived for one in self.world.sent + self.world.beside}
         more = sum(count > max(share, 1) and count > arrived[one] for one, count in copies.items())
         self.must(not more, "recorded more often than it came", f"{more} frames")
 
@@ -141,6 +149,8 @@ class Judge:
             steps = collections.Counter(b - a for a, b in zip(at, at[1:]))
             bad = {step: count for step, count in steps.items() if step != 1}
             must(not bad, "times do not continue", f"{name}, thread {thread}: steps {bad} of {len(at)} frames")
+        group = len(threads)
+        must(any(unit.sent for unit in units[:group]) and any(unit.sent for unit in units[-group:]), "fill at an end", name)
 
     def linear(self, stamp):
         if self.world.form == "lofar":
@@ -156,8 +166,11 @@ class Judge:
         lost = sum(stream["lost"] for stream in report["streams"])
         if world.fault == "none" and not any(world.details[k] for k in ("loss", "reordering", "alien")):
             self.must(not events and not lost, "a fault that is not there", f"lost {lost}, {events}")
-        if world.fault not in ("none", "gap", "again"):
-            self.must(events, "silent", f"{world.fault}: no event (lost {lost}, exit {code}, rejects {report['rejects']}, "
+        heard = events or sum(report["rejects"].values()) if world.fault == "again" else events or world.fault in ("none", "gap")
+        # A pause is a loss where time is all that numbers frames.
+        heard = heard or world.fault == "pause" and lost
+        if not heard:
+            self.must(False, "silent", f"{world.fault}: no event (lost {lost}, exit {code}, rejects {report['rejects']}, "
                                         f"quirks {quirks})")
 
     def checked(self, check, record, units):
@@ -175,6 +188,47 @@ class Judge:
             self.equal(f"check: illegal of {name}", on_disk=sum(bool(u.why) for u in here), check=about["illegal_frames"])
         if not any(units.values()):
             must(check.code == 1, "check: an empty scan is complete", f"exit {check.code}, {report['verdict']}")
+
+    def counts(self, check, record, name, gone):
+        """The sums of a check of a damaged recording."""
+        about = next(d for d in check["datastreams"] if d["name"] == name)
+        there = next(d for d in record["recording"]["datastreams"] if d["name"] == name)
+        self.must(about["chunks"] == there["acknowledged"] - len(about["damaged"]) - sum(b - a for a, b in about["gaps"]),
+                  "gone: check: chunks", f"{about}")
+
+    def refilled(self, what, before, after, victims):
+        """Fill of the same length and times stands where the chunks were."""
+        if not self.must(len(before) == len(after), what, f"{len(after)} units, {len(before)} were recorded"):
+            return
+        bad = collections.Counter(unit.why for unit in after if unit.why) - collections.Counter(u.why for u in before if u.why)
+        self.must(not bad, what, f"{dict(bad)}, chunks {victims}")
+        wrong = [(old.stamp, new.stamp) for old, new in zip(before, after) if old.stamp and new.stamp and old.stamp != new.stamp]
+        if self.world.fault in ON_TIME | {"pause", "jump"}:
+            self.must(not wrong, what, f"{len(wrong)} of {len(after)} units have another time or thread, such as {wrong[:1]}")
+
+    def exported(self, done, array, units, rows):
+        """An exported array against the frames on disk."""
+        report, must = done.json, self.must
+        here = {}
+        for unit in units:
+            if unit.sent:
+                here.setdefault((self.linear(unit.stamp), unit.stamp.thread), []).append(unit.sent)
+        real = sum(map(len, here.values()))
+        shown = report["frames"] - report["missing"]
+        if done.code == 0:
+            must(shown == real, "export: frames", f"{shown} of {real} on disk, and exit 0: {report}")
+        first = min(at for at, _ in here)
+        threads = sorted({thread for _, thread in here})
+        if not must(array.shape[1] == len(threads), "export: threads", f"{array.shape} {threads}"):
+            return
+        wrong = 0
+        for (at, thread), those in here.items():
+            piece = array[(at - first) * rows:(at - first + 1) * rows, threads.index(thread), 0]
+            if len(piece) == rows:
+                codes = numpy.frombuffer(those[0].frame[self.world.format.header:], "u1")
+                codes = numpy.stack([codes >> shift & 3 for shift in (0, 2, 4, 6)], axis=1).ravel().astype("i2") - 2
+                wrong += len(those) == 1 and not numpy.array_equal(piece, codes)
+        must(not wrong or done.code, "export: samples", f"{wrong} of {real} frames are not where their headers say")
 
     def listed(self, ls, record):
         """`ls --json`."""

@@ -7,7 +7,9 @@ import os
 import pathlib
 import re
 import shlex
+import socket
 import subprocess
+import threading
 
 from . import wire
 
@@ -76,3 +78,37 @@ class Ran:
     def stream(self, name=SCAN):
         chunks = self.chunks(name)
         return b"".join(chunks[number].read_bytes() for number in sorted(chunks))
+
+
+class Ear:
+    """A UDP socket that hears what commands send."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        for option in (getattr(socket, "SO_RCVBUFFORCE", 33), socket.SO_RCVBUF):
+            try:
+                self.socket.setsockopt(socket.SOL_SOCKET, option, 64 << 20)
+                break
+            except PermissionError:
+                continue
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(0.02)
+        self.port = self.socket.getsockname()[1]
+        self.heard, self.over = [], threading.Event()
+        self.thread = threading.Thread(target=self._hear)
+        self.thread.start()
+
+    def _hear(self):
+        while True:
+            try:
+                self.heard.append(self.socket.recv(65536))
+            except TimeoutError:
+                if self.over.is_set():
+                    return
+
+    def stop(self):
+        """Everything heard."""
+        self.over.set()
+        self.thread.join()
+        self.socket.close()
+        return self.heard

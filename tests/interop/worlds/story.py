@@ -1,7 +1,13 @@
 """Stories: which commands a world goes through, and how each is judged."""
 
+import collections
+import random
+
+import numpy
+
+from . import wire
 from .judge import Judge
-from .ran import SCAN
+from .ran import SCAN, SMALL, Ear
 
 
 def record(world, ran, judge, *options, fill=True):
@@ -10,8 +16,10 @@ def record(world, ran, judge, *options, fill=True):
     units = judge.recorded(recorded, fill=fill)
     judge.checked(ran.run("check", *ran.on_disks, SCAN, "-q", "--json"), recorded, units)
     judge.listed(ran.run("ls", *ran.on_disks, "--json"), recorded)
-    if units.get(SCAN):
-        judge.read_back(ran.run("cat", *ran.on_disks, SCAN))
+    for number, name in enumerate(ran.names()):
+        judge.read_back(ran.run("cat", *ran.on_disks, SCAN, "--stream", number), name)
+        if number == 0 and fill:
+            judge.read_back(ran.run("cat", "--fill", *ran.on_disks, SCAN, "--stream", number), name)
     return recorded, units
 
 
@@ -19,8 +27,119 @@ def without_fill(world, ran, judge):
     record(world, ran, judge, "--no-fill", fill=False)
 
 
-STORIES = {"record": record, "no-fill": without_fill}
-TURNS = ["record", "record", "record", "record", "no-fill"]
+def receive(world, ran, judge):
+    """Receive into a file, and forward what arrives."""
+    ear, file = Ear(), ran.directory / "out"
+    try:
+        done = ran.run("receive", "--pcap", ran.capture(world), *SMALL, *world.of_receiving, "-o", file, "--forward",
+                       f"udp://127.0.0.1:{ear.port}")
+    finally:
+        heard = ear.stop()
+    if not judge.must(done.code in (0, 1) and done.out, "receive's exit code", str(done)):
+        return
+    report = done.json
+    rejects = judge.fed(report)
+    units = judge.units(file.read_bytes() if file.exists() else b"")
+    for why, count in collections.Counter(unit.why for unit in units if unit.why).items():
+        judge.must(False, f"receive: {why}", f"{count} of {len(units)} units in the file")
+    placed = sum(stream["placed"] for stream in report["streams"])
+    lost = sum(stream["lost"] for stream in report["streams"])
+    judge.equal("receive: units in the file", file=sum(unit.sent is not None for unit in units), placed=placed)
+    judge.kept_once(units)
+    filled = sum(unit.fill for unit in units)
+    judge.must(filled in (0, lost), "receive: fill in the file", f"{filled}, lost {lost}")
+    judge.seen({**report, "recording": {"events": []}}, done.code)
+    # Forwarded: a packet as it came, each that was placed once.
+    came = collections.Counter(packet[8 * world.by_number:] for _, _, packet in world.packets)
+    target = report["forward"][0]
+    numbered = world.by_number and "--split-threads" not in world.options
+    judge.must(not collections.Counter(packet[8 * numbered:] for packet in heard) - came, "forward: packets that did not come",
+               f"{rejects}")
+    judge.equal("forward: frames", heard=len(heard), reported=target["frames"])
+    sent_on = target["frames"] + target["dropped_queue"] + target["dropped_refused"]
+    # Some are refused only after they have been sent on.
+    most = placed + rejects.get("stray", 0) + rejects.get("partial_set", 0)
+    judge.must(placed <= sent_on <= most, "forward: frames in all", f"placed {placed}, {target}, {rejects}")
+
+
+def send(world, ran, judge):
+    """A file of the frames that arrived, sent: byte for byte, in its order."""
+    frames = [one.frame for one in world.sent if one.arrived]
+    file = ran.directory / "frames"
+    file.write_bytes(b"".join(frames))
+    form = ["--format", "fila10g"] if world.form == "fila10g" else []
+    sequence = "none" if world.form != "vtp" else world.order
+    rate = ["--frame-rate", world.format.fps] if world.format.fps else []
+    ear = Ear()
+    try:
+        done = ran.run("send", "--input", file, "--to", f"udp://127.0.0.1:{ear.port}", "--rate", "400Mbps", *form,
+                       "--sequence", sequence, "--first", "1000", *rate, "-q", "--json", timeout=30)
+    finally:
+        heard = ear.stop()
+    if done.code:
+        judge.must(done.code in (1, 2) and done.said.startswith("error:"), "send's exit code", str(done))
+        judge.must(False, "send: refused", done.said)
+        return
+    if world.form == "fila10g":
+        wanted = [half for n, frame in enumerate(frames) for half in wire.halves(frame, 1000 + 2 * n)]
+        heard, wanted = [half[8:] for half in heard], [half[8:] for half in wanted]
+    elif sequence == "none":
+        wanted = frames
+    else:
+        wanted = [wire.numbered(frame, 1000 + n, sequence) for n, frame in enumerate(frames)]
+    judge.must(len(heard) == len(wanted), "send: packets", f"{len(heard)} of {len(wanted)}")
+    wrong = sum(a != b for a, b in zip(heard, wanted))
+    judge.must(not wrong, "send: not as in the file", f"{wrong} of {len(heard)} packets differ")
+
+
+def gone(world, ran, judge):
+    """Some chunk files vanish afterwards."""
+    recorded = ran.record(world)
+    chance = random.Random(world.seed)
+    before = judge.units(ran.stream())
+    chunks = ran.chunks()
+    if len(chunks) < 3:
+        return
+    victims = sorted(chance.sample(sorted(chunks), chance.choice([1, 1, 2])))
+    lost = sum(chunks[number].stat().st_size // world.unit for number in victims)
+    for number in victims:
+        chunks[number].unlink()
+    left = judge.units(ran.stream())
+    check = ran.run("check", *ran.on_disks, SCAN, "-q", "--json")
+    judge.must(check.code == 1, "gone: check's exit code", str(check))
+    about = next(d for d in check.json["datastreams"] if d["name"] == SCAN)
+    judge.equal("gone: check: frames", on_disk=len(left), frames_seen=about["frames_seen"])
+    judge.counts(check.json, recorded.json, gone=lost, name=SCAN)
+    ls = ran.run("ls", *ran.on_disks, "--json")
+    judge.must(ls.code == 1, "gone: ls's exit code", str(ls.code))
+    cat = ran.run("cat", *ran.on_disks, SCAN, "--stream", 0)
+    judge.must(cat.code == 1 and "error" in cat.said or "missing" in cat.said, "gone: cat's exit code", str(cat))
+    judge.must(cat.out == ran.stream(), "gone: cat", f"{len(cat.out)} bytes")
+    filled = ran.run("cat", "--fill", *ran.on_disks, SCAN, "--stream", 0)
+    judge.must(filled.code == 1, "gone: cat --fill's exit code", str(filled.code))
+    judge.refilled("gone: cat --fill", before, judge.units(filled.out), victims)
+
+
+def samples(world, ran, judge):
+    """Samples of a recording as an array: each where its header says, NaN where nothing came."""
+    if world.format.name != "vdif" or world.details.get("seconds", 0) > 10:
+        return record(world, ran, judge)
+    recorded = ran.record(world)
+    rows = world.format.payload * 4
+    options = ["--sample-rate", f"{rows * world.format.fps}Hz", "-q", "--json"]
+    units = judge.units(ran.stream())
+    if not units:
+        return None
+    file = ran.directory / "samples.npy"
+    done = ran.run("export", *ran.on_disks, SCAN, "-o", file, *options, "--integers", "--stream", 0)
+    if not judge.must(done.code in (0, 1), "export's exit code", str(done)):
+        return None
+    judge.exported(done, numpy.load(file), units, rows)
+    return recorded
+
+
+STORIES = {"record": record, "no-fill": without_fill, "receive": receive, "send": send, "gone": gone, "samples": samples}
+TURNS = ["record", "record", "receive", "send", "gone", "record", "no-fill", "samples"]
 
 
 def name_of(seed, name=None):

@@ -39,8 +39,8 @@ class World:
     options: list
     sent: list = dataclasses.field(default_factory=list)
     packets: list = dataclasses.field(default_factory=list)
+    beside: list = dataclasses.field(default_factory=list)
     alien: int = 0
-    corrupt: int = 0
 
     def __str__(self):
         about = ", ".join(f"{key} {value}" for key, value in self.details.items())
@@ -55,6 +55,12 @@ class World:
     def unit(self):
         """Bytes of what a packet leaves on disk."""
         return 5008 if self.form == "fila10g" else self.format.unit
+
+    @property
+    def of_receiving(self):
+        """The options that `receive` has too."""
+        own = self.options[-2:-1] in (["--sync"], ["--disk-engine"])
+        return self.options[:-2] if own else self.options
 
     def read(self, frame):
         if self.format.name == "mark5b":
@@ -76,6 +82,8 @@ def draw(seed, *, fault=None, form=None, calm=False):
     world = _sender(chance, seed, form, fault)
     _schedule(chance, world)
     _network(chance, world, calm)
+    if random.Random(seed << 9).random() < 0.15:
+        _beside(world)
     return world
 
 
@@ -105,19 +113,34 @@ def _sender(chance, seed, form, fault):
         fault = "gap"
     if form == "lofar" and fault == "rate":
         fault = "none"
-    if fault in ("station", "restation") and made.name == "mark5b":
+    if fault in ("station", "restation") and made.name == "mark5b" or fault == "restart" and form not in ("vtp", "fila10g"):
         fault = "none"
+    options += _options(random.Random(seed << 8), form, fault)
     return World(seed, form, made, order, threads, fault, details, options)
 
 
-def _schedule(chance, world):
+def _options(chance, form, fault):
+    """What a user may ask for besides."""
+    return chance.choice([
+        *[[]] * 12,
+        ["--keep-partial-sets"],
+        ["--place", "time"] if form == "vtp" else [],
+        ["--split-threads"] if form in ("vdif", "vtp") else [],
+        ["--window", "4"],
+        ["--start", str(BASE + 1)] if fault in ("none", "gap", "vanished") else [],
+        ["--stop", str(BASE + 1)] if fault in ("none", "gap", "late") else [],
+        ["--sync", "none"],
+        ["--disk-engine", "plain"],
+    ])
+
+
+def _schedule(chance, world, first_payload=0):
     """What the sender sends, in order, and when."""
     many = {"vdif": 900, "vtp": 900, "lofar": 700, "mark5b": 160, "fila10g": 120}[world.form]
     slots = max(40, chance.randrange(many // 3, many) // len(world.threads))
     fps = world.format.fps or world.format.hertz / 1024 / wire.SLICES
     fault, details = world.fault, world.details
     first = chance.randrange(1, int(fps)) if world.form != "lofar" else None
-    start = BASE * 0 + BASE
     if world.form == "lofar":
         packet0 = world.format.begins(BASE + 1) // wire.SLICES - chance.randrange(10, slots - 10)
     at = chance.randrange(slots // 4, slots // 2)
@@ -173,7 +196,7 @@ def _schedule(chance, world):
                     continue
                 changed = fault == "station" and t == thread or fault == "restation" and slot >= at
                 station = (301 if world.form == "lofar" else b"Xx") if changed else None
-                count = len(sent)
+                count = first_payload + len(sent)
                 frame = world.format.write(stamp, payload(count, world.format.payload), station=station)
                 pause = seconds * SECOND if fault == "pause" and slot >= at else 0
                 host = host0 + int(slot / true_fps * SECOND) + pause + 5_000_000 + t * 1000 + play * (slots / true_fps + 5) * SECOND
@@ -199,6 +222,16 @@ def _stamp(world, fault, slot, thread, first, fps, moved, at, until, packet0):
         second = (first + held) // fps
         frame = (first + held) % fps if fault == "stuck" else frame
     return wire.Stamp(BASE + second + moved, frame, thread)
+
+
+def _beside(world):
+    """Another sender, without faults, that sends at the same time and at the same pace."""
+    own = dataclasses.replace(world, fault="none", details={}, sent=[], packets=[])
+    _schedule(random.Random(world.seed), own, first_payload=1 << 40)
+    _network(random.Random(world.seed), own, calm=True)
+    world.beside = own.sent
+    world.packets = sorted([*world.packets, *((at, 46228, packet) for at, _, packet in own.packets)], key=lambda p: p[0])
+    world.details["beside"] = f"{len(own.packets)} packets of another sender"
 
 
 def _network(chance, world, calm):
