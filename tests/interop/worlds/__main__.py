@@ -19,6 +19,7 @@ def main():
     parser.add_argument("--fault", choices=world.FAULTS, help="this fault, whatever the seed says")
     parser.add_argument("--form", choices=["vdif", "vtp", "mark5b", "fila10g", "lofar"])
     parser.add_argument("--story", choices=sorted(story.STORIES), help="the commands to run (default: by the seed)")
+    parser.add_argument("--calm", action="store_true", help="no loss, no reordering beside the fault")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the files of the last world in this directory")
     parser.add_argument("-q", "--quiet", action="store_true", help="a line for each kind of problem")
     args = parser.parse_args()
@@ -28,7 +29,7 @@ def main():
     for seed in seeds:
         directory = args.keep or pathlib.Path(tempfile.mkdtemp(prefix="world"))
         shutil.rmtree(directory, ignore_errors=True)
-        drawn = world.draw(seed, fault=args.fault, form=args.form)
+        drawn = world.draw(seed, fault=args.fault, form=args.form, calm=args.calm)
         ran = Ran(binary, directory)
         problems = story.run(drawn, ran, args.story)
         failed += bool(problems)

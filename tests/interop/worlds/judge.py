@@ -230,6 +230,20 @@ class Judge:
                 wrong += len(those) == 1 and not numpy.array_equal(piece, codes)
         must(not wrong or done.code, "export: samples", f"{wrong} of {real} frames are not where their headers say")
 
+    def discarded(self, report, check, units):
+        """Of a recording whose disks were full: placed is what is on disk and what was discarded."""
+        placed = sum(stream["placed"] for stream in report["streams"])
+        real = sum(unit.sent is not None for unit in units)
+        ledgers = [report["recording"].get("ledger"), check.get("ledger")]
+        for name, ledger in zip(("record", "check"), ledgers):
+            if not self.must(ledger, f"full: {name} has no ledger"):
+                continue
+            self.equal(f"full: {name}: received", placed=placed, received=ledger["received"])
+            self.equal(f"full: {name}: recorded", on_disk=real, recorded=ledger["recorded"])
+            self.equal(f"full: {name}: in all", received=ledger["received"],
+                       parts=sum(ledger[k] for k in ("recorded", "pending", "discarded", "damaged", "unverified")))
+            self.equal(f"full: {name}: discarded", discarded=ledger["discarded"], by=sum(ledger["discarded_by"].values()))
+
     def listed(self, ls, record):
         """`ls --json`."""
         if not self.must(ls.code in (0, 1) and ls.out, "ls's exit code", str(ls)):

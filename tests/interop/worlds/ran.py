@@ -51,6 +51,23 @@ class Ran:
         self.all.append(result)
         return result
 
+    def shell(self, script):
+        """A script in a mount namespace of its own, in the directory."""
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", script], cwd=self.directory, capture_output=True, check=False,
+                              timeout=120, env={**os.environ, "SKYHAUL_CONFIG": "/dev/null"})
+        result = Done(["unshare", "-rm", "sh", "-c", script], done.returncode, done.stdout,
+                      done.stderr.decode(errors="replace"))
+        self.all.append(result)
+        return result
+
+    def kept(self, name):
+        """What a script left of a command."""
+        read = self.directory.joinpath
+        result = Done([name], int(read(f"{name}.code").read_text()), read(f"{name}.json").read_bytes(),
+                      read(f"{name}.said").read_text(errors="replace"))
+        self.all.append(result)
+        return result
+
     @property
     def on_disks(self):
         return [word for disk in self.disks for word in ("--disk", disk)]
@@ -78,6 +95,15 @@ class Ran:
     def stream(self, name=SCAN):
         chunks = self.chunks(name)
         return b"".join(chunks[number].read_bytes() for number in sorted(chunks))
+
+
+def may_mount():
+    """Whether a mount namespace and a tmpfs are permitted here."""
+    try:
+        return subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True,
+                              check=False).returncode == 0
+    except FileNotFoundError:
+        return False
 
 
 class Ear:

@@ -2,11 +2,18 @@
 
 import collections
 import random
+import shlex
 
 import numpy
 
 from . import wire
-from .judge import Judge
+
+try:
+    from . import referee
+    REFEREE = True
+except ImportError:
+    REFEREE = False
+from .judge import ON_TIME, Judge
 from .ran import SCAN, SMALL, Ear
 
 
@@ -16,7 +23,13 @@ def record(world, ran, judge, *options, fill=True):
     units = judge.recorded(recorded, fill=fill)
     judge.checked(ran.run("check", *ran.on_disks, SCAN, "-q", "--json"), recorded, units)
     judge.listed(ran.run("ls", *ran.on_disks, "--json"), recorded)
-    for number, name in enumerate(ran.names()):
+    for name, here in units.items():
+        if REFEREE:
+            referee.agrees(world, ran.stream(name), here, judge)
+            if fill and world.fault in ON_TIME - {"station", "restation", "restart"} and \
+                    world.details.get("numbers") != "not used":
+                referee.agrees_on_samples(world, ran.stream(name), here, judge)
+    for number, name in enumerate(ran.names() if any(units.values()) else []):
         judge.read_back(ran.run("cat", *ran.on_disks, SCAN, "--stream", number), name)
         if number == 0 and fill:
             judge.read_back(ran.run("cat", "--fill", *ran.on_disks, SCAN, "--stream", number), name)
@@ -138,8 +151,44 @@ def samples(world, ran, judge):
     return recorded
 
 
-STORIES = {"record": record, "no-fill": without_fill, "receive": receive, "send": send, "gone": gone, "samples": samples}
-TURNS = ["record", "record", "receive", "send", "gone", "record", "no-fill", "samples"]
+def full(world, ran, judge):
+    """Disks that fill up during the scan: every frame is on a disk, or counted as discarded."""
+    room = max(1024, sum(len(packet) for _, _, packet in world.packets) // 1024 // 3)
+    capture = ran.capture(world)
+    disks = " ".join(map(str, ran.disks))
+    words = shlex.join(map(str, [ran.binary, "record", "--pcap", capture, *ran.on_disks, "--scan", SCAN, *SMALL,
+                                 *world.options, "--reserve", "0"]))
+    checks = " ".join(map(str, [ran.binary, "check", *ran.on_disks, SCAN, "-q", "--json"]))
+    done = ran.shell(f"""
+        mkdir -p {disks}
+        for disk in {disks}; do mount -t tmpfs -o size={room // 2}k tmpfs $disk || exit 99; done
+        {words} > record.json 2> record.said; echo $? > record.code
+        {checks} > check.json 2> check.said; echo $? > check.code
+        {ran.binary} ls {" ".join(map(str, ran.on_disks))} --json > ls.json
+        mkdir kept; for disk in {disks}; do cp -a $disk kept/; done
+    """)
+    if not judge.must(done.code == 0, "full: the namespace", str(done)):
+        return
+    recorded, checked = ran.kept("record"), ran.kept("check")
+    ran.disks = [ran.directory / "kept" / disk.name for disk in ran.disks]
+    judge.must(recorded.code in (1, 2), "full: record's exit code", f"{recorded.code} {recorded.said}")
+    judge.must(checked.code == 1, "full: check's exit code", f"{checked.code} {checked.said}")
+    if not recorded.out:
+        # Too little room to begin with: refused, in words.
+        judge.must("hint:" in recorded.said, "full: refused without a hint", recorded.said)
+        return
+    report = recorded.json
+    judge.fed(report)
+    units = [unit for name in ran.names() for unit in judge.units(ran.stream(name))]
+    kinds = {event["kind"] for event in report["recording"]["events"]}
+    judge.must("disk_full" in kinds, "full: no event", str(kinds))
+    judge.discarded(report, checked.json, units)
+
+
+STORIES = {"record": record, "no-fill": without_fill, "receive": receive, "send": send, "gone": gone, "samples": samples,
+           "full": full}
+TURNS = ["record", "record", "receive", "send", "gone", "record", "no-fill", "samples",
+         "record", "full"]
 
 
 def name_of(seed, name=None):
