@@ -28,7 +28,7 @@ def played(seed, directory, name=None, **how):
     if not problems:
         return ""
     again = "".join(f" --{key} {value}" for key, value in {**how, "story": name}.items() if value).replace("--calm True", "--calm")
-    said = "\n".join(f"    {done}" for done in ran.all)
+    said = "".join(f"    {done}\n" for done in ran.all).replace(f"{directory}/", "")
     return f"{drawn}\n{said}" + "".join(f"  ✘ {problem}\n" for problem in problems) + \
         f"  replay: cd tests/interop && SKYHAUL_BIN={BINARY.name} python -m worlds {seed}{again}\n"
 

@@ -10,6 +10,7 @@ import shlex
 import socket
 import subprocess
 import threading
+import time
 
 from . import wire
 
@@ -31,7 +32,8 @@ class Done:
         return json.loads(self.out)
 
     def __str__(self):
-        return f"{shlex.join(map(str, self.words))}: exit {self.code}\n{self.said}"
+        said = "".join(f"\n      {line}" for line in self.said.splitlines())
+        return f"{shlex.join(map(str, self.words))}: exit {self.code}{said}"
 
 
 class Ran:
@@ -48,6 +50,24 @@ class Ran:
         done = subprocess.run([self.binary, *words], stdin=subprocess.DEVNULL, capture_output=True, check=False,
                               timeout=timeout, env={**os.environ, "SKYHAUL_CONFIG": "/dev/null"})
         result = Done(["skyhaul", *words], done.returncode, done.stdout, done.stderr.decode(errors="replace"))
+        self.all.append(result)
+        return result
+
+    def start(self, *words):
+        """A command that runs until `end`."""
+        words = [str(word) for word in words]
+        process = subprocess.Popen([self.binary, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE, env={**os.environ, "SKYHAUL_CONFIG": "/dev/null"})
+        process.words = ["skyhaul", *words]
+        return process
+
+    def end(self, process, timeout=60):
+        try:
+            out, said = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, said = process.communicate()
+        result = Done(process.words, process.returncode, out, said.decode(errors="replace"))
         self.all.append(result)
         return result
 
@@ -95,6 +115,25 @@ class Ran:
     def stream(self, name=SCAN):
         chunks = self.chunks(name)
         return b"".join(chunks[number].read_bytes() for number in sorted(chunks))
+
+
+def free_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def wait_until_bound(port, process):
+    """Whether `process` has the UDP port before twenty seconds are over."""
+    wanted = f":{port:04X}"
+    for _ in range(1000):
+        if process.poll() is not None:
+            return False
+        with open("/proc/net/udp", encoding="ascii") as table:
+            if any(line.split()[1].endswith(wanted) for line in table):
+                return True
+        time.sleep(0.02)
+    return False
 
 
 def may_mount():
