@@ -37,6 +37,7 @@ pub mod export;
 mod frames;
 mod headers;
 mod open;
+mod order;
 mod range;
 mod read;
 mod scratch;
@@ -115,6 +116,10 @@ pub struct Samples {
     frame_rows: u64,
     /// First frame, and one past the last, since 1970.
     extent: (i64, i64),
+    /// No piece begins before the one in front of it.
+    ordered: bool,
+    /// The threads were chosen: others are left out on purpose.
+    chosen: bool,
     verify: bool,
     workers: usize,
     kept: Kept,

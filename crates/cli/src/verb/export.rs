@@ -30,7 +30,7 @@ pub(crate) fn run(args: &ExportArgs) -> Result<Outcome> {
         }
         done => done?,
     };
-    let whole = samples::tell_gaps(&samples.gaps());
+    let whole = samples::tell_gaps(&samples.gaps()) & samples::tell_not_shown(done.not_shown);
     if args.output.json {
         receiving::print_json(&done)?;
     } else if !args.output.quiet {

@@ -1,6 +1,7 @@
 //! What `plot` and `export` share: opening samples, and saying what is missing.
 
 use crate::args::SamplesArgs;
+use crate::print;
 use crate::verb::send;
 use anyhow::{Result, bail};
 use skyhaul::recording::{Gap, mark6};
@@ -37,6 +38,17 @@ pub(super) fn open(args: &SamplesArgs) -> Result<(Samples, String)> {
 /// The rows that were asked for.
 pub(super) fn range(samples: &Samples, args: &SamplesArgs) -> Result<Range<u64>> {
     Ok(samples.range(args.start, args.duration.map(|span| span.duration()))?)
+}
+
+/// Report frames that one axis of time cannot show; returns whether there are none.
+pub(super) fn tell_not_shown(frames: u64) -> bool {
+    if frames > 0 {
+        eprintln!(
+            "{} recorded frames are not shown: their times go back, repeat or lie outside the data\nhint: `skyhaul check` reports where; `skyhaul cat` writes every frame",
+            print::count(frames)
+        );
+    }
+    frames == 0
 }
 
 /// Say what is missing or damaged; whether nothing is.

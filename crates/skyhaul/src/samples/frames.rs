@@ -38,6 +38,15 @@ pub(super) struct Seen {
     pub(super) valid: bool,
 }
 
+/// A whole unit, as a reader of these threads sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// A frame of a wanted thread.
+    Wanted(Seen),
+    /// A valid frame of another thread, or with a number that no second has.
+    Other,
+}
+
 impl FrameReader {
     /// `None` if frames of this stream hold no header.
     pub(super) fn new(format: &StreamFormat, coded: Coded, fps: u32, threads: &[u16]) -> Option<Self> {
@@ -70,20 +79,30 @@ impl FrameReader {
 
     /// A whole unit; `None` if it is no frame of this stream, or of a thread that is not wanted.
     pub(super) fn see(&self, unit: &[u8]) -> Option<Seen> {
+        match self.unit(unit) {
+            Some(Unit::Wanted(seen)) => Some(seen),
+            _ => None,
+        }
+    }
+
+    /// What a whole unit is; `None` if it is no frame of this stream, or fill of another thread.
+    pub(super) fn unit(&self, unit: &[u8]) -> Option<Unit> {
         let frame = unit.get(self.at..)?;
         // Fill without a header has no place of its own.
         if self.frames.coded(frame)? != self.coded {
             return None;
         }
         let seen = self.frames.see(frame, &self.expected);
-        let time = self.format.frame_time(unit)?;
-        let within = i64::from(time.frame) < self.fps;
-        let rank = (*self.ranks.get(usize::from(time.thread))?)?;
-        if seen.illegal.is_some() || !within {
+        if seen.illegal.is_some() {
             return None;
         }
+        let time = self.format.frame_time(unit)?;
+        let rank = self.ranks.get(usize::from(time.thread)).copied().flatten();
+        let Some(rank) = rank.filter(|_| i64::from(time.frame) < self.fps) else {
+            return (!seen.filled).then_some(Unit::Other);
+        };
         let number = time.unix_seconds.checked_mul(self.fps)?.checked_add(i64::from(time.frame))?;
-        Some(Seen { number, rank: usize::from(rank), valid: !seen.filled })
+        Some(Unit::Wanted(Seen { number, rank: usize::from(rank), valid: !seen.filled }))
     }
 
     /// The channels of a unit that its header marks as invalid, of so many.

@@ -39,6 +39,8 @@ class Exported:
     """Frames of threads in the range."""
     missing: int
     """How many of them are missing."""
+    not_shown: int
+    """Recorded frames that have no place in the array: their times are outside it, or another frame of the thread has the same."""
 
 
 class Reads:
