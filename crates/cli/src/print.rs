@@ -180,6 +180,9 @@ fn stream_lines(out: &mut String, s: &StreamSummary) {
         count(s.reorder_extent.max),
         rejects(&s.rejects)
     );
+    if !s.irregular.is_none() {
+        let _ = writeln!(out, "    irregular: {}", s.irregular.words());
+    }
     for quirk in &s.quirks {
         let _ = writeln!(out, "    note: {quirk}");
     }

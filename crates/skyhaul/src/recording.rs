@@ -43,6 +43,7 @@ mod judge;
 mod lane;
 mod ledger;
 mod list;
+mod lost;
 pub mod mark6;
 mod names;
 mod open;
@@ -61,6 +62,7 @@ mod report;
 mod search;
 mod seen;
 mod striping;
+mod times;
 mod work;
 mod writer;
 

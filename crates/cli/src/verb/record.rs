@@ -107,6 +107,11 @@ fn disks_line(disks: &[DiskStatus]) -> String {
 /// What was recorded, in some lines.
 pub(crate) fn summary(report: &RecordReport) -> String {
     let mut out = print::receive_summary(&report.receive) + &recording_summary(&report.recording);
+    if report.frames_filled + report.frames_left_out > 0 {
+        let (filled, left_out) = (print::count(report.frames_filled), print::count(report.frames_left_out));
+        let _ =
+            writeln!(out, "  lost frames: {filled} filled with frames marked invalid, {left_out} left out");
+    }
     if report.heaps_not_recorded > 0 {
         let _ = writeln!(
             out,
@@ -123,11 +128,9 @@ fn recording_summary(recording: &RecordingReport) -> String {
     let _ =
         writeln!(out, "recorded {} ({} safe)", recording.scan, print::bytes(recording.acknowledged_bytes()));
     for d in &recording.datastreams {
-        let filled =
-            if d.missing_units > 0 { format!(", {} frames filled", d.missing_units) } else { String::new() };
         let _ = writeln!(
             out,
-            "  {}: {} chunks, {} acknowledged, {} lost{filled}",
+            "  {}: {} chunks, {} acknowledged, {} lost",
             d.name, d.submitted, d.acknowledged, d.lost
         );
     }

@@ -36,6 +36,7 @@ mod probe;
 mod readers;
 mod recorded;
 mod recorded_events;
+mod regular;
 mod restart;
 mod sent_events;
 mod spead;

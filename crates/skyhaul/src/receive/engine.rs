@@ -21,7 +21,7 @@ use skyhaul_core::wire::LearnOptions;
 use skyhaul_io::copy;
 use skyhaul_io::memory::Pool;
 use skyhaul_io::source::Train;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -51,6 +51,8 @@ pub struct EngineOptions {
 
 /// Maximum number of senders with too few packets that are accepted as streams if there is no other stream.
 const ALONE: usize = 8;
+/// Events that wait to be polled.
+const EVENTS: usize = 1000;
 /// Ranges of lost frames that all streams of an engine may keep together: 64 MiB.
 const LOSS_RANGES: u32 = 4 << 20;
 
@@ -65,6 +67,8 @@ pub struct Engine<K> {
     senders: HashMap<SocketAddr, Route>,
     strangers: Strangers,
     places: Places,
+    /// Events of streams that the sink does not keep.
+    events: VecDeque<Event>,
     streams: Vec<Placed>,
     splits: Vec<Split>,
     /// Places in `streams` whose stream was replaced.
@@ -95,6 +99,7 @@ impl<K: Sink> Engine<K> {
             senders: HashMap::new(),
             strangers: Strangers::default(),
             places,
+            events: VecDeque::new(),
             streams: Vec::new(),
             splits: Vec::new(),
             free: Vec::new(),
@@ -246,8 +251,18 @@ impl<K: Sink> Engine<K> {
 
     #[inline]
     fn drain(&mut self, at: usize) {
-        while let Some(part) = self.streams[at].poll_part() {
-            self.sink.part(&self.streams[at].info, part);
+        while let Some((info, part)) = self.streams[at].poll_part() {
+            self.tell(at);
+            self.sink.part(&info, part);
+        }
+    }
+
+    /// Hand on the events of a stream.
+    fn tell(&mut self, at: usize) {
+        while let Some(event) = self.streams[at].poll_event() {
+            if !self.sink.event(&event) && self.events.len() < EVENTS {
+                self.events.push_back(event);
+            }
         }
     }
 
@@ -298,12 +313,13 @@ impl<K: Sink> Engine<K> {
 
     /// The program did not run for `time`.
     pub fn paused(&mut self, time: std::time::Duration) {
+        self.streams.iter_mut().for_each(|stream| stream.paused());
         self.sink.paused(time);
     }
 
     /// The next event for the operator.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.places.poll_event()
+        self.places.poll_event().or_else(|| self.events.pop_front())
     }
 
     /// The end: retire everything as it is. Called again after a panic, it continues after the stream that caused it.

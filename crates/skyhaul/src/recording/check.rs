@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `whole` | every chunk verified, nothing missing | 0 |
 //! | `holes` | every chunk verified; data that never arrived are marked as missing | 0 |
+//! | `irregular` | every chunk verified; times, threads, stations or frame rates in it are not those of a regular stream | 1 |
 //! | `unproven` | files that are in no index, no known end, or disks that were not given | 1 |
 //! | `damaged` | a chunk in the index is missing or has other contents, or was lost during the recording | 1 |
 
@@ -23,6 +24,7 @@ use skyhaul_io::memory::ALIGN;
 
 use super::cutter::Cutter;
 use super::entry::{ChunkEntry, DatastreamEntry, State};
+use super::event::Event;
 use super::feed::MOST_UNRECORDED;
 use super::finding::{Finding, Findings, Verdict};
 use super::gap::Lack;
@@ -34,6 +36,7 @@ use super::prove::{READ_BYTES, read_file};
 use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
+use super::times::Times;
 use crate::frames::FrameReader;
 
 /// Makes a reader for a datastream's frames, if its format is known.
@@ -70,6 +73,9 @@ pub struct CheckReport {
     pub indexes: Vec<(PathBuf, Tally)>,
     /// Disks of the session that were not given.
     pub missing_disks: Vec<PathBuf>,
+    /// What the recorder noted.
+    #[serde(default)]
+    pub events: Vec<Event>,
     /// Bytes read.
     pub bytes: u64,
     /// How long it took.
@@ -118,6 +124,7 @@ impl Recording {
                     ..Default::default()
                 },
                 before: None,
+                times: Times::of(about.as_ref(), self.state != State::Unindexed),
                 unknown: None,
             };
             datastreams.push(check.run());
@@ -133,6 +140,7 @@ impl Recording {
             findings_total: findings.total,
             indexes: self.indexes.clone(),
             missing_disks: self.missing_disks.clone(),
+            events: self.events.clone(),
             bytes: seen.values().map(|seen| seen.read).sum(),
             seconds: begun.elapsed().as_secs_f64(),
         })

@@ -13,6 +13,8 @@ use super::plan::{self, Step, steps_between};
 use super::record::Datastream;
 use super::search::Search;
 use super::seen::Seen;
+use super::times::Times;
+use crate::irregular::IrregularSummary;
 
 /// One datastream's account.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -52,6 +54,9 @@ pub struct DatastreamCheck {
     /// Of a stream of heaps or events, by the index: how many there are, and what is missing in them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heaps: Option<HeapsCheck>,
+    /// Irregularities of the times in its frames, of threads, station and frame rate.
+    #[serde(default)]
+    pub irregular: IrregularSummary,
     /// Its format, if an index says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<String>,
@@ -103,6 +108,8 @@ pub(super) struct StreamCheck<'a> {
     pub(super) sum: DatastreamCheck,
     /// When the chunk before ended.
     pub(super) before: Option<Time>,
+    /// What its frames say of themselves, if they can be looked into.
+    pub(super) times: Option<Times>,
     /// Chunks one behind the other of which the same is to be said.
     pub(super) unknown: Option<Unknown>,
 }
@@ -136,10 +143,12 @@ impl StreamCheck<'_> {
             let verdict = if self.recording.state == State::Live { Verdict::Whole } else { Verdict::Holes };
             self.findings.add(verdict, Some(path), text);
         }
+        self.sum.irregular = self.times.as_ref().map(Times::summary).unwrap_or_default();
         self.sum
     }
 
     fn gap(&mut self, gap: &Gap) {
+        self.times.iter_mut().for_each(Times::interrupt);
         let (first, end) = gap.chunks;
         match gap.lack {
             Lack::Lost => self.sum.lost.extend(first..end),
@@ -176,6 +185,10 @@ impl StreamCheck<'_> {
             }
         }
         self.time(chunk, first);
+        let told = self.times.as_mut().map(|times| times.chunk(&seen.trace, chunk.record.as_ref()));
+        for (verdict, text) in told.unwrap_or_default() {
+            self.findings.add(verdict, path, text);
+        }
         self.before = meta.and_then(|meta| meta.last_time).or(seen.last_time);
     }
 
@@ -249,7 +262,7 @@ impl StreamCheck<'_> {
             let text = format!("{missing} of {} units never arrived", record.meta.units);
             self.findings.add(Verdict::Holes, path, text);
         }
-        if seen.frames > 0 && seen.filled < missing {
+        if seen.frames > 0 && !record.meta.packed && seen.filled < missing {
             let text = format!("{missing} units are missing, but only {} are marked as invalid", seen.filled);
             self.findings.add(Verdict::Damaged, path, text);
         }

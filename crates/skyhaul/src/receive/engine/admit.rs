@@ -54,6 +54,7 @@ impl<K: Sink> Engine<K> {
             since: proven.since,
             leaves,
             keep_partial_sets: self.options.keep_partial_sets,
+            fixed_threads: self.options.learn.threads.is_some() || self.options.split_threads,
         };
         let route = match self.begin(sender, format, begin) {
             Ok(route) => route,
