@@ -18,6 +18,7 @@ pub(crate) mod inspect;
 mod joining;
 pub(crate) mod lab;
 pub(crate) mod ls;
+mod output;
 pub(crate) mod plot;
 pub(crate) mod probe;
 pub(crate) mod receive;

@@ -18,6 +18,7 @@ use super::checksums::UNSTATED_PART_BYTES;
 use super::event::Event;
 use super::heaps::{HeapsOf, is_zero};
 use super::report::RecordingReport;
+use crate::ledger::Discard;
 
 /// Version of the index's records.
 pub(crate) const VERSION: u32 = 1;
@@ -138,6 +139,9 @@ pub struct ChunkMeta {
     /// Ranges of units that never arrived: they are filled.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "pairs")]
     pub missing: Vec<Range<u32>>,
+    /// Units that never arrived between the chunk before it in the stream and this one. Older recorders did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap: Option<u64>,
     /// Unix second and frame number of the first unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_time: Option<(i64, u32)>,
@@ -157,6 +161,12 @@ impl ChunkMeta {
     #[must_use]
     pub fn missing_units(&self) -> u64 {
         self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
+    }
+
+    /// Units that arrived.
+    #[must_use]
+    pub fn received_units(&self) -> u64 {
+        u64::from(self.units).saturating_sub(self.missing_units())
     }
 }
 
@@ -201,6 +211,79 @@ pub struct LostChunk {
     pub number: u32,
     /// Why.
     pub reason: String,
+    /// Why, for programs; older recorders did not say this and what follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<Discard>,
+    /// Its bytes.
+    #[serde(default)]
+    pub bytes: u64,
+    /// Units in it, missing ones included.
+    #[serde(default)]
+    pub units: u32,
+    /// Of these, units that never arrived.
+    #[serde(default)]
+    pub missing_units: u64,
+    /// As [`ChunkMeta::gap`].
+    #[serde(default)]
+    pub gap: u64,
+    /// Unix second and frame number of the first unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_time: Option<(i64, u32)>,
+    /// Unix second and frame number of the last unit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_time: Option<(i64, u32)>,
+}
+
+impl LostChunk {
+    /// A chunk that was given up, with its contents.
+    pub(super) fn new(datastream: u32, number: u32, why: Discard, of: &Given) -> LostChunk {
+        LostChunk {
+            datastream,
+            number,
+            reason: why.text().to_owned(),
+            cause: Some(why),
+            bytes: of.bytes,
+            units: of.units,
+            missing_units: of.missing,
+            gap: of.gap,
+            first_time: of.first_time,
+            last_time: of.last_time,
+        }
+    }
+}
+
+/// What is counted of a chunk that was given to a recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Given {
+    pub(super) bytes: u64,
+    pub(super) units: u32,
+    /// Units of these that never arrived.
+    pub(super) missing: u64,
+    /// Units that never arrived before it.
+    pub(super) gap: u64,
+    /// The units are heaps or events.
+    pub(super) keyed: bool,
+    pub(super) first_time: Option<(i64, u32)>,
+    pub(super) last_time: Option<(i64, u32)>,
+}
+
+impl Given {
+    pub(super) fn new(bytes: u64, meta: &ChunkMeta) -> Given {
+        Given {
+            bytes,
+            units: meta.units,
+            missing: meta.missing_units(),
+            gap: meta.gap.unwrap_or(0),
+            keyed: meta.heaps.is_some(),
+            first_time: meta.first_time,
+            last_time: meta.last_time,
+        }
+    }
+
+    /// Units that arrived.
+    pub(super) fn received(&self) -> u64 {
+        u64::from(self.units).saturating_sub(self.missing)
+    }
 }
 
 impl Record {
