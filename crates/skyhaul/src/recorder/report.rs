@@ -58,6 +58,8 @@ impl RecordReport {
         // A thread that ended by an error took what it held with it: that is no fault of the sums, and reported.
         debug_assert!(wrong.is_empty() || !self.receive.errors.is_empty(), "{wrong:?}");
         self.receive.unbalanced.extend(wrong);
+        // One ledger: that of the receiver has only its first level.
+        self.receive.ledger.clone_from(&self.recording.ledger);
         self
     }
 

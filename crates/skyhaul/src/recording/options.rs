@@ -143,7 +143,7 @@ pub enum WriterError {
     Twice(PathBuf, PathBuf),
     /// No disk has room for a chunk.
     #[error(
-        "all disks are full: {disks}; a chunk needs {}, and {} of each disk must remain free (--reserve)\nhint: delete \
+        "No space left on any disk: {disks}; a chunk needs {}, and {} of each disk must remain free (--reserve)\nhint: delete \
          recordings that are safe elsewhere, add a --disk, or lower --reserve",
         megabytes(*chunk),
         megabytes(*reserve)
