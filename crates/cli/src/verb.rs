@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod disk;
 pub(crate) mod events;
 pub(crate) mod export;
+mod extra;
 pub(crate) mod generate;
 pub(crate) mod heaps;
 pub(crate) mod host;

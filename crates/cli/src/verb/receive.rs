@@ -3,9 +3,10 @@
 mod objects;
 mod ticks;
 
+use super::extra::Extra;
 use super::joining::{self, Joining};
 use super::output::{open_list, open_output};
-use super::receiving::{self, Extra, Snapshot};
+use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{ReceiveArgs, ReceiveCommon};
 use crate::interrupt::Interrupt;

@@ -1,5 +1,6 @@
 //! What `receive` and `record` share: receiver options made from arguments, and waiting for the end.
 
+use super::extra::Extra;
 use crate::args::{KeepArg, Place as PlaceArg, ReceiveCommon, StopArg, TierArg};
 use crate::interrupt::Interrupt;
 use crate::print::{self, Progress};
@@ -270,17 +271,6 @@ pub(crate) fn advise(report: &ReceiveReport) {
     }
 }
 
-/// What a verb adds to the progress of a receiver.
-#[derive(Debug, Default)]
-pub(crate) struct Extra {
-    /// What the operator must know now: printed at once, also without a progress line.
-    pub(crate) warnings: Vec<String>,
-    /// In the progress line, before anything that a narrow window cuts off.
-    pub(crate) alarm: String,
-    /// At the end of the progress line.
-    pub(crate) rest: String,
-}
-
 /// Watch a receiver until it should end. `extra` is asked in each turn.
 pub(crate) fn watch(
     running: &mut dyn FnMut() -> (Snapshot, ReceiveReport),
@@ -304,10 +294,7 @@ pub(crate) fn watch(
         snapshot.first = came.filter(|_| report.packets > refused || report.packets == 0);
         came = snapshot.first;
         let extra = extra();
-        if !extra.warnings.is_empty() {
-            progress.clear();
-            extra.warnings.iter().for_each(|warning| eprintln!("warning: {}", print::indented(warning)));
-        }
+        extra.warn(progress);
         if let Some(ended) = is_over(&snapshot, args, interrupt) {
             progress.clear();
             return ended;

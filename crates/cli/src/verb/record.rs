@@ -1,6 +1,7 @@
 //! `skyhaul record`.
 
-use super::receiving::{self, Extra, Snapshot};
+use super::extra::Extra;
+use super::receiving::{self, Snapshot};
 use crate::Outcome;
 use crate::args::{DiskEngine, ExistsArg, RecordArgs, SyncArg};
 use crate::interrupt::Interrupt;

@@ -68,6 +68,7 @@ fn all_disks_fill_up_during_a_scan() {
     let report = recorder.stop().expect(1).json();
     let recording = &report["recording"];
     assert!(first(recording, "space_low") < first(recording, "disks_full"), "{recording}");
+    assert!(first(recording, "disk_full") < first(recording, "disks_full"), "{recording}");
     assert!(first(recording, "disks_full") < first(recording, "chunk_lost"), "{recording}");
     for disk in recording["disks"].as_array().unwrap() {
         assert_eq!(disk["state"], "full", "{disk}");
@@ -120,7 +121,7 @@ fn the_text_says_what_was_discarded() {
     send(&recorder.address(), &format!("{LINE} --packets 6000"));
     let done = recorder.stop().expect(1);
     let line = done.stderr.lines().find(|line| line.contains("acknowledged,")).unwrap();
-    assert!(line.contains("; DISCARDED ") && line.contains("(disks full)"), "{line}");
+    assert!(line.contains("; DISCARDED ") && line.ends_with("): disks full"), "{line}");
     assert!(done.stderr.contains(" FULL"), "{}", done.stderr);
 }
 
@@ -138,7 +139,7 @@ fn disks_that_are_full_at_the_start_are_refused() {
     site.disks.iter().for_each(|disk| fill(disk));
     let done = site.run(&line).expect(2);
     for part in
-        ["No space left on any disk: ", " has 0.0 MB free", "67.1 MB of each disk must remain free", "hint: "]
+        ["No space left on any disk: ", " has 0.0 MB free", "67.1 MB of each must remain free", "hint: "]
     {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }

@@ -66,6 +66,7 @@ impl Dispatch {
     /// Before a chunk of `bytes` is given to a disk: warn if the disks fill up, and say so if no disk has room for it.
     pub(super) fn watch_space(&self, bytes: u64) {
         let chunk = self.chunk_bytes.fetch_max(bytes, Ordering::Relaxed).max(bytes);
+        let candidates: Vec<Candidate> = self.lanes.iter().map(|lane| lane.state().candidate()).collect();
         let (mut room, mut fits, mut any, mut works) = (0u64, false, false, false);
         for lane in &self.lanes {
             let state = lane.state();
@@ -85,6 +86,7 @@ impl Dispatch {
         if let Some(alarm) = alarm.filter(|_| works) {
             self.event(Event::now("space_low", None, alarm.alarm()), None);
         }
+        self.mark_short(&candidates, bytes);
         // Disks that all failed are another matter, and were reported.
         let was_full = self.all_full.load(Ordering::Relaxed);
         let all_full = works && if was_full { !fits } else { !any };

@@ -143,10 +143,10 @@ pub enum WriterError {
     Twice(PathBuf, PathBuf),
     /// No disk has room for a chunk.
     #[error(
-        "No space left on any disk: {disks}; a chunk needs {}, and {} of each disk must remain free (--reserve)\nhint: delete \
-         recordings that are safe elsewhere, add a --disk, or lower --reserve",
-        megabytes(*chunk),
-        megabytes(*reserve)
+        "No space left on any disk: {disks}; {} of each must remain free (--reserve){}\nhint: delete recordings that are safe \
+         elsewhere, add a --disk, or lower --reserve",
+        megabytes(*reserve),
+        if *chunk > 1 { format!(", and a chunk needs {}", megabytes(*chunk)) } else { String::new() }
     )]
     Full {
         /// The free space of each.
