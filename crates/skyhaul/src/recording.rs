@@ -38,6 +38,7 @@ mod follow;
 mod full;
 mod gap;
 mod gather;
+mod given;
 mod ground;
 mod heaps;
 mod index;

@@ -36,6 +36,8 @@ pub(super) struct Count<'a> {
     /// Frames of chunks that are not there since then.
     since: u64,
     gaps_since: bool,
+    /// A record does not say what is missing before its chunk.
+    is_silent: bool,
     ledger: FrameLedger,
 }
 
@@ -50,6 +52,7 @@ impl<'a> Count<'a> {
             before: None,
             since: 0,
             gaps_since: false,
+            is_silent: false,
             ledger: FrameLedger::default(),
         }
     }
@@ -78,6 +81,7 @@ impl<'a> Count<'a> {
         let by_time = step.and_then(|step| u64::try_from(step - 1).ok()).unwrap_or(0);
         let by_time = by_time.saturating_mul(self.lanes).saturating_sub(self.since);
         let between = meta.and_then(|meta| meta.gap).unwrap_or(by_time);
+        self.is_silent |= meta.is_some_and(|meta| meta.gap.is_none());
         let jump = step.filter(|_| !self.gaps_since);
         (self.before, self.since, self.gaps_since) = (last, 0, false);
         self.never(0, between);
@@ -146,7 +150,7 @@ impl<'a> Count<'a> {
 
     /// The sums, with the recorder's account if there is one; and where the two contradict each other.
     pub(super) fn finish(self, recording: &Recording) -> (FrameLedger, Vec<String>) {
-        let counted = self.ledger;
+        let counted = self.ledger.clone();
         let adopted = recording.report.as_ref().is_none_or(|report| report.adopted);
         let account = self.stream.account.as_ref().filter(|_| !adopted && !recording.ambiguous);
         // Older recorders did not count frames.
@@ -163,6 +167,10 @@ impl<'a> Count<'a> {
             discarded_by: Default::default(),
             ..told.clone()
         };
+        if self.is_silent {
+            ledger.between_chunks = counted.between_chunks;
+            ledger.never_received = told.in_chunks.saturating_add(counted.between_chunks);
+        }
         let here = counted.recorded.saturating_add(counted.unverified);
         let mut left = told.received.saturating_sub(here);
         // A chunk that was given up may have been saved after all.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::record::Given;
+use super::given::Given;
 use crate::ledger::{Discard, FrameLedger};
 
 /// Events that are kept; more are counted only.
@@ -135,8 +135,8 @@ impl Ledger {
     /// A chunk was not taken.
     pub(super) fn refuse(&mut self, datastream: u32, given: &Given) {
         let Some(account) = self.accounts.get_mut(datastream as usize) else { return };
-        account.count(given);
-        account.report.lost += 1;
+        // It has no place among the chunks, but its frames are gone.
+        account.count_frames(given);
         account.report.lost_bytes += given.bytes;
         account.report.ledger.discard(Discard::Refused, given.received());
     }
@@ -255,6 +255,11 @@ impl Account {
         report.submitted += 1;
         report.submitted_bytes += given.bytes;
         report.missing_units += given.missing;
+        self.count_frames(given);
+    }
+
+    fn count_frames(&mut self, given: &Given) {
+        let report = &mut self.report;
         report.keyed |= given.keyed;
         report.ledger.received += given.received();
         report.ledger.never_received += given.missing + given.gap;

@@ -16,6 +16,7 @@ use serde_json::Value;
 
 use super::checksums::UNSTATED_PART_BYTES;
 use super::event::Event;
+use super::given::Given;
 use super::heaps::{HeapsOf, is_zero};
 use super::report::RecordingReport;
 use crate::ledger::Discard;
@@ -163,6 +164,19 @@ impl ChunkMeta {
         self.missing.iter().map(|range| u64::from(range.end.saturating_sub(range.start))).sum()
     }
 
+    /// What is counted of it as a chunk of so many bytes.
+    pub(super) fn given(&self, bytes: u64) -> Given {
+        Given {
+            bytes,
+            units: self.units,
+            missing: self.missing_units(),
+            gap: self.gap.unwrap_or(0),
+            keyed: self.heaps.is_some(),
+            first_time: self.first_time,
+            last_time: self.last_time,
+        }
+    }
+
     /// Units that arrived.
     #[must_use]
     pub fn received_units(&self) -> u64 {
@@ -249,40 +263,6 @@ impl LostChunk {
             first_time: of.first_time,
             last_time: of.last_time,
         }
-    }
-}
-
-/// What is counted of a chunk that was given to a recorder.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Given {
-    pub(super) bytes: u64,
-    pub(super) units: u32,
-    /// Units of these that never arrived.
-    pub(super) missing: u64,
-    /// Units that never arrived before it.
-    pub(super) gap: u64,
-    /// The units are heaps or events.
-    pub(super) keyed: bool,
-    pub(super) first_time: Option<(i64, u32)>,
-    pub(super) last_time: Option<(i64, u32)>,
-}
-
-impl Given {
-    pub(super) fn new(bytes: u64, meta: &ChunkMeta) -> Given {
-        Given {
-            bytes,
-            units: meta.units,
-            missing: meta.missing_units(),
-            gap: meta.gap.unwrap_or(0),
-            keyed: meta.heaps.is_some(),
-            first_time: meta.first_time,
-            last_time: meta.last_time,
-        }
-    }
-
-    /// Units that arrived.
-    pub(super) fn received(&self) -> u64 {
-        u64::from(self.units).saturating_sub(self.missing)
     }
 }
 

@@ -101,7 +101,9 @@ impl RecordingReport {
     /// Whether every chunk that was given is durable, and was still there at the end.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.datastreams.iter().all(|stream| stream.acknowledged == stream.submitted && stream.gone == 0)
+        self.datastreams.iter().all(|stream| {
+            stream.acknowledged == stream.submitted && stream.gone == 0 && stream.ledger.discarded == 0
+        })
     }
 
     /// Sums that do not hold, as text: none, unless this program counts wrongly.

@@ -37,7 +37,7 @@ use super::event::Event;
 use super::lane::{Lane, Note};
 use super::names::{LAST_NUMBER, Label};
 use super::options::{Existing, WriterError, WriterOptions};
-use super::record::{Datastream, DatastreamInfo, Given, MemoryFile, Record, Session, VERSION};
+use super::record::{Datastream, DatastreamInfo, MemoryFile, Record, Session, VERSION};
 use super::report::{DiskState, DiskStatus, RecordingReport};
 use super::space::SpaceReport;
 use super::work::Work;
@@ -155,7 +155,7 @@ impl Writer {
         let refuse = |reason, chunk| Err(Refused { reason, chunk });
         let chunk = Box::new(chunk);
         let range = &chunk.range;
-        let given = Given::new(range.len() as u64, &chunk.meta);
+        let given = chunk.meta.given(range.len() as u64);
         if self.dispatch.is_closed() {
             self.dispatch.ledger().refuse(chunk.datastream.0, &given);
             return refuse(Refusal::Closed, chunk);
