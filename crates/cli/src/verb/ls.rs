@@ -61,13 +61,10 @@ pub(crate) fn run(args: &LsArgs) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Frames that were received and are not here.
+/// Frames that were received and given up.
 fn frames(ledger: &FrameLedger) -> String {
-    let mut text = String::new();
-    for (count, what) in [(ledger.discarded, "discarded"), (ledger.damaged, "gone or damaged")] {
-        if count > 0 {
-            text.push_str(&format!("  {} frames {what}", print::count(count)));
-        }
+    match ledger.discarded {
+        0 => String::new(),
+        n => format!("  {} frames discarded", print::count(n)),
     }
-    text
 }
